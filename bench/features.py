@@ -41,10 +41,10 @@ from pacer.config import Features
 from pacer.core.devices import share_cores
 from pacer.core.prefetch import prefetch
 from pacer.data.radiographs import open_image
-from pacer.features.build_store import build_store
+from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder
 from pacer.features.prepare import Preparation
-from pacer.features.shards import write_tensors
+from pacer.features.shards import Entry, write_shard
 
 #: Most that the larger store's peak may be above the smaller one's; least times faster that preparing a grey image is.
 FLAT, FASTER = 1.1, 2.5
@@ -237,8 +237,9 @@ def writing_rate(preset: Preset, states: Tensor, folder: Path) -> float:
     """Images/s of writing batches of states."""
     stored = {"states": states.bfloat16()}
     batches = [stored] * max(preset.shard_size // len(states), 1)
+    entries = [Entry(str(row), "") for row in range(len(batches) * len(states))]
     started = time.perf_counter()
-    write_tensors(folder / "shard", len(batches) * len(states), batches)
+    write_shard(folder / "shard", entries, batches)
     return len(batches) * len(states) / (time.perf_counter() - started)
 
 

@@ -7,7 +7,7 @@ from pacer.config import load_params
 from pacer.core.devices import share_cores
 from pacer.core.errors import run_cleanly
 from pacer.data.schemas import read_images, read_records
-from pacer.features.build_store import build_store
+from pacer.features.encode import build_store
 
 
 def main() -> None:

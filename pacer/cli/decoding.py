@@ -101,7 +101,7 @@ def _encode(
     import polars as pl
 
     from pacer.data.schemas import of_split, read_images
-    from pacer.features.build_store import build_store
+    from pacer.features.encode import build_store
     from pacer.model.checkpoint import read_record
 
     wanted = of_split(records, split)

@@ -113,7 +113,7 @@ def _gpus() -> Finding:
 
 def _disk(params: Params, root: Path) -> Finding:
     """Whether the features of the images fit on the disk, once it is known how many images there are."""
-    from pacer.features.plan import fits, image_bytes
+    from pacer.features.encode import fits, image_bytes
 
     free, images = shutil.disk_usage(root).free, _counted(params, root / "data")
     told = f"{decimal(free)} free"

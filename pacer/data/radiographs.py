@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
-from PIL import ExifTags, Image, UnidentifiedImageError
+import pydicom.config
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from pydicom import Dataset, FileDataset
+from pydicom.pixels import get_decoder
+from pydicom.uid import UID, ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 from pacer.core.errors import DataError
 
@@ -36,16 +39,6 @@ _GREY = ("1", "L", "LA", "La")
 #: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation; 0 in the last says that the smallest
 #: value is white.
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
-#: How an image lies when its EXIF orientation, 2 to 8, is undone.
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 #: What a header needs to hold for a DICOM file to be judged without its pixels.
 _HEADER = ["PhotometricInterpretation", "SamplesPerPixel", "NumberOfFrames", "Rows", "Columns", "BitsAllocated"]
 _HEADER += ["Modality", "BodyPartExamined"]
@@ -61,6 +54,10 @@ _OTHER_PARTS = re.compile(
 )
 #: Key of ``Image.info`` for such a part.
 OTHER_PART = "other_part"
+
+# pydicom is silent about oddities of fields that are not read here
+pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
+warnings.filterwarnings("ignore", module=r"pydicom\.")
 
 
 class Header(NamedTuple):
@@ -116,37 +113,6 @@ def as_radiograph(image: Image.Image, name: str) -> Image.Image:
         return _as_radiograph(image)
 
 
-def _decoded(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None = None) -> Image.Image:
-    if _is_dicom(file, name):
-        data = _read_dicom(file)
-        image = _with_contrast(Image.fromarray(_dicom_grey(data)))
-        if part := _other_part(data):
-            image.info[OTHER_PART] = part
-        return image
-    with Image.open(file, formats=formats) as image:  # not by path: Pillow 13 then scrambles TIFF files to be turned
-        return _as_radiograph(image)
-
-
-def _as_radiograph(image: Image.Image) -> Image.Image:
-    _check_header(image)
-    turn = _turn(image)
-    if image.mode.startswith(_DEEP):
-        shown = Image.fromarray(_deep_grey(image))
-    else:
-        image.info.pop("transparency", None)  # Pillow warns about a palette's, and drops it
-        shown = image.convert("L" if image.mode in _GREY else "RGB")
-    return _with_contrast(shown if turn is None else shown.transpose(turn))
-
-
-def _with_contrast(image: Image.Image) -> Image.Image:
-    """The image, refused where it shows nothing; two pixels that differ spare the look at all of them."""
-    if image.getpixel((0, 0)) == image.getpixel((image.width // 2, image.height // 2)):
-        bounds = np.reshape(image.getextrema(), (-1, 2))
-        if (bounds[:, 0] == bounds[:, 1]).all():
-            raise _NoRadiograph(ONE_COLOUR)
-    return image
-
-
 def image_header(path: str | Path) -> Header:
     """What the header alone says about an image; what it rules out is refused.
 
@@ -156,76 +122,11 @@ def image_header(path: str | Path) -> Header:
     with _problems_of(path), open(path, "rb") as file:
         if _is_dicom(file, path):
             header = _read_dicom(file, header_only=True)
-            return Header(int(header.Columns), int(header.Rows), _other_part(header))
+            _check_rest(file, header)
+            return Header(header.Columns, header.Rows, _other_part(header))
         with Image.open(file) as image:
             _check_header(image)
-            lying = _turn(image) in (_TURNS[5], _TURNS[6], _TURNS[7], _TURNS[8])
-            return Header(*(image.size[::-1] if lying else image.size))
-
-
-class _Refused(Exception):
-    """Why a file that can be read is not used."""
-
-
-class _NoRadiograph(Exception):
-    """An image is no radiograph by its size, values or tags, or is cut off; says so in a whole sentence."""
-
-
-def _check_pixels(width: int, height: int) -> None:
-    if width * height > MAX_PIXELS:
-        raise _NoRadiograph(TOO_LARGE)
-    if max(width, height) > MAX_RATIO * min(width, height):
-        raise _NoRadiograph(TOO_LONG)
-    if min(width, height) < MIN_SIDE:
-        raise _NoRadiograph(TOO_SMALL)
-
-
-def _check_header(image: Image.Image) -> None:
-    """Refuse what Pillow would silently decode into something other than the picture."""
-    _check_pixels(*image.size)
-    # asking for their number would read all of them; MPO: a camera's JPG with a preview behind it
-    if getattr(image, "is_animated", False) and image.format != "MPO":
-        raise _Refused("it has several frames, not one")
-    tiles = getattr(image, "tile", None)
-    if image.format == "PNG" and not image.mode.startswith(_DEEP) and tiles and str(tiles[0][3]).endswith("16B"):
-        raise _Refused("it has several channels of 16 bits")
-    tags = getattr(image, "tag_v2", {})
-    bits, kinds = tags.get(_TIFF_BITS, (1,)), tags.get(_TIFF_FORMAT, (1,))
-    if len(bits) > 1 and max(bits) > 8:
-        raise _Refused(f"it has several channels of {max(bits)} bits")
-    if (max(bits), max(kinds)) in ((8, 2), (32, 1)):
-        raise _Refused("its values are signed with 8 bits, or unsigned with 32")
-
-
-def _turn(image: Image.Image) -> Image.Transpose | None:
-    """What undoes the EXIF orientation in the header of an image that is not decoded yet."""
-    # Pillow turns TIFF files itself, and decodes a PNG file to look for EXIF behind the pixels
-    if image.format == "TIFF" or (image.format == "PNG" and "exif" not in image.info):
-        return None
-    try:
-        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # whatever a damaged block raises: it says nothing about an image that may be whole
-        return None
-
-
-@contextmanager
-def _problems_of(path: str | Path) -> Generator[None]:
-    try:
-        yield
-        return
-    except UnidentifiedImageError:
-        problem = NOT_AN_IMAGE
-    except OSError as error:
-        problem = reading_problem(error)
-    except _NoRadiograph as error:
-        problem = str(error)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        problem = TOO_LARGE
-    except _Refused as refusal:
-        problem = f"the file cannot be decoded ({refusal})"
-    except Exception:  # a damaged file can make a decoder raise anything, in words that may quote the file
-        problem = DAMAGED
-    raise ImageError(f"image {path}: {problem}", problem)
+            return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
 
 
 def reading_problem(error: OSError | ValueError) -> str:
@@ -239,12 +140,104 @@ def reading_problem(error: OSError | ValueError) -> str:
     return f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED  # Pillow's own has no number
 
 
+class _Refused(Exception):
+    """Why an image is not used, in a whole sentence."""
+
+
+def _undecodable(why: str) -> _Refused:
+    return _Refused(f"the file cannot be decoded ({why})")
+
+
+@contextmanager
+def _problems_of(path: str | Path) -> Generator[None]:
+    try:
+        yield
+        return
+    except UnidentifiedImageError:
+        problem = NOT_AN_IMAGE
+    except OSError as error:
+        problem = reading_problem(error)
+    except _Refused as refusal:
+        problem = str(refusal)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        problem = TOO_LARGE
+    except Exception:  # a damaged file can make a decoder raise anything, in words that may quote the file
+        problem = DAMAGED
+    raise ImageError(f"image {path}: {problem}", problem)
+
+
+def _decoded(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None = None) -> Image.Image:
+    if _is_dicom(file, name):
+        data = _read_dicom(file)
+        image = _with_contrast(Image.fromarray(_dicom_grey(data)))
+        if part := _other_part(data):
+            image.info[OTHER_PART] = part
+        return image
+    with Image.open(file, formats=formats) as image:  # not by path: Pillow 13 then scrambles TIFF files to be turned
+        return _as_radiograph(image)
+
+
+# -- files that Pillow reads ------------------------------------------------------------------------------------------
+
+
+def _as_radiograph(image: Image.Image) -> Image.Image:
+    _check_header(image)
+    orientation = _orientation(image)
+    if image.mode.startswith(_DEEP):
+        shown = Image.fromarray(_deep_grey(image))
+    else:
+        image.info.pop("transparency", None)  # Pillow warns about a palette's, and drops it
+        shown = image.convert("L" if image.mode in _GREY else "RGB")
+    shown.info.clear()
+    if orientation != 1:
+        shown.getexif()[ExifTags.Base.Orientation] = orientation
+        shown = ImageOps.exif_transpose(shown)
+    return _with_contrast(shown)
+
+
+def _check_pixels(width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise _Refused(TOO_LARGE)
+    if max(width, height) > MAX_RATIO * min(width, height):
+        raise _Refused(TOO_LONG)
+    if min(width, height) < MIN_SIDE:
+        raise _Refused(TOO_SMALL)
+
+
+def _check_header(image: Image.Image) -> None:
+    """Refuse what Pillow would silently decode into something other than the picture."""
+    _check_pixels(*image.size)
+    # asking for their number would read all of them; MPO: a camera's JPG with a preview behind it
+    if getattr(image, "is_animated", False) and image.format != "MPO":
+        raise _undecodable("it has several frames, not one")
+    tiles = getattr(image, "tile", None)
+    if image.format == "PNG" and not image.mode.startswith(_DEEP) and tiles and str(tiles[0][3]).endswith("16B"):
+        raise _undecodable("it has several channels of 16 bits")
+    tags = getattr(image, "tag_v2", {})
+    bits, kinds = tags.get(_TIFF_BITS, (1,)), tags.get(_TIFF_FORMAT, (1,))
+    if len(bits) > 1 and max(bits) > 8:
+        raise _undecodable(f"it has several channels of {max(bits)} bits")
+    if (max(bits), max(kinds)) in ((8, 2), (32, 1)):
+        raise _undecodable("its values are signed with 8 bits, or unsigned with 32")
+
+
+def _orientation(image: Image.Image) -> int:
+    """The EXIF orientation, 1 to 8, in the header of an image that is not decoded yet."""
+    # Pillow turns TIFF files itself, and decodes a PNG file to look for EXIF behind the pixels
+    if image.format == "TIFF" or (image.format == "PNG" and "exif" not in image.info):
+        return 1
+    try:
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    except Exception:  # whatever a damaged block raises: it says nothing about an image that may be whole
+        return 1
+    return orientation if orientation in range(1, 9) else 1
+
+
 def _deep_grey(image: Image.Image) -> np.ndarray:
     values = np.asarray(image)
     if not np.isfinite(values).all():
-        raise _Refused("it holds values that are not finite")
-    low, high = float(values.min()), float(values.max())
-    grey = _full_range(values.astype(np.float64), low, high)
+        raise _undecodable("it holds values that are not finite")
+    grey = _full_range(values.astype(np.float64), float(values.min()), float(values.max()))
     return 255 - grey if getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0 else grey
 
 
@@ -255,27 +248,26 @@ def _full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.rint(((values - low) / (high - low)).clip(0, 1) * 255).astype(np.uint8)
 
 
+def _with_contrast(image: Image.Image) -> Image.Image:
+    """The image, refused where it shows nothing; two pixels that differ spare the look at all of them."""
+    if image.getpixel((0, 0)) == image.getpixel((image.width // 2, image.height // 2)):
+        bounds = np.reshape(image.getextrema(), (-1, 2))
+        if (bounds[:, 0] == bounds[:, 1]).all():
+            raise _Refused(ONE_COLOUR)
+    return image
+
+
+# -- DICOM files ------------------------------------------------------------------------------------------------------
+
+
 def _is_dicom(file: BinaryIO, path: str | Path) -> bool:
     start = file.read(132)
     file.seek(0)
     return start[128:] == b"DICM" or Path(path).suffix.lower() in (".dcm", ".dicom")
 
 
-@cache
-def _pydicom() -> Any:
-    """pydicom, loaded when the first DICOM file is met, and silent about oddities of fields that are not read here."""
-    import pydicom
-    import pydicom.config
-    import pydicom.pixels
-
-    pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
-    warnings.filterwarnings("ignore", module=r"pydicom\.")
-    return pydicom
-
-
-def _read_dicom(file: BinaryIO, header_only: bool = False) -> Any:
+def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     """The data set, once its header says that it is one grey image which an installed decoder reads."""
-    pydicom = _pydicom()
     # force: files with the extension but without DICOM's preamble exist; those without the fields are refused below
     data = pydicom.dcmread(
         file, force=True, stop_before_pixels=header_only, specific_tags=_HEADER if header_only else None
@@ -286,81 +278,79 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> Any:
     if modality and modality not in _MODALITIES:
         # a file's own words are not repeated: fields hold anything, patients' names too
         known = modality if re.fullmatch("[A-Z]{2}", modality) else "not that of one"
-        raise _NoRadiograph(f"the DICOM file is no radiograph: its Modality is {known}")
+        raise _Refused(f"the DICOM file is no radiograph: its Modality is {known}")
     photometric = data.get("PhotometricInterpretation")
     if photometric not in ("MONOCHROME1", "MONOCHROME2") or data.get("SamplesPerPixel", 1) != 1:
-        raise _Refused("its PhotometricInterpretation is not MONOCHROME1 or MONOCHROME2")
-    if int(data.get("NumberOfFrames") or 1) != 1:
-        raise _Refused(f"it has {int(data.NumberOfFrames)} frames, not one")
+        raise _undecodable("its PhotometricInterpretation is not MONOCHROME1 or MONOCHROME2")
+    if (frames := int(data.get("NumberOfFrames") or 1)) != 1:
+        raise _undecodable(f"it has {frames} frames, not one")
     if not (data.Rows and data.Columns):
-        raise _Refused("its Rows or Columns are zero")
+        raise _undecodable("its Rows or Columns are zero")
     _check_pixels(data.Columns, data.Rows)
-    if int(data.get("BitsAllocated") or 0) not in (8, 16):
-        raise _Refused("its pixels are not allocated 8 or 16 bits")
+    if data.get("BitsAllocated") not in (8, 16):
+        raise _undecodable("its pixels are not allocated 8 or 16 bits")
     if data.file_meta.get("TransferSyntaxUID") is None:
         implicit, little = data.original_encoding
-        plain = "ImplicitVRLittleEndian" if implicit else f"ExplicitVR{'Little' if little else 'Big'}Endian"
-        data.file_meta.TransferSyntaxUID = getattr(pydicom.uid, plain)
-    if not _decoder_installed(data.file_meta.TransferSyntaxUID):
-        raise _Refused(_needs_plugin(data))
-    if header_only:
-        _check_rest(file, data)
-    elif "PixelData" not in data:
-        raise _Refused(_NO_PIXELS)
+        explicit = ExplicitVRLittleEndian if little else ExplicitVRBigEndian
+        data.file_meta.TransferSyntaxUID = ImplicitVRLittleEndian if implicit else explicit
+    syntax = data.file_meta.TransferSyntaxUID
+    if not _is_decoded(syntax):
+        raise _undecodable(_needs_plugin(syntax))
     return data
 
 
-def _other_part(data: Any) -> str | None:
-    part = str(data.get("BodyPartExamined") or "").upper().replace("_", " ")
-    other = None if re.search("CHEST|THORA", part) else _OTHER_PARTS.search(part)
-    return other and other[0]
-
-
-def _check_rest(file: BinaryIO, data: Any) -> None:
-    """Refuse a file that ends before its pixels do, as far as its header and its length say so."""
-    read = file.tell()
-    rest = file.seek(0, 2) - read
-    syntax = data.file_meta.TransferSyntaxUID
+def _check_rest(file: BinaryIO, data: FileDataset) -> None:
+    """Refuse a file that ends before its pixels do, as far as its header, just read, and its length say so."""
+    begin = file.tell()
+    rest, syntax = file.seek(0, 2) - begin, data.file_meta.TransferSyntaxUID
     if syntax.is_deflated:  # unpacked as a whole: where the pixels begin is not known
         return
     if not rest:
-        raise _Refused(_NO_PIXELS)
+        raise _undecodable(_NO_PIXELS)
     if not syntax.is_compressed and rest < data.Rows * data.Columns * data.BitsAllocated // 8:
-        raise _NoRadiograph(DAMAGED)
+        raise _Refused(DAMAGED)
 
 
-def _decoder_installed(syntax: Any) -> bool:
+def _is_decoded(syntax: UID) -> bool:
     try:
-        return _pydicom().pixels.get_decoder(syntax).is_available
+        return get_decoder(syntax).is_available
     except NotImplementedError:
         return False
 
 
-def _needs_plugin(data: Any) -> str:
-    syntax = data.file_meta.TransferSyntaxUID
+def _needs_plugin(syntax: UID) -> str:
     if syntax.name == syntax:
         return "its transfer syntax is none of the standard"
     return f"no installed plugin decodes its transfer syntax {syntax.name}; pip install 'pylibjpeg[all]'"
 
 
-def _dicom_grey(data: Any) -> np.ndarray:
-    """8-bit grey. A table of all stored values is transformed, not the pixels: exact, quick and small."""
+def _other_part(data: Dataset) -> str | None:
+    part = str(data.get("BodyPartExamined") or "").upper().replace("_", " ")
+    other = None if re.search("CHEST|THORA", part) else _OTHER_PARTS.search(part)
+    return other and other[0]
+
+
+def _dicom_grey(data: FileDataset) -> np.ndarray:
+    """8-bit grey. A table of all stored values is transformed, not the pixels: exact, quick and small.
+
+    ``apply_modality_lut`` and ``apply_voi_lut`` of pydicom 3.0 are not used. They refuse tables with entries of one
+    byte or an odd depth, wrap where a table of 8 bits meets larger values, and round some ties of a window to the next
+    level, which would change what earlier versions stored.
+    """
     stored = _stored(data)
-    lowest, highest = int(stored.min()), int(stored.max())
+    lowest = int(stored.min())
     places = stored.astype(np.int32) - lowest
-    values = np.arange(lowest, highest + 1)
+    values = np.arange(lowest, int(stored.max()) + 1)
     padding = _padding(data, values)
     present = np.zeros(values.shape, dtype=bool)
     present[places] = True
     present &= ~padding
 
-    shown = _modality(data, values)
-    to_grey = _voi(data)
-    if to_grey is not None:
-        grey = to_grey(shown)
-    elif present.any():
-        grey = _full_range(shown, shown[present].min(), shown[present].max())
-    else:
+    measured = _measured(data, values)
+    grey = _windowed(data, measured)
+    if grey is None and present.any():
+        grey = _full_range(measured, measured[present].min(), measured[present].max())
+    elif grey is None:
         grey = np.zeros(values.shape, dtype=np.uint8)
     if data.PhotometricInterpretation == "MONOCHROME1":
         grey = 255 - grey
@@ -368,19 +358,22 @@ def _dicom_grey(data: Any) -> np.ndarray:
     return grey[places]
 
 
-def _stored(data: Any) -> np.ndarray:
+def _stored(data: FileDataset) -> np.ndarray:
     """Stored values; pydicom cuts off bits that are no part of them (overlays of old files) and extends the sign."""
+    if "PixelData" not in data:
+        raise _undecodable(_NO_PIXELS)
     if data.get("HighBit", data.BitsStored - 1) != data.BitsStored - 1:
-        raise _Refused("its HighBit is not BitsStored - 1")
+        raise _undecodable("its HighBit is not BitsStored - 1")
+    syntax = data.file_meta.TransferSyntaxUID
     try:
         return data.pixel_array
     except RuntimeError:  # what pydicom raises when every plugin failed, such as Pillow on 12-bit JPEG
-        if not data.file_meta.TransferSyntaxUID.is_compressed:
+        if not syntax.is_compressed:
             raise
-        raise _Refused(f"{_needs_plugin(data)}, or the file is damaged") from None
+        raise _undecodable(f"{_needs_plugin(syntax)}, or the file is damaged") from None
 
 
-def _padding(data: Any, values: np.ndarray) -> np.ndarray:
+def _padding(data: Dataset, values: np.ndarray) -> np.ndarray:
     """Which stored values mark the surroundings of the image."""
     first = data.get("PixelPaddingValue")
     if first is None:
@@ -390,43 +383,40 @@ def _padding(data: Any, values: np.ndarray) -> np.ndarray:
     return (values >= low) & (values <= high)
 
 
-def _modality(data: Any, values: np.ndarray) -> np.ndarray:
+def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
     """Stored values to what the modality measured: a table, else slope and intercept."""
     if data.get("ModalityLUTSequence"):
         return _look_up(data, data.ModalityLUTSequence[0], values)[0].astype(np.float64)
     slope, intercept = _number(data, "RescaleSlope", 1.0), _number(data, "RescaleIntercept", 0.0)
     if not (np.isfinite([slope, intercept]).all() and slope):
-        raise _Refused("its RescaleSlope is zero, or it is not finite")
+        raise _undecodable("its RescaleSlope is zero, or it is not finite")
     return values * slope + intercept
 
 
-def _voi(data: Any) -> Callable[[np.ndarray], np.ndarray] | None:
-    """The file's first table or window, as PS3.3 C.11.2 defines them; None without one that the standard allows."""
+def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
+    """Measured values to grey by the file's first table or window, as PS3.3 C.11.2 defines them; None without one that
+    the standard allows."""
     if data.get("VOILUTSequence"):
-
-        def table(values: np.ndarray) -> np.ndarray:
-            entries, largest = _look_up(data, data.VOILUTSequence[0], np.rint(values).astype(np.int64))
-            return np.rint(entries * (255 / largest)).astype(np.uint8)
-
-        return table
+        entries, largest = _look_up(data, data.VOILUTSequence[0], np.rint(values).astype(np.int64))
+        return np.rint(entries * (255 / largest)).astype(np.uint8)
     center, width = _number(data, "WindowCenter", np.nan), _number(data, "WindowWidth", np.nan)
     function = str(data.get("VOILUTFunction") or "LINEAR").upper()
     if function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
-        raise _Refused("its VOILUTFunction is not LINEAR, LINEAR_EXACT or SIGMOID")
+        raise _undecodable("its VOILUTFunction is not LINEAR, LINEAR_EXACT or SIGMOID")
     # a width of 0 is how some devices write that there is no window
     if not np.isfinite([center, width]).all() or width <= 0 or (function == "LINEAR" and width < 1):
         return None
     if function == "SIGMOID":
         # tanh is the standard's 1 / (1 + exp(-x)), without its overflow
-        return lambda values: np.rint(127.5 * (1 + np.tanh(2 * (values - center) / width))).astype(np.uint8)
+        return np.rint(127.5 * (1 + np.tanh(2 * (values - center) / width))).astype(np.uint8)
     if function == "LINEAR":
         center, width = center - 0.5, width - 1
     if width == 0:
-        return lambda values: np.where(values > center, 255, 0).astype(np.uint8)
-    return lambda values: _full_range(values, center - width / 2, center + width / 2)
+        return np.where(values > center, 255, 0).astype(np.uint8)
+    return _full_range(values, center - width / 2, center + width / 2)
 
 
-def _look_up(data: Any, item: Any, values: np.ndarray) -> tuple[np.ndarray, int]:
+def _look_up(data: FileDataset, item: Dataset, values: np.ndarray) -> tuple[np.ndarray, int]:
     """Entries of a DICOM table for integer values, the outer entries beyond its ends, and the largest entry allowed."""
     count, first, depth = (int(number) for number in item.LUTDescriptor)
     entries = item.LUTData
@@ -440,7 +430,7 @@ def _look_up(data: Any, item: Any, values: np.ndarray) -> tuple[np.ndarray, int]
     return entries[(values - first).clip(0, len(entries) - 1)], largest
 
 
-def _number(data: Any, name: str, default: float) -> float:
+def _number(data: Dataset, name: str, default: float) -> float:
     """A decimal field, the first of several; ``default`` where it is absent or empty."""
     value = data.get(name)
     if value is not None and not isinstance(value, str | int | float):

@@ -12,8 +12,7 @@ from torch import Tensor
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.core.errors import DataError
 from pacer.features.encoder import ImageEncoder
-from pacer.features.rounding import DTYPES, as_stored
-from pacer.features.store import FeatureStore
+from pacer.features.store import DTYPES, FeatureStore, as_stored
 
 #: Images that are encoded at a time.
 _AT_ONCE = 32

@@ -98,12 +98,6 @@ class Preparation:
         return (size.shortest_edge, longest) if width <= height else (longest, size.shortest_edge)
 
 
-def stacked(levels: list[Tensor]) -> Tensor:
-    """Levels of several images as one tensor: [B, 1, H, W] if all are grey, else [B, 3, H, W]."""
-    planes = max(image.shape[0] for image in levels)
-    return torch.stack([image.expand(planes, -1, -1) for image in levels])
-
-
 def _looked_up(row: Tensor, plane: Tensor) -> Tensor:
     return row.index_select(0, plane.reshape(-1).int()).view(plane.shape)
 

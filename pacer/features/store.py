@@ -1,22 +1,17 @@
 """The feature store: tensor shards and a Parquet index, read at random by image id or report text.
 
-Shards are mapped into memory and a row is read in one copy, from the map into the batch. What stays resident is 24
-bytes per entry and the memory of the last batches; the states are file pages, which all processes of a machine share
-and the system may drop.
+Shards are mapped into memory and a row is read in one copy, from the map into the batch. The states are file pages,
+which all processes of a machine share and the system may drop.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from hashlib import blake2b
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import numpy as np
 import polars as pl
-import pyarrow as pa
 import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
@@ -24,19 +19,43 @@ from torch import Tensor
 
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, hash_file, hash_json, read_json
-from pacer.data import columns
 
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
+
+#: Counts the changes after which the same states are stored as other bytes; part of each entry's key.
+ROUNDING_VERSION = 1
+
+#: Stored types by the names of ``features.dtype``.
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 _REPAIR = "`dvc repro -f -s features` finds and encodes again what is damaged"
 _REMEDY = "run the features stage on this corpus, or name its images with `pacer decode --images`"
 
-#: Bytes from which a block goes back to the system when it is freed: malloc keeps and reuses smaller ones (glibc).
-_LARGE = 32 << 20
-#: Index entries read at a time.
-_ENTRIES = 8192
-#: Large blocks that wait for their next use: frontal views, lateral views and previous reports of one batch.
-_SPARE = 3
+
+class Encoding(NamedTuple):
+    """How the states of a store come about (``encoding`` in its manifest).
+
+    Attributes:
+        mode, depths, dtype, precision: settings of the group ``features``. encoders: fingerprint of the frozen model
+            ``vision`` and ``text``. rounding: :data:`ROUNDING_VERSION`.
+    """
+
+    mode: Literal["states", "pixels"] = "states"
+    encoders: Mapping[str, str] = {}
+    depths: Sequence[int] = ()
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    rounding: int = 0
+
+
+_ENCODING = TypeAdapter(Encoding)
+
+
+class Place(NamedTuple):
+    """Where an entry lies: the name of its shard's file, and the row in it."""
+
+    shard: str
+    row: int
 
 
 def content_hash(directory: Path) -> str:
@@ -51,23 +70,23 @@ def text_key(text: str) -> str:
     return hash_bytes(text.encode())[:32]
 
 
-class Encoding(NamedTuple):
-    """How the states of a store come about (``encoding`` in its manifest).
+def as_stored(states: Tensor, dtype: torch.dtype, entries: Sequence[str]) -> Tensor:
+    """States [B, ...] as a store of ``dtype`` holds them.
 
-    Attributes:
-        mode, depths, dtype, precision: settings of the group ``features``. encoders: fingerprint of the frozen model
-            ``vision`` and ``text``. rounding: :data:`pacer.features.rounding.VERSION`.
+    Args:
+        entries: what each of the B entries is, for the error.
+
+    Raises:
+        DataError: an entry has a value that is not finite in the stored type.
     """
-
-    mode: Literal["states", "pixels"] = "states"
-    encoders: Mapping[str, str] = {}
-    depths: Sequence[int] = ()
-    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
-    precision: Literal["float32", "bfloat16"] = "float32"
-    rounding: int = 0
-
-
-_ENCODING = TypeAdapter(Encoding)
+    stored = states.to(dtype)
+    finite = stored.isfinite().flatten(1).all(1)
+    if not finite.all():
+        raise DataError(
+            f"the states of {entries[int(finite.int().argmin())]} are not finite in the stored type; choose another "
+            "features.dtype (float16 ends at 65504, bfloat16 does not), else the encoder is broken"
+        )
+    return stored
 
 
 class FeatureStore:
@@ -87,11 +106,8 @@ class FeatureStore:
         if not (self.directory / MANIFEST).exists():
             raise DataError(f"{directory} is not a feature store: it has no {MANIFEST}; {_REMEDY}")
         manifest = read_json(self.directory / MANIFEST)
-        for index in (IMAGES, PRIORS):
-            if not (self.directory / index).exists():
-                raise DataError(f"{self.directory} has no {index}; {_REPAIR}")
-        self._images = _Index(self.directory / IMAGES, "image_id")
-        self._priors = _Index(self.directory / PRIORS, "text_key")
+        self._images = _places(self.directory / IMAGES, "image_id")
+        self._priors = _places(self.directory / PRIORS, "text_key")
         try:
             self.encoding = _ENCODING.validate_python(manifest.get("encoding", {}))
         except ValidationError as error:
@@ -102,7 +118,6 @@ class FeatureStore:
                 f"{self.directory / MANIFEST}: {name} = {first['input']!r:.60}: {allowed}; run the features stage again"
             ) from None
         self._open: dict[str, dict[str, Tensor]] = {}
-        self._memory = _Memory()
 
     def __getitem__(self, image_id: str) -> Tensor:
         """States [K, N, d] of one image, as :meth:`depth_states` gives them."""
@@ -124,11 +139,9 @@ class FeatureStore:
 
     def pixels(self, image_ids: Sequence[str]) -> Tensor:
         """Prepared images [B, 1, H, W] uint8 of a store of pixels, [B, 3, H, W] if one has colours; repeats allowed."""
-        rows = [self._read(self._images, [image_id], "image", "pixels") for image_id in image_ids]
-        if not rows:
+        if not len(image_ids):
             raise ValueError("no image is asked for")
-        planes = max(row.shape[1] for row in rows)
-        return torch.cat([row.expand(-1, planes, -1, -1) for row in rows])
+        return stacked([self._read(self._images, [image_id], "image", "pixels")[0] for image_id in image_ids])
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """States [B, L, d_text] of cleaned previous reports, typed as those of images, and their masks [B, L] bool."""
@@ -138,121 +151,63 @@ class FeatureStore:
             self._read(self._priors, keys, "previous report", "mask").bool(),
         )
 
-    def _read(self, index: _Index, keys: Sequence[str], what: str, name: str) -> Tensor:
-        """Rows of the tensor ``name`` under these keys [B, ...]."""
-        if not len(keys):
+    def _read(self, places: Mapping[str, Place], names: Sequence[str], what: str, tensor: str) -> Tensor:
+        """The row of a shard's ``tensor`` under each name, [B, ...]."""
+        if not len(names):
             raise ValueError(f"no {what} is asked for")
-        places, found = index.find(keys)
-        if not found.all():
-            key = keys[int(found.argmin())]
-            raise DataError(f"{self.directory} has no {what} {key}; {_REMEDY}")
-        shards = [index.names[number] for number in index.shards[places]]
-        first = self._tensor(shards[0], name)
-        row_bytes = first.nbytes // len(first)
-        block = self._memory.take(len(keys) * row_bytes)
-        target = block.numpy().reshape(len(keys), row_bytes)
-        for place, (shard, row) in enumerate(zip(shards, index.rows[places].tolist(), strict=True)):
-            tensor = self._tensor(shard, name)
-            if (tensor.dtype, tensor.shape[1:]) != (first.dtype, first.shape[1:]):
-                raise _refusal(self.directory / shard, f"its rows of {name} are unlike those of {shards[0]}")
-            if not 0 <= row < len(tensor):
-                raise _refusal(self.directory / shard, f"the index asks for row {row} of {len(tensor)}")
-            target[place] = tensor[row].flatten().view(torch.uint8).numpy()
-        return block.view(first.dtype).view(len(keys), *first.shape[1:])
+        rows: list[Tensor] = []
+        for name in names:
+            if name not in places:
+                raise DataError(f"{self.directory} has no {what} {name}; {_REMEDY}")
+            shard, row = places[name]
+            held = self._shard(shard)
+            if tensor not in held:
+                raise self._refusal(shard, f"it holds no {tensor}")
+            if not 0 <= row < len(held[tensor]):
+                raise self._refusal(shard, f"the index asks for row {row} of {len(held[tensor])}")
+            rows.append(held[tensor][row])
+            if (rows[-1].dtype, rows[-1].shape) != (rows[0].dtype, rows[0].shape):
+                raise self._refusal(shard, f"its rows of {tensor} are unlike those of {places[names[0]].shard}")
+        return torch.stack(rows)
 
-    def _tensor(self, shard: str, name: str) -> Tensor:
-        if shard not in self._open:
-            self._open[shard] = _map(self.directory / shard)
-        if name not in self._open[shard]:
-            raise _refusal(self.directory / shard, f"it holds no {name}")
-        return self._open[shard][name]
+    def _shard(self, name: str) -> dict[str, Tensor]:
+        """The tensors of a shard, mapped into memory: a page is read when a row on it is.
 
+        The map is private and no file stays open: a large store has more shards than a process may open files.
+        """
+        if name not in self._open:
+            try:
+                with safe_open(self.directory / name, "pt") as file:
+                    self._open[name] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no dictionary)
+            except OSError as error:
+                raise self._refusal(name, f"it cannot be read: {error.strerror or error}") from None
+            except SafetensorError as error:
+                raise self._refusal(name, str(error)) from None
+        return self._open[name]
 
-class _Index:
-    """Where the row of each key lies, in the order of the keys' digests.
-
-    A digest has 16 bytes, so that two keys, stored or asked for, never share one but on purpose.
-
-    Attributes:
-        digests: bytes [entries], ascending. shards: place in ``names``, int32 [entries]. rows: int32 [entries].
-        names: shard files.
-    """
-
-    def __init__(self, path: Path, column: str):
-        numbers: dict[str, int] = {}
-        digests, shards, rows = [_digests([])], [np.empty(0, np.int32)], [np.empty(0, np.int32)]
-        for frame in columns.batches(path, [column, "shard", "row"], _ENTRIES):
-            digests.append(_digests(frame[column]))
-            shards.append(np.array([numbers.setdefault(name, len(numbers)) for name in frame["shard"]], np.int32))
-            rows.append(frame["row"].cast(pl.Int32).to_numpy())
-        pa.default_memory_pool().release_unused()  # what was read is small beside what reading it took
-        self.digests = np.concatenate(digests)
-        order = np.argsort(self.digests)
-        self.digests = self.digests[order]
-        self.shards, self.rows = np.concatenate(shards)[order], np.concatenate(rows)[order]
-        self.names = list(numbers)
-
-    def find(self, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Place of each key in the arrays, int64 [keys], and whether it is there at all, bool [keys]."""
-        wanted = _digests(keys)
-        places = np.searchsorted(self.digests, wanted, side="left")
-        return places, places < np.searchsorted(self.digests, wanted, side="right")
+    def _refusal(self, shard: str, why: str) -> DataError:
+        return DataError(f"{self.directory / shard} is not a shard of this feature store: {why}; {_REPAIR}")
 
 
-def _digests(keys: Iterable[str]) -> np.ndarray:
-    """bytes [keys], 16 each."""
-    return np.frombuffer(b"".join(blake2b(key.encode(), digest_size=16).digest() for key in keys), dtype="S16")
-
-
-def _map(path: Path) -> dict[str, Tensor]:
-    """The tensors of a shard, mapped into memory: a page is read when a row on it is.
-
-    The map is private and no file stays open: a large store has more shards than a process may open files.
+def read_index(path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    """Some columns of an index: the id of an image or previous report, ``shard``, ``row``, and ``key``, which covers
+    what the entry was encoded from.
 
     Raises:
-        DataError: the file cannot be read, or is cut off.
+        DataError: the file is missing or damaged.
     """
     try:
-        with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dictionary)
-    except OSError as error:
-        raise _refusal(path, f"it cannot be read: {error.strerror or error}") from None
-    except SafetensorError as error:
-        raise _refusal(path, str(error)) from None
+        return pl.read_parquet(path, columns=list(columns))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{path} is missing or damaged ({type(error).__name__}); {_REPAIR}") from None
 
 
-def _refusal(path: Path, why: str) -> DataError:
-    return DataError(f"{path} is not a shard of this feature store: {why}; {_REPAIR}")
+def _places(path: Path, column: str) -> dict[str, Place]:
+    rows = read_index(path, [column, "shard", "row"]).iter_rows()
+    return {name: Place(sys.intern(shard), row) for name, shard, row in rows}
 
 
-class _Memory:
-    """Memory of batches, used again when nothing refers to the earlier batch any more.
-
-    Memory that comes fresh from the system has to be zeroed and mapped page by page, which takes several times as long
-    as copying the states into it.
-    """
-
-    def __init__(self) -> None:
-        self.spare: deque[Tensor] = deque(maxlen=_SPARE)
-
-    def take(self, size: int) -> Tensor:
-        """Bytes [size] uint8, of any content."""
-        if size < _LARGE:
-            return torch.empty(size, dtype=torch.uint8)
-        block = self._block(size)
-        # the tensor that is handed out, and every view of it, keep this array alive; the block is free when it goes
-        lent = block.numpy()[:size]
-        weakref.finalize(lent, self.spare.append, block).atexit = False
-        return torch.from_numpy(lent)
-
-    def _block(self, size: int) -> Tensor:
-        # No iteration: another thread, or the end of an earlier batch, may change the blocks at any moment.
-        for _ in range(_SPARE):
-            try:
-                block = self.spare.popleft()
-            except IndexError:
-                break
-            if size <= len(block) <= 4 * size:  # a small batch does not hold on to a large block
-                return block
-            self.spare.append(block)
-        return torch.empty(size, dtype=torch.uint8)
+def stacked(levels: Sequence[Tensor]) -> Tensor:
+    """Prepared images as one tensor: [B, 1, H, W] if all are grey, else [B, 3, H, W]."""
+    planes = max(image.shape[0] for image in levels)
+    return torch.stack([image.expand(planes, -1, -1) for image in levels])

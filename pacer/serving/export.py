@@ -13,9 +13,9 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, read_json, write_json, write_text
 from pacer.data.schemas import read_about, read_records
-from pacer.features import prepare, rounding
+from pacer.features import prepare
 from pacer.features.store import MANIFEST as STORE
-from pacer.features.store import FeatureStore
+from pacer.features.store import ROUNDING_VERSION, FeatureStore
 from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
@@ -158,7 +158,7 @@ def _states(features: Path, record: CheckpointRecord) -> States:
             f"{features} has depths {states.depths}, and the model was trained on {own}; name the store that belongs "
             "to the model"
         )
-    if (states.preparation, states.rounding) != (prepare.VERSION, rounding.VERSION):
+    if (states.preparation, states.rounding) != (prepare.VERSION, ROUNDING_VERSION):
         raise DataError(f"{features} was made by another version of this software; run the features stage again")
     return states
 

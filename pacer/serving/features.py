@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pacer.core.io import hash_bytes
 from pacer.features.encoder import ImageEncoder, TextEncoder
-from pacer.features.rounding import DTYPES, as_stored
+from pacer.features.store import DTYPES, as_stored
 
 
 class CaseFeatures:

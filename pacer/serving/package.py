@@ -19,7 +19,8 @@ from pacer.config.strict import Beams, Tokens, validated
 from pacer.core.contexts import Context
 from pacer.core.errors import BackboneError, CheckpointError
 from pacer.core.io import hash_file, read_json, write_json
-from pacer.features import prepare, rounding
+from pacer.features import prepare
+from pacer.features.store import ROUNDING_VERSION
 from pacer.model.assemble import FROZEN
 
 #: Of this layout. A change that older software cannot read counts up.
@@ -110,7 +111,7 @@ def read_settings(directory: Path) -> PackageSettings:
     settings = read_params(directory / SETTINGS, PackageSettings)
     settings.search.decode()
     own = {"prepares images": settings.states.preparation, "rounds states": settings.states.rounding}
-    for (what, exported), here in zip(own.items(), (prepare.VERSION, rounding.VERSION), strict=True):
+    for (what, exported), here in zip(own.items(), (prepare.VERSION, ROUNDING_VERSION), strict=True):
         if exported != here:
             raise CheckpointError(
                 f"{directory} belongs to software that {what} in another way (version {exported}, here "

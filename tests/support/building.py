@@ -23,7 +23,7 @@ from PIL import Image
 from pacer.config import Features
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
-from pacer.features.build_store import build_store
+from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from tests.support import drive
 

@@ -34,7 +34,7 @@ from pacer.config.profiles import load_profile
 from pacer.core.errors import PacerError, run_cleanly
 from pacer.core.io import hash_bytes, read_json, write_json
 from pacer.data.schemas import RECORD_SCHEMA, write_table
-from pacer.features.build_store import build_store
+from pacer.features.encode import build_store
 from pacer.training.run import Inputs, run_phase
 from tests.support.made_records import REPORTS, few_records
 

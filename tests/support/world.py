@@ -18,7 +18,7 @@ from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import read_images, read_records
 from pacer.data.source import point_to_files
 from pacer.decoding.run import decode_records
-from pacer.features.build_store import build_store
+from pacer.features.encode import build_store
 from pacer.model.assemble import build_model, frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, parent_reference, save_checkpoint
 from pacer.serving.case import Case

@@ -16,7 +16,7 @@ from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataE
 from pacer.core.io import read_json, read_jsonl, write_json
 from pacer.data.schemas import RECORD_SCHEMA
 from pacer.decoding.run import decode_records
-from pacer.features.build_store import build_store
+from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash
 from pacer.serving import export
 from pacer.serving.export import export_model

@@ -9,7 +9,7 @@ import pytest
 
 from pacer.config import Features
 from pacer.core.io import read_json
-from pacer.features import build_store as build
+from pacer.features import encode as build
 from pacer.features.online import open_features
 from pacer.features.store import MANIFEST, FeatureStore
 

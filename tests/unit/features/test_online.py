@@ -15,8 +15,7 @@ import torch
 from PIL import Image
 
 from pacer.core.errors import BackboneError, DataError, PacerError
-from pacer.features import build_store as build
-from pacer.features import plan
+from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import OnlineStates, open_features
 from pacer.features.store import FeatureStore, content_hash
@@ -108,7 +107,7 @@ def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
     for store in ("out", "states"):
         with pytest.raises(DataError, match=r"was made with an encoder other than .*vision; run the features stage"):
             open_features(tmp_path / store, other, "cpu")
-    monkeypatch.setattr(build, "encode_images", lambda *a: pytest.fail("an image was prepared again"))
+    monkeypatch.setattr(build, "image_job", lambda *a: pytest.fail("an image was prepared again"))
     build.build_store(config, images, TEXTS, other, tmp_path / "out")
     assert content_hash(tmp_path / "out") != before
     open_features(tmp_path / "out", other, "cpu").depth_states(["img0"])
@@ -159,8 +158,8 @@ def test_a_plan_that_does_not_fit_names_the_setting_that_does(
     remedy: str,
 ) -> None:
     """As float32 states take 14,336 bytes and as pixels 21,952 (here: the encoder's images are tiny)."""
-    monkeypatch.setattr(plan.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free})())
-    with pytest.raises(PacerError, match=rf"the features need .* MB more, but .* has 0.01\d? MB free; {remedy}"):
+    monkeypatch.setattr(build.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free})())
+    with pytest.raises(PacerError, match=rf"the features need [\d.]+ kB more, 1\d\.0 kB are free at .*; {remedy}"):
         build.build_store(CONFIG.model_copy(update={"mode": mode}), images, [], backbones, tmp_path / "out")
     assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.safetensors"))
 
@@ -183,22 +182,6 @@ def test_states_that_no_number_stands_for_name_the_image(
     build.build_store(half.model_copy(update={"mode": "pixels"}), images, TEXTS, backbones, tmp_path / "pixels")
     with pytest.raises(DataError, match=told.format(4)):
         open_features(tmp_path / "pixels", backbones, "cpu").depth_states(["img2", "img4"])
-
-
-def test_an_image_that_changes_while_the_stage_runs_is_not_stored_under_its_old_key(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = Path(images["path"][5])
-    hashes = build._hashes
-
-    def then_changed(*arguments):
-        found = hashes(*arguments)
-        Image.linear_gradient("L").resize((64, 64)).save(path)
-        return found
-
-    monkeypatch.setattr(build, "_hashes", then_changed)
-    with pytest.raises(DataError, match=r"cannot be read: img5 \(the file has changed since the stage began\)"):
-        build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
 
 
 def test_an_id_of_two_images_is_refused(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import pickle
 import random
@@ -15,8 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from pacer.core.errors import DataError
-from pacer.features import store as reading
-from pacer.features.store import IMAGES, MANIFEST, PRIORS, FeatureStore, text_key
+from pacer.features.store import DTYPES, IMAGES, MANIFEST, PRIORS, FeatureStore, as_stored, text_key
 
 SHARD, SHAPE = 5, (2, 3, 4)
 
@@ -85,30 +83,6 @@ def test_tensors_are_the_callers_own(tmp_path: Path) -> None:
     assert len(pickle.dumps(store[image_id])) < len(before[tmp_path / "store" / "images-0.safetensors"]) + 1000
 
 
-def test_memory_is_used_again_only_when_nothing_refers_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_LARGE", 1)
-    rows = write_store(tmp_path / "store")
-    store, ids = FeatureStore(tmp_path / "store"), [f"p{i}/view {i}.jpg" for i in range(23)]
-    batch = store.depth_states(ids[:8])
-    address, view = batch.data_ptr(), batch[6, 1]
-    del batch
-    others = [store.depth_states(ids[k : k + 8]) for k in (1, 2, 3)]
-    assert torch.equal(view, rows[ids[6]][1])  # a view keeps the memory
-    assert address not in [other.data_ptr() for other in others]
-    for k, other in enumerate(others, start=1):
-        assert torch.equal(other, torch.stack([rows[i] for i in ids[k : k + 8]]))
-    del view
-    smaller = store.depth_states(ids[9:16])
-    assert smaller.data_ptr() == address and len(smaller.untyped_storage()) == smaller.nbytes
-    assert torch.equal(smaller, torch.stack([rows[i] for i in ids[9:16]]))
-    single = store[ids[0]]
-    del smaller, others, other
-    assert len(store._memory.spare) == reading._SPARE
-    assert store[ids[1]].data_ptr() != address  # a block is not tied up by something far smaller
-    del store
-    assert torch.equal(single, rows[ids[0]])
-
-
 def test_what_is_not_there_is_named_among_what_is(tmp_path: Path) -> None:
     write_store(tmp_path / "store")
     store = FeatureStore(tmp_path / "store")
@@ -149,30 +123,6 @@ def test_asking_for_nothing_is_refused(tmp_path: Path) -> None:
         FeatureStore(tmp_path / "store").prior_states([])
 
 
-def test_the_index_has_24_bytes_an_entry(tmp_path: Path) -> None:
-    entries = [(f"files/p{i % 97}/{i}.jpg", f"images-{i // 512}.safetensors", i % 512) for i in range(40_000)]
-    random.Random(1).shuffle(entries)
-    write_index(tmp_path / IMAGES, "image_id", entries)
-    write_index(tmp_path / PRIORS, "text_key", [])
-    (tmp_path / MANIFEST).write_text("{}")
-    index = FeatureStore(tmp_path)._images
-    arrays = (index.digests, index.shards, index.rows)
-    assert all(array.base is None or array.base.nbytes == array.nbytes for array in arrays)
-    assert sum(array.nbytes for array in arrays) <= 24 * len(entries)
-    # nothing else grows with the entries: what the index refers to, classes and modules left out, is small
-    seen, waiting = 0, list(vars(index).values())
-    while waiting:
-        value = waiting.pop()
-        seen += 1
-        waiting += gc.get_referents(value) if isinstance(value, list | tuple | dict | set) else []
-    assert seen < 200
-    places, found = index.find([key for key, _, _ in entries])
-    assert found.all()
-    assert [index.names[s] for s in index.shards[places]] == [shard for _, shard, _ in entries]
-    assert index.rows[places].tolist() == [row for _, _, row in entries]
-    assert not index.find([f"{key} " for key, _, _ in entries])[1].any()
-
-
 def header(**tensors: dict) -> bytes:
     text = json.dumps(tensors).encode()
     return len(text).to_bytes(8, "little") + text
@@ -207,3 +157,21 @@ def test_a_shard_that_is_not_whole_is_named(tmp_path: Path, content: bytes | Non
     with pytest.raises(DataError, match=rf"images-0\.safetensors is not a shard of this feature store: .*{why}"):
         store.depth_states(["p5/view 5.jpg", "p4/view 4.jpg"])
     store["p5/view 5.jpg"]
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
+def test_states_are_cast(name: str) -> None:
+    states = torch.randn(4, 3, 5, 8)
+    stored = as_stored(states, DTYPES[name], "abcd")
+    assert stored.dtype == DTYPES[name] and torch.equal(stored, states.to(DTYPES[name]))
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(float("nan"), "bfloat16"), (float("inf"), "float32"), (float("nan"), "float32"), (70_000.0, "float16")],
+)
+def test_what_a_type_has_no_number_for_is_refused(value: float, dtype: str) -> None:
+    states = torch.zeros(3, 2, 5, 4)
+    states[2, 1, 3, 0] = value
+    with pytest.raises(DataError, match=r"the states of image c are not finite in the stored type; choose another"):
+        as_stored(states, DTYPES[dtype], ["image a", "image b", "image c"])

@@ -14,7 +14,7 @@ from transformers import AutoModel, BertForMaskedLM, BertModel
 from pacer.config import Features
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
-from pacer.features import build_store as build
+from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import MANIFEST, FeatureStore
 from pacer.model.assemble import load_endpoint_norm
