@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.io import files_below, hash_file, read_json, write_json
-from pacer.data.json_stream import stream_records
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,8 @@ def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
         raise DataError(f"corpus.root is {root}, which is not a folder; set it to the folder of the corpus's files")
     images = root / config.images
     looked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
-    for role, (key, path) in named_files(config).items():
-        is_annotation = role in config.contexts or role == "annotation"
-        looked.append(NamedFile(key, root / path, _problem_of(root / path, is_annotation)))
+    for key, path in named_files(config).values():
+        looked.append(NamedFile(key, root / path, None if (root / path).exists() else f"{root / path} does not exist"))
     return root, looked
 
 
@@ -83,8 +81,7 @@ def point_to_files(config: Corpus, out: Path) -> None:
     """Check a corpus of files and write ``out/source.json``, which points to it.
 
     Raises:
-        DataError: the root, the image folder or a file is missing, or an annotation file does not begin as one; all
-            problems are listed at once.
+        DataError: the root, the image folder or a file is missing; all problems are listed at once.
     """
     root, looked = look_at_files(config)
     problems = [f"corpus.{file.key}: {file.problem}" for file in looked if file.problem]
@@ -161,14 +158,3 @@ def _hash(path: Path) -> str:
         if file.is_file():
             digest.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
     return digest.hexdigest()
-
-
-def _problem_of(path: Path, is_annotation: bool) -> str | None:
-    if not path.exists():
-        return f"{path} does not exist"
-    if is_annotation:
-        try:
-            next(stream_records(path), None)
-        except DataError as error:
-            return str(error)
-    return None

@@ -163,7 +163,7 @@ def first_text(row: dict[str, Any], columns: tuple[str, ...]) -> str | None:
 
 
 def table_rows(path: str | Path, *needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place (``line 3``) and values of each row of a table that is not empty, one at a time.
+    """Place (``line 3``) and values of each row of a table that is not empty.
 
     Args:
         needed: groups of column names (lower case) of which the table must have at least one each; they are the keys.
@@ -171,12 +171,13 @@ def table_rows(path: str | Path, *needed: tuple[str, ...]) -> Iterator[tuple[str
     Raises:
         DataError: see :func:`~pacer.data.tables.open_table`, or it lacks a column or has one twice.
     """
-    table = open_table(path, [name for group in needed for name in group])
-    found = {name: column for group in needed for name in group if (column := table.only(name)) is not None}
+    table = open_table(path)
+    columns = {name: column for group in needed for name in group if (column := table.only(name)) is not None}
     for group in needed:
-        if not any(name in found for name in group):
+        if not any(name in columns for name in group):
             names = f"a column {group[0]}" if len(group) == 1 else f"one of the columns {', '.join(group)}"
             raise DataError(f"{path} needs {names}; it has {shown_columns(table.columns)}")
-    for row in table.rows(list(found.values())):
-        if not row.empty:
-            yield row.place, dict(zip(found, row.values, strict=True))
+    values = [table.values(column) for column in columns.values()]
+    for place, row, *wanted in zip(table.places, table.rows, *values, strict=True):
+        if table.kind != "csv" or any((cell or "").strip() for cell in row):
+            yield place, dict(zip(columns, wanted, strict=True))
