@@ -58,18 +58,26 @@ class Account:
         self._single.append((file, row, id, field, reason, kind, 1, None))
 
     def divert(
-        self, frame: pl.DataFrame, field: str, reason: pl.Expr, kind: str = BAD, value: pl.Expr | None = None
+        self,
+        frame: pl.DataFrame,
+        field: str,
+        where: pl.Expr,
+        reason: str | pl.Expr,
+        kind: str = BAD,
+        value: pl.Expr | None = None,
     ) -> pl.DataFrame:
-        """List the rows of a frame that have a ``reason``, and give the others.
+        """List the rows of a frame for which ``where`` holds, and give the others.
 
         Args:
             frame: has the columns ``file``, ``row``, ``id`` and ``rows``.
             value: what is refused, where it may be quoted; in the counts of reasons it is left out.
         """
-        marked = frame.with_columns(_reason=reason.cast(pl.String))
-        bad = marked.filter(pl.col("_reason").is_not_null())
-        self.list_rows(bad.with_columns(field=pl.lit(field), reason="_reason", kind=pl.lit(kind), value=value))
-        return marked.filter(pl.col("_reason").is_null()).drop("_reason")
+        said = pl.lit(reason) if isinstance(reason, str) else reason
+        marked = frame.with_columns(_where=where.fill_null(False))
+        self.list_rows(
+            marked.filter("_where").with_columns(field=pl.lit(field), reason=said, kind=pl.lit(kind), value=value)
+        )
+        return marked.filter(~pl.col("_where")).drop("_where")
 
     def list_rows(self, rows: pl.DataFrame) -> None:
         """List rows that have the columns of :data:`PROBLEM_SCHEMA` and ``value``."""

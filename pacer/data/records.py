@@ -32,6 +32,8 @@ _SECTIONS = {
     "prior_findings": "previous findings",
     "prior_impression": "previous impression",
 }
+#: The sections that a target is joined from.
+_TARGET = ("findings", "target_impression")
 #: What upstream takes as the previous report where both of its sections are marked as absent: the mark itself.
 _ABSENT_PRIOR = "s"
 _EMPTY_PRIOR = "a context with a previous report needs one that is not empty (corpus.keep_empty_priors)"
@@ -40,6 +42,7 @@ _ALL_COMPARES = "every sentence presupposes a previous report (corpus.unseen_com
 #: A context with the lateral view, and one with the previous report.
 _HAS_LATERAL = pl.col("context").str.starts_with("m")
 _HAS_PRIOR = pl.col("context").str.ends_with("w")
+_NO_CONTEXT = pl.col("contexts").list.len() == 0
 
 #: ``{context: {split: {records, comparing}}}``
 Wording = dict[str, dict[str, dict[str, int]]]
@@ -73,28 +76,25 @@ def draft_records(
     """
     findings_only, clean = config.target == "findings", CLEANERS[config.cleaner]
     for field in ("id", "study_id", "subject_id"):
-        studies = account.divert(studies, field, mapped(field, id_fault))
+        fault = mapped(field, id_fault)
+        studies = account.divert(studies, field, fault.is_not_null(), fault)
     studies = _without_absent_words(studies, config.format == "rg4", account)
     in_use = pl.col("contexts").list.eval(pl.element().filter(pl.element().is_in(config.contexts)))
-    none = pl.when(pl.col("contexts").list.len() == 0).then(pl.lit("its sources fit no context of corpus.contexts"))
-    studies = account.divert(studies.with_columns(contexts=in_use), "", none, LEFT_OUT)
+    studies = studies.with_columns(contexts=in_use)
+    studies = account.divert(studies, "", _NO_CONTEXT, "its sources fit no context of corpus.contexts", LEFT_OUT)
     target = pl.lit(None, pl.String) if findings_only else pl.col("impression")
     studies = studies.with_columns(target_impression=target)
     if findings_only:
         without = pl.col("findings").is_null() & pl.col("impression").is_not_null()
-        reason = pl.when(without).then(pl.lit("no findings section (corpus.target: findings)"))
-        studies = account.divert(studies, "", reason, LEFT_OUT)
-    same = pl.when(pl.col("lateral") == pl.col("frontal"))
-    reason = same.then(pl.lit("the same file is given as frontal and as lateral"))
-    studies = account.divert(studies, form.images[1], reason)
-    studies = studies.with_columns(
-        report_raw=_joined("findings", "target_impression"), sections=_sections("findings", "target_impression")
-    )
-    reason = pl.when(pl.col("report_raw").is_null()).then(pl.lit("neither findings nor impression is there"))
-    studies = account.divert(studies, form.target, reason)
+        studies = account.divert(studies, "", without, "no findings section (corpus.target: findings)", LEFT_OUT)
+    same = pl.col("lateral") == pl.col("frontal")
+    studies = account.divert(studies, form.images[1], same, "the same file is given as frontal and as lateral")
+    studies = studies.with_columns(report_raw=_joined(*_TARGET), sections=_sections(*_TARGET))
+    without = pl.col("report_raw").is_null()
+    studies = account.divert(studies, form.target, without, "neither findings nor impression is there")
     studies = studies.with_columns(report=mapped("report_raw", clean))
-    reason = pl.when(~_says_something("report")).then(pl.lit("the target report is empty after cleaning"))
-    studies = account.divert(studies, form.target, reason)
+    silent = ~_says_something("report")
+    studies = account.divert(studies, form.target, silent, "the target report is empty after cleaning")
 
     studies = studies.with_columns(prior_raw=_joined("prior_findings", "prior_impression"))
     studies = studies.with_columns(prior_report=mapped("prior_raw", clean).fill_null(""))
@@ -107,8 +107,7 @@ def draft_records(
     else:
         alone = pl.col("contexts").list.eval(pl.element().filter(~pl.element().str.ends_with("w")))
         studies = studies.with_columns(contexts=pl.when(empty).then(alone).otherwise("contexts"))
-        reason = pl.when(pl.col("contexts").list.len() == 0).then(pl.lit(_EMPTY_PRIOR))
-        studies = account.divert(studies, form.prior, reason)
+        studies = account.divert(studies, form.prior, _NO_CONTEXT, _EMPTY_PRIOR)
     empties = int(studies["empty_prior"].sum())
 
     followed = pl.lit(None, pl.String)
@@ -126,7 +125,7 @@ def draft_records(
         first = pl.col("_place").first().over("context", "split", "study_id")
         draft = draft.with_columns(_place=place).filter(first <= config.limit)
     beyond = int(studies["rows"].sum()) - int(draft.unique("number")["rows"].sum())
-    draft = _without_prior(draft, config, findings_only).with_columns(
+    draft = _without_prior(draft, config).with_columns(
         record_id=pl.format("{}-{}", "context", "id"),
         lateral=pl.when(_HAS_LATERAL).then("lateral"),
         prior_report=pl.when(_HAS_PRIOR).then("prior_report"),
@@ -158,37 +157,31 @@ def _joined(findings: str, impression: str) -> pl.Expr:
 
 def _sections(findings: str, impression: str) -> pl.Expr:
     """The name of the sections that are there; null of none."""
-    names = [pl.when(pl.col(column).is_not_null()).then(pl.lit(name))
-             for column, name in ((findings, "findings"), (impression, "impression"))]  # fmt: skip
-    joined = pl.concat_str(names, separator="+", ignore_nulls=True)
-    return pl.when(joined != "").then(joined)
+    has_findings, has_impression = pl.col(findings).is_not_null(), pl.col(impression).is_not_null()
+    both = pl.when(has_findings & has_impression).then(pl.lit("findings+impression"))
+    return both.when(has_findings).then(pl.lit("findings")).when(has_impression).then(pl.lit("impression"))
 
 
 def _says_something(column: str) -> pl.Expr:
     return mapped(column, says_something, pl.Boolean)
 
 
-def _without_prior(draft: pl.DataFrame, config: Corpus, findings_only: bool) -> pl.DataFrame:
+def _without_prior(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     """The draft with the targets of the contexts without a previous report, as ``corpus.unseen_comparisons`` says."""
     alone = draft.filter(~_HAS_PRIOR).unique("number", keep="first", maintain_order=True)
-    alone = alone.select(
-        "number", "findings", "target_impression", compares=mapped("report_raw", compares_with_prior, pl.Boolean)
-    )
+    compares = mapped("report_raw", compares_with_prior, pl.Boolean)
+    alone = alone.select("number", *_TARGET, compares=compares)
     draft = draft.join(alone.select("number", "compares"), on="number", how="left", maintain_order="left")
     draft = draft.with_columns(compares=pl.when(~_HAS_PRIOR).then("compares"))
     if config.unseen_comparisons == "keep":
         return draft.with_columns(nothing_left=pl.lit(False))
     stripped = alone.filter("compares").with_columns(
-        mapped(column, lambda text: without_sentences(text, compares_with_prior))
-        for column in ("findings", "target_impression")
+        mapped(column, lambda text: without_sentences(text, compares_with_prior)) for column in _TARGET
     )
-    stripped = stripped.select(
-        "number", _raw=_joined("findings", "target_impression"), _sections=_sections("findings", "target_impression")
-    ).with_columns(_report=mapped("_raw", CLEANERS[config.cleaner]))
-    draft = draft.join(
-        stripped.with_columns(_said=_says_something("_report").fill_null(False)),
-        on="number", how="left", maintain_order="left",
-    )  # fmt: skip
+    stripped = stripped.select("number", _raw=_joined(*_TARGET), _sections=_sections(*_TARGET))
+    stripped = stripped.with_columns(_report=mapped("_raw", CLEANERS[config.cleaner]))
+    stripped = stripped.with_columns(_said=_says_something("_report").fill_null(False))
+    draft = draft.join(stripped, on="number", how="left", maintain_order="left")
     compares = pl.col("compares").fill_null(False)
     changed = compares & pl.col("_said")
     return draft.with_columns(
@@ -232,9 +225,8 @@ def keep_sound(
         problem = unusable.select(pl.col("image_id").alias(view), _problem="problem")
         draft = draft.join(problem, on=view, how="left", maintain_order="left")
         path = mapped(view, lambda path: quoted(path, 200, 1))
-        draft = mark(draft, pl.col("_problem"), field, BAD, pl.format("{} below {}", path, pl.lit(str(folder)))).drop(
-            "_problem"
-        )
+        place = pl.format("{} below {}", path, pl.lit(str(folder)))
+        draft = mark(draft, pl.col("_problem"), field, BAD, place).drop("_problem")
     draft = mark(draft, pl.when("nothing_left").then(pl.lit(_ALL_COMPARES)), "", LEFT_OUT, pl.lit(None, pl.String))
 
     fallen = pl.col("_fault").is_not_null()

@@ -38,17 +38,16 @@ class Source:
 
 def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
     """``{role: (key of params.yaml, path relative to the root)}`` of the files that a corpus is read from."""
-    named: dict[str, tuple[str, str | None]] = {}
-    if config.format == "rg4":
-        named = {c: (f"annotations.{c}", getattr(config.annotations, c)) for c in config.contexts}
-    elif config.format == "mimic_cxr":
-        named = {role: (f"mimic_cxr.{role}", path) for role, path in config.mimic_cxr}
-    elif config.format == "r2gen":
-        named = {role: (f"r2gen.{role}", path) for role, path in config.r2gen}
-    elif config.format == "openi":
-        named = {role: (f"openi.{role}", getattr(config.openi, role)) for role in ("reports", "projections")}
-    elif config.format == "table":
-        named = {"table": ("table.file", config.table.file)}
+    group, roles = {
+        "rg4": ("annotations", config.contexts),
+        "mimic_cxr": ("mimic_cxr", ["reports", "metadata", "split"]),
+        "r2gen": ("r2gen", ["annotation", "views"]),
+        "openi": ("openi", ["reports", "projections"]),
+        "table": ("table", ["file"]),
+    }[config.format]
+    named = {role: (f"{group}.{role}", getattr(getattr(config, group), role)) for role in roles}
+    if config.format == "table":
+        named = {"table": named["file"]}
     named["original_references"] = ("original_references", config.original_references)
     return {role: (key, path) for role, (key, path) in named.items() if path is not None}
 

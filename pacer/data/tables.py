@@ -13,7 +13,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from io import TextIOWrapper
@@ -59,16 +59,11 @@ class CsvForm(NamedTuple):
         """The name of what stands between the cells of a file."""
         return self.delimiter or ("tab" if str(path).lower().removesuffix(".gz").endswith(".tsv") else "comma")
 
-    @contextmanager
-    def opened(self, path: Path, errors: str = "strict") -> Generator[TextIOWrapper]:
-        """The text of the file, without a byte order mark."""
+    def lines(self, path: Path, errors: str = "strict") -> Iterator[str]:
+        """The lines of a file with their ends, without a byte order mark."""
         with opened(path) as content, TextIOWrapper(content, self.encoding, errors, newline="") as file:
-            marked = False
-            with suppress(UnicodeDecodeError):  # raised again where the reader says what it means
-                marked = file.read(1) == "\ufeff"
-            if not marked:
-                file.seek(0)
-            yield file
+            yield file.readline().removeprefix("\ufeff")
+            yield from file
 
 
 AS_NAMED = CsvForm()
@@ -198,8 +193,7 @@ def _check_header(path: Path, form: CsvForm, headed: bool) -> None:
     with open(path, "rb") as file:
         if file.read(4) in _SHEET_STARTS:
             raise DataError(f"{path} {_SAVE_AS_CSV}")
-    with form.opened(path, errors="replace") as file:
-        header = next((line.strip("\r\n") for line in file if line.strip()), "")[:_LONGEST_HEADER]
+    header = next((line.strip("\r\n") for line in form.lines(path, "replace") if line.strip()), "")[:_LONGEST_HEADER]
     names = {what: next(csv.reader([header], delimiter=mark), []) for what, mark in SEPARATORS.items()}
     if len(names[form.separator(path)]) > 1:
         return
@@ -219,9 +213,9 @@ def numbered_csv(path: Path, form: CsvForm = AS_NAMED) -> Iterator[tuple[int, li
     Every row has as many cells as the header. A blank line is an empty list; blank lines above the header are passed
     over. UTF-8 comes with or without a byte order mark.
     """
-    with _readable(path), form.opened(path) as file:
-        reader = csv.reader(file, delimiter=SEPARATORS[form.separator(path)], strict=True)
-        width, line = 0, 1
+    width, line = 0, 1
+    reader = csv.reader(form.lines(path), delimiter=SEPARATORS[form.separator(path)], strict=True)
+    with _readable(path):
         while True:
             try:
                 cells = next(reader, None)

@@ -35,6 +35,7 @@ TEXTS = (*REPORT, "indication", "history")
 #: Why a study is not used, where its reader knows; its report, if it has one, can still be a previous one.
 UNUSED = "unused"
 
+_IS_EMPTY = pl.all_horizontal(pl.col(COLUMNS).is_null())
 _SPLITS = dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val") | {"train": "train", "test": "test"}
 _STUDY = ["subject", "study"]
 #: Views in the order in which they are chosen.
@@ -75,19 +76,17 @@ def studies_of(images: pl.DataFrame, file: str, unit: str, role: str, config: Co
     )  # fmt: skip
     images = _values(images, role, account)
     has_splits = images["split"].is_not_null().any()
-    reason = pl.when(pl.all_horizontal(pl.col(COLUMNS).is_null())).then(pl.lit("an empty row"))
-    images = account.divert(images, "", reason, LEFT_OUT)
+    images = account.divert(images, "", _IS_EMPTY, "an empty row", LEFT_OUT)
     for column in _STUDY:
-        reason = pl.when(pl.col(column).is_null()).then(pl.lit("there is no id"))
-        images = account.divert(images, column, reason)
+        images = account.divert(images, column, pl.col(column).is_null(), "there is no id")
     studies = _with_priors(_grouped(images, has_splits), role, account)
     for name, (field, said, value) in _FAULTS.items():
         shown = None if value is None else pl.col(f"given {value}")
-        studies = account.divert(studies, field, pl.when(name).then(pl.lit(said)), BAD, shown)
-    studies = account.divert(studies, "", pl.col(UNUSED), LEFT_OUT)
-    reason = pl.when(pl.col("has_report") & ~pl.col("has_image"))
-    reason = reason.then(pl.lit("no image: its report can only be a previous one"))
-    studies = account.divert(studies, "", reason, LEFT_OUT)
+        studies = account.divert(studies, field, pl.col(name), said, BAD, shown)
+    unused, without_image = pl.col(UNUSED), pl.col("has_report") & ~pl.col("has_image")
+    studies = account.divert(studies, "", unused.is_not_null(), unused, LEFT_OUT)
+    reason = "no image: its report can only be a previous one"
+    studies = account.divert(studies, "", without_image, reason, LEFT_OUT)
     return _with_images(studies, images, config, account)
 
 
@@ -109,8 +108,7 @@ def _values(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
         known_split=mapped("split", lambda split: _SPLITS.get(split.lower())),
         rank=mapped("view", _rank_of, pl.Int64),
     )
-    empty = pl.all_horizontal(pl.col(COLUMNS).is_null())
-    unknown = images.filter(pl.col("rank").is_null() & ~empty)
+    unknown = images.filter(pl.col("rank").is_null() & ~_IS_EMPTY)
     for view in unknown["view"]:
         account.count("unknown_views", role, "(none)" if view is None else shown_view(view))
     # dates that are all at midnight are days, written as instants; midnight beside another time is no time either
@@ -180,22 +178,23 @@ def _with_images(studies: pl.DataFrame, images: pl.DataFrame, config: Corpus, ac
     studies = studies.with_row_index("number")
     images = images.select(*_STUDY, "file", "row", "rows", "line", "image", "rank", "id")
     images = images.join(studies.select("number", "has_report", *_STUDY), on=_STUDY, maintain_order="left")
-    reason = pl.when(pl.col("image").is_null()).then(pl.lit("there is no path of an image"))
-    images = account.divert(images, "image", reason)
-    reason = pl.when(pl.col("rank").is_null()).then(pl.lit("unknown view"))
-    images = account.divert(images, "", reason, LEFT_OUT).with_columns(is_lateral=_IS_LATERAL)
+    images = account.divert(images, "image", pl.col("image").is_null(), "there is no path of an image")
+    images = account.divert(images, "", pl.col("rank").is_null(), "unknown view", LEFT_OUT)
+    images = images.with_columns(is_lateral=_IS_LATERAL)
 
     usable = images.group_by("number", maintain_order=True).agg(
         pl.col("file", "row", "id", "has_report").first(), pl.col("rows").sum(), only_lateral=pl.col("is_lateral").all()
     )
-    reason = pl.when(~pl.col("has_report")).then(pl.lit("neither findings nor impression"))
-    usable = account.divert(usable, "", reason, LEFT_OUT)
-    usable = account.divert(usable, "", pl.when("only_lateral").then(pl.lit("no frontal image")), LEFT_OUT)
+    usable = account.divert(usable, "", ~pl.col("has_report"), "neither findings nor impression", LEFT_OUT)
+    usable = account.divert(usable, "", pl.col("only_lateral"), "no frontal image", LEFT_OUT)
     images = images.join(usable.select("number"), on="number", how="semi", maintain_order="left")
     images = images.sort("number", "rank", "line")
     view = pl.when("is_lateral").then(pl.lit("lateral")).otherwise(pl.lit("frontal"))
-    further = pl.when(~pl.struct("number", "is_lateral").is_first_distinct())
-    images = account.divert(images, "", further.then(pl.format("a further {} image of the study", view)), LEFT_OUT)
+    further = ~pl.struct("number", "is_lateral").is_first_distinct()
+    reason = pl.format("a further {} image of the study", view)
+    again = pl.when(~pl.struct("number", "image").is_first_distinct())
+    again = again.then(pl.format("the same file as in {}", pl.col("row").first().over("number", "image")))
+    images = account.divert(images, "", further, reason, LEFT_OUT, again)
 
     laterals = images.filter("is_lateral").select("number", lateral="image")
     frontals = images.filter(~pl.col("is_lateral")).select("number", "file", "row", "rank", frontal="image")

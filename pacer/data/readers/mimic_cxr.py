@@ -59,11 +59,10 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     images = images.join(splits.drop("line"), on=_IMAGE, how="left", maintain_order="left")
     # where another image of the study has a split, this one is a slip of the table; else the study is not in it
     listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)
-    slip = pl.when(pl.col("split").is_null() & (listed > 0)).then(pl.lit("the image is not in the table of splits"))
-    images = images.with_columns(
-        file=pl.lit(str(metadata)), row=pl.format("line {}", "line"), id="study", rows=pl.lit(1), slip=slip
-    )
-    images = account.divert(images, "", pl.col("slip"), LEFT_OUT).drop("file", "row", "id", "rows", "slip")
+    slip = pl.col("split").is_null() & (listed > 0)
+    place = {"file": pl.lit(str(metadata)), "row": pl.format("line {}", "line"), "id": "study", "rows": pl.lit(1)}
+    images = images.with_columns(**place)
+    images = account.divert(images, "", slip, "the image is not in the table of splits", LEFT_OUT).drop(place)
     images = _one_time(images, account).join(reports.drop("line"), on=_STUDY, how="left", maintain_order="left")
     images = images.with_columns(
         pl.format("p{}/p{}/s{}/{}.jpg", pl.col("subject").str.head(2), "subject", "study", "dicom").alias("image"),
@@ -125,7 +124,7 @@ def _list_unknown(
     lost = lost.with_columns(file=file, row=row, id="study", rows=pl.lit(1))
     if lost.height:
         account.read[role] += lost.height
-    account.divert(lost, "", pl.lit(reason), LEFT_OUT)
+    account.divert(lost, "", pl.lit(True), reason, LEFT_OUT)
 
 
 def _one_time(images: pl.DataFrame, account: Account) -> pl.DataFrame:

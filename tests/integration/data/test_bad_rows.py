@@ -30,7 +30,7 @@ KINDS: list[tuple[list[dict[str, str]], str | None, str]] = [
     ([{"view": ""}], None, "unknown view"),
     ([{"view": "oblique"}], None, "unknown view"),
     ([{"view": "LL"}], None, "no frontal image"),
-    ([{}, {"view": "AP"}], None, "a further frontal image of the study"),
+    ([{}, {"view": "AP"}], None, "the same file as in line {before}, a further frontal image of the study"),
     ([{"date": "07/15/2020"}], "date", "07/15/2020, expected YYYY-MM-DD"),
     ([{"date": "2180-13-01"}], "date", "2180-13-01, expected YYYY-MM-DD"),
     ([{"date": f"{SECRET} since 2020"}], "date", "text of 28 characters, expected YYYY-MM-DD"),
@@ -79,9 +79,13 @@ def table(tmp_path: Path) -> tuple[Corpus, Path, dict[int, tuple[str | None, str
                     "date": "2180-01-01", "findings": f"{SECRET} {number}.", "split": "train",
                 }  # fmt: skip
                 out.writerow(good | {name: value.replace("{n}", str(number)) for name, value in change.items()})
-                listed = reason.replace("{n}", str(number)).replace("{images}", str(images))
+                listed = (
+                    reason.replace("{n}", str(number))
+                    .replace("{images}", str(images))
+                    .replace("{before}", str(line - 1))
+                )
                 # a study is listed by its first row, one of two subjects by both, a further image by its own
-                first = field in ("findings", "date") or "the same file" in reason
+                first = field in ("findings", "date") or "the same file is given" in reason
                 both = "under more than one" in reason
                 if number > 10 and (both or place == (0 if first else len(changes) - 1)):
                     expected[line] = field, listed
