@@ -73,10 +73,9 @@ class Account:
             value: what is refused, where it may be quoted; in the counts of reasons it is left out.
         """
         said = pl.lit(reason) if isinstance(reason, str) else reason
-        marked = frame.with_columns(_where=where.fill_null(False))
-        self.list_rows(
-            marked.filter("_where").with_columns(field=pl.lit(field), reason=said, kind=pl.lit(kind), value=value)
-        )
+        columns = {"field": pl.lit(field), "reason": said, "kind": pl.lit(kind), "value": value}
+        marked = frame.with_columns(where.fill_null(False).alias("_where"))
+        self.list_rows(marked.with_columns(**columns).filter("_where"))
         return marked.filter(~pl.col("_where")).drop("_where")
 
     def list_rows(self, rows: pl.DataFrame) -> None:
