@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-#: What a line of the list can be: a row that cannot be used, and a sound one that was not asked for.
-BAD, LEFT_OUT = "bad", "left out"
+from pacer.data.studies import mapped
+from pacer.data.values import BAD, LEFT_OUT, quoted
 
 #: Columns of ``problems.csv``. ``row``: ``line 3`` of a table, ``row 3`` of Parquet (from 1), ``train[3]`` of JSON
 #: (from 0). ``rows``: how many rows of the input the line stands for, 0 where they give other records.
@@ -82,6 +82,7 @@ class Account:
         """List rows that have the columns of :data:`PROBLEM_SCHEMA` and ``value``."""
         if rows.height:
             schema = PROBLEM_SCHEMA | {"value": pl.String()}
+            rows = rows.with_columns(mapped("id", quoted))
             self._listed.append(rows.select(pl.col(name).cast(kind) for name, kind in schema.items()))
 
     @property

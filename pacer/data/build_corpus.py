@@ -12,7 +12,7 @@ from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, write_json
 from pacer.data import audit
-from pacer.data.account import BAD, LEFT_OUT, Account, most_frequent
+from pacer.data.account import Account, most_frequent
 from pacer.data.formats import FORMATS
 from pacer.data.images import copies_across_splits, images_of, inspect_images
 from pacer.data.mimic import bare_id
@@ -22,6 +22,7 @@ from pacer.data.records import draft_records, keep_sound
 from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_truth, write_table
 from pacer.data.source import Source, read_source
 from pacer.data.studies import mapped
+from pacer.data.values import BAD, LEFT_OUT
 
 #: What the folder of a corpus consists of.
 OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv", "audit.json", "truth.parquet")

@@ -14,13 +14,13 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.hygiene import id_fault, is_absent
-from pacer.data.account import BAD, LEFT_OUT, Account
+from pacer.data.account import Account
 from pacer.data.cleaning import CLEANERS
 from pacer.data.formats import Format
 from pacer.data.mimic import bare_id
 from pacer.data.sentences import says_something, without_sentences
 from pacer.data.studies import mapped
-from pacer.data.values import quoted
+from pacer.data.values import BAD, LEFT_OUT, quoted
 from pacer.data.wording import compares_with_prior
 
 #: Text sections of a study, and their names in the audit.
@@ -218,7 +218,7 @@ def keep_sound(
             pl.when(new).then(change).otherwise(name).alias(name) for name, change in changes.items()
         )
 
-    first = pl.format("{} of {} {}", "record_id", "file", "row").first().over("record_id")
+    first = pl.format("{} of {} {}", mapped("record_id", quoted), "file", "row").first().over("record_id")
     repeated = pl.when(~pl.col("record_id").is_first_distinct()).then(pl.lit("the record id occurs more than once"))
     draft = mark(draft, repeated, "id", BAD, first)
     for field, view in zip(fields, ("frontal", "lateral"), strict=True):

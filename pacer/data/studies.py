@@ -4,69 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import polars as pl
 
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
 
-STUDY_SCHEMA: dict[str, pl.DataType] = {
-    "file": pl.String(),
-    "row": pl.String(),  # as in problems.csv
-    "id": pl.String(),  # unique in each of its contexts
-    "contexts": pl.List(pl.String()),  # those that it gives a record in, in the order of CONTEXTS
-    "split": pl.String(),
-    "study_id": pl.String(),
-    "subject_id": pl.String(),
-    "view": pl.String(),  # AP | PA | other
-    "frontal": pl.String(),  # paths below the folder of the images
-    "lateral": pl.String(),
-    "findings": pl.String(),  # texts as they stand; null for what is absent
-    "impression": pl.String(),
-    "prior_findings": pl.String(),
-    "prior_impression": pl.String(),
-    "prior_study_id": pl.String(),  # this and the next four: null where the input gives the text alone
-    "gap_days": pl.Float64(),
-    "rule": pl.String(),
-    "tied": pl.Boolean(),
-    "passed_over": pl.Int32(),
-    "indication": pl.String(),
-    "history": pl.String(),
-    "emphasis": pl.List(pl.Float32()),  # of the tokens of the cleaned findings and impression, BOS first
-    "rows": pl.Int64(),  # rows of the input that it is made of
-}
-
 #: Studies that are held as tuples at a time.
 _BATCH = 4096
 
 
 class Study(NamedTuple):
-    """A row of :data:`STUDY_SCHEMA`."""
+    """A row of the frame. Texts stand as they are, None for what is absent."""
 
     file: str
-    row: str
-    id: str
-    contexts: tuple[str, ...]
+    row: str  # as in problems.csv
+    id: str  # unique in each of its contexts
+    contexts: tuple[str, ...]  # those that it gives a record in, in the order of CONTEXTS
     split: str
     study_id: str
     subject_id: str
-    view: str
-    frontal: str
+    view: str  # AP | PA | other
+    frontal: str  # paths below the folder of the images
     lateral: str | None = None
     findings: str | None = None
     impression: str | None = None
     prior_findings: str | None = None
     prior_impression: str | None = None
-    prior_study_id: str | None = None
+    prior_study_id: str | None = None  # this and the next four: None where the input gives the text alone
     gap_days: float | None = None
     rule: str | None = None
     tied: bool | None = None
     passed_over: int | None = None
     indication: str | None = None
     history: str | None = None
-    emphasis: list[float] | None = None
-    rows: int = 1
+    emphasis: list[float] | None = None  # of the tokens of the cleaned findings and impression, BOS first
+    rows: int = 1  # rows of the input that it is made of
+
+
+_KINDS: dict[Any, pl.DataType] = {
+    str: pl.String(),
+    int: pl.Int64(),
+    float: pl.Float64(),
+    bool: pl.Boolean(),
+    tuple[str, ...]: pl.List(pl.String()),
+    list[float]: pl.List(pl.Float32()),
+}
+#: The columns of the frame: the fields of :class:`Study`.
+STUDY_SCHEMA: dict[str, pl.DataType] = {
+    name: _KINDS.get(kind) or _KINDS[get_args(kind)[0]] for name, kind in get_type_hints(Study).items()
+}
 
 
 def study_frame(studies: Iterable[Study]) -> pl.DataFrame:

@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 from pacer.core.hygiene import fault_of
-from pacer.data.account import BAD
 from pacer.data.mimic import bare_id
+
+#: What a row that is not used can be: one that cannot be used, and a sound one that was not asked for.
+BAD, LEFT_OUT = "bad", "left out"
 
 
 class Unusable(Exception):

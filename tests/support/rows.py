@@ -9,8 +9,9 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.config import Corpus
-from pacer.data.account import BAD, Account
+from pacer.data.account import Account
 from pacer.data.source import Source
+from pacer.data.values import BAD
 
 
 class Place(NamedTuple):

@@ -10,10 +10,10 @@ from typing import Any
 
 from pacer.core.errors import DataError
 from pacer.core.io import opened
-from pacer.data.account import BAD, Account
+from pacer.data.account import Account
 from pacer.data.schemas import SPLITS
 from pacer.data.studies import Study
-from pacer.data.values import Unusable, quoted
+from pacer.data.values import BAD, Unusable, quoted
 
 _EXPECTED = f"must hold the splits {', '.join(SPLITS)}"
 

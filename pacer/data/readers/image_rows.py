@@ -17,13 +17,13 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.hygiene import CONTROL, is_absent
-from pacer.data.account import BAD, LEFT_OUT, Account
+from pacer.data.account import Account
 from pacer.data.priors import choose_priors
 from pacer.data.readers.dates import DATE_FORMS, TIME_FORMS, day_of, time_of, time_within
 from pacer.data.readers.views import is_special, parse_view
 from pacer.data.splits import seeded_split
 from pacer.data.studies import STUDY_SCHEMA, contexts_of, mapped
-from pacer.data.values import quoted, shown_view
+from pacer.data.values import BAD, LEFT_OUT, quoted, shown_view
 
 #: Columns of the rows: those that there must be, and those that there may be.
 REQUIRED = ("subject", "study", "view", "image")
@@ -176,10 +176,11 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
 def _with_images(studies: pl.DataFrame, images: pl.DataFrame, config: Corpus, account: Account) -> pl.DataFrame:
     """The studies that have a report and a frontal image, with the images that are used; other images are listed."""
     studies = studies.with_row_index("number")
-    images = images.select(*_STUDY, "file", "row", "rows", "line", "image", "rank", "id")
+    images = images.select(*_STUDY, "file", "row", "rows", "line", "image", "view", "rank", "id")
     images = images.join(studies.select("number", "has_report", *_STUDY), on=_STUDY, maintain_order="left")
     images = account.divert(images, "image", pl.col("image").is_null(), "there is no path of an image")
-    images = account.divert(images, "", pl.col("rank").is_null(), "unknown view", LEFT_OUT)
+    unknown = pl.col("rank").is_null()
+    images = account.divert(images, "", unknown, "unknown view", LEFT_OUT, mapped("view", quoted))
     images = images.with_columns(is_lateral=_IS_LATERAL)
 
     usable = images.group_by("number", maintain_order=True).agg(

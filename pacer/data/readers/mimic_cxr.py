@@ -12,13 +12,14 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.data.account import LEFT_OUT, Account
+from pacer.data.account import Account
 from pacer.data.readers.image_rows import TEXTS, UNUSED, studies_of
 from pacer.data.readers.mimic_reports import read_report_files
 from pacer.data.sections import find_sections
 from pacer.data.source import Source
 from pacer.data.studies import check_roles
 from pacer.data.tables import open_table, shown_columns
+from pacer.data.values import LEFT_OUT
 
 _STUDY = ["subject", "study"]
 _IMAGE = [*_STUDY, "dicom"]

@@ -23,12 +23,12 @@ from pacer.config import Corpus
 from pacer.core.contexts import contexts_within
 from pacer.core.errors import DataError
 from pacer.core.io import files_below
-from pacer.data.account import LEFT_OUT, Account
+from pacer.data.account import Account
 from pacer.data.readers.views import View, check_coverage, image_key, read_views
 from pacer.data.source import Source
 from pacer.data.splits import seeded_split
 from pacer.data.studies import Study, check_roles, study_frame
-from pacer.data.values import Unusable, present, sound
+from pacer.data.values import LEFT_OUT, Unusable, present, sound
 
 SECTIONS = ("findings", "impression", "indication")
 
