@@ -15,14 +15,13 @@ from pacer.data import audit
 from pacer.data.account import Account, most_frequent
 from pacer.data.formats import FORMATS
 from pacer.data.images import copies_across_splits, images_of, inspect_images
-from pacer.data.mimic import bare_id
 from pacer.data.radiographs import MISSING
 from pacer.data.readers.original import OriginalFindings, read_original_findings
 from pacer.data.records import draft_records, keep_sound
 from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_truth, write_table
 from pacer.data.source import Source, read_source
 from pacer.data.studies import mapped
-from pacer.data.values import BAD, LEFT_OUT
+from pacer.data.values import BAD, LEFT_OUT, bare_id
 
 #: What the folder of a corpus consists of.
 OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv", "audit.json", "truth.parquet")

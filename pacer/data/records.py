@@ -17,10 +17,9 @@ from pacer.core.hygiene import id_fault, is_absent
 from pacer.data.account import Account
 from pacer.data.cleaning import CLEANERS
 from pacer.data.formats import Format
-from pacer.data.mimic import bare_id
 from pacer.data.sentences import says_something, without_sentences
 from pacer.data.studies import mapped
-from pacer.data.values import BAD, LEFT_OUT, quoted
+from pacer.data.values import BAD, LEFT_OUT, bare_id, quoted
 from pacer.data.wording import compares_with_prior
 
 #: Text sections of a study, and their names in the audit.

@@ -1,15 +1,18 @@
-"""Strict reading of single values of JSON records, and how much of a value a message may show."""
+"""Strict reading of single values of records, MIMIC's ids, and how much of a value a message may show."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from pacer.core.hygiene import fault_of
-from pacer.data.mimic import bare_id
 
 #: What a row that is not used can be: one that cannot be used, and a sound one that was not asked for.
 BAD, LEFT_OUT = "bad", "left out"
+#: How MIMIC-CXR writes its ids, in paths and alone.
+_MIMIC_PATH = re.compile(r"(?:^|/)p(\d+)/s(\d+)/")
+_MIMIC_ID = re.compile(r"^[ps](\d+)$")
 
 
 class Unusable(Exception):
@@ -100,3 +103,15 @@ def quoted(value: str, longest: int = 40, words: int = 3) -> str:
 def shown_view(value: str) -> str:
     """A view as the audit may show it."""
     return quoted(value, 16, 2)
+
+
+def mimic_ids(path: str) -> tuple[str, str] | None:
+    """Subject and study of an image path such as ``p10/p10000032/s50414267/name.jpg``, without their letters."""
+    match = _MIMIC_PATH.search(path)
+    return (match[1], match[2]) if match else None
+
+
+def bare_id(value: str) -> str:
+    """A subject or study id without MIMIC's letter: ``s50414267`` is ``50414267``; other ids stay as they are."""
+    match = _MIMIC_ID.match(value)
+    return match[1] if match else value

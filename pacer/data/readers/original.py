@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pacer.core.errors import DataError
-from pacer.data.mimic import bare_id
 from pacer.data.readers.annotations import read_annotations
 from pacer.data.readers.mimic_reports import read_report_files
 from pacer.data.sections import find_sections
+from pacer.data.values import bare_id
 
 _NUMBER = re.compile(r"[0-9]+")
 

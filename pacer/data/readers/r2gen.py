@@ -16,12 +16,11 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.contexts import contexts_within
 from pacer.data.account import Account
-from pacer.data.mimic import mimic_ids
 from pacer.data.readers.annotations import read_annotations, read_studies
 from pacer.data.readers.views import View, check_coverage, read_views, view_of
 from pacer.data.source import Source
 from pacer.data.studies import Study, check_roles, study_frame
-from pacer.data.values import LEFT_OUT, Unusable, ids_of, name_of, present, sound
+from pacer.data.values import LEFT_OUT, Unusable, ids_of, mimic_ids, name_of, present, sound
 
 _KNOWN = {"id", "report", "image_path", "subject_id", "study_id", "split"}
 _NO_IDS = (

@@ -18,12 +18,11 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.contexts import Context, availability
 from pacer.data.account import Account
-from pacer.data.mimic import mimic_ids
 from pacer.data.readers.annotations import read_annotations, read_studies
 from pacer.data.schemas import SPLITS
 from pacer.data.source import Source
 from pacer.data.studies import Study, check_roles, study_frame
-from pacer.data.values import Unusable, ids_of, name_of, present, shown, shown_view, sound, weights_of
+from pacer.data.values import Unusable, ids_of, mimic_ids, name_of, present, shown, shown_view, sound, weights_of
 
 ABSENT_TEXT = "s"
 
