@@ -38,8 +38,8 @@ def audit(
 ) -> None:
     """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
     from pacer.core.io import check_replaceable
+    from pacer.data.account import PROBLEM_SCHEMA
     from pacer.data.build_corpus import OUTPUTS, build_corpus
-    from pacer.data.problem_list import COLUMNS
     from pacer.data.source import point_to_files
     from pacer.reporting.corpus_audit import corpus_checks, corpus_table
 
@@ -49,7 +49,7 @@ def audit(
     if out is not None:
         check_replaceable(out, OUTPUTS)
     # a refused corpus leaves its problems here, and a later audit removes them: never a file of the user's own
-    ours = ",".join(COLUMNS).encode()
+    ours = ",".join(PROBLEM_SCHEMA).encode()
     if problems is not None and problems.exists() and not problems.read_bytes().startswith(ours):
         raise ConfigError(f"{problems} exists and is not from an earlier audit; move it, or give --out")
     with tempfile.TemporaryDirectory() as scratch:
@@ -61,13 +61,12 @@ def audit(
             raise ConfigError("the phantom is not generated yet (no data/source); run `dvc repro source` first")
         read = out or Path(scratch) / "corpus"
         found = build_corpus(corpus, source, read, problems)
-        token_limit = _token_limit(config, read / "records.parquet")
+        checks = corpus_checks(found)
+        if any(splits["train"]["records"] for splits in found["contexts"].values()):
+            checks.append(_token_limit(config, read / "records.parquet"))
     print_table(corpus_table(found))
     console.print()
-    print_rows(
-        (Text("ok") if check.good else Text("look", "yellow"), check.name, check.found)
-        for check in [*corpus_checks(found), token_limit]
-    )
+    print_rows((Text("ok") if check.good else Text("look", "yellow"), check.name, check.found) for check in checks)
     if out is not None:
         listed = found["excluded"]["count"] + found["left_out"]["count"]
         say(f"\nwritten to {out}; {out / 'problems.csv'} lists what is bad or left out ({listed:,})")

@@ -135,7 +135,14 @@ def read_json(path: str | Path) -> Any:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON: {error}") from None
+        raise DataError(f"{path} is not valid JSON: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """Why bytes are not valid JSON."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 ({error.reason} at byte {error.start}); save the file as UTF-8"
+    return str(error)
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
@@ -161,7 +168,7 @@ def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int,
             if text.strip():
                 yield number, json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}, line {number} is not valid JSON: {error}") from None
+            raise DataError(f"{path}, line {number} is not valid JSON: {_reason(error)}") from None
 
 
 def read_jsonl(path: str | Path) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,27 +10,21 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pacer.data.schemas import ABOUT, RECORD_SCHEMA, check_columns, check_distinct, readable
+from pacer.data.schemas import RECORD_SCHEMA, check_columns, check_distinct, readable
 
 #: Records held at a time.
 BATCH = 4096
 
 
 class TableWriter:
-    """Appends rows to a Parquet file of a fixed schema, a batch at a time. Use as a context manager.
+    """Appends rows to a Parquet file of a fixed schema, a batch at a time. Use as a context manager."""
 
-    Args:
-        about: what the file says about itself (:func:`~pacer.data.schemas.read_about`).
-    """
-
-    def __init__(self, path: Path, schema: Mapping[str, pl.DataType], about: Mapping[str, Any] | None = None):
-        self.path, self.schema, self.about = path, schema, about
+    def __init__(self, path: Path, schema: Mapping[str, pl.DataType]):
+        self.path, self.schema = path, schema
         self.rows: list[dict[str, Any]] = []
 
     def __enter__(self) -> TableWriter:
         arrow = pl.DataFrame(schema=self.schema).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
-        if self.about is not None:
-            arrow = arrow.with_metadata({ABOUT: json.dumps(self.about)})
         self.writer = pq.ParquetWriter(self.path, arrow, compression="zstd", write_page_checksum=True)
         return self
 

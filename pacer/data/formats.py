@@ -1,7 +1,7 @@
 """The readers behind ``corpus.format``. To add one, write
 
-1. ``read(source, config, notes)`` in a file of its own: count each row in ``notes.read`` and yield what becomes
-   of it, an ``Examination``, a ``Problem`` (:class:`Unusable` helps) or a ``LeftOut``; texts as they stand;
+1. ``read(source, config, account)`` in a file of its own: count each row in ``account.read``, list what is not used in
+   the account, and give a frame of :data:`pacer.data.studies.STUDY_SCHEMA`; texts as they stand;
 2. an entry of :data:`FORMATS`: that function, and what its fields are called in messages;
 3. its files by role in :func:`pacer.data.source.named_files`, and its keys in :mod:`pacer.config.corpus`.
 
@@ -10,12 +10,14 @@ Joining sections, cleaning, contexts, limits, images, ids and the audit are done
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import polars as pl
+
 from pacer.config import Corpus
+from pacer.data.account import Account
 from pacer.data.readers import mimic_cxr, openi, r2gen, rg4, table
-from pacer.data.rows import Notes, Row
 from pacer.data.source import Source
 
 
@@ -30,7 +32,7 @@ class Format:
         prior: the same for the previous report.
     """
 
-    read: Callable[[Source, Corpus, Notes], Iterator[Row]]
+    read: Callable[[Source, Corpus, Account], pl.DataFrame]
     images: tuple[str, str]
     target: str
     prior: str

@@ -7,7 +7,7 @@ that its sources allow.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,9 @@ from pacer.data.findings import FINDINGS
 
 #: Where ``records.parquet`` says how it was made, in the file's own metadata.
 ABOUT = "pacer"
+
+#: Rows of a group in a Parquet file, which is what a reader of parts holds.
+_ROW_GROUP = 4096
 
 #: Entries of an emphasis list that upstream's training reads, BOS included.
 EMPHASIS_POSITIONS = 100
@@ -165,8 +168,16 @@ def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
             raise DataError(f"{path}: column {name} is {found[name]}, expected {kind}; make it again")
 
 
-def write_table(path: str | Path, table: pl.DataFrame, schema: dict[str, pl.DataType]) -> None:
-    """Write a table of exactly ``schema`` atomically as Parquet."""
+def write_table(
+    path: str | Path, table: pl.DataFrame, schema: dict[str, pl.DataType], about: Mapping[str, Any] | None = None
+) -> None:
+    """Write a table of exactly ``schema`` atomically as Parquet.
+
+    Args:
+        about: what the file says about itself (:func:`read_about`).
+    """
+    arrow = table.select(list(schema)).cast(pl.Schema(schema)).to_arrow(compat_level=pl.CompatLevel.oldest())
+    if about is not None:
+        arrow = arrow.replace_schema_metadata({ABOUT: json.dumps(about)})
     with atomic_path(path) as temporary:
-        ordered = table.select(list(schema)).cast(pl.Schema(schema))
-        ordered.write_parquet(temporary, use_pyarrow=True, pyarrow_options={"write_page_checksum": True})
+        pq.write_table(arrow, temporary, compression="zstd", write_page_checksum=True, row_group_size=_ROW_GROUP)

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.io import files_below, hash_file, read_json, write_json
-from pacer.data.json_stream import stream_records
 
 
 @dataclass(frozen=True)
@@ -39,17 +38,16 @@ class Source:
 
 def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
     """``{role: (key of params.yaml, path relative to the root)}`` of the files that a corpus is read from."""
-    named: dict[str, tuple[str, str | None]] = {}
-    if config.format == "rg4":
-        named = {c: (f"annotations.{c}", getattr(config.annotations, c)) for c in config.contexts}
-    elif config.format == "mimic_cxr":
-        named = {role: (f"mimic_cxr.{role}", path) for role, path in config.mimic_cxr}
-    elif config.format == "r2gen":
-        named = {role: (f"r2gen.{role}", path) for role, path in config.r2gen}
-    elif config.format == "openi":
-        named = {role: (f"openi.{role}", getattr(config.openi, role)) for role in ("reports", "projections")}
-    elif config.format == "table":
-        named = {"table": ("table.file", config.table.file)}
+    group, roles = {
+        "rg4": ("annotations", config.contexts),
+        "mimic_cxr": ("mimic_cxr", ["reports", "metadata", "split"]),
+        "r2gen": ("r2gen", ["annotation", "views"]),
+        "openi": ("openi", ["reports", "projections"]),
+        "table": ("table", ["file"]),
+    }[config.format]
+    named = {role: (f"{group}.{role}", getattr(getattr(config, group), role)) for role in roles}
+    if config.format == "table":
+        named = {"table": named["file"]}
     named["original_references"] = ("original_references", config.original_references)
     return {role: (key, path) for role, (key, path) in named.items() if path is not None}
 
@@ -73,9 +71,8 @@ def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
         raise DataError(f"corpus.root: {root} is not a folder; set it to the folder that contains the corpus")
     images = root / config.images
     looked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
-    for role, (key, path) in named_files(config).items():
-        is_annotation = role in config.contexts or role == "annotation"
-        looked.append(NamedFile(key, root / path, _problem_of(root / path, is_annotation)))
+    for key, path in named_files(config).values():
+        looked.append(NamedFile(key, root / path, None if (root / path).exists() else f"{root / path} does not exist"))
     return root, looked
 
 
@@ -83,8 +80,7 @@ def point_to_files(config: Corpus, out: Path) -> None:
     """Check a corpus of files and write ``out/source.json``, which points to it.
 
     Raises:
-        DataError: the root, the image folder or a file is missing, or an annotation file does not begin as one; all
-            problems are listed at once.
+        DataError: the root, the image folder or a file is missing; all problems are listed at once.
     """
     root, looked = look_at_files(config)
     problems = [f"corpus.{file.key}: {file.problem}" for file in looked if file.problem]
@@ -161,14 +157,3 @@ def _hash(path: Path) -> str:
         if file.is_file():
             digest.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
     return digest.hexdigest()
-
-
-def _problem_of(path: Path, is_annotation: bool) -> str | None:
-    if not path.exists():
-        return f"{path} does not exist"
-    if is_annotation:
-        try:
-            next(stream_records(path), None)
-        except DataError as error:
-            return str(error)
-    return None

@@ -1,8 +1,9 @@
 """Tables that users bring: CSV, JSON lines and Parquet, read strictly.
 
-A file that is damaged anywhere is refused as a whole and before anything of it is used: what follows a stray quote or
-a cut cannot be trusted. Messages name the file, the line (of Parquet, which has none, the row) and the column, say what
-arrived and what was expected, and never quote a cell.
+A file that is damaged anywhere is refused as a whole: what follows a stray quote or a cut cannot be trusted. CSV is
+read by the standard library in its strict mode: pyarrow takes an open quote for text up to the end of the file, and
+polars fills up short rows. Messages name the file, the line (of Parquet, which has none, the row) and the column, say
+what arrived and what was expected, and never quote a cell.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -23,6 +25,7 @@ import polars as pl
 from pacer.core.errors import DataError
 from pacer.core.hygiene import has_lone_surrogate
 from pacer.core.io import numbered_jsonl, opened
+from pacer.data.values import quoted, shown
 
 #: Characters of one cell at most.
 LARGEST = 1 << 24
@@ -30,12 +33,13 @@ LARGEST = 1 << 24
 # exceed the default of 131,072 characters. It is raised here, once, and never lowered.
 csv.field_size_limit(max(csv.field_size_limit(), LARGEST))
 
-Kind = Literal["csv", "jsonl", "parquet"]
+Kind = Literal["csv", "json", "jsonl", "parquet"]
 
 #: What may stand between the cells of a CSV file, by the name that settings and messages give it.
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 #: How the files of office programs end, and how they begin, whatever their name: as archives, or as compound files.
 _SHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
+_LONGEST_HEADER = 100_000
 _SHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _SAVE_AS_CSV = "is a spreadsheet; save the sheet as CSV (UTF-8) and name that file"
 
@@ -52,58 +56,45 @@ class CsvForm(NamedTuple):
     settings: str = ""
 
     def separator(self, path: str | Path) -> str:
-        """The character between cells of the file at ``path``."""
-        if self.delimiter is not None:
-            return SEPARATORS[self.delimiter]
-        return "\t" if str(path).lower().removesuffix(".gz").endswith(".tsv") else ","
+        """The name of what stands between the cells of a file."""
+        return self.delimiter or ("tab" if str(path).lower().removesuffix(".gz").endswith(".tsv") else "comma")
 
-    @contextmanager
-    def opened(self, path: Path, errors: str = "strict") -> Generator[TextIOWrapper]:
-        """The text of the file, without a byte order mark."""
+    def lines(self, path: Path, errors: str = "strict") -> Iterator[str]:
+        """The lines of a file with their ends, without a byte order mark."""
         with opened(path) as content, TextIOWrapper(content, self.encoding, errors, newline="") as file:
-            marked = False
-            with suppress(UnicodeDecodeError):  # raised again where the reader says what it means
-                marked = file.read(1) == "\ufeff"
-            if not marked:
-                file.seek(0)
-            yield file
+            yield file.readline().removeprefix("\ufeff")
+            yield from file
 
 
 AS_NAMED = CsvForm()
 
 
-class TableRow(NamedTuple):
-    """The values of the columns asked for. ``place``: ``line 3``, of Parquet ``row 3``, counted from 1. ``empty``: no
-    column of the file holds text here (CSV alone); a blank line has None in every column."""
-
-    place: str
-    values: tuple[Any, ...]
-    empty: bool = False
-
-
-@dataclass(frozen=True)
-class TableFile:
-    """A file that has been read and is whole; see :func:`open_table`.
+class Table(NamedTuple):
+    """The content of a file; see :func:`open_table`.
 
     Attributes:
-        columns: as the file names them, in its order; a name of CSV may stand twice.
-        height: its rows, blank lines of CSV included.
+        columns: as the file names them, in its order.
+        numbers: of each row: the line that it begins in; where there are no lines, as in Parquet, its number from 1.
+        rows: a value for each column: text in CSV (None in a blank line), else as the file types them.
         counts: rows that have the column (JSON lines need not have it).
-        lines: of CSV the cells, of JSON lines the object of each row, and the line that it begins in; of Parquet,
-            which has no lines, empty.
     """
 
     path: Path
     kind: Kind
     columns: list[str]
-    height: int
+    numbers: Sequence[int]
+    rows: list[tuple[Any, ...]]
     counts: dict[str, int]
-    lines: Sequence[tuple[int, Any]] = ()
 
     @property
-    def places(self) -> Sequence[int]:
-        """The line of each row, of Parquet its number from 1."""
-        return [line for line, _ in self.lines] or range(1, self.height + 1)
+    def unit(self) -> str:
+        """What ``numbers`` count."""
+        return "line" if self.kind in ("csv", "jsonl") else "row"
+
+    @property
+    def places(self) -> list[str]:
+        """Each row for messages: ``line 3``."""
+        return [f"{self.unit} {number}" for number in self.numbers]
 
     def named(self, *names: str) -> list[str]:
         """The columns of these names, whatever their case and the blanks around them, in the order of ``names``."""
@@ -115,58 +106,40 @@ class TableFile:
         Raises:
             DataError: several columns have the name.
         """
-        found = self.named(name)
-        if len(found) > 1:
-            raise DataError(f"{self.path} has the column {name} more than once ({', '.join(found)})")
-        return found[0] if found else None
+        columns = self.named(name)
+        if len(columns) > 1:
+            raise DataError(f"{self.path} has the column {name} more than once ({', '.join(columns)})")
+        return columns[0] if columns else None
 
-    def rows(self, columns: Sequence[str]) -> Iterator[TableRow]:
-        """The values of some columns, row by row: text in CSV, else as the file types them."""
-        if self.kind == "jsonl":
-            for line, row in self.lines:
-                yield TableRow(f"line {line}", tuple([row.get(name) for name in columns]))
-        elif self.kind == "parquet":
-            for number, values in enumerate(self.frame(columns).iter_rows(), start=1):
-                yield TableRow(f"row {number}", values)
-        else:
-            places = [self.columns.index(name) for name in columns]
-            blank = (None,) * len(places)
-            for line, cells in self.lines:
-                values = tuple([cells[place] for place in places]) if cells else blank
-                yield TableRow(f"line {line}", values, not any(map(str.strip, cells)))
+    def values(self, column: str) -> list[Any]:
+        """The values of a column, row by row."""
+        place = self.columns.index(column)
+        return [row[place] for row in self.rows]
 
     def frame(self, columns: Sequence[str], decimals: Collection[str] = ()) -> pl.DataFrame:
-        """Some columns at once, in the order of the file's rows: of CSV and JSON lines as text, of Parquet as typed.
+        """Some columns as text, in the order of the file's rows; an empty cell of CSV is null.
 
         Args:
-            decimals: columns of JSON whose whole numbers keep their point; elsewhere 7.0 is 7, because an id does not
-                change its name when its column has gaps.
+            decimals: columns whose whole numbers keep their point; elsewhere 7.0 is 7, because an id does not change
+                its name when its column has gaps.
 
         Raises:
-            DataError: a value is neither text nor a number.
+            DataError: a value is neither text nor a number, date or time.
         """
-        if self.kind == "parquet":
-            with _readable(self.path):
-                table = pl.read_parquet(self.path, columns=list(columns), glob=False, hive_partitioning=False)
-            return table.select(columns)
-        texts = [
-            [
-                _as_text(value, f"{self.path}, {row.place}, {name}", name in decimals)
-                for name, value in zip(columns, row.values, strict=True)
+        texts = {}
+        for name in columns:
+            values = zip(self.places, self.values(name), strict=True)
+            texts[name] = [
+                _as_text(value, f"{self.path}, {place}, {name}", name in decimals) for place, value in values
             ]
-            for row in self.rows(columns)
-        ]
-        table = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()), orient="row")
-        return table.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else table
+        frame = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()))
+        return frame.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else frame
 
 
-def open_table(
-    path: str | Path, wanted: Collection[str] = (), form: CsvForm = AS_NAMED, *, headed: bool = True
-) -> TableFile:
+def open_table(path: str | Path, form: CsvForm = AS_NAMED, *, headed: bool = True) -> Table:
     """Read a table: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``) or ``.parquet``.
 
     Args:
-        wanted: names of columns, of which the caller needs some: they show a CSV file with another separator.
         form: how a CSV file is written. headed: it has a header, and more columns than one.
 
     Raises:
@@ -176,22 +149,24 @@ def open_table(
     path = Path(path)
     kind = kind_of(path)
     with _readable(path):
-        if kind == "csv":
-            _check_separator(path, wanted, form, headed)
         if kind == "parquet":
             open(path, "rb").close()
-            columns = list(pl.read_parquet_schema(path))
-            height = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-            return TableFile(path, kind, columns, height, dict.fromkeys(columns, height))
+            frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
+            counts = dict.fromkeys(frame.columns, frame.height)
+            return Table(path, kind, frame.columns, range(1, frame.height + 1), frame.rows(), counts)
         if kind == "jsonl":
-            rows = list(numbered_jsonl(path))
-            for number, row in rows:
-                if not isinstance(row, dict):
-                    raise DataError(f"{path}, line {number}: expected an object, got {shown(row)}")
-            counts = Counter(name for _, row in rows for name in row)
-            return TableFile(path, kind, list(counts), len(rows), counts, rows)
-        (_, columns), *lines = list(numbered_csv(path, form)) or [(0, [])]
-        return TableFile(path, kind, columns, len(lines), dict.fromkeys(columns, len(lines)), lines)
+            lines = list(numbered_jsonl(path))
+            for number, line in lines:
+                if not isinstance(line, dict):
+                    raise DataError(f"{path}, line {number}: expected an object, got {shown(line)}")
+            counts = Counter(name for _, line in lines for name in line)
+            rows = [tuple(map(line.get, counts)) for _, line in lines]
+            return Table(path, kind, list(counts), [number for number, _ in lines], rows, counts)
+        _check_header(path, form, headed)
+        (_, columns), *cells = list(numbered_csv(path, form)) or [(0, [])]
+        blank = (None,) * len(columns)
+        rows = [tuple(row) if row else blank for _, row in cells]
+        return Table(path, kind, columns, [line for line, _ in cells], rows, dict.fromkeys(columns, len(rows)))
 
 
 def kind_of(path: str | Path) -> Kind:
@@ -213,37 +188,23 @@ def kind_of(path: str | Path) -> Kind:
     raise DataError(f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet")
 
 
-def _check_separator(path: Path, wanted: Collection[str], form: CsvForm, headed: bool) -> None:
-    """Refuse a header with another separator than expected: the table would be one column."""
+def _check_header(path: Path, form: CsvForm, headed: bool) -> None:
+    """Refuse a spreadsheet, and a header that another separator divides: the table would be one column."""
     with open(path, "rb") as file:
         if file.read(4) in _SHEET_STARTS:
             raise DataError(f"{path} {_SAVE_AS_CSV}")
-    with form.opened(path, errors="replace") as file:
-        header = next((line.strip("\r\n") for line in file if line.strip()), "")
-    names = {what: _names(header, mark) for what, mark in SEPARATORS.items()}
-    lower = {name.lower() for name in wanted}
-    known = {what: len(lower & {name.lower() for name in found}) for what, found in names.items()}
-    expected = next(what for what, mark in SEPARATORS.items() if mark == form.separator(path))
-    if known[expected] or (len(names[expected]) > 1 and not any(known.values())):
+    header = next((line.strip("\r\n") for line in form.lines(path, "replace") if line.strip()), "")[:_LONGEST_HEADER]
+    names = {what: next(csv.reader([header], delimiter=mark), []) for what, mark in SEPARATORS.items()}
+    if len(names[form.separator(path)]) > 1:
         return
-    for what, found in names.items():
-        short = all(len(name.split()) <= 2 for name in found)
-        surely = known[what] > 1 or (headed and len(names[expected]) == 1) or (short and (known[what] or headed))
-        if what != expected and len(found) > 1 and surely:
+    for what, columns in names.items():
+        # one column of texts without a header can hold any of the marks
+        if len(columns) > 1 and (headed or all(len(name.split()) <= 2 for name in columns)):
             there = "commas in a .csv file, tabs in a .tsv file" if form.delimiter is None else f"{form.delimiter}s"
             way = f"set {form.settings}delimiter to {what}, " if form.settings else ""
             raise DataError(
                 f"{path}: the header is separated by {what}s; expected {there}: {way}rename it or save it again"
             )
-
-
-def _names(header: str, mark: str) -> list[str]:
-    """The columns of a header that ``mark`` separates; what stands in quotes is one."""
-    try:
-        cells = next(csv.reader([header], delimiter=mark), [])
-    except csv.Error:  # too long for any name
-        cells = [header]
-    return [name.strip(' "') for name in cells]
 
 
 def numbered_csv(path: Path, form: CsvForm = AS_NAMED) -> Iterator[tuple[int, list[str]]]:
@@ -252,9 +213,9 @@ def numbered_csv(path: Path, form: CsvForm = AS_NAMED) -> Iterator[tuple[int, li
     Every row has as many cells as the header. A blank line is an empty list; blank lines above the header are passed
     over. UTF-8 comes with or without a byte order mark.
     """
-    with _readable(path), form.opened(path) as file:
-        reader = csv.reader(file, delimiter=form.separator(path), strict=True)
-        width, line = 0, 1
+    width, line = 0, 1
+    reader = csv.reader(form.lines(path), delimiter=SEPARATORS[form.separator(path)], strict=True)
+    with _readable(path):
         while True:
             try:
                 cells = next(reader, None)
@@ -277,23 +238,9 @@ def numbered_csv(path: Path, form: CsvForm = AS_NAMED) -> Iterator[tuple[int, li
             line = reader.line_num + 1
 
 
-def shown(value: Any) -> str:
-    """What arrived, for an error, without its content: numbers are shown, text is not."""
-    if isinstance(value, str):
-        return "blank text" if not value.strip() else f"text of {len(value)} characters"
-    if isinstance(value, bool | float | None):
-        return repr(value)
-    if isinstance(value, int):
-        return repr(value) if abs(value) < 10**20 else "a number of more than 20 digits"
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
-
-
 def shown_columns(names: Sequence[str]) -> str:
     """The columns of a file, for an error; a long name could be report text where the file has no header."""
-    short = [n if len(n) <= 50 and len(n.split()) <= 2 else f"a name of {len(n)} characters" for n in names]
-    return ", ".join(short) or "no columns"
+    return ", ".join(quoted(name, 50, 2) for name in names) or "no columns"
 
 
 def _as_text(value: Any, place: str, decimal: bool) -> str | None:
@@ -303,7 +250,10 @@ def _as_text(value: Any, place: str, decimal: bool) -> str | None:
         if has_lone_surrogate(value):
             raise DataError(f"{place}: half of a surrogate pair is in the text: the file is damaged")
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        # in UTC order and gaps stay right when the clocks change
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
     whole = isinstance(value, float) and value.is_integer() and not decimal
     return str(int(value) if whole else value)

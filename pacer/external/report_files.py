@@ -23,7 +23,8 @@ from typing import Any
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
-from pacer.data.tables import TableFile, TableRow, open_table, shown, shown_columns
+from pacer.data.tables import Table, open_table, shown_columns
+from pacer.data.values import shown
 
 #: Names of the column with the ids, of which the first that a file has is taken, and with the text, of which it may
 #: have one; whatever their case.
@@ -95,19 +96,17 @@ def read_reports(
         if isinstance(content, dict):
             content = _with_keys(path, content)
             id_column = id_column or _KEYS
-        table, rows = _of_list(path, content)
+        table = _of_list(path, content)
     else:
-        wanted = (*ID_COLUMNS, *text_columns, *filter(None, (id_column, text_column)))
-        table = open_table(path, wanted, headed=False)
+        table = open_table(path, headed=False)
         if not table.columns:
             raise DataError(f"{path} is empty")
         chosen = id_column or text_column or table.named(*text_columns)
         if table.kind == "csv" and len(table.columns) == 1 and not chosen:
             return _without_header(table)
-        rows = list(table.rows(table.columns))
-        if not rows:
+        if not table.rows:
             raise DataError(f"{path} has a header but no rows")
-    return _of_columns(table, rows, text_columns, id_column, text_column)
+    return _of_columns(table, text_columns, id_column, text_column)
 
 
 def _of_mapping(path: Path, content: dict[str, Any], column: str | None) -> ReportFile:
@@ -130,7 +129,7 @@ def _with_keys(path: Path, content: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _of_list(path: Path, content: Any) -> tuple[TableFile, list[TableRow]]:
+def _of_list(path: Path, content: Any) -> Table:
     """A list of objects as a table."""
     if not isinstance(content, list):
         raise DataError(f"{path}: expected an object of ids and texts, or a list of objects, got {shown(content)}")
@@ -138,11 +137,11 @@ def _of_list(path: Path, content: Any) -> tuple[TableFile, list[TableRow]]:
         if not isinstance(row, dict):
             raise DataError(f"{path}, row {number}: expected an object, got {shown(row)}")
     names = list(dict.fromkeys(name for row in content for name in row))
-    rows = [TableRow(f"row {number}", tuple(map(row.get, names))) for number, row in enumerate(content, start=1)]
-    return TableFile(path, "jsonl", names, len(rows), {}), rows
+    numbers = range(1, len(content) + 1)
+    return Table(path, "json", names, numbers, [tuple(map(row.get, names)) for row in content], {})
 
 
-def _without_header(table: TableFile) -> ReportFile:
+def _without_header(table: Table) -> ReportFile:
     """One column of texts, as R2Gen writes it."""
     first = table.columns[0]
     words = first.split()
@@ -152,17 +151,17 @@ def _without_header(table: TableFile) -> ReportFile:
             f"{table.path}: its first row looks like a heading, which would be scored as a report; "
             f"name the column with {_TEXT_OPTIONS}, or put a line `report` above it"
         )
-    texts = [first, *(row.values[0] or "" for row in table.rows(table.columns))]
+    texts = [first, *(cell or "" for (cell,) in table.rows)]
     return ReportFile(table.path, None, texts, {"text": f"the only column ({len(texts)} rows, no header)"})
 
 
 def _of_columns(
-    table: TableFile, rows: list[TableRow], text_columns: Sequence[str], id_column: str | None, text_column: str | None
+    table: Table, text_columns: Sequence[str], id_column: str | None, text_column: str | None
 ) -> ReportFile:
     path, names = table.path, table.columns
-    for row in rows:
-        if table.kind == "csv" and row.values[0] is None:
-            raise DataError(f"{path}, {row.place} is blank; every row needs its {len(names)} cells")
+    for place, row in zip(table.places, table.rows, strict=True):
+        if table.kind == "csv" and row[0] is None:
+            raise DataError(f"{path}, {place} is blank; every row needs its {len(names)} cells")
     if len(set(names)) != len(names):
         raise DataError(f"{path} has a column name more than once; its columns are {shown_columns(names)}")
     for name, what in ((text_column, "text"), (id_column, "ids")):
@@ -189,8 +188,9 @@ def _of_columns(
         )
 
     def column(name: str) -> list[tuple[str, Any]]:
-        place = names.index(name)
-        return [(f"{path}, {row.place}, {name}", row.values[place]) for row in rows]
+        return [
+            (f"{path}, {place}, {name}", value) for place, value in zip(table.places, table.values(name), strict=True)
+        ]
 
     return ReportFile(
         path,

@@ -55,13 +55,14 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
     with reading_audit("corpus"):
         shown = ("records", "paper") if audit["format"] == "rg4" else ("records",)
         found = {context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]}
+        used = _splits(found)
         rows = []
         for context, splits in found.items():
-            counts = [number(splits[split][name]) for split in SPLITS for name in shown]
+            counts = [number(splits[split][name]) for split in used for name in shown]
             whole = [number(sum(splits[split][name] for split in SPLITS)) for name in ("studies", "subjects")]
             rows.append((context.upper(), *counts, *whole))
-        totals = [number(sum(splits[split][name] for splits in found.values())) for split in SPLITS for name in shown]
-    headings = [heading for split in SPLITS for heading in (split, "paper")[: len(shown)]]
+        totals = [number(sum(splits[split][name] for splits in found.values())) for split in used for name in shown]
+    headings = [heading for split in used for heading in (split, "paper")[: len(shown)]]
     return Table(
         columns=("Context", *headings, "studies", "patients"),
         # a study has records in several contexts: their sum would count it more than once
@@ -79,7 +80,8 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
     with reading_audit("corpus"):
         contexts, images, shared, overlap = (audit[part] for part in ("contexts", "images", "shared_images", "overlap"))
         records = {context: sum(split["records"] for split in splits.values()) for context, splits in contexts.items()}
-        empty = [f"{c.upper()} {s}" for c, splits in contexts.items() for s in splits if not splits[s]["records"]]
+        used = _splits(contexts)
+        empty = [f"{c.upper()} {s}" for c, splits in contexts.items() for s in used if not splits[s]["records"]]
         among = {"two patients": shared["subject"], "two splits": shared["split"], "two studies": shared["study"]}
         unread = {name: images[name] for name in ("missing", "unreadable")}
         smallest, largest = (f"{width} × {height}" for width, height in (images["smallest"], images["largest"]))
@@ -107,6 +109,12 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             _originals(audit["original_references"]),
             *_settings(audit),
         ]
+
+
+def _splits(contexts: Mapping[Any, Mapping[str, Counts]]) -> tuple[str, ...]:
+    """The splits to speak of: a corpus that is only evaluated has no train split."""
+    evaluated_only = not any(splits["train"]["records"] for splits in contexts.values())
+    return SPLITS[1:] if evaluated_only else SPLITS
 
 
 def plain(text: str, longest: int = 100) -> str:
@@ -186,7 +194,8 @@ def _repeats(repeated: Mapping[str, Any], contexts: Mapping[str, Any]) -> Iterat
     found = ", ".join(f"{context} {_share(*counts)}" for context, counts in known.items())
     many = any(count > REPEATED_LIMIT * records for count, records in known.values())
     advice = "; a model that remembers train does well on these" if many else ""
-    yield Check("Test reports word for word in train", (found or "no context has both splits") + advice, not many)
+    if "train" in _splits(contexts):
+        yield Check("Test reports word for word in train", (found or "no context has both splits") + advice, not many)
     parts = []
     for context, counts in repeated["within"].items():
         if counts["records"]:

@@ -49,7 +49,7 @@ def read_cases(path: Path) -> list[Case | BadCase]:
     """
     if kind_of(path) != "csv":
         raise DataError(f"{path} is not a .csv or .tsv table; save it as one")
-    table = open_table(path, COLUMNS)
+    table = open_table(path)
     header = [column.strip().lower() for column in table.columns]
     if unknown := [column for column in header if column not in COLUMNS]:
         raise DataError(f"{path} has an unknown column {unknown[0]!r:.40}; expected {', '.join(COLUMNS)}")
@@ -58,10 +58,12 @@ def read_cases(path: Path) -> list[Case | BadCase]:
     if "frontal" not in header:
         raise DataError(f"{path} has no column frontal")
     cases = []
-    for place, cells, empty in table.rows(table.columns):
-        if empty:
+    for place, cells in zip(table.places, table.rows, strict=True):
+        row = dict.fromkeys(COLUMNS) | {
+            name: (cell or "").strip() or None for name, cell in zip(header, cells, strict=True)
+        }
+        if not any(row.values()):
             continue
-        row = dict.fromkeys(COLUMNS) | dict(zip(header, (cell.strip() or None for cell in cells), strict=True))
         name = row["case"] or row["frontal"] or place
         try:
             cases.append(_case(row, name, place, path.parent))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, time
-from typing import Any
+from datetime import date, time
+from functools import lru_cache
 
 #: What is said of a date that cannot be read.
 DATE_FORMS = (
@@ -64,20 +64,27 @@ def parse_time(text: str) -> time:
         raise ValueError(TIME_FORMS) from None
 
 
-def read_day(value: Any) -> tuple[date, time | None]:
-    """The day of a date, of a date with a time, or of what :func:`parse_date` reads, and the time that came with it."""
-    if isinstance(value, datetime):
-        return _wall_clock(value).date(), _wall_clock(value).time()
-    return (value, None) if isinstance(value, date) else parse_date(str(value))
+def day_of(text: str) -> date | None:
+    """The day of :func:`parse_date`; None where there is none to be read."""
+    return _date(text)[0]
 
 
-def read_time(value: Any) -> time:
-    """The time of day of a time, of a date with a time, or of what :func:`parse_time` reads."""
-    if isinstance(value, datetime):
-        return _wall_clock(value).time()
-    return value if isinstance(value, time) else parse_time(str(value))
+def time_within(text: str) -> time | None:
+    """The time that a date names as well, see :func:`parse_date`; None without one."""
+    return _date(text)[1]
 
 
-def _wall_clock(instant: datetime) -> datetime:
-    """Instants that know their time zone are compared in UTC: order and gaps stay right when the clocks change."""
-    return instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)
+def time_of(text: str) -> time | None:
+    """The time of :func:`parse_time`; None where there is none to be read."""
+    try:
+        return parse_time(text)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _date(text: str) -> tuple[date | None, time | None]:
+    try:
+        return parse_date(text)
+    except ValueError:
+        return None, None

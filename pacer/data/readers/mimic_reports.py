@@ -24,7 +24,6 @@ class ReportFile(NamedTuple):
 
     subject: str
     study: str
-    name: str
     text: str
 
 
@@ -44,12 +43,12 @@ def read_report_files(path: Path, what: str) -> Iterator[ReportFile]:
                     content = file.read()
             except OSError as error:
                 raise DataError(f"{name} cannot be read: {error.strerror}") from None
-            yield ReportFile(subject, study, name, _decode(content, name))
+            yield ReportFile(subject, study, _decode(content, name))
         return
     try:
         with zipfile.ZipFile(path) as archive:
             for subject, study, name in _tracked(archive.namelist(), path, what):
-                yield ReportFile(subject, study, name, _decode(archive.read(name), f"{path}:{name}"))
+                yield ReportFile(subject, study, _decode(archive.read(name), f"{path}:{name}"))
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise DataError(f"{path} cannot be read as a zip archive: {error}; download it again") from None
     except OSError as error:

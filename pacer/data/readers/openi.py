@@ -17,14 +17,18 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+import polars as pl
+
 from pacer.config import Corpus
 from pacer.core.contexts import contexts_within
 from pacer.core.errors import DataError
 from pacer.core.io import files_below
+from pacer.data.account import Account
 from pacer.data.readers.views import View, check_coverage, image_key, read_views
-from pacer.data.rows import Examination, LeftOut, Notes, Place, Problem, Row, Unusable, check_roles, present, sound
 from pacer.data.source import Source
 from pacer.data.splits import seeded_split
+from pacer.data.studies import Study, check_roles, study_frame
+from pacer.data.values import LEFT_OUT, Unusable, present, sound
 
 SECTIONS = ("findings", "impression", "indication")
 
@@ -41,8 +45,8 @@ class OpenIReport(NamedTuple):
     texts: dict[str, str | None]
 
 
-def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
-    """One row per report. The first frontal and the first lateral image are used; others are counted.
+def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
+    """A study per report. The first frontal and the first lateral image are used; others are counted.
 
     An image that is not in the image folder is named as the distribution names it, for the check of images to find.
 
@@ -58,49 +62,52 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
         )
     views, splits = read_views(projections), None if config.openi.split is None else _r2gen_split()
     files = _image_files(source.images)
+    studies: list[Study] = []
     known = named = 0
-    for place, report in _xml_reports(path, notes):
-        notes.read["reports"] += 1
-        if isinstance(report, Unusable):
-            yield Problem(place, report.field, report.reason)
-            continue
-        split = (
-            seeded_split(report.uid, config.seed, config.split.val, config.split.test)
-            if splits is None
-            else splits.get(report.uid)
-        )
-        if split is None:
-            yield LeftOut(place, "not in the split")
-        else:
+    for name, content in _xml_files(path, account):
+        account.read["reports"] += 1
+        file, uid = f"{path}/{name}", None
+        try:
+            report = parse_report(content)
+            uid = report.uid
+            if splits is None:
+                split = seeded_split(uid, config.seed, config.split.val, config.split.test)
+            elif uid in splits:
+                split = splits[uid]
+            else:
+                raise Unusable("", "not in the split", LEFT_OUT)
             named += len(report.images)
-            known += sum(image_key(name) in views for name in report.images)
-            yield _row(place, report, split, views, files, notes)
+            known += sum(image_key(image) in views for image in report.images)
+            studies.append(_study(file, report, split, views, files, account))
+        except Unusable as problem:
+            account.add(problem.kind, file, "", uid, problem.field, problem.reason)
     check_coverage(projections, known, named)
+    return study_frame(studies)
 
 
-def _row(
-    place: Place, report: OpenIReport, split: str, views: dict[str, View], files: dict[str, str], notes: Notes
-) -> Row:
+def _study(
+    file: str, report: OpenIReport, split: str, views: dict[str, View], files: dict[str, str], account: Account
+) -> Study:
     texts = {name: text if text and text.strip() else None for name, text in report.texts.items()}
     if texts["findings"] is None and texts["impression"] is None:
-        return LeftOut(place, "neither findings nor impression")
+        raise Unusable("", "neither findings nor impression", LEFT_OUT)
     if not report.images:
-        return LeftOut(place, "no image")
+        raise Unusable("", "no image", LEFT_OUT)
     shown: dict[str, list[str]] = {"frontal": [], "lateral": []}
     for name in dict.fromkeys(report.images):
         view = views.get(image_key(name))
         if view is None:
-            notes.count("unknown_views", "projections", "images")
+            account.count("unknown_views", "projections", "images")
         else:
             shown[view.kind].append(name)
     for which, names in shown.items():
-        if len(names) > 1:
-            notes.count("further_images", "reports", which, len(names) - 1)
+        account.count("further_images", "reports", which, max(len(names) - 1, 0))
     if not shown["frontal"]:
-        return LeftOut(place, "no frontal image" if shown["lateral"] else "unknown view")
+        raise Unusable("", "no frontal image" if shown["lateral"] else "unknown view", LEFT_OUT)
     frontal, lateral = shown["frontal"][0], next(iter(shown["lateral"]), None)
-    return Examination(
-        place=place,
+    return Study(
+        file=file,
+        row="",
         id=report.uid,
         contexts=contexts_within(lateral is not None, False),
         split=split,
@@ -144,19 +151,16 @@ def _file_of(name: str, files: dict[str, str]) -> str:
 # ------------------------------------------------------------------------------------------------------------- XML
 
 
-def _xml_reports(path: Path, notes: Notes) -> Iterator[tuple[Place, OpenIReport | Unusable]]:
-    index = 0
+def _xml_files(path: Path, account: Account) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each XML report; other files are counted."""
+    reports = 0
     for name, content in _folder(path) if path.is_dir() else _archive(path):
         if Path(name).name.startswith(".") or not name.lower().endswith(".xml"):
-            notes.count("other_files", "reports", Path(name).suffix.lower() or "no ending")
+            account.count("other_files", "reports", Path(name).suffix.lower() or "no ending")
             continue
-        place = Place(f"{path}/{name}", "", index)
-        try:
-            yield place, _parse(content)
-        except Unusable as problem:
-            yield place, problem
-        index += 1
-    if not index:
+        reports += 1
+        yield name, content
+    if not reports:
         expected = "Open-I's NLMCXR_reports.tgz or its folder ecgen-radiology"
         raise DataError(f"{path} holds no XML report; expected {expected}")
 
@@ -187,7 +191,12 @@ def _archive(path: Path) -> Iterator[tuple[str, bytes]]:
         ) from None
 
 
-def _parse(content: bytes) -> OpenIReport:
+def parse_report(content: bytes) -> OpenIReport:
+    """What a report says.
+
+    Raises:
+        Unusable: it is not valid XML, or its number, an image or a text is missing or malformed.
+    """
     try:
         root = ET.fromstring(content)
     except (ET.ParseError, ValueError, LookupError):

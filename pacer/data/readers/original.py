@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pacer.core.errors import DataError
-from pacer.core.progress import Ticker
-from pacer.data.json_stream import stream_records
-from pacer.data.mimic import bare_id
+from pacer.data.readers.annotations import read_annotations
 from pacer.data.readers.mimic_reports import read_report_files
 from pacer.data.sections import find_sections
+from pacer.data.values import bare_id
 
 _NUMBER = re.compile(r"[0-9]+")
 
@@ -71,21 +70,21 @@ def _collect(reports: Iterator[tuple[str, str | None]]) -> OriginalFindings:
 
 
 def _of_annotations(path: Path) -> Iterator[tuple[str, str]]:
-    with Ticker("original findings", None) as ticker:
-        for split, index, record in stream_records(path):
+    for split, records in read_annotations(path).items():
+        for index, record in enumerate(records):
+            place = f"{path}: record {index} of {split}"
             if not isinstance(record, dict):
-                raise DataError(f"{path}: record {index} of {split} must be an object, got a {type(record).__name__}")
+                raise DataError(f"{place} must be an object, not a {type(record).__name__}")
             study = _study_id(record.get("study_id"))
             if study is None:
                 raise DataError(
-                    f"{path}: record {index} of {split} has no usable study_id; expected a number such as "
-                    "50414267 (is this R2Gen's MIMIC-CXR annotation file?)"
+                    f"{place} has no usable study_id; expected a number such as 50414267 (is this R2Gen's MIMIC-CXR "
+                    "annotation file?)"
                 )
             report = record.get("report")
             if not isinstance(report, str):
-                raise DataError(f"{path}: record {index} of {split} has no report text")
+                raise DataError(f"{place} has no report text")
             yield study, report
-            ticker.advance()
 
 
 def _study_id(value: object) -> str | None:

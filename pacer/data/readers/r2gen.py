@@ -8,30 +8,19 @@ place fills the gap in a pair, and any other image is not used. ``report`` is th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import polars as pl
+
 from pacer.config import Corpus
 from pacer.core.contexts import contexts_within
-from pacer.data.json_stream import stream_records
-from pacer.data.mimic import mimic_ids
+from pacer.data.account import Account
+from pacer.data.readers.annotations import read_annotations, read_studies
 from pacer.data.readers.views import View, check_coverage, read_views, view_of
-from pacer.data.rows import (
-    Examination,
-    LeftOut,
-    Notes,
-    Place,
-    Problem,
-    Row,
-    Unusable,
-    check_roles,
-    ids_of,
-    name_of,
-    present,
-    sound,
-)
 from pacer.data.source import Source
+from pacer.data.studies import Study, check_roles, study_frame
+from pacer.data.values import LEFT_OUT, Unusable, ids_of, mimic_ids, name_of, present, sound
 
 _KNOWN = {"id", "report", "image_path", "subject_id", "study_id", "split"}
 _NO_IDS = (
@@ -41,8 +30,8 @@ _NO_IDS = (
 _OPENI_ID = re.compile(r"^(CXR[0-9]+)(?:_|$)")
 
 
-def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
-    """One row per record.
+def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
+    """A study per record.
 
     Raises:
         DataError: a file as a whole is missing or malformed.
@@ -50,41 +39,50 @@ def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
     check_roles(source.files, "annotation")
     path = source.files["annotation"]
     views = read_views(source.files["views"]) if "views" in source.files else None
-    known = named = 0
-    for split, index, raw in stream_records(path):
-        row = notes.row(raw, "annotation", Place(str(path), split, index), _KNOWN, partial(_row, views=views))
-        yield row
-        if views is not None and not isinstance(row, Problem):
-            named += len(raw["image_path"])
-            known += sum(view_of(views, image) is not None for image in raw["image_path"])
-        if not isinstance(row, Problem) and raw.get("split", split) != split:
-            notes.count("split_field_ignored", "annotation", split)
+    named: list[str] = []
+    make = partial(_study, str(path), views, named, account)
+    studies = study_frame(read_studies(read_annotations(path), path, "annotation", _KNOWN, make, account))
     if views is not None:
-        check_coverage(source.files["views"], known, named)
+        known = sum(view_of(views, image) is not None for image in named)
+        check_coverage(source.files["views"], known, len(named))
+    return studies
 
 
-def _row(raw: dict[str, Any], place: Place, notes: Notes, views: dict[str, View] | None) -> Row:
+def _study(
+    file: str,
+    views: dict[str, View] | None,
+    named: list[str],
+    account: Account,
+    raw: dict[str, Any],
+    split: str,
+    row: str,
+) -> Study:
+    """The study of a record; ``named`` gets the images of a sound one."""
     record_id = name_of(raw, "id")
     images = _images(raw)
     # where the id is Open-I's, subject and study both are the report
     match = _OPENI_ID.match(record_id)
-    found = mimic_ids(images[0]) or ((match[1], match[1]) if match else None)
-    subject, study = ids_of(raw, found, _NO_IDS)
+    subject, study = ids_of(raw, mimic_ids(images[0]) or ((match[1], match[1]) if match else None), _NO_IDS)
     findings = present(raw, "report")
     if not isinstance(findings, str):
         raise Unusable("report", f"expected text, got {type(findings).__name__}")
-    if not sound(findings, "report").strip():
-        return LeftOut(place, "neither findings nor impression")
-    shown = _shown(images, views, notes)
+    is_blank = not sound(findings, "report").strip()
+    named += images
+    if raw.get("split", split) != split:
+        account.count("split_field_ignored", "annotation", split)
+    if is_blank:
+        raise Unusable("", "neither findings nor impression", LEFT_OUT)
+    shown = _shown(images, views, account)
     if "frontal" not in shown:
-        return LeftOut(place, "no frontal image" if shown else "unknown view")
+        raise Unusable("", "no frontal image" if shown else "unknown view", LEFT_OUT)
     frontal, view = shown["frontal"]
     lateral = shown["lateral"][0] if "lateral" in shown else None
-    return Examination(
-        place=place,
+    return Study(
+        file=file,
+        row=row,
         id=record_id,
         contexts=contexts_within(lateral is not None, False),
-        split=place.split,
+        split=split,
         study_id=study,
         subject_id=subject,
         view=view,
@@ -102,13 +100,13 @@ def _images(raw: dict[str, Any]) -> list[str]:
         raise Unusable("image_path", "expected a list of image paths; the list is empty")
     for image in value:
         if not isinstance(image, str) or not image.strip():
-            found = "blank text" if isinstance(image, str) else type(image).__name__
-            raise Unusable("image_path", f"expected the path of an image, got {found}")
+            got = "blank text" if isinstance(image, str) else type(image).__name__
+            raise Unusable("image_path", f"expected the path of an image, got {got}")
         sound(image, "image_path")
     return value
 
 
-def _shown(images: list[str], views: dict[str, View] | None, notes: Notes) -> dict[str, tuple[str, str]]:
+def _shown(images: list[str], views: dict[str, View] | None, account: Account) -> dict[str, tuple[str, str]]:
     """``{kind: (image, AP | PA | other)}`` of the first frontal and the first lateral image; others are counted.
 
     Known views come first; an image of unknown view takes by its place what they leave open.
@@ -120,7 +118,7 @@ def _shown(images: list[str], views: dict[str, View] | None, notes: Notes) -> di
         if view is None:
             unknown.append((number, image))
         elif view.kind in shown:
-            notes.count("further_images", "annotation", view.kind)
+            account.count("further_images", "annotation", view.kind)
         else:
             shown[view.kind] = image, view.view
     for number, image in unknown:
@@ -129,7 +127,7 @@ def _shown(images: list[str], views: dict[str, View] | None, notes: Notes) -> di
             place = None
         else:
             shown[place] = image, "other"
-        notes.count("assumed_views" if views is None else "unknown_views", "annotation", place or "not used")
+        account.count("assumed_views" if views is None else "unknown_views", "annotation", place or "not used")
     return shown
 
 

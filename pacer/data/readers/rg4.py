@@ -10,111 +10,91 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.contexts import Context, availability
-from pacer.data.json_stream import stream_records
-from pacer.data.mimic import mimic_ids
-from pacer.data.rows import (
-    Examination,
-    Notes,
-    Place,
-    Prior,
-    Row,
-    Unusable,
-    check_roles,
-    ids_of,
-    name_of,
-    present,
-    shown_view,
-    sound,
-    weights_of,
-)
+from pacer.data.account import Account
+from pacer.data.readers.annotations import read_annotations, read_studies
 from pacer.data.schemas import SPLITS
 from pacer.data.source import Source
-from pacer.data.tables import shown
+from pacer.data.studies import Study, check_roles, study_frame
+from pacer.data.values import Unusable, ids_of, mimic_ids, name_of, present, shown, shown_view, sound, weights_of
 
 ABSENT_TEXT = "s"
 
-_COMMON = {
-    "id",
-    "study_id",
-    "subject_id",
-    "finding",
-    "impression",
-    "APPA_flag",
-    "APPA_imagepath",
-    "history",
-    "indication",
-    "new_scores",
-}
+_TEXTS = ("finding", "impression", "history", "indication")
+_COMMON = {"id", "study_id", "subject_id", *_TEXTS, "APPA_flag", "APPA_imagepath", "new_scores"}
 _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
 _WITH_LATERAL = {"lateral_imagepath"}
 _WITH_PRIOR = {"last_finding", "last_impression", "last_APPA_imagepath"}
 
 
-def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
-    """The examinations of the files of ``config.contexts``, one context after the other.
+def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
+    """The studies of the files of ``config.contexts``, one context after the other.
 
     Raises:
         DataError: a file as a whole is missing or malformed.
     """
     check_roles(source.files, *config.contexts)
-    for context in config.contexts:
-        path = source.files[context]
-        lateral, prior = availability(context)
-        known = _COMMON | (_WITH_LATERAL if lateral else set()) | (_WITH_PRIOR if prior else set())
-        splits: set[str] = set()
-        for split, index, raw in stream_records(path):
-            splits.add(split)
-            yield notes.row(raw, context, Place(str(path), split, index), known, partial(_examination, context=context))
-        for split in sorted(set(SPLITS) - splits):
-            notes.count("empty_splits", context, split)
+    return pl.concat(study_frame(_context(source.files[name], name, account)) for name in config.contexts)
 
 
-def _examination(raw: dict[str, Any], place: Place, notes: Notes, context: Context) -> Examination:
+def _context(path: Path, context: Context, account: Account) -> Iterator[Study]:
+    lateral, prior = availability(context)
+    known = _COMMON | (_WITH_LATERAL if lateral else set()) | (_WITH_PRIOR if prior else set())
+    splits = read_annotations(path)
+    for split in SPLITS:
+        account.count("empty_splits", context, split, not splits.get(split))
+    return read_studies(splits, path, context, known, partial(_study, str(path), context, account), account)
+
+
+def _study(file: str, context: Context, account: Account, raw: dict[str, Any], split: str, row: str) -> Study:
     has_lateral, has_prior = availability(context)
     frontal = _image(raw, "APPA_imagepath")
     subject, study = ids_of(raw, mimic_ids(frontal), _NO_IDS, "APPA_imagepath")
     lateral = _image(raw, "lateral_imagepath") if has_lateral else None
-    prior = None
-    if has_prior:
-        prior = Prior(_section(raw, "last_finding", context, notes), _section(raw, "last_impression", context, notes))
+    section = partial(_section, raw, context=context, account=account)
+    last_finding, last_impression = (section("last_finding"), section("last_impression")) if has_prior else (None, None)
     if lateral is not None:
-        studies = [ids[1] for ids in map(mimic_ids, (frontal, lateral)) if ids]
-        if len(set(studies)) > 1:
-            notes.count("lateral_of_another_study", context, "records")
-    return Examination(
-        place=place,
+        studies = {ids[1] for ids in map(mimic_ids, (frontal, lateral)) if ids}
+        if len(studies) > 1:
+            account.count("lateral_of_another_study", context, "records")
+    return Study(
+        file=file,
+        row=row,
         id=name_of(raw, "id"),
         contexts=(context,),
-        split=place.split,
+        split=split,
         study_id=study,
         subject_id=subject,
-        view=_view(raw, context, notes),
+        view=_view(raw, context, account),
         frontal=frontal,
         lateral=lateral,
-        findings=_section(raw, "finding", context, notes) or None,
-        impression=_section(raw, "impression", context, notes) or None,
-        prior=prior,
+        findings=section("finding") or None,
+        impression=section("impression") or None,
+        prior_findings=last_finding,
+        prior_impression=last_impression,
         indication=_note(raw, "indication"),
         history=_note(raw, "history"),
         emphasis=weights_of(raw, "new_scores"),
     )
 
 
-def _section(raw: dict[str, Any], name: str, context: str, notes: Notes) -> str | None:
+def _section(raw: dict[str, Any], name: str, context: str, account: Account) -> str | None:
     """A report section; None for the sentinel ``'s'``, and nothing for blank text, which upstream tells apart in a
     previous report."""
     value = present(raw, name, "'s' where there is none")
     if not isinstance(value, str):
         raise Unusable(name, f"expected text, or 's' for none, got {shown(value)}")
     if value == ABSENT_TEXT:
-        notes.count("sentinel_sections", context, name)
+        account.count("sentinel_sections", context, name)
         return None
     if not value.strip():
-        notes.count("blank_sections", context, name)
+        account.count("blank_sections", context, name)
         return ""
     return sound(value, name)
 
@@ -126,17 +106,16 @@ def _image(raw: dict[str, Any], name: str) -> str:
     return sound(value, name).lstrip("/")  # upstream puts the folder before it as it stands
 
 
-def _view(raw: dict[str, Any], context: str, notes: Notes) -> str:
+def _view(raw: dict[str, Any], context: str, account: Account) -> str:
     value = present(raw, "APPA_flag")
     if value is None or _is_zero(value):
         value = "null" if value is None else "0"
     elif not isinstance(value, str):
-        raise Unusable(
-            "APPA_flag", f"expected AP, PA or another text, 0 or null for an unknown view, got {shown(value)}"
-        )
+        expected = "expected AP, PA or another text, 0 or null for an unknown view"
+        raise Unusable("APPA_flag", f"{expected}, got {shown(value)}")
     if value in ("AP", "PA"):
         return value
-    notes.count("other_views", context, shown_view(value))
+    account.count("other_views", context, shown_view(value))
     return "other"
 
 

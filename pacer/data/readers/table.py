@@ -1,65 +1,46 @@
-"""Reader of a table of one's own studies: CSV, Parquet or JSONL, one row per image (:mod:`pacer.data.readers.studies`).
+"""Reader of a table of one's own studies: CSV, Parquet or JSONL, one row per image.
 
-What is asked of the columns is checked before anything is read; a file that is damaged anywhere is refused as a
-whole, with the row, because polars would fill up short rows and drop late columns.
+The rows go the way of :mod:`pacer.data.readers.image_rows`. What is asked of the columns is checked before anything is
+read.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
-import polars.selectors as cs
 
 from pacer.config import Corpus
-from pacer.config.corpus import TableOfStudies
 from pacer.core.errors import DataError
-from pacer.data.readers.studies import COLUMNS, REPORT, REQUIRED, TEXTS, examinations
-from pacer.data.rows import Notes, Row, check_roles
+from pacer.data.account import Account
+from pacer.data.readers.image_rows import COLUMNS, REPORT, REQUIRED, studies_of
 from pacer.data.source import Source
+from pacer.data.studies import check_roles
 from pacer.data.tables import CsvForm, open_table, shown_columns
 
 
-def read(source: Source, config: Corpus, notes: Notes) -> Iterator[Row]:
-    """Every study of the table, and every row that is part of none; ``notes`` gets ``unknown_fields`` besides.
+def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
+    """Every study of the table; ``account`` gets the topic ``unknown_fields`` besides.
 
     Raises:
         DataError: the source has no table, the file is damaged, or its columns are not those that ``config`` names.
     """
     check_roles(source.files, "table")
-    path = source.files["table"]
-    loaded = _load(path, config.table, notes)
-    notes.read["table"] += loaded.height
-    return examinations(loaded, str(path), "table", config, notes)
-
-
-def _load(path: Path, config: TableOfStudies, notes: Notes) -> pl.DataFrame:
-    """The columns of the table that have a meaning, under our names, and ``row``.
-
-    Args:
-        notes: gets the columns that have no meaning.
-
-    Raises:
-        DataError: the file is damaged or of an unknown kind, or its columns are not those that are asked for.
-    """
-    columns = config.columns
-    form = CsvForm(config.delimiter, config.encoding, "corpus.table.")
-    table = open_table(path, (*COLUMNS, *columns.values()), form)
-    ours = _resolve(path, table.columns, columns)
-    unknown = {column: count for column, count in table.counts.items() if column not in ours.values()}
-    frame = table.frame(list(ours.values()), decimals=(columns.get("time", "time"),))
-    for column, count in sorted(unknown.items()):
-        notes.count("unknown_fields", "table", column, count)
-    for our, theirs in ours.items():
-        if frame[theirs].dtype.is_nested() or frame[theirs].dtype in (pl.Binary, pl.Object):
-            raise DataError(f"{path}: column {theirs} holds {frame[theirs].dtype}; {our} must be text or a number")
-    ours_alone = frame.select(pl.col(theirs).alias(our) for our, theirs in ours.items())
-    texts = ours_alone.select(name for name in ours if name in TEXTS).with_columns(cs.float().fill_nan(None))
-    return ours_alone.with_columns(texts.cast(pl.String), row=pl.Series(table.places, dtype=pl.Int64))
+    path, columns = source.files["table"], config.table.columns
+    form = CsvForm(config.table.delimiter, config.table.encoding, "corpus.table.")
+    table = open_table(path, form)
+    account.read["table"] += len(table.rows)
+    names = _resolve(path, table.columns, columns)
+    for column, count in table.counts.items():
+        if column not in names.values():
+            account.count("unknown_fields", "table", column, count)
+    images = table.frame(list(names.values()), decimals=(columns.get("time", "time"),))
+    images = images.rename(dict(zip(names.values(), names, strict=True)))
+    images = images.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))
+    return studies_of(images, str(path), table.unit, "table", config, account)
 
 
 def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, str]:
@@ -96,6 +77,6 @@ def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, 
     return ours
 
 
-def _closest(name: str, names: Any) -> str:
-    found = difflib.get_close_matches(name, list(names), n=1)
-    return f" (did you mean {found[0]}?)" if found else ""
+def _closest(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

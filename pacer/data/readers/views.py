@@ -117,8 +117,8 @@ def read_views(path: str | Path) -> dict[str, View]:
     """
     views: dict[str, View] = {}
     alone: dict[str, str] = {}  # name without folder: key; empty where several images have the name
-    for place, row in table_rows(path, IMAGE_COLUMNS, VIEW_COLUMNS):
-        name = first_text(row, IMAGE_COLUMNS)
+    for place, row in _rows(path):
+        name = _first_text(row)
         if name is None:
             raise DataError(f"{path}, {place} names no image in {', '.join(IMAGE_COLUMNS)}")
         key = image_key(name)
@@ -153,30 +153,24 @@ def _view_in(row: dict[str, Any]) -> View | None:
     return next(known, named[0] if named else None)
 
 
-def first_text(row: dict[str, Any], columns: tuple[str, ...]) -> str | None:
-    """The first of several columns that holds text or a whole number, without white space around it."""
-    for column in columns:
-        value = row.get(column)
+def _first_text(row: dict[str, Any]) -> str | None:
+    """The first text or whole number in the columns that name the image, without white space around it."""
+    for value in map(row.get, IMAGE_COLUMNS):
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
             return str(value).strip()
     return None
 
 
-def table_rows(path: str | Path, *needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place (``line 3``) and values of each row of a table that is not empty, one at a time.
-
-    Args:
-        needed: groups of column names (lower case) of which the table must have at least one each; they are the keys.
-
-    Raises:
-        DataError: see :func:`~pacer.data.tables.open_table`, or it lacks a column or has one twice.
-    """
-    table = open_table(path, [name for group in needed for name in group])
-    found = {name: column for group in needed for name in group if (column := table.only(name)) is not None}
-    for group in needed:
-        if not any(name in found for name in group):
-            names = f"a column {group[0]}" if len(group) == 1 else f"one of the columns {', '.join(group)}"
-            raise DataError(f"{path} needs {names}; it has {shown_columns(table.columns)}")
-    for row in table.rows(list(found.values())):
-        if not row.empty:
-            yield row.place, dict(zip(found, row.values, strict=True))
+def _rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Place (``line 3``) and values, by the names in lower case, of each row of a table that is not empty."""
+    table = open_table(path)
+    columns = {name: column for name in (*IMAGE_COLUMNS, *VIEW_COLUMNS) if (column := table.only(name)) is not None}
+    for group in (IMAGE_COLUMNS, VIEW_COLUMNS):
+        if columns.keys().isdisjoint(group):
+            raise DataError(
+                f"{path} needs one of the columns {', '.join(group)}; it has {shown_columns(table.columns)}"
+            )
+    values = [table.values(column) for column in columns.values()]
+    for place, row, *wanted in zip(table.places, table.rows, *values, strict=True):
+        if table.kind != "csv" or any((cell or "").strip() for cell in row):
+            yield place, dict(zip(columns, wanted, strict=True))

@@ -87,6 +87,16 @@ def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_i
     assert "look Train targets over 100 tokens 1 of 2 (50.0 %): cut there, without an end" in words
 
 
+def test_nothing_is_said_of_train_where_a_corpus_is_only_evaluated(pacer, corpus):
+    corpus["train"].clear()
+    write(Path("mine"), corpus)
+    outcome = pacer("audit", "--params", "mine.yaml")
+    assert outcome.code == 0, outcome.error
+    assert "Context val paper test paper" in " ".join(outcome.out.split())
+    lines = [line for line in outcome.out.splitlines() if "Splits without a row" not in line]
+    assert "train" not in "\n".join(lines).lower()
+
+
 def test_the_phantom_is_generated_first(pacer):
     refused = pacer("audit")
     assert refused.code == 1 and "run `dvc repro source` first" in refused.error
@@ -135,9 +145,9 @@ def test_a_refused_corpus_leaves_the_table_of_problems_here(pacer, corpus):
     assert "all are in problems.csv" in outcome.error and "Traceback" not in outcome.error
     with open("problems.csv", newline="") as file:
         problems = list(csv.DictReader(file))
-    assert [(row["kind"], row["split"], row["index"]) for row in problems] == [
-        ("bad", "train", "0"),
-        ("bad", "train", "1"),
+    assert [(row["kind"], row["row"], row["id"]) for row in problems] == [
+        ("bad", "train[0]", "train0"),
+        ("bad", "train[1]", "train1"),
     ]
     assert "zephyrine" not in outcome.error + Path("problems.csv").read_text()
     for row in corpus["train"]:

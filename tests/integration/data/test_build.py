@@ -134,7 +134,7 @@ def test_bad_rows_are_named_or_excluded(tiny, context, change, field, reason) ->
     audit = tiny.build()
     assert audit["records"] == 15
     assert audit["excluded"]["count"] == 1
-    assert problems_of(tiny)[["kind", "split", "index", "field"]].row(0) == ("bad", "train", 1, field)
+    assert problems_of(tiny)[["kind", "row", "field"]].row(0) == ("bad", "train[1]", field)
     assert audit["rows"] == rows_of(audit, used=15)
 
 
@@ -157,7 +157,9 @@ def test_unreadable_image(tiny) -> None:
 
 def test_a_record_id_that_occurs_again_is_a_bad_row(tiny) -> None:
     tiny.files["sn"]["test"].append(tiny.files["sn"]["train"][0])
-    with pytest.raises(DataError, match=r"sn\.json test\[1\] id: the record id sn-50000001 occurs more than once"):
+    with pytest.raises(
+        DataError, match=r"sn\.json test\[1\] id: sn-50000001 of .*sn\.json train\[0\], the record id occurs more than"
+    ):
         tiny.build()
     tiny.settings["max_bad_rows"] = 1
     audit = tiny.build()
@@ -189,7 +191,7 @@ def test_paths_that_could_be_text_are_not_shown(tiny) -> None:
     tiny.files["sn"]["train"][0] |= {"APPA_imagepath": "p1/p2/s3/ Large secret mass.", "study_id": 1, "subject_id": 2}
     with pytest.raises(DataError) as error:
         tiny.build()
-    assert "image a text of 28 characters below" in str(error.value)
+    assert "APPA_imagepath: text of 28 characters below" in str(error.value)
     assert "secret" not in str(error.value) + (tiny.out / "corpus.problems.csv").read_text()
 
 
@@ -205,8 +207,9 @@ def test_every_problem_is_in_the_table_even_when_the_corpus_is_refused(tiny) -> 
         tiny.build()
     table = pl.read_csv(tiny.out / "corpus.problems.csv")
     assert table.height == 25
-    assert table.columns == ["kind", "file", "split", "index", "field", "reason", "rows"]
-    assert table["index"].to_list() == list(range(25))
+    assert table.columns == ["file", "row", "id", "field", "reason", "kind", "rows"]
+    assert table["row"].to_list() == [f"train[{number}]" for number in range(25)]
+    assert table["id"].to_list() == list(range(25))
     tiny.files["sn"]["train"] = []
     tiny.build()
     assert not (tiny.out / "corpus.problems.csv").exists()
@@ -238,7 +241,7 @@ def test_findings_target_leaves_records_without_findings_out(tiny) -> None:
     assert set(records["sections"]) == {"findings"}
     assert set(records["report"]) == {"no effusion . heart : normal ."}
     assert audit["left_out"] == {"count": 1, "reasons": {"no findings section (corpus.target: findings)": 1}}
-    assert problems_of(tiny)[["kind", "split", "index"]].row(0) == ("left out", "train", 0)
+    assert problems_of(tiny)[["kind", "row"]].row(0) == ("left out", "train[0]")
     assert set(records["emphasis_text"]) == {"no effusion . heart : normal . no acute process ."}
     assert audit["emphasis"]["follow_a_longer_text"] == records.height
     assert audit["excluded"]["count"] == 0

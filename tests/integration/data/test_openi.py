@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from pacer.config import Corpus, load_params
 from pacer.core.errors import DataError
+from pacer.data.account import Account
 from pacer.data.readers.openi import read
-from pacer.data.rows import Examination, LeftOut, Notes, Problem, Row
 from pacer.data.source import Source
 from pacer.data.splits import seeded_split
+from tests.support.rows import Examination, LeftOut, Problem, Row, read_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
@@ -52,7 +53,7 @@ class OpenI:
     root: Path
     files: dict[str, Path] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=lambda: {"split": None})
-    notes: Notes = field(default_factory=Notes)
+    notes: Account = field(default_factory=Account)
 
     def write(self, role: str, name: str, content: str | bytes) -> Path:
         path = self.root / name
@@ -86,8 +87,7 @@ class OpenI:
             PHANTOM
             | {"source": "files", "format": "openi", "root": str(self.root), "openi": values, "contexts": ["sn", "mn"]}
         )
-        self.notes = Notes()
-        rows = list(read(Source(self.root / "images", self.files, None), config, self.notes))
+        rows, self.notes = read_rows(read, Source(self.root / "images", self.files, None), config)
         assert sum(row.rows for row in rows) == sum(self.notes.read.values())
         return rows
 
@@ -138,7 +138,7 @@ def test_archive_and_folder_agree(distribution: OpenI) -> None:
     archive = distribution.archive(names | extra)
     assert [row._replace(place=None) for row in archive.rows()] == folder
     assert archive.notes.read == {"reports": 3}
-    assert archive.notes.found("other_files") == {"reports": {".txt": 1, ".xml": 1}}
+    assert archive.notes.notes("other_files") == {"reports": {".txt": 1, ".xml": 1}}
 
 
 def test_texts(distribution: OpenI) -> None:
@@ -219,7 +219,7 @@ def test_one_of_several_files_of_an_image(distribution: OpenI) -> None:
 def test_choice_of_images(images: tuple[str, ...], expected: Any, distribution: OpenI) -> None:
     row = distribution.folder(report(images=images)).row()
     unknown = sum(image.endswith("9999") for image in images)
-    assert distribution.notes.found("unknown_views") == ({"projections": {"images": unknown}} if unknown else {})
+    assert distribution.notes.notes("unknown_views") == ({"projections": {"images": unknown}} if unknown else {})
     if isinstance(expected, str):
         assert isinstance(row, LeftOut) and row.reason == expected
         return
@@ -232,7 +232,7 @@ def test_choice_of_images(images: tuple[str, ...], expected: Any, distribution: 
 def test_further_images_are_counted(distribution: OpenI) -> None:
     images = (FRONTAL, FRONTAL, LATERAL, "CXR1_1_IM-0001-5001", "CXR1_1_IM-0001-6001")  # one is named twice
     distribution.folder(report(images=images)).examination()
-    assert distribution.notes.found("further_images") == {"reports": {"frontal": 1, "lateral": 1}}
+    assert distribution.notes.notes("further_images") == {"reports": {"frontal": 1, "lateral": 1}}
 
 
 def test_without_target_text(distribution: OpenI) -> None:

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from pacer.data.assemble import _join
+from pacer.data.account import Account
 from pacer.data.cleaning import clean_report, clean_report_iu_xray
 from pacer.data.formats import openi
-from pacer.data.rows import Examination, LeftOut, Notes, Row
 from tests.integration.data.test_openi import ROOT, OpenI
+from tests.support.rows import Examination, LeftOut, Row
 
 DATA = ROOT.parent / "shared" / "data"
 
 
-def real(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Notes]:
+def real(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Account]:
     """The distributed archive with views from the table beside it."""
     if not (DATA / "openi" / "NLMCXR_reports.tgz").is_file():
         pytest.skip(f"the real Open-I files are not at {DATA}")
@@ -42,8 +42,8 @@ def test_the_cleaner_for_this_corpus_differs_in_few_whole_reports() -> None:
     archive = DATA / "openi" / "NLMCXR_reports.tgz"
     if not archive.is_file():
         pytest.skip(f"the real Open-I files are not at {DATA}")
-    found = [report.texts for _, report in openi._xml_reports(archive, Notes())]
-    whole = [text for texts in found if (text := _join(texts["findings"], texts["impression"])[0])]
+    found = [openi.parse_report(content).texts for _, content in openi._xml_files(archive, Account())]
+    whole = [text for texts in found if (text := " ".join(filter(None, (texts["findings"], texts["impression"]))))]
     differ = sum(clean_report(text) != clean_report_iu_xray(text) for text in whole)
     assert (len(found), len(whole), differ) == (3955, 3927, 17)
 

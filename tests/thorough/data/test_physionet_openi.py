@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from pacer.config import Corpus
+from pacer.data.account import Account
 from pacer.data.formats import FORMATS, openi
-from pacer.data.rows import Examination, LeftOut, Notes
 from pacer.data.source import Source
 from tests.integration.data.test_openi import PHANTOM
+from tests.support.rows import Examination, LeftOut, read_rows
 from tests.thorough.data.test_openi import DATA
 
 HEADINGS = {"indication": "INDICATION", "findings": "FINDINGS", "impression": "IMPRESSION"}
@@ -33,7 +34,8 @@ def test_open_i_rewritten_gives_the_texts_of_its_own_reader(tmp_path: Path) -> N
     archive = DATA / "openi" / "NLMCXR_reports.tgz"
     if not archive.is_file():
         pytest.skip(f"the real Open-I files are not at {DATA}")
-    native = {int(report.uid[3:]): report.texts for _, report in openi._xml_reports(archive, Notes())}
+    reports = [openi.parse_report(content) for _, content in openi._xml_files(archive, Account())]
+    native = {int(report.uid[3:]): report.texts for report in reports}
     metadata = ["dicom_id,subject_id,study_id,ViewPosition,Rows,Columns,StudyDate,StudyTime"]
     split = ["dicom_id,study_id,subject_id,split"]
     with zipfile.ZipFile(tmp_path / "reports.zip", "w") as packed:
@@ -53,7 +55,7 @@ def test_open_i_rewritten_gives_the_texts_of_its_own_reader(tmp_path: Path) -> N
     config = Corpus.model_validate(
         PHANTOM | {"source": "files", "format": "mimic_cxr", "root": "-", "mimic_cxr": named}
     )
-    rows = list(FORMATS["mimic_cxr"].read(Source(tmp_path, files, None), config, Notes()))
+    rows, _ = read_rows(FORMATS["mimic_cxr"].read, Source(tmp_path, files, None), config)
 
     found: dict[int, dict[str, Any]] = {}
     for row in rows:

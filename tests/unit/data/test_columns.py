@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
 from pacer.data.columns import TableWriter, batches, read_columns
-from pacer.data.schemas import RECORD_SCHEMA, read_about, read_records
+from pacer.data.schemas import RECORD_SCHEMA, read_about, read_records, write_table
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "ü", "", "a "]) | st.none(), max_size=30)
 
@@ -28,8 +28,9 @@ def test_batches_are_of_the_size_asked_for(tmp_path_factory, values, size) -> No
 
 
 def test_a_table_says_how_it_was_made(tmp_path) -> None:
-    with TableWriter(tmp_path / "r.parquet", RECORD_SCHEMA, {"cleaner": "iu_xray", "limit": None}) as writer:
-        writer.add(dict.fromkeys(RECORD_SCHEMA) | {"record_id": "sn-1", "emphasis": [0.0, 1.0]})
+    row = dict.fromkeys(RECORD_SCHEMA) | {"record_id": "sn-1", "emphasis": [0.0, 1.0]}
+    table = pl.DataFrame([row], RECORD_SCHEMA)
+    write_table(tmp_path / "r.parquet", table, RECORD_SCHEMA, {"cleaner": "iu_xray", "limit": None})
     assert read_about(tmp_path / "r.parquet") == {"cleaner": "iu_xray", "limit": None}
     assert dict(pl.read_parquet(tmp_path / "r.parquet").schema) == RECORD_SCHEMA
     assert read_about(written(tmp_path, ["a"])) == {}

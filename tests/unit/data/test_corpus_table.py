@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 from pacer.config import Corpus, load_params
 from pacer.core.errors import DataError
-from pacer.data.priors import DatedStudy, choose_priors
+from pacer.data.account import Account
 from pacer.data.readers.dates import DATE_FORMS
 from pacer.data.readers.table import read
-from pacer.data.rows import Examination, Notes, Prior, Problem, Row
 from pacer.data.source import Source
 from pacer.data.splits import seeded_split
+from tests.support.rows import Examination, Prior, Problem, Row, read_rows
+from tests.unit.data.test_priors import DatedStudy, choices
 
 ROOT = Path(__file__).resolve().parents[3]
 COVID = ROOT.parent / "shared" / "data" / "rg4" / "covid"
@@ -59,9 +60,8 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     return path
 
 
-def read_file(path: Path, config: Corpus | None = None) -> tuple[list[Row], Notes]:
-    notes = Notes()
-    found = list(read(Source(path.parent, {"table": path}, None), config or config_of(), notes))
+def read_file(path: Path, config: Corpus | None = None) -> tuple[list[Row], Account]:
+    found, notes = read_rows(read, Source(path.parent, {"table": path}, None), config or config_of())
     assert sum(entry.rows for entry in found) == notes.read["table"]
     assert SECRET not in repr([entry for entry in found if not isinstance(entry, Examination)])
     return found, notes
@@ -69,12 +69,14 @@ def read_file(path: Path, config: Corpus | None = None) -> tuple[list[Row], Note
 
 @pytest.fixture
 def reading(tmp_path: Path):
-    def read_rows(rows: Sequence[dict[str, Any]], name: str = "t.parquet", **settings: Any) -> tuple[list[Row], Notes]:
+    def read_table(
+        rows: Sequence[dict[str, Any]], name: str = "t.parquet", **settings: Any
+    ) -> tuple[list[Row], Account]:
         found, notes = read_file(write(tmp_path / name, rows), config_of(**settings))
         assert notes.read["table"] == len(rows)
         return found, notes
 
-    return read_rows
+    return read_table
 
 
 def only(rows: list[Row]) -> Row:
@@ -199,7 +201,7 @@ def test_typed_dates_and_times(tmp_path: Path, dates: list, times: list | None) 
 def test_instants_that_are_all_midnight_are_days(reading) -> None:
     days = [datetime(2180, 5, 6), datetime(2180, 5, 6)]
     _, notes = reading([row(study=f"s{n}", date=day) for n, day in enumerate(days)])
-    assert notes.found("priors") == {"table": {"same day, order unknown": 2}}
+    assert notes.notes("priors") == {"table": {"same day, order unknown": 2}}
 
 
 def test_numbers_in_jsonl(reading) -> None:
@@ -239,7 +241,7 @@ def test_broken_files(tmp_path: Path, name: str, content: bytes, expected: str) 
 
 def test_nested_columns(tmp_path: Path) -> None:
     pl.DataFrame([row(findings=["a", "b"])]).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"column findings holds List\(String\)"):
+    with pytest.raises(DataError, match=r"row 1, findings: expected text or a number, got a list of 2"):
         read_file(tmp_path / "t.parquet")
 
 
@@ -278,7 +280,7 @@ def test_columns_are_mapped(reading) -> None:
     exam = only(found)
     assert isinstance(exam, Examination)
     assert (exam.subject_id, exam.frontal, exam.findings, exam.history) == ("p", "i", "F", None)
-    assert notes.found("unknown_fields") == {"table": {"Age": 1, "subject": 1}}
+    assert notes.notes("unknown_fields") == {"table": {"Age": 1, "subject": 1}}
 
 
 @pytest.mark.parametrize(
@@ -344,7 +346,7 @@ def test_choice_of_images(reading, views: list, frontal: int | None, lateral: in
         assert exam.contexts == (("sn",) if lateral is None else ("sn", "mn"))
         assert exam.rows == 1 + (lateral is not None)
     unknown = Counter("(none)" if view is None else view for view in views if view in ("oblique", None, "?"))
-    assert notes.found("unknown_views").get("table", {}) == dict(unknown)
+    assert notes.notes("unknown_views").get("table", {}) == dict(unknown)
 
 
 def test_rows_that_are_no_image(reading) -> None:
@@ -352,8 +354,8 @@ def test_rows_that_are_no_image(reading) -> None:
     found, _ = reading([*rows, row(study="s2", findings=" \n", image="x")])
     assert others(found) == [
         (2, "subject", "the id is missing", 1),
-        (3, "study", "the id is missing", 1),
         (4, "subject", "the id is missing", 1),
+        (3, "study", "the id is missing", 1),
         (1, "image", "the image path is missing", 1),
         (5, "neither findings nor impression", 1),
     ]
@@ -415,9 +417,10 @@ def test_gaps_are_filled_from_the_other_rows(reading) -> None:
 def test_bad_values_of_a_study(reading, name: str, value: Any, reason: str) -> None:
     good = {"date": "2180-05-06", "time": "08:00", "split": "train"}
     found, _ = reading([row(**good | {name: value}), row(view="LL", **good | {name: value}), row(study="s2", **good)])
-    problem = found[0]
+    problem = found[-1]
     assert isinstance(problem, Problem) and list(exams(found)) == ["s2"]
     assert (problem.field, problem.rows) == (name, 2) and problem.reason.startswith(reason)
+    assert problem.value == value
 
 
 def test_a_study_of_two_subjects(reading) -> None:
@@ -426,6 +429,7 @@ def test_a_study_of_two_subjects(reading) -> None:
     # nobody can tell whose it is
     reason = "the study is given under more than one subject"
     assert others(found) == [(0, "study", reason, 2), (1, "study", reason, 2)]
+    assert {problem.value for problem in found if isinstance(problem, Problem)} == {"p1 and p2"}
     assert {name: exam.subject_id for name, exam in exams(found).items()} == {"s2": "p2"}
 
 
@@ -474,7 +478,7 @@ def test_what_is_counted_about_priors(reading) -> None:
         row("p2", "e", date="2180-01-02"),
     ]
     _, notes = reading(rows)
-    assert notes.found("priors") == {
+    assert notes.notes("priors") == {
         "table": {"same day, order unknown": 2, "earlier studies, none with a report": 1, "undated": 1}
     }
 
@@ -556,7 +560,7 @@ def test_priors_of_any_table_are_the_nearest_earlier_ones(tmp_path_factory, draw
     found = exams(read_file(write(tmp_path_factory.mktemp("any") / "t.jsonl", rows))[0])
     for studies in subjects.values():
         when = {study.study_id: (study.day, study.clock or time()) for study in studies}
-        for study, choice in zip(studies, choose_priors(studies), strict=True):
+        for study, choice in zip(studies, choices(studies), strict=True):
             exam = found.get(study.study_id)
             if exam is None:
                 assert not study.has_report or not {"PA", "AP"} & set(drawn[int(study.study_id[1:])][4])
@@ -624,4 +628,4 @@ def test_real_studies(tmp_path: Path) -> None:
             )
             checked[context] += 1
     assert checked == {"sn": 95, "sw": 55, "mn": 27, "mw": 7} and len(repeated) == 7
-    assert notes.found("priors") == {"table": {"undated": len({entry["study"] for entry in rows if not entry["date"]})}}
+    assert notes.notes("priors") == {"table": {"undated": len({entry["study"] for entry in rows if not entry["date"]})}}

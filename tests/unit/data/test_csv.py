@@ -93,18 +93,18 @@ def test_spreadsheets_are_to_be_saved_as_csv(name: str, tmp_path: Path) -> None:
 def test_another_separator_is_told(name: str, content: str, words: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
     with pytest.raises(DataError) as caught:
-        open_table(tmp_path / name, ("subject", "study"), CsvForm(settings="corpus.table."))
+        open_table(tmp_path / name, CsvForm(settings="corpus.table."))
     assert f"the header is separated by {words}; expected commas in a .csv file" in str(caught.value)
     assert f"set corpus.table.delimiter to {words[:-1]}" in str(caught.value)
     form = CsvForm(words[:-1], settings="corpus.table.")
-    assert len(open_table(tmp_path / name, ("subject", "study"), form).columns) > 1
+    assert len(open_table(tmp_path / name, form).columns) > 1
 
 
 def test_a_header_with_the_expected_separator_is_believed(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a;b,c;d\n1,2\n")
-    assert open_table(tmp_path / "t.csv", ("subject",)).columns == ["a;b", "c;d"]
+    assert open_table(tmp_path / "t.csv").columns == ["a;b", "c;d"]
     (tmp_path / "t.csv").write_text("frontal\nx.png\n")
-    assert open_table(tmp_path / "t.csv", ("frontal",)).columns == ["frontal"]
+    assert open_table(tmp_path / "t.csv").columns == ["frontal"]
 
 
 @pytest.mark.parametrize(("name", "encoding"), [("t.csv", "cp1252"), ("t.csv.gz", "utf-16"), ("t.csv", "UTF-8")])
@@ -112,20 +112,16 @@ def test_encodings(name: str, encoding: str, tmp_path: Path) -> None:
     text = 'id;text\r\n\r\n1;"größer, als\r\nvorher"\r\n2;é\r\n'
     content = text.encode(encoding)
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    table = open_table(tmp_path / name, (), CsvForm("semicolon", encoding))
-    assert [(row.place, row.values) for row in table.rows(["id", "text"])] == [
-        ("line 2", (None, None)),
-        ("line 3", ("1", "größer, als\r\nvorher")),
-        ("line 5", ("2", "é")),
-    ]
-    assert list(table.places) == [2, 3, 5]
+    table = open_table(tmp_path / name, CsvForm("semicolon", encoding))
+    assert table.rows == [(None, None), ("1", "größer, als\r\nvorher"), ("2", "é")]
+    assert list(table.numbers) == [2, 3, 5] and table.places[0] == "line 2"
     assert table.frame(["text"])["text"].drop_nulls().to_list() == ["größer, als\r\nvorher", "é"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-le", "utf-16"])
 def test_a_byte_order_mark_is_no_part_of_the_header(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("\ufeffid,text\n1,größer\n".encode(encoding))
-    table = open_table(tmp_path / "t.csv", ("id",), CsvForm(encoding=encoding))
+    table = open_table(tmp_path / "t.csv", CsvForm(encoding=encoding))
     assert table.columns == ["id", "text"]
     assert table.frame(["id", "text"]).rows() == [("1", "größer")]
 
@@ -135,7 +131,7 @@ def test_another_encoding_is_named_where_it_can_be_said(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"not UTF-8 .*; save the file as UTF-8, or set --encoding, for example to cp1252"
     ):
-        open_table(tmp_path / "t.csv", (), CsvForm(settings="--"))
+        open_table(tmp_path / "t.csv", CsvForm(settings="--"))
     with pytest.raises(DataError, match=r"save the file as UTF-8$"):
         open_table(tmp_path / "t.csv")
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time
-from typing import Any
+from datetime import date, datetime, time
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.data.readers.dates import DATE_FORMS, TIME_FORMS, parse_date, parse_time, read_day, read_time
+from pacer.data.readers.dates import DATE_FORMS, TIME_FORMS, day_of, parse_date, parse_time, time_of, time_within
 
 DAY = date(2180, 5, 6)
 
@@ -131,33 +129,7 @@ def test_anything_else_is_a_value_error(text: str) -> None:
             assert str(error) in (DATE_FORMS, TIME_FORMS)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "2180-05-06",
-        DAY,
-        datetime(2180, 5, 6),
-        21800506,
-        21800506.0,
-        pl.Series([datetime(2180, 5, 6, tzinfo=UTC)]).dt.convert_time_zone("America/New_York")[0],
-    ],
-)
-def test_typed_dates(value: Any) -> None:
-    assert read_day(value) == (DAY, time() if isinstance(value, datetime) else None)
-
-
-@pytest.mark.parametrize("value", ["bad", 5, 5.0, 218005066])
-def test_values_that_are_no_dates(value: Any) -> None:
-    with pytest.raises(ValueError, match="expected YYYY-MM-DD"):
-        read_day(value)
-
-
-@pytest.mark.parametrize("value", ["08:50:27", time(8, 50, 27), datetime(2180, 5, 6, 8, 50, 27), 85027.0, 85027])
-def test_typed_times(value: Any) -> None:
-    assert read_time(value) == time(8, 50, 27)
-
-
-@pytest.mark.parametrize("value", ["bad", 990000.0, 1200])
-def test_values_that_are_no_times(value: Any) -> None:
-    with pytest.raises(ValueError, match="expected HH:MM"):
-        read_time(value)
+def test_what_is_no_date_or_time_is_none() -> None:
+    assert (day_of("2180-05-06 08:00"), time_within("2180-05-06 08:00")) == (DAY, time(8))
+    assert (day_of("2180-05-06"), time_within("2180-05-06"), time_of("85027.0")) == (DAY, None, time(8, 50, 27))
+    assert (day_of("05/06/2018"), time_within("bad"), time_of("0830")) == (None, None, None)

@@ -84,7 +84,8 @@ class Tree:
 
     def problems(self) -> list[tuple]:
         table = pl.read_csv(self.root / "corpus" / "problems.csv", infer_schema=False)
-        return table.with_columns(pl.col("file").str.split("/").list.last()).drop("split").rows()
+        name = pl.col("file").str.split("/").list.last()
+        return table.select("kind", name, "row", "field", "reason", "rows").rows()
 
 
 @pytest.fixture
@@ -144,14 +145,14 @@ def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
     tree.split[-1]["split"] = "test"
     tree.build()
     listed = (tree.root / "corpus" / "problems.csv").read_text()
-    assert f"left out,{tree.root}/mimic-cxr-reports.zip/p10000032/s50000004.txt," in listed
+    assert f"{tree.root}/mimic-cxr-reports.zip/p10000032/s50000004.txt,,50000004,," in listed
     metadata, split = "mimic-cxr-2.0.0-metadata.csv.gz", "mimic-cxr-2.0.0-split.csv.gz"
     assert tree.problems() == [
-        ("left out", "s50000004.txt", "3", None, "its study is not in the metadata", "1"),
-        ("left out", split, "4", None, "its image is not in the metadata", "1"),
-        ("left out", metadata, "4", None, "the image is not in the table of splits", "1"),
-        ("left out", metadata, "5", None, "the table of splits has none of its images", "2"),
-        ("left out", metadata, "7", None, "its images are in two splits", "2"),
+        ("left out", "s50000004.txt", None, None, "its study is not in the metadata", "1"),
+        ("left out", split, "line 4", None, "its image is not in the metadata", "1"),
+        ("left out", metadata, "line 4", None, "the image is not in the table of splits", "1"),
+        ("left out", metadata, "line 5", None, "the table of splits has none of its images", "2"),
+        ("left out", metadata, "line 7", None, "its images are in two splits", "2"),
     ]
     assert list(tree.records()) == ["sn-50000001", "sn-50000002"]
 
@@ -182,7 +183,7 @@ def test_a_table_without_its_header_is_not_quoted(tree: Tree) -> None:
     path.write_bytes(gzip.compress(f"1,{SECRET} in the left lower lobe,PA\n2,Clear,AP\n".encode()))
     config = Corpus.model_validate(BASE | tree.settings)
     point_to_files(config, tree.root / "source")
-    with pytest.raises(DataError, match=r"it has 1, a name of 40 characters, PA$"):
+    with pytest.raises(DataError, match=r"it has 1, text of 40 characters, PA$"):
         build_corpus(config, tree.root / "source", tree.root / "corpus")
 
 

@@ -164,8 +164,11 @@ def test_what_is_not_used_is_what_was_planted(built, filings: list[Filing]) -> N
     wanted = expected(filings).unused
     lines = {name: line for line, name in enumerate(_table(folder, "metadata")["dicom_id"], start=2)}
     listed = pl.read_csv(folder / "corpus" / "problems.csv", infer_schema=False)
-    found = {(kind, int(index), reason, int(rows)) for kind, _, _, index, _, reason, rows in listed.iter_rows()}
-    assert found == {("left out", min(lines[name] for name in u.images), u.reason, len(u.images)) for u in wanted}
+    found = set(listed.select("kind", "row", "reason", "rows").rows())
+    first = [min(lines[name] for name in u.images) for u in wanted]
+    assert found == {
+        ("left out", f"line {n}", u.reason, str(len(u.images))) for n, u in zip(first, wanted, strict=True)
+    }
     assert listed.height == len(found) == len(wanted)
     reasons = Counter(u.reason for u in wanted)
     assert len(reasons) == 7 and min(reasons.values()) > 1

@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
+from typing import NamedTuple
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.data.priors import Choice, DatedStudy, choose_priors
+from pacer.data.priors import CHOICE_SCHEMA, choose_priors
 
 START = date(2180, 1, 1)
+SCHEMA = {"study": pl.String, "day": pl.Date, "clock": pl.Time, "has_report": pl.Boolean}
+
+
+class DatedStudy(NamedTuple):
+    study_id: str
+    day: date | None
+    clock: time | None
+    has_report: bool
+
+
+class Choice(NamedTuple):
+    study_id: str | None = None
+    gap_days: float | None = None
+    rule: str | None = None
+    tied: bool = False
+    passed_over: int = 0
+    unordered: bool = False
+
+
+def choices(*subjects: list[DatedStudy]) -> list[Choice]:
+    """What is chosen for the studies of several subjects at once."""
+    frames = [pl.DataFrame(studies, SCHEMA, orient="row").with_columns(subject=pl.lit(f"p{number}"))
+              for number, studies in enumerate(subjects)]  # fmt: skip
+    return [Choice(*row) for row in choose_priors(pl.concat(frames)).select(list(CHOICE_SCHEMA)).iter_rows()]
 
 
 def study(name: str, day: int | None, hour: int | None = None, report: bool = True) -> DatedStudy:
@@ -19,7 +45,7 @@ def study(name: str, day: int | None, hour: int | None = None, report: bool = Tr
 
 
 def prior_of(name: str, *studies: DatedStudy) -> Choice:
-    return dict(zip([entry.study_id for entry in studies], choose_priors(studies), strict=True))[name]
+    return dict(zip([entry.study_id for entry in studies], choices(list(studies)), strict=True))[name]
 
 
 @pytest.mark.parametrize(
@@ -125,8 +151,8 @@ STUDIES = st.lists(
 )
 
 
-@given(STUDIES, st.randoms())
-def test_same_as_a_search_through_all_pairs(studies: list[DatedStudy], random) -> None:
-    expected = {entry.study_id: searched(entry, studies) for entry in studies}
+@given(STUDIES, STUDIES, st.randoms())
+def test_same_as_a_search_through_all_pairs(studies: list[DatedStudy], others: list[DatedStudy], random) -> None:
     random.shuffle(studies)
-    assert dict(zip([entry.study_id for entry in studies], choose_priors(studies), strict=True)) == expected
+    expected = [searched(entry, studies) for entry in studies] + [searched(entry, others) for entry in others]
+    assert choices(studies, others) == expected

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from pacer.config import Corpus, load_params
 from pacer.core.errors import DataError
+from pacer.data.account import Account
 from pacer.data.readers.r2gen import read
-from pacer.data.rows import Examination, LeftOut, Notes, Place, Problem, Row
 from pacer.data.source import Source
+from tests.support.rows import Examination, LeftOut, Place, Problem, Row, read_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
@@ -36,7 +37,7 @@ MIMIC = {
 }
 
 
-def rows_of(folder: Path, splits: Any, views: str | None = None) -> tuple[list[Row], Notes]:
+def rows_of(folder: Path, splits: Any, views: str | None = None) -> tuple[list[Row], Account]:
     (folder / "annotation.json").write_text(splits if isinstance(splits, str) else json.dumps(splits))
     files = {"annotation": folder / "annotation.json"}
     if views is not None:
@@ -52,11 +53,10 @@ def rows_of(folder: Path, splits: Any, views: str | None = None) -> tuple[list[R
             "r2gen": {"annotation": "annotation.json", "views": None},
         }
     )
-    notes = Notes()
-    return list(read(Source(folder / "images", files, None), config, notes)), notes
+    return read_rows(read, Source(folder / "images", files, None), config)
 
 
-def row_of(folder: Path, record: Any, views: str | None = None) -> tuple[Row, Notes]:
+def row_of(folder: Path, record: Any, views: str | None = None) -> tuple[Row, Account]:
     (row,), notes = rows_of(folder, {"train": [record]}, views)
     assert notes.read == {"annotation": 1}
     return row, notes
@@ -80,7 +80,7 @@ def test_iu_xray(tmp_path: Path) -> None:
         indication=None,
         history=None,
     )
-    assert notes.found("assumed_views") == {"annotation": {"frontal": 1, "lateral": 1}}
+    assert notes.notes("assumed_views") == {"annotation": {"frontal": 1, "lateral": 1}}
     row, _ = row_of(tmp_path, IU | {"id": "CXR1_1_IM-0001", "image_path": ["CXR1_1_IM-0001/0.png"]})
     assert isinstance(row, Examination)
     assert (row.subject_id, row.contexts, row.lateral) == ("CXR1", ("sn",), None)
@@ -92,7 +92,7 @@ def test_mimic_ids_from_fields_or_path(absent: tuple[str, ...], tmp_path: Path) 
     assert isinstance(row, Examination)
     assert (row.id, row.subject_id, row.study_id) == ("02aa804e", "10000032", "50414267")
     assert (row.frontal, row.view, row.contexts) == (f"{FOLDER}/02aa804e.jpg", "other", ("sn",))
-    assert notes.found("unknown_fields") == {}
+    assert notes.notes("unknown_fields") == {}
 
 
 def test_fields_win_over_the_path_and_lose_mimics_letters(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_known_views_win_over_the_order(
 ) -> None:
     table = "".join(f"{image},{view}\n" for image, view in zip(IU["image_path"], views, strict=True))
     row, notes = row_of(tmp_path, IU, f"image,view\n{table}")
-    assert notes.found("unknown_views").get("annotation", {}) == unknown
+    assert notes.notes("unknown_views").get("annotation", {}) == unknown
     if frontal is None:
         assert isinstance(row, LeftOut) and row.reason == "no frontal image"
         return
@@ -155,19 +155,19 @@ def test_two_frontals_and_unknown_images(tmp_path: Path) -> None:
     row, notes = row_of(tmp_path, IU, "image,view\nCXR2384_IM-0942/0.png,AP\nCXR2384_IM-0942/1.png,PA\n")
     assert isinstance(row, Examination)
     assert (row.frontal, row.lateral, row.view) == ("CXR2384_IM-0942/0.png", None, "AP")
-    assert notes.found("further_images") == {"annotation": {"frontal": 1}}
+    assert notes.notes("further_images") == {"annotation": {"frontal": 1}}
     row, notes = row_of(tmp_path, IU, "image,view\nCXR2384_IM-0942/0.png,LL\n")
     assert isinstance(row, LeftOut)
     row, notes = row_of(tmp_path, IU, "image,view\nCXR2384_IM-0942/0.png,PA\n")
     assert isinstance(row, Examination) and row.lateral == "CXR2384_IM-0942/1.png"
-    assert notes.found("unknown_views") == {"annotation": {"lateral": 1}}
+    assert notes.notes("unknown_views") == {"annotation": {"lateral": 1}}
 
 
 def test_the_order_of_several_mimic_images_means_nothing(tmp_path: Path) -> None:
     images = [f"{FOLDER}/{name}.jpg" for name in "abc"]
     row, notes = row_of(tmp_path, MIMIC | {"image_path": images})
     assert isinstance(row, Examination) and (row.frontal, row.lateral) == (images[0], None)
-    assert notes.found("assumed_views") == {"annotation": {"not used": 2, "frontal": 1}}
+    assert notes.notes("assumed_views") == {"annotation": {"not used": 2, "frontal": 1}}
     row, _ = row_of(tmp_path, MIMIC | {"image_path": images}, "dicom_id,ViewPosition\na,LATERAL\nb,PA\nc,AP\n")
     assert isinstance(row, Examination)
     assert (row.frontal, row.lateral, row.view) == (images[1], images[0], "PA")
@@ -212,8 +212,8 @@ def test_records_that_are_no_objects_and_blank_reports(tmp_path: Path) -> None:
 
 def test_notes(tmp_path: Path) -> None:
     _, notes = row_of(tmp_path, IU | {"labels": [1], "\ud800": 0, "split": "test"})
-    assert notes.found("unknown_fields") == {"annotation": {"\\ud800": 1, "labels": 1}}
-    assert notes.found("split_field_ignored") == {"annotation": {"train": 1}}
+    assert notes.notes("unknown_fields") == {"annotation": {"\\ud800": 1, "labels": 1}}
+    assert notes.notes("split_field_ignored") == {"annotation": {"train": 1}}
 
 
 def test_a_broken_file(tmp_path: Path) -> None:

@@ -40,17 +40,14 @@ def test_missing_root(tiny) -> None:
 
 def test_all_problems_are_listed_at_once(tiny) -> None:
     tiny.write()
-    (tiny.root / "sn.json").write_text("{not json")
     (tiny.root / "sw.json").unlink()
-    (tiny.root / "mn.json").write_text('{"training": []}')
-    (tiny.root / "mw.json").write_text('{"train": {}}')
+    (tiny.root / "mw.json").unlink()
+    tiny.settings["images"] = "none"
     with pytest.raises(DataError) as error:
         point_to_files(tiny.config(), tiny.out)
     message = str(error.value)
-    assert "sn.json is not valid JSON" in message
-    assert "sw.json does not exist" in message
-    assert "mn.json must hold the splits train, val, test; it holds training" in message
-    assert "mw.json: train must be a list of records; it is an object" in message
+    assert "corpus.images: " in message and "none is not a folder" in message
+    assert "sw.json does not exist" in message and "mw.json does not exist" in message
     assert not tiny.out.exists()
 
 

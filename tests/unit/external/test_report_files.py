@@ -162,7 +162,7 @@ def test_columns_cannot_be_named_where_there_are_none(tmp_path):
     (tmp_path / "r.csv").write_text("the heart is normal .\na .\n")
     (tmp_path / "r.json").write_text('{"a": "x"}')
     for options in ((None, "out"), ("uid", None)):
-        with pytest.raises(DataError, match=r"r.csv has no column .*it has a name of 21 characters") as error:
+        with pytest.raises(DataError, match=r"r.csv has no column .*it has text of 21 characters") as error:
             read_reports(tmp_path / "r.csv", HYPOTHESIS_COLUMNS, *options)
         assert "heart" not in str(error.value)
         with pytest.raises(DataError, match=r"r.json is an object of ids and texts.*no column (out|uid)"):

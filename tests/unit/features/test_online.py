@@ -159,7 +159,7 @@ def test_a_plan_that_does_not_fit_names_the_setting_that_does(
 ) -> None:
     """As float32 states take 14,336 bytes and as pixels 21,952 (here: the encoder's images are tiny)."""
     monkeypatch.setattr(build.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free})())
-    with pytest.raises(PacerError, match=rf"the features need [\d.]+ kB more, 1\d\.0 kB are free at .*; {remedy}"):
+    with pytest.raises(PacerError, match=rf"the features need [\d.]+ kB more, but .* has 1\d\.0 kB free; {remedy}"):
         build.build_store(CONFIG.model_copy(update={"mode": mode}), images, [], backbones, tmp_path / "out")
     assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.safetensors"))
 

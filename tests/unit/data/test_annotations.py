@@ -1,0 +1,68 @@
+"""Annotation files: an object of splits with lists of records, or one clear error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.core.errors import DataError
+from pacer.data.readers.annotations import read_annotations
+
+
+@given(content=st.binary(max_size=200), name=st.sampled_from(["a.json", "a.json.gz"]))
+def test_any_bytes_give_one_clear_error(tmp_path_factory, content, name) -> None:
+    path = tmp_path_factory.mktemp("json") / name
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.json"):
+        read_annotations(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "Expecting value: line 1"),
+        ("[]", "must hold the splits train, val, test; it holds a list"),
+        ("{}", "must hold the splits train, val, test; it holds none"),
+        ('{"training": []}', "it holds training"),
+        ('{"train": [], "\\u001b[31m": []}', r"it holds \x1b[31m"),
+        ('{"train": [], "train": []}', "the split train is there twice"),
+        ('{"train": {}}', "train must be a list of records; it is a dict"),
+        ('{"train": [1 2]}', "Expecting ',' delimiter: line 1 column 14"),
+        ('{"train": [' + "[" * 100_000, "is not valid JSON"),
+        ('{"train": [1' + "0" * 5000 + "]}", "is not valid JSON"),
+    ],
+)
+def test_malformed_files(tmp_path, text, message) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(DataError) as error:
+        read_annotations(path)
+    assert message in str(error.value) and str(path) in str(error.value)
+
+
+def test_missing_file_and_folder(tmp_path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        read_annotations(tmp_path / "none.json")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_annotations(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "A.JSON.GZ"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_byte_order_mark_and_gzip(tmp_path, name, mark) -> None:
+    content = (mark + '{"train": [{"id": "\u00e9\ufeff"}], "test": [2]}').encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.lower().endswith(".gz") else content)
+    assert read_annotations(tmp_path / name) == {"train": [{"id": "\u00e9\ufeff"}], "test": [2]}
+
+
+def test_damaged_gzip(tmp_path) -> None:
+    path = tmp_path / "a.json.gz"
+    sound = gzip.compress(json.dumps({"train": list(range(3000))}).encode())
+    for content in (b'{"train": []}', sound[:-4], sound[:-9], sound[:1000], sound[:99] + b"\xff" * 9 + sound[108:]):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"a\.json\.gz"):
+            read_annotations(path)
