@@ -122,7 +122,7 @@ def _disk(params: Params, root: Path) -> Finding:
     origin = "published" if images is None else "counted"
     images = images or _published(params)
     if images is None:
-        return Finding("Disk", "note", f"{told}; what features need is known after `dvc repro corpus`")
+        return Finding("Disk", "note", f"{told}; the space for features is known after `dvc repro corpus`")
     shape = _encoder(params)
     need, pixels = (images * image_bytes(params.features, mode, *shape) for mode in (params.features.mode, "pixels"))
     told += f", features need about {decimal(need)} ({images:,} images, {origin})"

@@ -73,4 +73,4 @@ def path_outside_root(path: str) -> str | None:
     """Why a relative path that a user's file holds is not below the folder it counts from; None where it is."""
     if path.startswith("/") or PureWindowsPath(path).drive:
         return "it is an absolute path; write it relative to the folder"
-    return "it leads out of the folder" if os.path.normpath(path).split("/")[0] == ".." else None
+    return "it is outside the folder" if os.path.normpath(path).split("/")[0] == ".." else None

@@ -6,17 +6,19 @@ import re
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
-import pydicom.config
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
-from pydicom import Dataset, FileDataset
-from pydicom.pixels import get_decoder
-from pydicom.uid import UID, ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 from pacer.core.errors import DataError
+
+if TYPE_CHECKING:
+    from pydicom import Dataset, FileDataset
+    from pydicom.uid import UID
 
 MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM)"
@@ -54,10 +56,6 @@ _OTHER_PARTS = re.compile(
 )
 #: Key of ``Image.info`` for such a part.
 OTHER_PART = "other_part"
-
-# pydicom is silent about oddities of fields that are not read here
-pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
-warnings.filterwarnings("ignore", module=r"pydicom\.")
 
 
 class Header(NamedTuple):
@@ -266,9 +264,21 @@ def _is_dicom(file: BinaryIO, path: str | Path) -> bool:
     return start[128:] == b"DICM" or Path(path).suffix.lower() in (".dcm", ".dicom")
 
 
+@cache
+def _pydicom() -> ModuleType:
+    """pydicom, loaded when the first DICOM file is met, and silent about oddities of fields that are not read here."""
+    import pydicom.config
+    import pydicom.pixels
+
+    pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
+    warnings.filterwarnings("ignore", module=r"pydicom\.")
+    return pydicom
+
+
 def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     """The data set, once its header says that it is one grey image which an installed decoder reads."""
     # force: files with the extension but without DICOM's preamble exist; those without the fields are refused below
+    pydicom = _pydicom()
     data = pydicom.dcmread(
         file, force=True, stop_before_pixels=header_only, specific_tags=_HEADER if header_only else None
     )
@@ -291,8 +301,8 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
         raise _undecodable("its pixels are not allocated 8 or 16 bits")
     if data.file_meta.get("TransferSyntaxUID") is None:
         implicit, little = data.original_encoding
-        explicit = ExplicitVRLittleEndian if little else ExplicitVRBigEndian
-        data.file_meta.TransferSyntaxUID = ImplicitVRLittleEndian if implicit else explicit
+        explicit = pydicom.uid.ExplicitVRLittleEndian if little else pydicom.uid.ExplicitVRBigEndian
+        data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian if implicit else explicit
     syntax = data.file_meta.TransferSyntaxUID
     if not _is_decoded(syntax):
         raise _undecodable(_needs_plugin(syntax))
@@ -313,7 +323,7 @@ def _check_rest(file: BinaryIO, data: FileDataset) -> None:
 
 def _is_decoded(syntax: UID) -> bool:
     try:
-        return get_decoder(syntax).is_available
+        return _pydicom().pixels.get_decoder(syntax).is_available
     except NotImplementedError:
         return False
 

@@ -91,7 +91,7 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             _fault("Studies in two splits", _overlapping(overlap["study"])),
             _fault("Patients in two splits", _overlapping(overlap["subject"])),
             *_rows(audit),
-            _fault("Images that stand for more than one", _counted(among, "{} in {}")),
+            _fault("Images used more than once", _counted(among, "{} in {}")),
             _fault("Images of two splits that are the same file", _overlapping(audit["image_copies"])),
             _fault("Images missing or unreadable", _counted(unread)),
             Check("Images", f"{number(images['count'])}, {decimal(images['bytes'])}, {pixels} pixels"),
@@ -205,7 +205,7 @@ def _repeats(repeated: Mapping[str, Any], contexts: Mapping[str, Any]) -> Iterat
 
 
 def _wording(wording: Mapping[str, Mapping[str, Counts]], treated: str) -> Check:
-    name = "Targets that presuppose an absent previous report"
+    name = "Targets that mention an absent previous report"
     rates = {}
     for context in CONTEXTS:
         splits = wording.get(context, {}).values()

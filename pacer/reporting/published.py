@@ -154,5 +154,5 @@ def published_beside(
     run = {"corpus": corpus, "split": decoded.get("split"), "limit": decoded.get("limit", 0)}
     reasons = differences_to_published(table, scores, signature, run)
     if reasons:
-        return None, f"The published scores do not stand here, for these differ from them: {'; '.join(reasons)}."
+        return None, f"Published scores are not shown, because this run differs: {'; '.join(reasons)}."
     return table, f"Published rows as printed in {table.where} of the paper. {table.protocol}"

@@ -223,7 +223,7 @@ def _fallbacks(predictions: Mapping[str, dict]) -> str:
     """How often no report could be extracted from the generated text, in words."""
     count = sum(bool(row["fallback"]) for row in predictions.values())
     if count == 0:
-        return "Every generation held an extractable report."
+        return "A report could be extracted from every output."
     share = percent(count, len(predictions))
     of = f"{number(count)} of {number(len(predictions))} generations ({share})"
     return f"{of} held no extractable report; their raw text was scored."

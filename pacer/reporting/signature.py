@@ -108,7 +108,7 @@ def caution(signature: Signature) -> str | None:
     elif labeller:
         notes.append(
             "The findings were labelled by a stand-in for CheXbert, made by this pipeline: precision, recall and F1 "
-            "compare runs that share it, and no published numbers."
+            "compare only runs scored by the same stand-in, never published numbers."
         )
     frozen = (signature.get("predictions") or {}).get("stand_ins") or []
     if frozen:

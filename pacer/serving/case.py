@@ -21,7 +21,7 @@ TextSource = str | PathLike | None
 NOTICE = "For research only. Not for clinical decisions."
 #: Of a model that was trained on a generated corpus.
 GENERATED_NOTE = (
-    "this model learnt from generated images and reports alone; what it says of a real radiograph is no finding"
+    "this model learnt from generated images and reports alone; its statements about real radiographs are meaningless"
 )
 
 
@@ -212,5 +212,5 @@ def notes_of(results: Collection[Result]) -> list[str]:
         if result.fallback:
             notes.append(f"{result.context.upper()}: no report could be found in the text, which stands for it")
         if result.truncated:
-            notes.append(f"{result.context.upper()}: as many tokens as are allowed; the end may be missing")
+            notes.append(f"{result.context.upper()}: stopped at the token limit; the end may be missing")
     return list(dict.fromkeys(notes))

@@ -17,8 +17,8 @@ SIZE = 448
 #: What a case is good for, and which examinations are.
 _KINDS: dict[str, Callable[[PhantomStudy], bool]] = {
     "Several findings": lambda study: len(study.findings) >= 4 and not study.lateral_only and not study.prior_only,
-    "The lateral view tells more": lambda study: bool(study.lateral_only) and not study.prior_only,
-    "The previous report tells more": lambda study: bool(study.prior_only) and not study.lateral_only,
+    "Findings on the lateral view only": lambda study: bool(study.lateral_only) and not study.prior_only,
+    "Findings in the previous report only": lambda study: bool(study.prior_only) and not study.lateral_only,
     "A normal chest": lambda study: not study.findings and bool(study.resolved),
 }
 

@@ -102,7 +102,7 @@ def test_unanswered_requests_may_fall_to_the_rules(endpoint, asking, sample, rec
     endpoint.replies = lambda asked, _: Reply(503, {}) if asked["sample_uid"] == down else good(asked)
     audit = label_sample(sample, records, asking(attempts=2, unanswered="rules"), tmp_path)
     assert (audit["answered"], audit["unanswered"], audit["troubles"]) == (5, 1, {"HTTP 503": 1})
-    assert "labelling: 5/6 in" in capfd.readouterr().err
+    assert "83% 5/6" in capfd.readouterr().err
     anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert anchors.row(by_predicate=pl.col("record_id") == down, named=True)["origin"] == "rules"
 

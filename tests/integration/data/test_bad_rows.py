@@ -49,7 +49,7 @@ KINDS: list[tuple[list[dict[str, str]], str | None, str]] = [
     ([{"image": "gone{n}.png"}], "image", "below {images}, the file does not exist"),
     ([{"image": f"{SECRET} in the left lung{{n}}.png"}], "image", "the file does not exist"),
     ([{"image": "/f.png"}], "image", "it is an absolute path"),
-    ([{"image": "../f.png"}], "image", "it leads out of the folder"),
+    ([{"image": "../f.png"}], "image", "it is outside the folder"),
     ([{"image": "text.png"}], "image", "the file is not an image"),
     ([{"image": "folder"}], "image", "it is a folder, not a file"),
     ([{}, {"view": "LL", "findings": SECRET}], "findings", "the rows of the study differ in it"),

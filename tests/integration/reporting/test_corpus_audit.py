@@ -48,7 +48,7 @@ def test_lines_of_annotation_files(audit: dict):
     assert looks(audit) == {
         "Bad rows or records",
         "Fields that are not used",
-        "Targets that presuppose an absent previous report",
+        "Targets that mention an absent previous report",
     }
 
 
@@ -59,12 +59,12 @@ def test_lines_of_ones_own_table(own_audit: dict):
     left = f"30: 20 × {reason}; 9 × no frontal image; 1 × unknown view"
     assert found["Rows or records left out"] == left
     assert (
-        found["Targets that presuppose an absent previous report"]
+        found["Targets that mention an absent previous report"]
         == "sn 40.8 % of 49; stripped (corpus.unseen_comparisons)"
     )
     assert found["Time since the previous study"] == "median 33 days, longest 33 days; 20 studies: 20 by date"
     assert found["Previous studies equally near"] == "none"
-    assert "Targets that presuppose an absent previous report" not in looks(own_audit)
+    assert "Targets that mention an absent previous report" not in looks(own_audit)
 
 
 def test_what_would_spoil_an_evaluation_is_marked(audit: dict):
@@ -72,9 +72,9 @@ def test_what_would_spoil_an_evaluation_is_marked(audit: dict):
     empty = {"records": 0, "studies": 0, "subjects": 0, "paper": 5}
     audit["contexts"]["mn"] = {split: dict(empty) for split in audit["contexts"]["sn"]}
     found = lines(audit)
-    assert found["Images that stand for more than one"] == "2 in two patients, 1 in two splits, 7 in two studies"
+    assert found["Images used more than once"] == "2 in two patients, 1 in two splits, 7 in two studies"
     assert "MN test" in found["Contexts and splits without a record"]
-    marked = {"Images that stand for more than one", "Contexts and splits without a record"}
+    marked = {"Images used more than once", "Contexts and splits without a record"}
     assert marked <= looks(audit)
     assert "paper" not in corpus_table(audit).columns
     audit |= {"format": "rg4"}
@@ -82,7 +82,7 @@ def test_what_would_spoil_an_evaluation_is_marked(audit: dict):
 
 
 def test_prior_wording_is_counted_by_context_and_marked_above_a_twentieth(audit: dict):
-    name = "Targets that presuppose an absent previous report"
+    name = "Targets that mention an absent previous report"
     audit["prior_wording"] = {
         "mn": {"test": {"records": 100, "comparing": 5}},
         "sn": {"train": {"records": 2000, "comparing": 700}, "val": {"records": 945, "comparing": 121}},

@@ -243,8 +243,8 @@ def test_paths_of_a_table_stay_below_its_folder(table, tmp_path: Path) -> None:
         found,
         (
             "frontal of a (line 2): it is an absolute path; write it relative to the folder of the table",
-            "lateral of b (line 3): it leads out of the folder of the table",
-            "previous report of c: it leads out of the folder of the table, or give the text",
+            "lateral of b (line 3): it is outside the folder of the table",
+            "previous report of c: it is outside the folder of the table, or give the text",
             "previous report of d: it is an absolute path",
         ),
         strict=True,

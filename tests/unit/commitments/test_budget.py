@@ -35,7 +35,7 @@ def test_work_stops_when_the_money_is_spent_and_goes_on_with_more(endpoint, aski
     """The endpoint counts more tokens than estimated: the limit is passed by no more than the answers under way."""
     dear = completion("{}") | {"usage": {"prompt_tokens": 20_000, "completion_tokens": 600}}
     endpoint.replies = lambda *_: Reply(body=dear)
-    with pytest.raises(PacerError, match=r"max_dollars: 0.02 is spent: \$0.03.*answers are kept"):
+    with pytest.raises(PacerError, match=r"max_dollars: 0.02 is spent: \$0.03.*answers are saved"):
         label_sample(sample, records, asking(max_dollars=0.02, concurrency=1), tmp_path)
     assert sum(endpoint.paid.values()) == 3
     with pytest.raises(ConfigError, match=r"max_dollars: 0.02 does not cover 3 requests to send \(3 paid before\)"):
