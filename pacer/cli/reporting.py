@@ -208,7 +208,7 @@ def _print_scores(scores: dict, out: Path, convention: str) -> None:
         ),
         "By label convention": convention_table(scores),
         "Polarity of the findings, and comparison with earlier examinations": score_table(scores, CONTENTS),
-        "Shares of the reports and of the references; words per word of the references": score_table(scores, VARIETY),
+        "Shares of the reports, each beside that of the references; length as a ratio": score_table(scores, VARIETY),
     }
     for title, table in others.items():
         if table is not None and len(table.columns) > 1:

@@ -31,7 +31,7 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
     found = []
     for key, words in (
         ("most_frequent_share", "are identical"),
-        ("copied_share", "stand word for word in the training split"),
+        ("copied_share", "are copied from the training split"),
     ):
         shares = {c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts}
         beyond = [

@@ -26,7 +26,8 @@ def scores(results: Results) -> Section:
     published, beside = published_beside(results.params.corpus.model_dump(mode="json"), signature, found)
     caption = (
         "Precision (P), recall (R) and F1 of the labeller's findings, over all records of a context together; the mean "
-        f"is the plain mean of the contexts. {results.resampling} CIDEr has none: its weights are the context's own. "
+        f"is the plain mean of the contexts. {results.resampling} CIDEr has none: its word "
+        "weights depend on all reports of a context. "
         f"{beside}"
     )
     table = score_tables.score_table(found, caption=caption, found=results.intervals, published=published)
@@ -44,7 +45,7 @@ def scores(results: Results) -> Section:
     )
     conventions = score_tables.convention_table(
         found,
-        "The same labels, counted as different groups count them: which classes are present, over which observations, "
+        "The same labels, counted as other research groups do: which classes are present, over which observations, "
         "averaged how; mean of the contexts. Numbers of two conventions cannot be compared.",
     )
     contents = score_tables.score_table(
@@ -88,7 +89,7 @@ def sources(results: Results) -> Section:
     variety = score_tables.score_table(
         results.scores,
         score_tables.VARIETY,
-        "Shares of distinct reports, of the most frequent one, and of those that stand word for word in the training "
+        "Shares of distinct reports, of the most frequent one, and of those copied from the training "
         "split, each beside the same of the references; words per word of the references.",
     )
     warnings = source_sensitivity.warnings(results.scores, results.cases, results.convention)
@@ -99,7 +100,7 @@ def sources(results: Results) -> Section:
     )
     latent = truth and score_tables.truth_table(
         truth,
-        "Micro-F1 (or recall) of the 13 findings in the report against the latent state of the generated world. A "
+        "Micro-F1 (or recall) of the 13 findings in the report against the true findings of the synthetic study. A "
         "model that ignores its sources does no better with the case's own than with another patient's.",
     )
     parts: list[Part] = [

@@ -64,7 +64,7 @@ LEGEND = (
     (Piece("reference-only", "reference-only"), "the generated report does not say it"),
     (Piece("unverified", "unverified"), "the reference does not say it"),
     (Piece("in italics", "matching", longitudinal=True), "compares with an earlier examination"),
-    (Piece("in bold", "matching", changed=True), "not so in the first context"),
+    (Piece("in bold", "matching", changed=True), "differs from the first context"),
 )
 
 

@@ -63,7 +63,7 @@ def test_planted_models_are_called_so_and_one_that_looks_is_not(scored, words) -
     references, train = reports(words, 0), reports(words, 1)
     models = {
         "identical": (references[:1] * CASES, references[:1] * CASES),
-        "word for word in the training split": (train, train[1:] + train[:1]),
+        "copied from the training split": (train, train[1:] + train[:1]),
         "stay the same with another patient's sources": (references[1:] + references[:1],) * 2,
         "not shown to be above F1 with another patient's": (reports(words, 2), reports(words, 3)),
     }

@@ -224,7 +224,7 @@ def test_a_pair_that_is_named_twice_is_tested_once(tmp_path: Path) -> None:
 
 def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
     read(tmp_path, GOOD)
-    with pytest.raises(ConfigError, match=r"no study 'yours'.*mine"):
+    with pytest.raises(ConfigError, match=r"unknown study 'yours'.*mine"):
         load_study(tmp_path, "yours")
     with pytest.raises(ConfigError, match="root of the repository"):
         study_names(tmp_path / "elsewhere")

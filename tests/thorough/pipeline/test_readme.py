@@ -19,6 +19,7 @@ def block(heading: str) -> str:
 def test_experiments(repository: Repository) -> None:
     # a few updates in miniature may change no score, which --all shows too
     commands = block("Experiments with DVC").replace("dvc metrics diff", "dvc metrics diff --all")
+    commands = commands.replace("git commit", "git -c user.name=test -c user.email=test@localhost commit --allow-empty")
     output = repository.run("bash", "-euo", "pipefail", "-c", commands)
     assert "mean.f1" in output
     assert "lambda_cons: 0.1\n" not in (repository.folder / "params.yaml").read_text()
