@@ -87,6 +87,8 @@ def read_settings(directory: Path) -> PackageSettings:
         CheckpointError: the folder is none, is of another version, or a file is missing or has changed.
         ConfigError: the settings are not what they should be.
     """
+    if not directory.exists():
+        raise CheckpointError(f"{directory} does not exist; create it with `pacer export {directory}`")
     if not (directory / MANIFEST).is_file() or not (directory / SETTINGS).is_file():
         raise CheckpointError(
             f"{directory} is not an exported model (no {MANIFEST} or {SETTINGS}); create one with `pacer export DIR`"

@@ -274,8 +274,8 @@ def test_other_versions_and_unknown_settings_are_refused(exported: Path, tmp_pat
     write_json(copy / MANIFEST, [])
     with pytest.raises(CheckpointError, match="has version None of the layout"):
         Reporter.from_pretrained(copy)
-    for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(CheckpointError, match=r"is not an exported model .*create one with `pacer export"):
+    for folder, problem in ((tmp_path, "is not an exported model"), (tmp_path / "none", "does not exist")):
+        with pytest.raises(CheckpointError, match=rf"{problem}.* with `pacer export"):
             Reporter.from_pretrained(folder)
 
 
