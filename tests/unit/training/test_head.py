@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
@@ -49,6 +49,14 @@ class Case:
         return head_losses(self.hidden, self.head, self.targets, weight, *teacher, logits_at_once=logits_at_once).total
 
 
+def in_float64(case: Case) -> None:
+    """The same rounded numbers, to be computed with in float64."""
+    for name, value in vars(case).items():
+        if value.is_floating_point():
+            setattr(case, name, value.detach().double())
+    case.hidden.requires_grad_()
+
+
 def value_and_gradient(total: Tensor, case: Case) -> tuple[Tensor, Tensor]:
     return total.detach(), torch.autograd.grad(total, case.hidden)[0]
 
@@ -65,12 +73,19 @@ def close(one: Tensor, other: Tensor, tolerance: float) -> None:
     seed=st.integers(0, 99),
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
+@example(n=1, vocabulary=2, rows=1, taught=True, seed=8, dtype=torch.float32)
+@example(n=1, vocabulary=2, rows=1, taught=True, seed=81, dtype=torch.float32)
 def test_it_equals_the_definition(n: int, vocabulary: int, rows: int, taught: bool, seed: int, dtype) -> None:
-    case = Case(n, vocabulary, seed=seed, dtype=dtype)
-    expected = value_and_gradient(case.reference(taught), case)
-    found = value_and_gradient(case.chunked(taught, rows * vocabulary), case)
-    for one, other in zip(found, expected, strict=True):
-        close(one, other, 1e-6 if dtype == torch.float32 else 1e-12)
+    """The definition is computed in float64. In float32 p - 1 of a nearly certain token loses digits: the difference is
+    held against the terms too, which are as large as the head, not against the small gradient alone."""
+    case, exact = (Case(n, vocabulary, seed=seed, dtype=dtype) for _ in range(2))
+    in_float64(exact)
+    expected = value_and_gradient(exact.reference(taught), exact)
+    chunked = value_and_gradient(case.chunked(taught, rows * vocabulary), case)
+    tolerance, rounding = 1e-6 if dtype == torch.float32 else 1e-12, 4 * torch.finfo(dtype).eps
+    for one, other in zip(chunked, expected, strict=True):
+        allowed = tolerance * other.abs().max() + rounding * case.head.abs().max()
+        assert (one.double() - other).abs().max() <= allowed
 
 
 @pytest.mark.parametrize("taught", [False, True])
@@ -78,10 +93,7 @@ def test_it_equals_the_definition(n: int, vocabulary: int, rows: int, taught: bo
 def test_in_bfloat16_it_is_no_further_from_float64_than_the_definition(taught: bool, seed: int) -> None:
     case = Case(300, 2000, width=64, seed=seed, dtype=torch.bfloat16)
     exact = Case(300, 2000, width=64, seed=seed, dtype=torch.bfloat16)
-    for name, value in vars(exact).items():  # the same rounded numbers, computed with in float64
-        if value.is_floating_point():
-            setattr(exact, name, value.detach().double())
-    exact.hidden.requires_grad_()
+    in_float64(exact)
     truth = value_and_gradient(exact.reference(taught), exact)
     plain = value_and_gradient(case.reference(taught), case)
     chunked = value_and_gradient(case.chunked(taught, 50 * 2000), case)
