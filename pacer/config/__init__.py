@@ -1,6 +1,7 @@
 """Typed parameters, by groups of ``params.yaml``; DVC tracks the values, so no stage depends on this package.
 
-Uses core only. What many packages use can be imported from here, the rest from its file.
+A class is the group of its name; ``configs/phantom.yaml`` says what each key means. Uses core only. What many packages
+use can be imported from here, the rest from its file.
 """
 
 from pacer.config.anchors import Labelling

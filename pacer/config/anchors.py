@@ -1,8 +1,6 @@
-"""The targets made from report text: commitments, and the tokens that L_TLW emphasises."""
+"""The targets made from report text: commitments (``anchors``), and the tokens that L_TLW emphasises."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,7 +8,7 @@ from pacer.config.strict import Natural, NaturalFloat, Positive, PositiveFloat, 
 
 
 class Labelling(Strict):
-    """How the LLM labels the sampled reports."""
+    """The group ``anchors.llm``: how the LLM labels the sampled reports."""
 
     provider: Literal["none", "recorded", "openai"]
     recorded: str | None
@@ -31,23 +29,19 @@ class Labelling(Strict):
     prompt_file: str | None
 
     @model_validator(mode="after")
-    def _needs(self) -> Labelling:
+    def _has_answers(self) -> Self:
         if self.provider == "recorded" and self.recorded is None:
             raise ValueError("provider: recorded needs anchors.llm.recorded, the file of answers by record id")
         return self
 
 
 class Anchors(Strict):
-    """The group ``anchors``: the sample and how it is labelled."""
-
     seed: Natural
     sample_per_context: Natural
     llm: Labelling
 
 
 class Emphasis(Strict):
-    """The group ``emphasis``: marks from the corpus, computed ones, or none."""
-
     source: Literal["corpus", "computed", "none"]
     steps: Positive
     smoothing: NaturalFloat

@@ -1,6 +1,4 @@
-"""The frozen models, the stand-ins for them, and what is stored of them."""
-
-from __future__ import annotations
+"""The frozen models, the stand-ins for them, and what is stored of them (``features``)."""
 
 import json
 from pathlib import Path
@@ -13,6 +11,9 @@ from pacer.config.strict import Natural, Positive, PositiveFloat, Strict
 #: Settings and origin of the bundled stand-ins.
 CARD = Path(__file__).parents[1] / "backbones" / "bundled" / "card.json"
 
+_ROLES = ("vision", "language", "text", "chexbert")
+_LOCATED_BY = {"bundled": (), "standin": (), "hub": ("id", "revision"), "local": ("path",)}
+
 
 class Backbone(Strict):
     """Where one frozen model comes from."""
@@ -23,10 +24,8 @@ class Backbone(Strict):
     path: str | None = None
 
     @model_validator(mode="after")
-    def _located(self) -> Backbone:
-        needed = {"bundled": (), "standin": (), "hub": ("id", "revision"), "local": ("path",)}
-        missing = [key for key in needed[self.provider] if getattr(self, key) is None]
-        if missing:
+    def _located(self) -> Self:
+        if missing := [key for key in _LOCATED_BY[self.provider] if getattr(self, key) is None]:
             raise ValueError(f"provider: {self.provider} needs {' and '.join(missing)}")
         return self
 
@@ -42,8 +41,8 @@ class Standin(Strict):
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
-        if self.width % self.heads or self.width // self.heads < 4:
-            raise ValueError(f"width {self.width} must be a multiple of heads ({self.heads}), with 4 per head at least")
+        if self.width % (2 * self.heads) or self.width < 4 * self.heads:
+            raise ValueError(f"width / heads must be even and at least 4; width is {self.width}, heads {self.heads}")
         return self
 
 
@@ -74,18 +73,8 @@ class LanguageStandin(TextStandin):
 
     slots: Positive
 
-    @model_validator(mode="after")
-    def _even(self) -> Self:
-        if self.width // self.heads % 2:
-            raise ValueError(
-                f"width {self.width}, heads {self.heads}: width / heads must be even, for rotary positions"
-            )
-        return self
-
 
 class Backbones(Strict):
-    """The group ``backbones``: the four frozen models and the settings of their stand-ins."""
-
     seed: Natural
     train_on: Literal["phantom", "corpus"]
     vision: Backbone
@@ -98,25 +87,22 @@ class Backbones(Strict):
     chexbert_standin: TextStandin
 
     @model_validator(mode="after")
-    def _providers(self) -> Backbones:
+    def _providers(self) -> Self:
         if self.chexbert.provider == "hub":
             raise ValueError("chexbert: no hub has its weights; set provider: local with path, or provider: standin")
-        roles = [
-            role for role in ("vision", "language", "text", "chexbert") if getattr(self, role).provider == "bundled"
-        ]
-        card = json.loads(CARD.read_text(encoding="utf-8"))["settings"] if roles else {}
-        for role in roles:
-            trained_with = _training_settings(card, role)
-            for key, value in _training_settings(self.model_dump(), role).items():
-                if value != trained_with[key]:
+        made, values = json.loads(CARD.read_text(encoding="utf-8"))["settings"], self.model_dump()
+        for role in (role for role in _ROLES if values[role]["provider"] == "bundled"):
+            made_with = _training_settings(made, role)
+            for key, value in _training_settings(values, role).items():
+                if value != made_with[key]:
                     raise ValueError(
-                        f"backbones.{key} = {value!r}, but the bundled model was made with {trained_with[key]!r}; set "
+                        f"backbones.{key} = {value!r}, but the bundled model was made with {made_with[key]!r}; set "
                         f"backbones.{role}.provider: standin, which trains such a model"
                     )
         return self
 
 
-def _training_settings(backbones: dict[str, Any], role: str) -> dict[str, object]:
+def _training_settings(backbones: dict[str, Any], role: str) -> dict[str, Any]:
     """What a stand-in of this role is trained with, by key of the group ``backbones``."""
     standin = {f"{role}_standin.{key}": value for key, value in backbones[f"{role}_standin"].items()}
     return {"seed": backbones["seed"], "train_on": backbones["train_on"]} | standin
@@ -135,7 +121,7 @@ class Features(Strict):
     prior_tokens: Annotated[int, Field(ge=2, le=100_000)]
 
     @model_validator(mode="after")
-    def _ascending(self) -> Features:
+    def _ascending(self) -> Self:
         if self.depths != sorted(set(self.depths)):
             raise ValueError("depths must ascend without repeats; depths are counted in blocks, 1 is the first")
         return self

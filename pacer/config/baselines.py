@@ -1,9 +1,7 @@
 """The typed form of ``baselines/params.yaml``; its keys are explained there."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -26,8 +24,6 @@ class Adaptation(Warmup):
 
 
 class SimMLM(Adaptation):
-    """Experts of rank ``rank`` and a gate on the frozen parent."""
-
     rank: Positive
     d_gate: Positive
     mixing: Literal["per_slot", "post_fusion"]
@@ -35,31 +31,25 @@ class SimMLM(Adaptation):
     pair_target: PairTarget
 
     @model_validator(mode="after")
-    def _in_pairs(self) -> SimMLM:
+    def _in_pairs(self) -> Self:
         if self.batch_size % 2:
             raise ValueError(f"batch_size ({self.batch_size}) must be even: a micro-batch is made of pairs")
         return self
 
 
 class Bank(Strict):
-    """The complete train studies in which RAGPT retrieves neighbours."""
-
     neighbours: Positive
     entries: Positive | None
     seed: Natural
 
 
 class RAGPT(Adaptation):
-    """Generated missing sources and prompts from retrieved neighbours."""
-
     bank: Bank
     prompt_tokens: Positive
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class LLMRG4(Strict):
-    """Weights and beam search of LLM-RG4 as released."""
-
     weights: str | None
     num_beams: Positive
     min_new_tokens: Natural
@@ -69,8 +59,6 @@ class LLMRG4(Strict):
 
 
 class BaselineParams(Strict):
-    """The whole of ``baselines/params.yaml``."""
-
     simmlm: SimMLM
     ragpt: RAGPT
     llm_rg4: LLMRG4

@@ -1,8 +1,6 @@
-"""Where the raw corpus comes from and how it is read."""
+"""Where the raw corpus comes from and how it is read. All paths but ``root`` are relative to ``root``."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -12,8 +10,13 @@ from pacer.core.contexts import Context
 #: How report text is cleaned; :data:`pacer.data.cleaning.CLEANERS` has the functions.
 Cleaner = Literal["upstream", "iu_xray"]
 
-#: The separator of a CSV file; :data:`pacer.data.tables.SEPARATORS` has the characters.
-Delimiter = Literal["comma", "semicolon", "tab", "pipe"]
+#: Keys of a format's group that it needs; rg4 needs the annotations of its contexts.
+_NEEDED = {
+    "mimic_cxr": ("reports", "metadata", "split"),
+    "r2gen": ("annotation",),
+    "openi": ("reports", "projections"),
+    "table": ("file",),
+}
 
 
 def _known_encoding(name: str) -> str:
@@ -36,15 +39,13 @@ class Phantom(Strict):
     test_fraction: Fraction
 
     @model_validator(mode="after")
-    def _some_train(self) -> Phantom:
+    def _some_train(self) -> Self:
         if self.val_fraction + self.test_fraction >= 1:
             raise ValueError("val_fraction + test_fraction must leave patients for training (sum below 1)")
         return self
 
 
 class Annotations(Strict):
-    """One annotation file per context, relative to ``corpus.root``."""
-
     sn: str | None = None
     sw: str | None = None
     mn: str | None = None
@@ -52,35 +53,26 @@ class Annotations(Strict):
 
 
 class MimicCxr(Strict):
-    """The files of MIMIC-CXR and MIMIC-CXR-JPG as PhysioNet ships them, relative to ``corpus.root``."""
-
     reports: str | None
     metadata: str | None
     split: str | None
 
 
 class R2Gen(Strict):
-    """R2Gen's ``annotation.json`` and a table of views, relative to ``corpus.root``."""
-
     annotation: str | None
     views: str | None
 
 
 class OpenI(Strict):
-    """The files of the Open-I distribution, relative to ``corpus.root``."""
-
     reports: str | None
     projections: str | None
     split: Literal["r2gen"] | None
 
 
 class TableOfStudies(Strict):
-    """A table of studies, relative to ``corpus.root``; ``columns`` maps our names to the table's. ``delimiter`` and
-    ``encoding`` are for CSV files with other separators than commas, or not in UTF-8."""
-
     file: str | None
     columns: dict[str, str]
-    delimiter: Delimiter | None = None
+    delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None
     encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8"
 
 
@@ -92,7 +84,7 @@ class SubjectShares(Strict):
     test: Fraction
 
     @model_validator(mode="after")
-    def _shares(self) -> SubjectShares:
+    def _shares(self) -> Self:
         if self.val + self.test > 1:
             raise ValueError("val + test must not exceed 1; the rest is train")
         return self
@@ -123,31 +115,18 @@ class Corpus(Strict):
     phantom: Phantom
 
     @model_validator(mode="after")
-    def _consistent(self) -> Corpus:
+    def _consistent(self) -> Self:
         if len(set(self.contexts)) != len(self.contexts):
             raise ValueError("contexts lists a context twice")
-        if self.source == "phantom" and self.format != "rg4":
-            raise ValueError("source: phantom requires format: rg4; for your data set source: files")
-        if self.source == "files":
-            self._check_files()
-        return self
-
-    def _check_files(self) -> None:
+        if self.source == "phantom":
+            if self.format != "rg4":
+                raise ValueError("source: phantom requires format: rg4; for your data set source: files")
+            return self
         if self.root is None:
             raise ValueError("source: files needs corpus.root, the folder that contains the corpus")
-        missing = [context for context in self.contexts if getattr(self.annotations, context) is None]
-        if self.format == "rg4" and missing:
-            named = ", ".join(missing)
-            raise ValueError(f"annotations has no file for {named}; set it, or shorten corpus.contexts")
-        needed = {
-            "rg4": {},
-            "mimic_cxr": {f"mimic_cxr.{name}": path for name, path in self.mimic_cxr},
-            "r2gen": {"r2gen.annotation": self.r2gen.annotation},
-            "openi": {"openi.reports": self.openi.reports, "openi.projections": self.openi.projections},
-            "table": {"table.file": self.table.file},
-        }
-        unset = [f"corpus.{key}" for key, path in needed[self.format].items() if path is None]
-        if unset:
+        group, needed = ("annotations", self.contexts) if self.format == "rg4" else (self.format, _NEEDED[self.format])
+        if unset := [f"corpus.{group}.{key}" for key in needed if getattr(getattr(self, group), key) is None]:
             raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
-        if self.format in ("openi", "r2gen") and set(self.contexts) & {"sw", "mw"}:
+        if self.format in ("openi", "r2gen") and {"sw", "mw"} & set(self.contexts):
             raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")
+        return self

@@ -1,8 +1,6 @@
 """How reports are generated and scored."""
 
-from __future__ import annotations
-
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import model_validator
 
@@ -26,7 +24,7 @@ class Decode(Strict):
     controls: list[Literal["another_patient", "no_lateral", "no_prior"]]
 
     @model_validator(mode="after")
-    def _ordered(self) -> Decode:
+    def _ordered(self) -> Self:
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError("min_new_tokens is above max_new_tokens")
         return self

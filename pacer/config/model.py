@@ -1,8 +1,6 @@
-"""The trained blocks, and the text that they are trained on."""
+"""The trained blocks, and the text that they are trained on; lengths in tokens."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,22 +8,16 @@ from pacer.config.strict import Fraction, Positive, PositiveFloat, Size, Strict
 
 
 class Prompt(Strict):
-    """The group ``prompt``; lengths in tokens."""
-
     before_tokens: Annotated[int, Field(ge=8)]
     unknown_view: Literal["upstream", "by_sections"]
     truncation: Literal["context", "upstream"] = "context"  # absent in checkpoints of earlier versions
 
 
 class Trajectory(Strict):
-    """The group ``trajectory``: maximum report length in tokens, BOS included."""
-
     report_tokens: Annotated[int, Field(ge=8)]
 
 
 class Commit(Strict):
-    """The group ``commit``: whether a report is written directly or after its commitment."""
-
     route: Literal["stochastic", "always", "direct"]
 
 
@@ -38,7 +30,7 @@ class Refine(Strict):
     init_scale: PositiveFloat
 
     @model_validator(mode="after")
-    def _bounded(self) -> Refine:
+    def _bounded(self) -> Self:
         if self.init_scale >= self.max_scale:
             raise ValueError("init_scale must be below max_scale, its bound")
         return self

@@ -1,12 +1,7 @@
-"""The whole of ``params.yaml``: every key, its type, its range, and the checks across keys.
-
-All values are validated before any work starts. Keys are explained in ``params.yaml``.
-"""
-
-from __future__ import annotations
+"""The whole of ``params.yaml``, validated before any work starts."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Self
 
 from pydantic import model_validator
 
@@ -20,11 +15,7 @@ from pacer.config.training import Batches, Calibrate, Parent, Train, Warmup
 
 
 class Params(Strict):
-    """The whole of ``params.yaml``."""
-
-    hint: ClassVar[str] = (
-        "; compare with configs/phantom.yaml, which has every key, or write a profile with `pacer use NAME`"
-    )
+    """The whole of ``params.yaml``, with the checks across groups."""
 
     corpus: Corpus
     backbones: Backbones
@@ -46,23 +37,19 @@ class Params(Strict):
     score: Score
 
     @model_validator(mode="after")
-    def _across(self) -> Params:
+    def _across(self) -> Self:
         width, heads = self.backbones.vision_standin.width, self.interface.num_heads
         if self.backbones.vision.provider in ("bundled", "standin") and width % heads:
             raise ValueError(f"interface.num_heads ({heads}) must divide the vision width ({width})")
         tokens, marked = self.backbones.language_standin.vocabulary, self.corpus.phantom.vocabulary
         trained_here = self.backbones.language.provider in ("bundled", "standin")
-        on_phantom = self.backbones.train_on == self.corpus.source == "phantom"
-        if trained_here and on_phantom and tokens != marked:
+        if trained_here and self.backbones.train_on == self.corpus.source == "phantom" and tokens != marked:
             raise ValueError(
                 f"backbones.language_standin.vocabulary ({tokens}) must equal corpus.phantom.vocabulary ({marked}): "
                 "the corpus marks emphasised tokens with that tokenizer"
             )
         if self.decode.split == "all":
-            raise ValueError(
-                "decode.split = 'all' is for `pacer decode --split all`; the pipeline, which trains on split train, "
-                "decodes test or val"
-            )
+            raise ValueError("decode.split = 'all' is for `pacer decode --split all`; the pipeline decodes test or val")
         if "sn" not in self.corpus.contexts:
             raise ValueError("corpus.contexts must contain sn: the warm-up trains on it")
         if others := set(self.parent.contexts or ()) - set(self.corpus.contexts):

@@ -3,11 +3,8 @@
 Such a file names the profile that it is read over, in its key ``extends``.
 """
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
-from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
@@ -26,8 +23,12 @@ def profile_text(path: str | Path) -> str:
     Raises:
         ConfigError: the file, or one that it extends, is missing or is not YAML.
     """
-    text = io.StringIO()
-    _yaml().dump(_merged(Path(path), ()), text)
+    yaml, text = YAML(), io.StringIO()
+    yaml.width = 1000  # columns; no line of a profile is folded
+    yaml.representer.add_representer(
+        type(None), lambda self, _: self.represent_scalar("tag:yaml.org,2002:null", "null")
+    )
+    yaml.dump(_merged(Path(path), yaml), text)
     return text.getvalue()
 
 
@@ -40,30 +41,17 @@ def load_profile(path: str | Path) -> Params:
     return parse_params(YAML(typ="safe").load(profile_text(path)), str(path))
 
 
-def _yaml() -> YAML:
-    """A reader and writer that keeps comments and layout."""
-    yaml = YAML()
-    yaml.width = 1000  # columns; no line of a profile is folded
-    yaml.representer.add_representer(
-        type(None), lambda self, _: self.represent_scalar("tag:yaml.org,2002:null", "null")
-    )
-    return yaml
-
-
-def _merged(path: Path, extended_by: tuple[Path, ...]) -> CommentedMap:
-    values = read_mapping(path, _yaml(), Params)
+def _merged(path: Path, yaml: YAML) -> CommentedMap:
+    values = read_mapping(path, yaml)
     if EXTENDS not in values:
         return values
     if path.name == "params.yaml":
         raise ConfigError(f"{path} must have every key, because DVC reads it; write it with `pacer use NAME`")
     name = values.pop(EXTENDS)
     base = next((file for file in (path.with_name(f"{name}.yaml"), CONFIGS / f"{name}.yaml") if file.exists()), None)
-    if base is None:
+    if base is None or base == path:
         raise ConfigError(f"{path}: extends {name!r}, which is not a profile in {CONFIGS}; `pacer use` lists them")
-    if base in extended_by:
-        names = ", ".join(file.stem for file in extended_by)
-        raise ConfigError(f"{path}: the profiles {names} extend each other; let one of them be complete")
-    merged = _merged(base, (*extended_by, base))
+    merged = _merged(base, yaml)
     _overlay(merged, values)
     merged.ca.comment = values.ca.comment  # the comment at the top of the file
     return merged
@@ -76,19 +64,9 @@ def _overlay(base: CommentedMap, values: CommentedMap) -> None:
             _overlay(base[key], value)
         else:
             base[key] = value
-        if comment := _beside(values, key):
-            _set_beside(base, key, comment)
-
-
-def _beside(values: CommentedMap, key: Any) -> str | None:
-    """The comment on the line of a key."""
-    tokens = values.ca.items.get(key)
-    return tokens[2].value.partition("\n")[0] if tokens and tokens[2] else None
-
-
-def _set_beside(values: CommentedMap, key: Any, comment: str) -> None:
-    tokens = values.ca.items.get(key)
-    if tokens and tokens[2]:  # the token also holds the empty lines that follow
-        tokens[2].value = comment + "".join(tokens[2].value.partition("\n")[1:])
-    else:
-        values.yaml_add_eol_comment(comment, key)
+        ours, theirs = (mapping.ca.items.get(key, [None] * 4)[2] for mapping in (base, values))
+        comment = theirs.value.partition("\n")[0] if theirs else ""
+        if comment and ours:  # the token also holds the empty lines that follow
+            ours.value = comment + "".join(ours.value.partition("\n")[1:])
+        elif comment:
+            base.yaml_add_eol_comment(comment, key)

@@ -4,15 +4,11 @@ An unknown key, a wrong type or a forbidden value is one :class:`ConfigError` th
 allowed.
 """
 
-from __future__ import annotations
-
-import difflib
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML, YAMLError
-from ruamel.yaml.error import MarkedYAMLError
 
 from pacer.core.errors import ConfigError
 
@@ -34,9 +30,6 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    #: Added to the error if the file of these groups is missing, or a key in it.
-    hint: ClassVar[str] = ""
-
 
 Groups = TypeVar("Groups", bound=Strict)
 
@@ -47,11 +40,11 @@ def read_params(path: str | Path, kind: type[Groups]) -> Groups:
     Raises:
         ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
     """
-    return validated(read_mapping(path, YAML(typ="safe"), kind), str(path), kind)
+    return validated(read_mapping(path, YAML(typ="safe")), str(path), kind)
 
 
-def read_mapping(path: str | Path, yaml: YAML, kind: type[Strict]) -> Any:
-    """The groups of a parameter file of this kind, as ``yaml`` reads them, unvalidated.
+def read_mapping(path: str | Path, yaml: YAML) -> Any:
+    """The groups of a parameter file, as ``yaml`` reads them, unvalidated.
 
     Raises:
         ConfigError: the file is missing, is not YAML, or is not a mapping.
@@ -59,11 +52,10 @@ def read_mapping(path: str | Path, yaml: YAML, kind: type[Strict]) -> Any:
     try:
         raw = yaml.load(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist{kind.hint}") from None
+        raise ConfigError(f"{path} does not exist") from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
-        reason = " ".join(str(error).split())
-        if isinstance(error, MarkedYAMLError) and error.problem_mark:  # whose text quotes the file
-            reason = f"line {error.problem_mark.line + 1}: {error.problem}"
+        mark = getattr(error, "problem_mark", None)  # of YAML, whose whole text quotes the file
+        reason = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else " ".join(str(error).split())
         raise ConfigError(f"{path} cannot be read as YAML: {reason}; correct the file") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a mapping of groups, such as corpus and train")
@@ -79,28 +71,15 @@ def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        problems = error.errors()
-        hint = kind.hint if any(problem["type"] == "missing" for problem in problems) else ""
-        listed = "; ".join(_explain(problem, kind) for problem in problems)
-        raise ConfigError(f"{origin}: {listed}{hint}") from None
+        problems = "; ".join(map(_explain, error.errors()))
+        raise ConfigError(f"{origin}: {problems}") from None
 
 
-def _explain(problem: Any, kind: type[Strict]) -> str:
+def _explain(problem: Any) -> str:
     """One problem in words: the key, the value that arrived, what is allowed."""
     key, value = ".".join(map(str, problem["loc"])), problem["input"]
-    if problem["type"] == "missing":
-        return f"{key} is missing"
-    if problem["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(str(problem["loc"][-1]), _fields_at(problem["loc"][:-1], kind), 1, cutoff=0.0)
-        return f"unknown key {key} (closest known key: {close[0] if close else 'none'})"
+    if problem["type"] in ("missing", "extra_forbidden"):
+        return f"{key} is missing" if problem["type"] == "missing" else f"unknown key {key}"
     message = problem["msg"].removeprefix("Value error, ").replace("Input should", "must")
     arrived = key if isinstance(value, dict) else f"{key} = {value!r:.200}"
     return f"{arrived}: {message}" if key else message
-
-
-def _fields_at(location: tuple[int | str, ...], kind: Any) -> list[str]:
-    """The keys of the group at ``location``."""
-    for part in location:
-        field = getattr(kind, "model_fields", {}).get(part)
-        kind = field.annotation if field else None
-    return list(getattr(kind, "model_fields", {}))

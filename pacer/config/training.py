@@ -1,6 +1,4 @@
-"""The three phases, and what they share."""
-
-from __future__ import annotations
+"""The three phases, and what they share; intervals in updates, batch sizes in records over all processes."""
 
 from typing import Annotated, Literal
 
@@ -11,8 +9,6 @@ from pacer.core.contexts import Context
 
 
 class Train(Strict):
-    """The group ``train``: what the three phases share; intervals in updates."""
-
     seed: Natural
     lambda_tlw: NaturalFloat
     weight_decay: NaturalFloat
@@ -30,14 +26,12 @@ class Train(Strict):
 
 
 class Batches(Strict):
-    """The group ``batches``: mixing and sorting of micro-batches."""
-
     mix: bool
     window: Positive
 
 
 class Warmup(Strict):
-    """The group ``warmup``, and the schedule of every phase; batch size in records over all processes."""
+    """The group ``warmup``, and the schedule of every phase."""
 
     learning_rate: PositiveFloat
     batch_size: Positive
@@ -47,8 +41,6 @@ class Warmup(Strict):
 
 
 class Parent(Warmup):
-    """The group ``parent``: schedule, rise of rho and weight of commitment tokens."""
-
     contexts: Annotated[list[Context], Field(min_length=1)] | None
     rho_start: Fraction
     rho_end: Fraction
@@ -60,8 +52,6 @@ class Parent(Warmup):
 
 
 class Calibrate(Warmup):
-    """The group ``calibrate``: schedule, loss weights and size of the calibrator."""
-
     trains: Literal["calibrator", "interface", "lora"]
     rho: Fraction
     lambda_q: NaturalFloat

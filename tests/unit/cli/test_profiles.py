@@ -54,13 +54,6 @@ def test_an_overlay_changes_its_values_and_keeps_the_comments_of_the_rest(tmp_pa
     )
 
 
-def test_profiles_that_extend_each_other_are_refused(tmp_path: Path):
-    (tmp_path / "a.yaml").write_text("extends: b\n")
-    (tmp_path / "b.yaml").write_text("extends: a\n")
-    with pytest.raises(ConfigError, match="the profiles b, a extend each other"):
-        profile_text(tmp_path / "a.yaml")
-
-
 #: What the paper and LLM-RG4's code fix (docs/method.md); the second column is the conventional SN protocol.
 PUBLISHED = {
     "corpus.contexts": (["sn", "sw", "mn", "mw"], ["sn"]),
@@ -162,7 +155,7 @@ def test_the_published_profiles_decode_as_the_published_rows_were():
 @pytest.mark.parametrize(
     ("group", "key", "changes", "message"),
     [
-        ("backbones", "text_standin", {"width": 32, "heads": 5}, "must be a multiple of heads"),
+        ("backbones", "text_standin", {"width": 32, "heads": 5}, "must be even and at least 4; width is 32, heads 5"),
         ("backbones", "language_standin", {"width": 36, "heads": 4}, "width / heads must be even"),
         (
             "backbones",
@@ -203,7 +196,7 @@ def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
             r"format: r2gen has no previous reports; set contexts: \[sn\] or \[sn, mn\]",
         ),
         ({"format": "table"}, "format: table needs corpus.table.file"),
-        ({"format": "rg4", "annotations": {"mn": None}}, "annotations has no file for mn"),
+        ({"format": "rg4", "annotations": {"mn": None}}, "format: rg4 needs corpus.annotations.mn$"),
         ({"format": "csv"}, "corpus.format"),
         ({"split": {"val": 0.5, "test": 0.6}}, "val \\+ test must not exceed 1; the rest is train"),
         ({"source": "phantom", "format": "mimic_cxr"}, "source: phantom requires format: rg4"),
@@ -257,22 +250,22 @@ def test_a_parameter_file_may_have_the_keys_alone_in_which_it_differs_from_a_pro
     assert pacer("doctor", "--params", "mine.yaml").code == 0
     for text, message in (
         ("extends: mikro\n", "mine.yaml: extends 'mikro', which is not a profile in configs; `pacer use` lists them"),
-        ("extends: micro\ntrain: {sed: 8}\n", "mine.yaml: unknown key train.sed (closest known key: seed)"),
+        ("extends: micro\ntrain: {sed: 8}\n", "mine.yaml: unknown key train.sed"),
         ("train: {seed: 8}\n", "corpus is missing"),
     ):
         (repository / "mine.yaml").write_text(text)
         outcome = pacer("doctor", "--params", "mine.yaml")
         assert outcome.code == 1 and message in outcome.error
-    assert "nowhere.yaml does not exist; compare with" in pacer("doctor", "--params", "nowhere.yaml").error
+    assert "nowhere.yaml does not exist" in pacer("doctor", "--params", "nowhere.yaml").error
 
 
-def test_a_missing_key_is_named_with_where_to_find_it(tmp_path: Path):
+def test_a_missing_key_is_named(tmp_path: Path):
     """As in a parameter file of an older version, or one cut short."""
     lines = (REPOSITORY / "params.yaml").read_text().splitlines()
     cut = [line for line in lines if not line.startswith("  length_penalty:")]
     assert len(cut) == len(lines) - 1
     (tmp_path / "params.yaml").write_text("\n".join(cut))
-    with pytest.raises(ConfigError, match=r"decode\.length_penalty is missing; compare with configs/phantom.yaml"):
+    with pytest.raises(ConfigError, match=r"decode\.length_penalty is missing"):
         load_params(tmp_path / "params.yaml")
 
 

@@ -192,7 +192,7 @@ def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved) -> None:
     file = directory / "parent" / "config.json"
     written = file.read_text()
     changes = {
-        r"unknown key model\.refine\.max_scales \(closest known key: max_scale\)": ("max_scales", 0.5),
+        r"unknown key model\.refine\.max_scales": ("max_scales", 0.5),
         r"model\.refine\.variant is missing": ("variant", None),
         r"model\.refine\.max_scale = 'wide'": ("max_scale", "wide"),
     }
