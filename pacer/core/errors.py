@@ -12,8 +12,14 @@ import sys
 import traceback
 from collections.abc import Callable
 
-#: How Python, PyTorch and Arrow report that there is no memory, or no thread, which needs memory too.
-_NO_MEMORY = "can't allocate memory", "out of memory", os.strerror(errno.ENOMEM), "start new thread", "worker thread"
+_FULL = "the disk is full; free some space and run the same command again"
+_NO_MEMORY = "out of memory; docs/training.md lists what each phase needs, and which settings need less"
+#: What to do where the system or a library says this; a thread that cannot start lacks memory.
+_ADVICE = {
+    os.strerror(errno.ENOSPC): _FULL,
+    os.strerror(errno.EDQUOT): _FULL,
+    **dict.fromkeys(("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY),
+}
 
 
 class PacerError(Exception):
@@ -59,22 +65,12 @@ def run_cleanly(main: Callable[[], None]) -> None:
 
 def _message(error: Exception) -> str | None:
     """What the user can do about an error; None where that is not known."""
-    place = getattr(error, "filename", None)
     if isinstance(error, PacerError):
         return str(error)
-    if _disk_is_full(error):
-        return f"the disk is full{f' ({place})' if place else ''}; free some space and run the same command again"
-    if isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY):
-        return "out of memory; docs/training.md lists what each phase needs, and which settings need less"
-    if isinstance(error, OSError) and place is not None:
-        return f"{place}: {error.strerror}; correct this and run the same command again"
+    if isinstance(error, MemoryError):
+        return _NO_MEMORY
+    if advice := next((advice for words, advice in _ADVICE.items() if words in str(error)), None):
+        return advice
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}; correct this and run the same command again"
     return None
-
-
-def _disk_is_full(error: BaseException | None) -> bool:
-    """Whether an error, or one that caused it, is a full disk; libraries report that in errors of their own."""
-    while error is not None:
-        if any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT)):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

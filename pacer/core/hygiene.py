@@ -7,26 +7,19 @@ import os
 import re
 from pathlib import PureWindowsPath
 
-#: Half of a surrogate pair, which JSON can spell but no encoding, tokenizer or table has; control characters other than
-#: tab and line ends.
+#: Control characters other than tab and line ends.
 CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
-_BROKEN = re.compile("[\ud800-\udfff]")
+#: These, and half of a surrogate pair, which JSON can spell but no encoding, tokenizer or table has.
 _NO_TEXT = re.compile(rf"{CONTROL}|[\ud800-\udfff]")
-
-
-def has_lone_surrogate(text: str) -> bool:
-    """Whether a text holds half of a surrogate pair."""
-    return _BROKEN.search(text) is not None
 
 
 def fault_of(text: str) -> str | None:
     """The first character that no text holds, in words; None where there is none."""
-    found = _NO_TEXT.search(text)
-    if found is None:
+    fault = _NO_TEXT.search(text)
+    if fault is None:
         return None
-    if has_lone_surrogate(found[0]):
-        return "half of a surrogate pair is in the text: the file is damaged"
-    return f"character {found.start() + 1:,} is the control character U+{ord(found[0]):04X}; give plain text"
+    kind = "half of a surrogate pair:" if "\ud800" <= fault[0] <= "\udfff" else "the control character"
+    return f"character {fault.start() + 1:,} is {kind} U+{ord(fault[0]):04X}; give plain text"
 
 
 #: How programs and people write that there is no text, what is neither letter nor digit around it left out.
@@ -42,8 +35,6 @@ def is_absent(text: str) -> bool:
 
 #: Ids are names: characters in one.
 LONGEST_ID = 200
-#: What does not show in a name, or changes how the rest is shown: controls, line ends, marks of direction.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def id_fault(text: str) -> str | None:
@@ -52,9 +43,8 @@ def id_fault(text: str) -> str | None:
         return "an id is not blank and has no blanks at its ends"
     if len(text) > LONGEST_ID:
         return f"an id has {len(text):,} characters, more than {LONGEST_ID}"
-    if found := _UNSEEN.search(text):
-        return f"character {found.start() + 1} of an id is U+{ord(found[0]):04X}, which does not show"
-    return None
+    hidden = next((character for character in text if not character.isprintable()), None)
+    return f"an id has the character U+{ord(hidden):04X}, which does not show" if hidden else None
 
 
 def cell(text: str) -> str:

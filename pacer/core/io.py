@@ -40,12 +40,8 @@ def hash_json(value: Any) -> str:
 @contextmanager
 def opened(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
     """Open a file for reading bytes; what ends in ``.gz`` is unpacked."""
-    with open(path, "rb") as file:
-        if str(path).lower().endswith(".gz"):
-            with gzip.open(file) as unpacked:
-                yield unpacked
-        else:
-            yield file
+    with gzip.open(path) if str(path).lower().endswith(".gz") else open(path, "rb") as file:
+        yield file
 
 
 def files_below(folder: Path) -> Iterator[Path]:
@@ -60,16 +56,15 @@ def files_below(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}") from None
 
-    walked = {os.path.realpath(folder)}
+    walked = set()
     for directory, folders, files in os.walk(folder, followlinks=True, onerror=refuse):
-        for name in sorted(folders):
-            target = os.path.realpath(os.path.join(directory, name))
-            folders.remove(name)
-            if target not in walked:
-                walked.add(target)
-                folders.append(name)
-        for name in sorted(files):
-            yield Path(directory, name)
+        real = os.path.realpath(directory)
+        if real in walked:
+            folders.clear()
+            continue
+        walked.add(real)
+        folders.sort()
+        yield from (Path(directory, name) for name in sorted(files))
 
 
 @contextmanager
@@ -77,7 +72,7 @@ def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
     """Give a temporary path beside ``path``; on success it is renamed to ``path``, else removed.
 
     Args:
-        durable: also wait for the disk, so that the file survives a power failure. For what cannot be made again at
+        durable: also wait for the disk, so that the content survives a power failure. For what cannot be made again at
             little cost: training state, answers that were paid for.
     """
     target = Path(path)
@@ -89,21 +84,11 @@ def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
         yield temporary
         temporary.chmod(permissions)
         if durable:
-            _sync(temporary)
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
         os.replace(temporary, target)
-        if durable:
-            _sync(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def write_text(path: str | Path, text: str, *, durable: bool = False) -> None:
@@ -139,10 +124,8 @@ def read_json(path: str | Path) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Why bytes are not valid JSON."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8 ({error.reason} at byte {error.start}); save the file as UTF-8"
-    return str(error)
+    """Why bytes are not valid JSON; a decoder's own words quote them."""
+    return "not UTF-8; save the file as UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
@@ -215,10 +198,9 @@ def locked(path: Path, refusal: str) -> Generator[None]:
     with open(path, "a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PacerError(refusal) from None
         except OSError as error:
-            raise PacerError(f"{path}: {error.strerror}; put the outs on a file system with locks") from None
+            held = isinstance(error, BlockingIOError)
+            raise PacerError(refusal if held else f"{path} cannot be locked: {error.strerror}") from None
         yield
 
 
@@ -250,14 +232,12 @@ def publish(directory: str | Path, out: str | Path, *, durable: bool = False) ->
     for file in directory.rglob("*"):
         if file.is_file() and not file.is_symlink():
             file.chmod(permissions)
-            if durable:
-                _sync(file)
+    if durable:
+        os.sync()
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.exists():
         shutil.rmtree(out)
     os.replace(directory, out)
-    if durable:
-        _sync(out.parent)
     scratch = Path(f"{out}.scratch")
     if scratch.exists():
         _remove_folders(scratch)

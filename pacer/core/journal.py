@@ -9,24 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pacer.core.errors import PacerError
 from pacer.core.io import parse_lines
 
 
-def whole_lines(path: str | Path) -> bytes:
-    """The lines of a journal without the last one where a kill cut it off; nothing where there is no file."""
-    path = Path(path)
-    content = path.read_bytes() if path.exists() else b""
-    return content[: content.rfind(b"\n") + 1]
-
-
 def read_journal(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Number and value of each whole line.
+    """Number and value of each line but a last one that a kill cut off; nothing where there is no file.
 
     Raises:
         DataError: a line is malformed; file and line are named.
     """
-    return parse_lines(whole_lines(path).split(b"\n"), path)
+    return parse_lines(_whole_lines(Path(path)).split(b"\n"), path)
 
 
 class Journal:
@@ -35,9 +27,8 @@ class Journal:
     def __init__(self, path: str | Path):
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = len(whole_lines(path))
         self._file = open(path, "ab")  # noqa: SIM115  open for as long as the journal is
-        self._file.truncate(whole)
+        self._file.truncate(len(_whole_lines(path)))
         self._lock = threading.Lock()
 
     def __enter__(self) -> Journal:
@@ -47,18 +38,14 @@ class Journal:
         self._file.close()
 
     def append(self, row: dict[str, Any], *, durable: bool = False) -> None:
-        """Hand a line to the system, which keeps it when this process dies; with ``durable``, wait for the disk.
+        """Hand a line to the system, which keeps it when this process dies; with ``durable``, wait for the disk."""
+        with self._lock:
+            self._file.write(json.dumps(row).encode() + b"\n")
+            self._file.flush()
+        if durable:
+            os.fsync(self._file.fileno())
 
-        Raises:
-            PacerError: the file cannot be written, for lack of space for example.
-        """
-        try:
-            with self._lock:
-                self._file.write(json.dumps(row).encode() + b"\n")
-                self._file.flush()
-            if durable:
-                os.fsync(self._file.fileno())
-        except OSError as error:
-            raise PacerError(
-                f"{self._file.name} cannot be written ({error.strerror}); lines written so far are saved"
-            ) from None
+
+def _whole_lines(path: Path) -> bytes:
+    content = path.read_bytes() if path.exists() else b""
+    return content[: content.rfind(b"\n") + 1]

@@ -13,10 +13,10 @@ from itertools import islice
 from typing import TypeVar
 
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
-def prefetch(make: Callable[[Item], Made], items: Iterable[Item], workers: int, ahead: int = 2) -> Generator[Made]:
+def prefetch(make: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2) -> Generator[Result]:
     """``make(item)`` for every item, in order, whatever the number of ``workers`` (0: when asked).
 
     Args:
@@ -28,7 +28,7 @@ def prefetch(make: Callable[[Item], Made], items: Iterable[Item], workers: int, 
     if workers == 0:
         yield from map(make, items)
         return
-    source, waiting = iter(items), deque[Future[Made]]()
+    source, waiting = iter(items), deque[Future[Result]]()
     pool = ThreadPoolExecutor(workers)
     try:
         while True:

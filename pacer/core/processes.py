@@ -12,13 +12,8 @@ from pacer.core.errors import ConfigError
 #: How long processes wait for each other: one may have a survey, a validation or the slower disk.
 PATIENCE = timedelta(hours=2)
 
-#: What an accelerate configuration may ask for that would split the model, by the variable that the launcher sets.
-_SPLITTING = {
-    "ACCELERATE_USE_FSDP": "FSDP",
-    "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
-    "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
-    "ACCELERATE_USE_PARALLELISM_CONFIG": "a parallelism_config",
-}
+#: What an accelerate configuration may ask for that would split the model, as the launcher's variables name it.
+_SPLITTING = ("FSDP", "DEEPSPEED", "MEGATRON_LM", "PARALLELISM_CONFIG")
 
 
 def process_state() -> PartialState:
@@ -42,15 +37,13 @@ def open_accelerator(mixed_precision: str) -> Accelerator:
 
 
 def _check_launcher() -> None:
-    asked = [name for variable, name in _SPLITTING.items() if parse_flag_from_env(variable)]
+    asked = [name for name in _SPLITTING if parse_flag_from_env(f"ACCELERATE_USE_{name}")]
     precision = parse_choice_from_env("ACCELERATE_MIXED_PRECISION", "no")
     if precision != "no":
         asked.append(f"mixed_precision {precision}")
     if asked:
         raise ConfigError(
-            f"the accelerate configuration asks for {' and '.join(asked)}; the language model is frozen and each "
-            "process holds all of it, so there are no gradients or optimiser states of it to split, and its "
-            "arithmetic is a parameter that results are recorded with: in the configuration set distributed_type: "
-            "MULTI_GPU (NO for one GPU) and mixed_precision: 'no', and in params.yaml train.precision, and where "
-            "memory is short train.checkpointing: on or train.quantization: nf4"
+            f"the accelerate configuration asks for {' and '.join(asked)}; the frozen language model is not split, and "
+            "precision is a parameter: set distributed_type: MULTI_GPU (NO for one GPU) and mixed_precision: 'no' "
+            "there, and in params.yaml train.precision, or train.checkpointing and train.quantization to save memory"
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from tqdm import tqdm
 
@@ -13,7 +13,7 @@ from tqdm import tqdm
 LOG_INTERVAL = 10.0
 
 
-class Ticker:
+class Ticker(tqdm):
     """Counts finished items; ``advance(n, note)`` after each. Use as a context manager.
 
     Args:
@@ -23,36 +23,29 @@ class Ticker:
         shown: False shows nothing (processes other than the first).
     """
 
-    def __init__(self, what: str, total: int | None, done: int = 0, shown: bool = True):
-        terminal = sys.stderr.isatty() and multiprocessing.parent_process() is None
-        self._bar = tqdm(desc=what, total=total, initial=done, disable=not (shown and terminal), dynamic_ncols=True)
-        self._lines = shown and not terminal
-        self._what, self._total, self._done, self._skipped = what, total, done, done
-        self._started = self._last_line = time.monotonic()
+    monitor_interval = 0  # no thread beside the work
 
-    def __enter__(self) -> Ticker:
-        return self
+    def __init__(self, what: str, total: int | None, done: int = 0, shown: bool = True):
+        layout: dict[str, Any] = {"dynamic_ncols": True}
+        if not sys.stderr.isatty() or multiprocessing.parent_process() is not None:
+            layout = {"file": _Lines(), "ncols": 0, "position": 0, "mininterval": LOG_INTERVAL, "miniters": 1}
+        super().__init__(desc=what, total=total, initial=done, disable=not shown, **layout)
 
     def advance(self, count: int = 1, note: str = "") -> None:
         """Report ``count`` more finished items, with an optional short note (such as the current loss)."""
-        self._done += count
-        self._bar.set_postfix_str(note, refresh=False)
-        self._bar.update(count)
-        if self._lines and time.monotonic() - self._last_line >= LOG_INTERVAL:
-            self._last_line = time.monotonic()
-            self._print_line(note)
+        self.set_postfix_str(note, refresh=False)
+        self.update(count)
 
-    def _print_line(self, note: str = "") -> None:
-        seconds = time.monotonic() - self._started
-        line = tqdm.format_meter(
-            self._done, self._total, seconds, ncols=0, prefix=self._what, postfix=note or None, initial=self._skipped
-        )
-        print(line, file=sys.stderr, flush=True)
 
-    def __exit__(self, *error) -> None:
-        self._bar.close()
-        if self._lines and error[0] is None:
-            self._print_line()
+class _Lines:
+    """stderr with a line for each state of a bar, which would be written over the one before."""
+
+    def write(self, text: str) -> None:
+        if state := text.strip():
+            print(state, file=sys.stderr)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def track(items: Iterable, what: str, total: int) -> Iterator:

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_directory, atomic_path, check_replaceable, opened
+from pacer.core.io import atomic_directory, atomic_path, check_replaceable, files_below, opened
 
 
 def test_a_file_is_opened_and_its_gzip_form_unpacked(tmp_path: Path) -> None:
@@ -21,6 +21,20 @@ def test_a_file_is_opened_and_its_gzip_form_unpacked(tmp_path: Path) -> None:
     for name in ("plain", "packed.GZ"):
         with opened(tmp_path / name) as file:
             assert file.read() == b"words"
+
+
+def test_files_are_walked_in_the_same_order_wherever_they_lie(tmp_path: Path) -> None:
+    for name in ("b", "a", "z/c"):
+        (tmp_path / "corpus" / name).mkdir(parents=True)
+        (tmp_path / "corpus" / name / "2").touch()
+        (tmp_path / "corpus" / name / "1").touch()
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "3").touch()
+    (tmp_path / "disk" / "loop").symlink_to(tmp_path / "corpus")
+    (tmp_path / "corpus" / "link").symlink_to(tmp_path / "disk")
+    (tmp_path / "corpus" / "same").symlink_to(tmp_path / "disk")
+    walked = [os.path.relpath(path, tmp_path / "corpus") for path in files_below(tmp_path / "corpus")]
+    assert walked == ["a/1", "a/2", "b/1", "b/2", "link/3", "z/c/1", "z/c/2"]
 
 
 @pytest.mark.parametrize("durable", [False, True])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.core.journal import Journal, read_journal, whole_lines
+from pacer.core.journal import Journal, read_journal
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_lines_are_there_as_soon_as_they_are_appended(path: Path) -> None:
     with Journal(path.parent / "new" / path.name) as journal, ThreadPoolExecutor(8) as pool:
         for number in range(3):
             journal.append({"row": "\ud800"}, durable=number == 1)
-            assert whole_lines(path.parent / "new" / path.name).count(b"\n") == number + 1
+            assert len(list(read_journal(path.parent / "new" / path.name))) == number + 1
         list(pool.map(lambda row: journal.append({"row": row}), range(100)))
     rows = [row["row"] for _, row in read_journal(path.parent / "new" / path.name)]
     assert rows[:3] == 3 * ["\ud800"] and sorted(rows[3:]) == list(range(100))

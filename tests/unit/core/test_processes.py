@@ -13,7 +13,7 @@ from pacer.core.processes import open_accelerator, process_state
     ("variable", "value", "named"),
     [
         ("ACCELERATE_USE_FSDP", "true", "FSDP"),
-        ("ACCELERATE_USE_DEEPSPEED", "true", "DeepSpeed"),
+        ("ACCELERATE_USE_DEEPSPEED", "true", "DEEPSPEED"),
         ("ACCELERATE_MIXED_PRECISION", "fp16", "mixed_precision fp16"),
     ],
 )
@@ -21,7 +21,7 @@ def test_what_would_split_or_round_the_model_is_refused(
     start, variable: str, value: str, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(ConfigError, match=f"asks for {named}; the language model is frozen and each process holds all"):
+    with pytest.raises(ConfigError, match=f"asks for {named}; the frozen language model is not split"):
         start()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.core.io import files_below
 from pacer.data.readers.original import read_original_findings
 from tests.unit.data.test_sections import FULL
 
@@ -69,17 +67,6 @@ def test_two_files_of_one_study(make: Callable[..., Path], tmp_path: Path) -> No
     again = {"p20/p20000000/s50000003.txt": " FINDINGS: Other words.\n", "p21/p21000000/s50000001.txt": FULL}
     read = read_original_findings(make(tmp_path, REPORTS | again))
     assert read.findings["50000003"] == "Clear lungs." and read.conflicting == 1
-
-
-def test_every_real_folder_is_walked_once_in_the_same_order(tmp_path: Path) -> None:
-    for name in ("b", "a", "z/c"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "2").touch()
-        (tmp_path / name / "1").touch()
-    (tmp_path / "z" / "again").symlink_to(tmp_path / "a")
-    (tmp_path / "b" / "deep").symlink_to(tmp_path / "z")
-    walked = [os.path.relpath(path, tmp_path) for path in files_below(tmp_path)]
-    assert walked == ["a/1", "a/2", "b/1", "b/2", "z/c/1", "z/c/2"]
 
 
 def test_annotations(tmp_path: Path) -> None:
