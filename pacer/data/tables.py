@@ -2,8 +2,8 @@
 
 A file that is damaged anywhere is refused as a whole: what follows a stray quote or a cut cannot be trusted. CSV is
 read by the standard library in its strict mode: pyarrow takes an open quote for text up to the end of the file, and
-polars fills up short rows. Messages name the file, the line (of Parquet, which has none, the row) and the column, say
-what arrived and what was expected, and never quote a cell.
+polars fills up short rows. Messages name the file, the line (of Parquet the row) and the column, say what arrived and
+what was expected, and never quote a cell.
 """
 
 from __future__ import annotations
@@ -12,36 +12,30 @@ import csv
 import re
 import zlib
 from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import has_lone_surrogate
 from pacer.core.io import numbered_jsonl, opened
 from pacer.data.values import quoted, shown
 
-#: Characters of one cell at most.
+#: Characters of one cell at most. Reports exceed the default of the module csv, which has one limit for all readers.
 LARGEST = 1 << 24
-# The limit belongs to the module csv and is looked up at every cell, so a reader cannot have one of its own. Reports
-# exceed the default of 131,072 characters. It is raised here, once, and never lowered.
-csv.field_size_limit(max(csv.field_size_limit(), LARGEST))
+csv.field_size_limit(LARGEST)
 
 Kind = Literal["csv", "json", "jsonl", "parquet"]
 
-#: What may stand between the cells of a CSV file, by the name that settings and messages give it.
+#: What may stand between the cells of a CSV file, by its name in settings.
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
-#: How the files of office programs end, and how they begin, whatever their name: as archives, or as compound files.
-_SHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
-_LONGEST_HEADER = 100_000
-_SHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
-_SAVE_AS_CSV = "is a spreadsheet; save the sheet as CSV (UTF-8) and name that file"
+#: Half of a surrogate pair, which JSON can spell but no table can hold.
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class CsvForm(NamedTuple):
@@ -54,16 +48,6 @@ class CsvForm(NamedTuple):
     delimiter: str | None = None
     encoding: str = "utf-8"
     settings: str = ""
-
-    def separator(self, path: str | Path) -> str:
-        """The name of what stands between the cells of a file."""
-        return self.delimiter or ("tab" if str(path).lower().removesuffix(".gz").endswith(".tsv") else "comma")
-
-    def lines(self, path: Path, errors: str = "strict") -> Iterator[str]:
-        """The lines of a file with their ends, without a byte order mark."""
-        with opened(path) as content, TextIOWrapper(content, self.encoding, errors, newline="") as file:
-            yield file.readline().removeprefix("\ufeff")
-            yield from file
 
 
 AS_NAMED = CsvForm()
@@ -136,37 +120,35 @@ class Table(NamedTuple):
         return frame.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else frame
 
 
-def open_table(path: str | Path, form: CsvForm = AS_NAMED, *, headed: bool = True) -> Table:
+def open_table(path: str | Path, form: CsvForm = AS_NAMED) -> Table:
     """Read a table: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``) or ``.parquet``.
 
-    Args:
-        form: how a CSV file is written. headed: it has a header, and more columns than one.
-
     Raises:
-        DataError: the file is missing, of another kind, or damaged anywhere, or a line of JSON is no object; or a CSV
-            file has another separator.
+        DataError: the file is missing, of another kind, or damaged anywhere; a row of CSV has more or fewer cells than
+            the header, or a line of JSON is no object.
     """
     path = Path(path)
     kind = kind_of(path)
-    with _readable(path):
+    try:
+        if kind == "csv":
+            return _read_csv(path, form)
         if kind == "parquet":
-            open(path, "rb").close()
-            frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
+            with open(path, "rb") as file:
+                frame = pl.read_parquet(file)
             counts = dict.fromkeys(frame.columns, frame.height)
             return Table(path, kind, frame.columns, range(1, frame.height + 1), frame.rows(), counts)
-        if kind == "jsonl":
-            lines = list(numbered_jsonl(path))
-            for number, line in lines:
-                if not isinstance(line, dict):
-                    raise DataError(f"{path}, line {number}: expected an object, got {shown(line)}")
-            counts = Counter(name for _, line in lines for name in line)
-            rows = [tuple(map(line.get, counts)) for _, line in lines]
-            return Table(path, kind, list(counts), [number for number, _ in lines], rows, counts)
-        _check_header(path, form, headed)
-        (_, columns), *cells = list(numbered_csv(path, form)) or [(0, [])]
-        blank = (None,) * len(columns)
-        rows = [tuple(row) if row else blank for _, row in cells]
-        return Table(path, kind, columns, [line for line, _ in cells], rows, dict.fromkeys(columns, len(rows)))
+        lines = list(numbered_jsonl(path))
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or "it is damaged, or not what its name says"
+        raise DataError(f"{path} cannot be read: {reason}") from None
+    for number, line in lines:
+        if not isinstance(line, dict):
+            raise DataError(f"{path}, line {number}: expected an object, got {shown(line)}")
+    counts = Counter(name for _, line in lines for name in line)
+    rows = [tuple(map(line.get, counts)) for _, line in lines]
+    return Table(path, kind, list(counts), [number for number, _ in lines], rows, counts)
 
 
 def kind_of(path: str | Path) -> Kind:
@@ -178,64 +160,44 @@ def kind_of(path: str | Path) -> Kind:
     name = Path(path).name.lower()
     if name.endswith(".parquet"):
         return "parquet"
-    text = name.removesuffix(".gz")
-    if text.endswith((".csv", ".tsv")):
+    if name.removesuffix(".gz").endswith((".csv", ".tsv")):
         return "csv"
-    if text.endswith(".jsonl"):
+    if name.removesuffix(".gz").endswith(".jsonl"):
         return "jsonl"
-    if name.endswith(_SHEETS):
-        raise DataError(f"{path} {_SAVE_AS_CSV}")
-    raise DataError(f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet")
+    raise DataError(
+        f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet; save a spreadsheet as CSV (UTF-8)"
+    )
 
 
-def _check_header(path: Path, form: CsvForm, headed: bool) -> None:
-    """Refuse a spreadsheet, and a header that another separator divides: the table would be one column."""
-    with open(path, "rb") as file:
-        if file.read(4) in _SHEET_STARTS:
-            raise DataError(f"{path} {_SAVE_AS_CSV}")
-    header = next((line.strip("\r\n") for line in form.lines(path, "replace") if line.strip()), "")[:_LONGEST_HEADER]
-    names = {what: next(csv.reader([header], delimiter=mark), []) for what, mark in SEPARATORS.items()}
-    if len(names[form.separator(path)]) > 1:
-        return
-    for what, columns in names.items():
-        # one column of texts without a header can hold any of the marks
-        if len(columns) > 1 and (headed or all(len(name.split()) <= 2 for name in columns)):
-            there = "commas in a .csv file, tabs in a .tsv file" if form.delimiter is None else f"{form.delimiter}s"
-            way = f"set {form.settings}delimiter to {what}, " if form.settings else ""
-            raise DataError(
-                f"{path}: the header is separated by {what}s; expected {there}: {way}rename it or save it again"
-            )
-
-
-def numbered_csv(path: Path, form: CsvForm = AS_NAMED) -> Iterator[tuple[int, list[str]]]:
-    """The header, then the rows, of a ``.csv`` or ``.tsv`` file, each with the line that it begins in.
-
-    Every row has as many cells as the header. A blank line is an empty list; blank lines above the header are passed
-    over. UTF-8 comes with or without a byte order mark.
-    """
-    width, line = 0, 1
-    reader = csv.reader(form.lines(path), delimiter=SEPARATORS[form.separator(path)], strict=True)
-    with _readable(path):
-        while True:
-            try:
-                cells = next(reader, None)
-            except csv.Error as error:
-                reason = f"{error}; the file is cut off or its quotes do not match"
-                raise DataError(f"{path}, line {line}: {reason}") from None
-            except UnicodeDecodeError as error:
-                # the file is decoded in blocks, so the place is a little further on
-                way = f", or set {form.settings}encoding, for example to cp1252" if form.settings else ""
-                reason = f"not {form.encoding.upper()} ({error.reason}); save the file as UTF-8{way}"
-                raise DataError(f"{path}, after line {line}: {reason}") from None
-            if cells is None:
-                return
-            width = width or len(cells)
-            if cells and len(cells) != width:
-                fields = "1 field" if len(cells) == 1 else f"{len(cells)} fields"
-                raise DataError(f"{path}, line {line}: {fields}, but the header has {width}")
-            if width:
-                yield line, cells
-            line = reader.line_num + 1
+def _read_csv(path: Path, form: CsvForm) -> Table:
+    """UTF-8 comes with or without a byte order mark. Blank lines above the header are passed over."""
+    columns: list[str] = []
+    numbers: list[int] = []
+    rows: list[tuple[str | None, ...]] = []
+    line = 1
+    separator = form.delimiter or ("tab" if path.name.lower().removesuffix(".gz").endswith(".tsv") else "comma")
+    try:
+        with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
+            lines = chain([file.readline().removeprefix("\ufeff")], file)
+            reader = csv.reader(lines, delimiter=SEPARATORS[separator], strict=True)
+            for cells in reader:
+                if not columns:
+                    columns = cells
+                elif len(cells) in (0, len(columns)):
+                    numbers.append(line)
+                    rows.append(tuple(cells) or (None,) * len(columns))
+                else:
+                    raise DataError(f"{path}, line {line}: {len(cells)} cells, but the header has {len(columns)}")
+                line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{path}, line {line}: {error}; the file is cut off or its quotes do not match") from None
+    except UnicodeError:
+        # the file is decoded in blocks, so the place is a little further on
+        way = f", or set {form.settings}encoding, for example to cp1252" if form.settings else ""
+        raise DataError(
+            f"{path}, after line {line}: not {form.encoding.upper()}; save the file as UTF-8{way}"
+        ) from None
+    return Table(path, "csv", columns, numbers, rows, dict.fromkeys(columns, len(rows)))
 
 
 def shown_columns(names: Sequence[str]) -> str:
@@ -247,7 +209,7 @@ def _as_text(value: Any, place: str, decimal: bool) -> str | None:
     if value is None or value != value:  # null or NaN
         return None
     if isinstance(value, str):
-        if has_lone_surrogate(value):
+        if _LONE_SURROGATE.search(value):
             raise DataError(f"{place}: half of a surrogate pair is in the text: the file is damaged")
         return value
     if isinstance(value, datetime) and value.tzinfo is not None:
@@ -257,15 +219,3 @@ def _as_text(value: Any, place: str, decimal: bool) -> str | None:
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
     whole = isinstance(value, float) and value.is_integer() and not decimal
     return str(int(value) if whole else value)
-
-
-@contextmanager
-def _readable(path: Path) -> Generator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, zlib.error) as error:
-        # the first line of a message, up to where it begins to quote
-        reason = re.split(r"[`'\"]", (getattr(error, "strerror", None) or str(error)).partition("\n")[0])[0]
-        raise DataError(f"{path} cannot be read: {reason.strip(' :') or type(error).__name__}") from None

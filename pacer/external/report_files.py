@@ -98,7 +98,7 @@ def read_reports(
             id_column = id_column or _KEYS
         table = _of_list(path, content)
     else:
-        table = open_table(path, headed=False)
+        table = open_table(path)
         if not table.columns:
             raise DataError(f"{path} is empty")
         chosen = id_column or text_column or table.named(*text_columns)
@@ -146,7 +146,7 @@ def _without_header(table: Table) -> ReportFile:
     first = table.columns[0]
     words = first.split()
     # a word or a number, or two or three words of which one is like the name of such a column; nothing of a sentence
-    if 1 <= len(words) <= 3 and not re.search("[.,;:!?]", first) and (len(words) == 1 or _NAME_PART.search(first)):
+    if 1 <= len(words) <= 3 and not re.search("[.,:!?]", first) and (len(words) == 1 or _NAME_PART.search(first)):
         raise DataError(
             f"{table.path}: its first row looks like a heading, which would be scored as a report; "
             f"name the column with {_TEXT_OPTIONS}, or put a line `report` above it"

@@ -218,10 +218,7 @@ def test_a_table_of_cases(table, tmp_path: Path) -> None:
         ("", "has no column frontal"),
         ("frontal\na.png\na.png\n", "two cases with the name a.png; name each"),
         ("frontal\na.png\na.png\nb.png\nb.png\n", "two cases with the name a.png and of 1 more; name each"),
-        (
-            "case;frontal;prior\na;b.png;Clear, no effusion.\n",
-            "separated by semicolons; expected commas .*save it again",
-        ),
+        ("case;frontal\na;b.png\n", "unknown column 'case;frontal'; expected case, frontal, "),
         ('frontal\n"a.png\n', "quotes do not match"),
     ],
 )

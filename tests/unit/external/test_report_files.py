@@ -169,20 +169,11 @@ def test_columns_cannot_be_named_where_there_are_none(tmp_path):
             read_reports(tmp_path / "r.json", HYPOTHESIS_COLUMNS, *options)
 
 
-@pytest.mark.parametrize(
-    "name, header, words",
-    [
-        ("r.csv", "id;report", "semicolons"),
-        ("r.csv", '"id";"report"', "semicolons"),
-        ("r.csv", "ID\tReport", "tabs"),
-        ("r.tsv", "study_id,words", "commas"),
-        ("r.csv", "uid;words", "semicolons"),
-    ],
-)
-def test_another_separator_is_told(tmp_path, name, header, words):
-    (tmp_path / name).write_text(f"{header}\n1;a, b\n")
-    with pytest.raises(DataError, match=rf"{name}: .*header is separated by {words}; expected commas in a .csv"):
-        read_reports(tmp_path / name, HYPOTHESIS_COLUMNS, "uid" if "uid" in header else None)
+@pytest.mark.parametrize("header", ["id;report", '"id";"report"', "ID\tReport", "uid;words"])
+def test_a_header_with_another_separator_is_no_report(tmp_path, header):
+    (tmp_path / "r.csv").write_text(f"{header}\n1;a b\n")
+    with pytest.raises(DataError, match=r"r.csv: its first row looks like a heading|r.csv, line 1: .*quotes"):
+        read_reports(tmp_path / "r.csv", HYPOTHESIS_COLUMNS)
 
 
 def test_reports_with_semicolons_are_reports(tmp_path):
