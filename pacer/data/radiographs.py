@@ -18,35 +18,28 @@ from pacer.core.errors import DataError
 
 if TYPE_CHECKING:
     from pydicom import Dataset, FileDataset
-    from pydicom.uid import UID
 
 MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM)"
 DAMAGED = "the file cannot be decoded (it is cut off or damaged)"
-#: Larger images are refused before they are decoded: a small file can ask for all memory. Radiographs stay below.
-MAX_PIXELS = 80_000_000
-TOO_LARGE = f"the image has more than {MAX_PIXELS:,} pixels"
-#: Longer images are refused: a strip is no radiograph, and an encoder's resizing of its short edge would make it huge.
-MAX_RATIO = 100
-TOO_LONG = f"the image is more than {MAX_RATIO} times as long as it is wide"
-#: Smaller images are refused: they are less than one patch of the encoders.
-MIN_SIDE = 14
-TOO_SMALL = f"the image has fewer than {MIN_SIDE} pixels on a side"
-ONE_COLOUR = "all pixels of the image have one colour"
+NO_PLUGIN = "the file is damaged, or no installed plugin decodes it (pip install 'pylibjpeg[all]')"
+ONE_COLOUR = "all its pixels have one colour"
+#: What a radiograph's size may be: at least a patch of the encoders; no strip, whose short edge an encoder would
+#: enlarge; and refused before it is decoded where a small file asks for all memory.
+MIN_SIDE, MAX_RATIO, MAX_PIXELS = 14, 100, 80_000_000
+WRONG_SIZE = (
+    f"it has fewer than {MIN_SIDE} pixels on a side, more than {MAX_PIXELS:,} in all, or is more than "
+    f"{MAX_RATIO} times as long as wide"
+)
 
 #: Pillow's modes of one channel with more than 8 bits. Its own conversion to 8 bits clips them instead of scaling.
 _DEEP = ("I", "F")
 #: Pillow's grey modes of at most 8 bits.
 _GREY = ("1", "L", "LA", "La")
-#: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation; 0 in the last says that the smallest
-#: value is white.
+#: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation (0: the smallest value is white).
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
-#: What a header needs to hold for a DICOM file to be judged without its pixels.
-_HEADER = ["PhotometricInterpretation", "SamplesPerPixel", "NumberOfFrames", "Rows", "Columns", "BitsAllocated"]
-_HEADER += ["Modality", "BodyPartExamined"]
-_NO_PIXELS = "it holds no pixels"
 #: DICOM's terms (PS3.3 C.7.3.1.1.1) for machines that make radiographs, and what films and screens are scanned as.
-_MODALITIES = {"CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC"}
+_MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
 #: DICOM's terms (PS3.16 annex L) for parts of the body of which a radiograph shows no lungs. They are told and not
 #: refused: the tag is often that of the device's last programme, so a bedside chest can be an abdomen or a shoulder.
 _OTHER_PARTS = re.compile(
@@ -86,12 +79,11 @@ def open_image(path: str | Path) -> Image.Image:
         part of the body than the chest, ``info`` has it under ``OTHER_PART``.
 
     Raises:
-        ImageError: the file is missing, is not an image, has more than ``MAX_PIXELS``, is more than ``MAX_RATIO``
-            times as long as wide, less than ``MIN_SIDE`` pixels wide or high, or of one colour, cannot be decoded, or
+        ImageError: the file is missing, is not an image, cannot be decoded, is :data:`WRONG_SIZE` or of one colour, or
             holds what is no single grey radiograph (DICOM in colour, with several frames, of another modality).
     """
-    with _problems_of(path), open(path, "rb") as file:
-        return _decoded(file, path)
+    with _problems_of(path), open(path, "rb") as file:  # not by path: Pillow 13 then scrambles TIFF files to be turned
+        return read_image(file, path)
 
 
 def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None = None) -> Image.Image:
@@ -102,7 +94,14 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
         formats: Pillow's names of the formats that may be read, DICOM apart; None: all.
     """
     with _problems_of(name):
-        return _decoded(file, name, formats)
+        if not _is_dicom(file, name):
+            with Image.open(file, formats=formats) as image:
+                return _as_radiograph(image)
+        data = _read_dicom(file)
+        image = _with_contrast(Image.fromarray(_dicom_grey(data)))
+        if part := _other_part(data):
+            image.info[OTHER_PART] = part
+        return image
 
 
 def as_radiograph(image: Image.Image, name: str) -> Image.Image:
@@ -120,7 +119,6 @@ def image_header(path: str | Path) -> Header:
     with _problems_of(path), open(path, "rb") as file:
         if _is_dicom(file, path):
             header = _read_dicom(file, header_only=True)
-            _check_rest(file, header)
             return Header(header.Columns, header.Rows, _other_part(header))
         with Image.open(file) as image:
             _check_header(image)
@@ -131,19 +129,13 @@ def reading_problem(error: OSError | ValueError) -> str:
     """Why a file cannot be opened or read, in words."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MISSING
-    if isinstance(error, IsADirectoryError):
-        return "it is a folder, not a file"
     if isinstance(error, ValueError):
         return "no file can have this name"
     return f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED  # Pillow's own has no number
 
 
 class _Refused(Exception):
-    """Why an image is not used, in a whole sentence."""
-
-
-def _undecodable(why: str) -> _Refused:
-    return _Refused(f"the file cannot be decoded ({why})")
+    """Why an image is not used."""
 
 
 @contextmanager
@@ -151,28 +143,42 @@ def _problems_of(path: str | Path) -> Generator[None]:
     try:
         yield
         return
+    except ImageError:
+        raise
     except UnidentifiedImageError:
         problem = NOT_AN_IMAGE
     except OSError as error:
         problem = reading_problem(error)
     except _Refused as refusal:
-        problem = str(refusal)
+        problem = f"the image cannot be used: {refusal}"
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        problem = TOO_LARGE
+        problem = f"the image cannot be used: {WRONG_SIZE}"
+    except RuntimeError:  # of pydicom
+        problem = NO_PLUGIN
     except Exception:  # a damaged file can make a decoder raise anything, in words that may quote the file
         problem = DAMAGED
     raise ImageError(f"image {path}: {problem}", problem)
 
 
-def _decoded(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None = None) -> Image.Image:
-    if _is_dicom(file, name):
-        data = _read_dicom(file)
-        image = _with_contrast(Image.fromarray(_dicom_grey(data)))
-        if part := _other_part(data):
-            image.info[OTHER_PART] = part
-        return image
-    with Image.open(file, formats=formats) as image:  # not by path: Pillow 13 then scrambles TIFF files to be turned
-        return _as_radiograph(image)
+def _check_size(width: int, height: int) -> None:
+    short, long = sorted((width, height))
+    if short < MIN_SIDE or long > MAX_RATIO * short or width * height > MAX_PIXELS:
+        raise _Refused(WRONG_SIZE)
+
+
+def _full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """``low``..``high`` to 0..255; all zeros where the two are the same."""
+    if low == high:
+        return np.zeros(values.shape, dtype=np.uint8)
+    return np.rint(((values - low) / (high - low)).clip(0, 1) * 255).astype(np.uint8)
+
+
+def _with_contrast(image: Image.Image) -> Image.Image:
+    """The image, refused where it shows nothing; two pixels that differ spare the look at all of them."""
+    same = image.getpixel((0, 0)) == image.getpixel((image.width // 2, image.height // 2))
+    if same and not np.ptp(np.reshape(image.getextrema(), (-1, 2)), axis=1).any():
+        raise _Refused(ONE_COLOUR)
+    return image
 
 
 # -- files that Pillow reads ------------------------------------------------------------------------------------------
@@ -193,30 +199,18 @@ def _as_radiograph(image: Image.Image) -> Image.Image:
     return _with_contrast(shown)
 
 
-def _check_pixels(width: int, height: int) -> None:
-    if width * height > MAX_PIXELS:
-        raise _Refused(TOO_LARGE)
-    if max(width, height) > MAX_RATIO * min(width, height):
-        raise _Refused(TOO_LONG)
-    if min(width, height) < MIN_SIDE:
-        raise _Refused(TOO_SMALL)
-
-
 def _check_header(image: Image.Image) -> None:
     """Refuse what Pillow would silently decode into something other than the picture."""
-    _check_pixels(*image.size)
+    _check_size(*image.size)
     # asking for their number would read all of them; MPO: a camera's JPG with a preview behind it
     if getattr(image, "is_animated", False) and image.format != "MPO":
-        raise _undecodable("it has several frames, not one")
-    tiles = getattr(image, "tile", None)
-    if image.format == "PNG" and not image.mode.startswith(_DEEP) and tiles and str(tiles[0][3]).endswith("16B"):
-        raise _undecodable("it has several channels of 16 bits")
-    tags = getattr(image, "tag_v2", {})
-    bits, kinds = tags.get(_TIFF_BITS, (1,)), tags.get(_TIFF_FORMAT, (1,))
-    if len(bits) > 1 and max(bits) > 8:
-        raise _undecodable(f"it has several channels of {max(bits)} bits")
-    if (max(bits), max(kinds)) in ((8, 2), (32, 1)):
-        raise _undecodable("its values are signed with 8 bits, or unsigned with 32")
+        raise _Refused("it has several frames")
+    tiles, tags = getattr(image, "tile", None), getattr(image, "tag_v2", {})
+    deep_png = image.format == "PNG" and not image.mode.startswith(_DEEP) and tiles and str(tiles[0][3]).endswith("16B")
+    bits, kind = tags.get(_TIFF_BITS, (1,)), max(tags.get(_TIFF_FORMAT, (1,)))
+    deep_tiff = (len(bits) > 1 and max(bits) > 8) or (max(bits), kind) in ((8, 2), (32, 1))
+    if deep_png or deep_tiff:
+        raise _Refused("its values have several channels of more than 8 bits, 8 bits and a sign, or 32 without one")
 
 
 def _orientation(image: Image.Image) -> int:
@@ -234,25 +228,9 @@ def _orientation(image: Image.Image) -> int:
 def _deep_grey(image: Image.Image) -> np.ndarray:
     values = np.asarray(image)
     if not np.isfinite(values).all():
-        raise _undecodable("it holds values that are not finite")
+        raise _Refused("it holds values that are not finite")
     grey = _full_range(values.astype(np.float64), float(values.min()), float(values.max()))
     return 255 - grey if getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0 else grey
-
-
-def _full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """``low``..``high`` to 0..255; all zeros where the two are the same."""
-    if low == high:
-        return np.zeros(values.shape, dtype=np.uint8)
-    return np.rint(((values - low) / (high - low)).clip(0, 1) * 255).astype(np.uint8)
-
-
-def _with_contrast(image: Image.Image) -> Image.Image:
-    """The image, refused where it shows nothing; two pixels that differ spare the look at all of them."""
-    if image.getpixel((0, 0)) == image.getpixel((image.width // 2, image.height // 2)):
-        bounds = np.reshape(image.getextrema(), (-1, 2))
-        if (bounds[:, 0] == bounds[:, 1]).all():
-            raise _Refused(ONE_COLOUR)
-    return image
 
 
 # -- DICOM files ------------------------------------------------------------------------------------------------------
@@ -277,61 +255,26 @@ def _pydicom() -> ModuleType:
 
 def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     """The data set, once its header says that it is one grey image which an installed decoder reads."""
-    # force: files with the extension but without DICOM's preamble exist; those without the fields are refused below
     pydicom = _pydicom()
-    data = pydicom.dcmread(
-        file, force=True, stop_before_pixels=header_only, specific_tags=_HEADER if header_only else None
-    )
+    # force: files with the extension but without DICOM's preamble exist; those without the fields are refused here
+    data = pydicom.dcmread(file, force=True, stop_before_pixels=header_only)
     if "Rows" not in data or "Columns" not in data:
         raise UnidentifiedImageError
     modality = str(data.get("Modality") or "").strip().upper()
     if modality and modality not in _MODALITIES:
-        # a file's own words are not repeated: fields hold anything, patients' names too
-        known = modality if re.fullmatch("[A-Z]{2}", modality) else "not that of one"
-        raise _Refused(f"the DICOM file is no radiograph: its Modality is {known}")
-    photometric = data.get("PhotometricInterpretation")
-    if photometric not in ("MONOCHROME1", "MONOCHROME2") or data.get("SamplesPerPixel", 1) != 1:
-        raise _undecodable("its PhotometricInterpretation is not MONOCHROME1 or MONOCHROME2")
-    if (frames := int(data.get("NumberOfFrames") or 1)) != 1:
-        raise _undecodable(f"it has {frames} frames, not one")
-    if not (data.Rows and data.Columns):
-        raise _undecodable("its Rows or Columns are zero")
-    _check_pixels(data.Columns, data.Rows)
-    if data.get("BitsAllocated") not in (8, 16):
-        raise _undecodable("its pixels are not allocated 8 or 16 bits")
-    if data.file_meta.get("TransferSyntaxUID") is None:
-        implicit, little = data.original_encoding
-        explicit = pydicom.uid.ExplicitVRLittleEndian if little else pydicom.uid.ExplicitVRBigEndian
-        data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian if implicit else explicit
-    syntax = data.file_meta.TransferSyntaxUID
-    if not _is_decoded(syntax):
-        raise _undecodable(_needs_plugin(syntax))
+        raise _Refused(f"its Modality is none of a radiograph, {', '.join(_MODALITIES)}")
+    high_bit = data.BitsStored - 1
+    if not (
+        data.get("PhotometricInterpretation") in ("MONOCHROME1", "MONOCHROME2")
+        and (data.get("SamplesPerPixel", 1), int(data.get("NumberOfFrames") or 1)) == (1, 1)
+        and data.get("BitsAllocated") in (8, 16)
+        and data.get("HighBit", high_bit) == high_bit
+    ):
+        raise _Refused("it is not one frame, MONOCHROME1 or MONOCHROME2, of 8 or 16 bits with HighBit BitsStored - 1")
+    _check_size(data.Columns, data.Rows)
+    if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
+        raise RuntimeError
     return data
-
-
-def _check_rest(file: BinaryIO, data: FileDataset) -> None:
-    """Refuse a file that ends before its pixels do, as far as its header, just read, and its length say so."""
-    begin = file.tell()
-    rest, syntax = file.seek(0, 2) - begin, data.file_meta.TransferSyntaxUID
-    if syntax.is_deflated:  # unpacked as a whole: where the pixels begin is not known
-        return
-    if not rest:
-        raise _undecodable(_NO_PIXELS)
-    if not syntax.is_compressed and rest < data.Rows * data.Columns * data.BitsAllocated // 8:
-        raise _Refused(DAMAGED)
-
-
-def _is_decoded(syntax: UID) -> bool:
-    try:
-        return _pydicom().pixels.get_decoder(syntax).is_available
-    except NotImplementedError:
-        return False
-
-
-def _needs_plugin(syntax: UID) -> str:
-    if syntax.name == syntax:
-        return "its transfer syntax is none of the standard"
-    return f"no installed plugin decodes its transfer syntax {syntax.name}; pip install 'pylibjpeg[all]'"
 
 
 def _other_part(data: Dataset) -> str | None:
@@ -347,60 +290,38 @@ def _dicom_grey(data: FileDataset) -> np.ndarray:
     byte or an odd depth, wrap where a table of 8 bits meets larger values, and round some ties of a window to the next
     level, which would change what earlier versions stored.
     """
-    stored = _stored(data)
+    stored = data.pixel_array  # without bits that are no part of the values (overlays of old files), sign extended
     lowest = int(stored.min())
     places = stored.astype(np.int32) - lowest
     values = np.arange(lowest, int(stored.max()) + 1)
-    padding = _padding(data, values)
+    padding = np.zeros(values.shape, dtype=bool)
+    if (first := data.get("PixelPaddingValue")) is not None:
+        last = data.get("PixelPaddingRangeLimit")
+        low, high = sorted((int(first), int(first if last is None else last)))
+        padding = (values >= low) & (values <= high)
     present = np.zeros(values.shape, dtype=bool)
     present[places] = True
     present &= ~padding
 
     measured = _measured(data, values)
     grey = _windowed(data, measured)
-    if grey is None and present.any():
-        grey = _full_range(measured, measured[present].min(), measured[present].max())
-    elif grey is None:
-        grey = np.zeros(values.shape, dtype=np.uint8)
+    if grey is None:
+        inside = measured[present] if present.any() else np.zeros(1)
+        grey = _full_range(measured, inside.min(), inside.max())
     if data.PhotometricInterpretation == "MONOCHROME1":
         grey = 255 - grey
     grey[padding] = 0
     return grey[places]
 
 
-def _stored(data: FileDataset) -> np.ndarray:
-    """Stored values; pydicom cuts off bits that are no part of them (overlays of old files) and extends the sign."""
-    if "PixelData" not in data:
-        raise _undecodable(_NO_PIXELS)
-    if data.get("HighBit", data.BitsStored - 1) != data.BitsStored - 1:
-        raise _undecodable("its HighBit is not BitsStored - 1")
-    syntax = data.file_meta.TransferSyntaxUID
-    try:
-        return data.pixel_array
-    except RuntimeError:  # what pydicom raises when every plugin failed, such as Pillow on 12-bit JPEG
-        if not syntax.is_compressed:
-            raise
-        raise _undecodable(f"{_needs_plugin(syntax)}, or the file is damaged") from None
-
-
-def _padding(data: Dataset, values: np.ndarray) -> np.ndarray:
-    """Which stored values mark the surroundings of the image."""
-    first = data.get("PixelPaddingValue")
-    if first is None:
-        return np.zeros(values.shape, dtype=bool)
-    last = data.get("PixelPaddingRangeLimit")
-    low, high = sorted((int(first), int(first if last is None else last)))
-    return (values >= low) & (values <= high)
-
-
 def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
     """Stored values to what the modality measured: a table, else slope and intercept."""
     if data.get("ModalityLUTSequence"):
         return _look_up(data, data.ModalityLUTSequence[0], values)[0].astype(np.float64)
-    slope, intercept = _number(data, "RescaleSlope", 1.0), _number(data, "RescaleIntercept", 0.0)
-    if not (np.isfinite([slope, intercept]).all() and slope):
-        raise _undecodable("its RescaleSlope is zero, or it is not finite")
-    return values * slope + intercept
+    measured = values * _number(data, "RescaleSlope", 1.0) + _number(data, "RescaleIntercept", 0.0)
+    if not np.isfinite(measured).all():
+        raise _Refused("its RescaleSlope or RescaleIntercept is not finite")
+    return measured
 
 
 def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
@@ -412,7 +333,7 @@ def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
     center, width = _number(data, "WindowCenter", np.nan), _number(data, "WindowWidth", np.nan)
     function = str(data.get("VOILUTFunction") or "LINEAR").upper()
     if function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
-        raise _undecodable("its VOILUTFunction is not LINEAR, LINEAR_EXACT or SIGMOID")
+        raise _Refused("its VOILUTFunction is not LINEAR, LINEAR_EXACT or SIGMOID")
     # a width of 0 is how some devices write that there is no window
     if not np.isfinite([center, width]).all() or width <= 0 or (function == "LINEAR" and width < 1):
         return None

@@ -51,7 +51,7 @@ KINDS: list[tuple[list[dict[str, str]], str | None, str]] = [
     ([{"image": "/f.png"}], "image", "it is an absolute path"),
     ([{"image": "../f.png"}], "image", "it is outside the folder"),
     ([{"image": "text.png"}], "image", "the file is not an image"),
-    ([{"image": "folder"}], "image", "it is a folder, not a file"),
+    ([{"image": "folder"}], "image", "the file cannot be read (Is a directory)"),
     ([{}, {"view": "LL", "findings": SECRET}], "findings", "the rows of the study differ in it"),
     ([{}, {"view": "LL", "date": "2180-01-02"}], "date", "2180-01-01 and 2180-01-02, the rows of the study differ"),
     ([{}, {"view": "LL", "subject": "other{n}"}], "study", "p{n} and other{n}, the study is given under more than one"),

@@ -140,7 +140,7 @@ def deep_png(colour_type: int, channels: int) -> bytes:
 def test_deep_png_with_several_channels_is_refused(tmp_path: Path, read: Any, colour_type: int, channels: int) -> None:
     """Pillow keeps the high byte of each: a radiograph of 12 bits would be nearly black."""
     (tmp_path / "a.png").write_bytes(deep_png(colour_type, channels))
-    with pytest.raises(ImageError, match=r"a\.png: .*it has several channels of 16 bits"):
+    with pytest.raises(ImageError, match=r"a\.png: .*several channels of more than 8 bits"):
         read(tmp_path / "a.png")
     (tmp_path / "b.png").write_bytes(deep_png(0, 1))
     read(tmp_path / "b.png")
@@ -172,7 +172,7 @@ def test_deep_tiff_that_pillow_would_wrap_or_cut_is_refused(tmp_path: Path, read
     for bits, kind in ((16, 1), (16, 2), (8, 1), (32, 3)):
         read(tiff(bits, kind))
     for bits, kind in ((32, 1), (8, 2)):
-        with pytest.raises(ImageError, match="signed with 8 bits, or unsigned with 32"):
+        with pytest.raises(ImageError, match="8 bits and a sign, or 32 without one"):
             read(tiff(bits, kind))
 
 
@@ -181,7 +181,7 @@ def test_deep_tiff_that_pillow_would_wrap_or_cut_is_refused(tmp_path: Path, read
 def test_several_frames_are_refused(tmp_path: Path, read: Any, suffix: str) -> None:
     frames = [Image.new("L", (4, 3), level) for level in (0, 90, 200)]
     frames[0].save(tmp_path / f"a.{suffix}", save_all=True, append_images=frames[1:])
-    with pytest.raises(ImageError, match="it has several frames, not one"):
+    with pytest.raises(ImageError, match="it has several frames"):
         read(tmp_path / f"a.{suffix}")
 
 
@@ -189,7 +189,7 @@ def test_several_frames_are_refused(tmp_path: Path, read: Any, suffix: str) -> N
 def test_an_image_of_one_colour_is_refused(tmp_path: Path, value: Any) -> None:
     picture = np.array(np.broadcast_to(np.asarray(value), (9, 8, *np.shape(value))))
     Image.fromarray(picture if np.ndim(value) == 0 else picture.astype(np.uint8)).save(tmp_path / "a.png")
-    with pytest.raises(ImageError, match=r"a\.png: all pixels of the image have one colour"):
+    with pytest.raises(ImageError, match=r"a\.png: the image cannot be used: all its pixels have one colour"):
         open_image(tmp_path / "a.png")
     flat = write_dicom(tmp_path / "b.dcm", np.full((9, 8), 7), WindowCenter=100, WindowWidth=20)
     with pytest.raises(ImageError, match="have one colour"):
@@ -242,7 +242,7 @@ def test_more_pixels_than_allowed_are_refused(tmp_path: Path, read: Any, monkeyp
         monkeypatch.setattr(pixels, "MAX_PIXELS", 20)
         read(tmp_path / name)
         monkeypatch.setattr(pixels, "MAX_PIXELS", 19)
-        with pytest.raises(ImageError, match=rf"{name}: the image has more than 80,000,000 pixels"):
+        with pytest.raises(ImageError, match=rf"{name}: .*more than 80,000,000 in all"):
             read(tmp_path / name)
 
 
@@ -253,7 +253,7 @@ def test_strips_are_refused(tmp_path: Path, read: Any) -> None:
         read(tmp_path / "a.png")
     for size in ((301, 3), (3, 301)):
         Image.new("L", size).save(tmp_path / "a.png")
-        with pytest.raises(ImageError, match=r"a\.png: the image is more than 100 times as long as it is wide"):
+        with pytest.raises(ImageError, match=r"a\.png: .*more than 100 times as long as wide"):
             read(tmp_path / "a.png")
 
 
@@ -265,7 +265,7 @@ def test_images_of_less_than_a_patch_are_refused(tmp_path: Path, read: Any, monk
         Image.fromarray(grey).save(tmp_path / f"{number}.png")
         write_dicom(tmp_path / f"{number}.dcm", grey, 8)
         for kind in ("png", "dcm"):
-            with pytest.raises(ImageError, match="the image has fewer than 14 pixels on a side"):
+            with pytest.raises(ImageError, match="fewer than 14 pixels on a side"):
                 read(tmp_path / f"{number}.{kind}")
     Image.fromarray(np.arange(14 * 14, dtype=np.uint8).reshape(14, 14)).save(tmp_path / "a.png")
     read(tmp_path / "a.png")
@@ -335,8 +335,9 @@ def test_the_window_is_in_rescaled_units(tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened(path), stretched(RAMP * 0.25 - 100.5, -0.5, 199.5))
     path = write_dicom(tmp_path / "b.dcm", RAMP, RescaleSlope=-2, RescaleIntercept=7)
     np.testing.assert_array_equal(opened(path), stretched(-RAMP, -2047, 0))
-    with pytest.raises(ImageError, match="RescaleSlope is zero"):
-        open_image(write_dicom(tmp_path / "c.dcm", RAMP, RescaleSlope=0, RescaleIntercept=7))
+    for slope in (0, "1e999"):
+        with pytest.raises(ImageError):
+            open_image(write_dicom(tmp_path / "c.dcm", RAMP, RescaleSlope=slope, RescaleIntercept=7))
 
 
 def lut(entries: list[int], first: int, depth: int, packed: bool = False) -> Dataset:
@@ -396,7 +397,7 @@ def test_grey_follows_the_stored_value(
     try:
         result = opened(path)
     except ImageError as error:
-        assert error.problem == pixels.ONE_COLOUR and (windowed or len(set(values)) == 1)
+        assert error.problem.endswith(pixels.ONE_COLOUR) and (windowed or len(set(values)) == 1)
         return
     assert result.dtype == np.uint8 and result.shape == (1, len(values))
     steps = np.diff(result[0, np.argsort(values, kind="stable")].astype(int))
@@ -412,7 +413,7 @@ def test_dicom_is_known_by_content_or_extension(tmp_path: Path) -> None:
     named = write_dicom(tmp_path / "a.dcm", RAMP)
     (tmp_path / "b.jpg").write_bytes(named.read_bytes())
     content = named.read_bytes()
-    (tmp_path / "c.DICOM").write_bytes(content[content.index(b"\x08\x00\x16\x00") :])  # neither preamble nor meta
+    (tmp_path / "c.DICOM").write_bytes(content[132:])  # no preamble
     for name in ("b.jpg", "c.DICOM"):
         np.testing.assert_array_equal(opened(tmp_path / name), opened(named))
 
@@ -431,17 +432,17 @@ def test_jpeg_inside_dicom(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"PhotometricInterpretation": "PALETTE COLOR"}, "PhotometricInterpretation is not MONOCHROME1 or MONOCHROME2"),
-        ({"PhotometricInterpretation": "RGB", "SamplesPerPixel": 3}, "PhotometricInterpretation is not"),
-        ({"PhotometricInterpretation": None}, "PhotometricInterpretation is not"),
-        ({"NumberOfFrames": 4}, "it has 4 frames, not one"),
-        ({"Rows": 0}, "Rows or Columns are zero"),
-        ({"BitsAllocated": 32}, "not allocated 8 or 16 bits"),
+        ({"PhotometricInterpretation": "PALETTE COLOR"}, "it is not one frame, MONOCHROME1 or MONOCHROME2"),
+        ({"PhotometricInterpretation": "RGB", "SamplesPerPixel": 3}, "it is not one frame, MONOCHROME1"),
+        ({"PhotometricInterpretation": None}, "it is not one frame, MONOCHROME1"),
+        ({"NumberOfFrames": 4}, "it is not one frame, .* of 8 or 16 bits"),
+        ({"Rows": 0}, "fewer than 14 pixels on a side"),
+        ({"BitsAllocated": 32}, "it is not one frame, .* of 8 or 16 bits"),
     ],
 )
 def test_what_is_no_single_grey_image_is_refused(tmp_path: Path, read: Any, fields: dict, reason: str) -> None:
     path = write_dicom(tmp_path / "a.dcm", RAMP, **fields)
-    with pytest.raises(DataError, match=rf"a\.dcm: the file cannot be decoded \(.*{reason}"):
+    with pytest.raises(DataError, match=rf"a\.dcm: the image cannot be used: .*{reason}"):
         read(path)
 
 
@@ -450,45 +451,38 @@ def test_a_missing_plugin_is_named(tmp_path: Path, read: Any, monkeypatch: pytes
     decoder = pydicom.pixels.get_decoder(JPEGLosslessSV1)
     monkeypatch.setattr(type(decoder), "is_available", property(lambda self: False))
     path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=JPEGLosslessSV1, pixel_data=b"\xff\xd8\xff\xd9")
-    with pytest.raises(ImageError, match=r"JPEG Lossless.*pip install 'pylibjpeg\[all\]'"):
+    with pytest.raises(ImageError, match=r"no installed plugin decodes it \(pip install 'pylibjpeg\[all\]'\)"):
         read(path)
 
 
-def test_a_syntax_nobody_decodes_is_named(tmp_path: Path) -> None:
-    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax="1.2.840.10008.1.2.4.100", pixel_data=b"\0\0")  # MPEG-2
-    with pytest.raises(ImageError, match="decodes its transfer syntax MPEG2"):
-        open_image(path)
-
-
-def test_a_syntax_of_ones_own_is_not_repeated(tmp_path: Path) -> None:
-    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax="1.2.3.19790412", pixel_data=b"\0\0")
-    with pytest.raises(ImageError, match="transfer syntax is none of the standard"):
+@pytest.mark.parametrize("syntax", ["1.2.840.10008.1.2.4.100", "1.2.3.19790412"], ids=["MPEG-2", "private"])
+def test_a_syntax_nobody_decodes_is_refused(tmp_path: Path, syntax: str) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax, pixel_data=b"\0\0")
+    with pytest.raises(ImageError, match="no installed plugin decodes it"):
         open_image(path)
 
 
 def test_twelve_bit_jpeg_that_pillow_cannot_read(tmp_path: Path) -> None:
     path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=JPEGExtended12Bit, pixel_data=b"\xff\xd8\xff\xd9")
-    with pytest.raises(ImageError, match=r"JPEG Extended.*pylibjpeg\[all\]'.* or the file is damaged"):
+    with pytest.raises(ImageError, match="is damaged, or no installed plugin decodes it"):
         open_image(path)
 
 
 def test_headers_that_contradict_the_pixels(tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match="HighBit is not BitsStored - 1"):
+    with pytest.raises(ImageError, match="with HighBit BitsStored - 1"):
         open_image(write_dicom(tmp_path / "a.dcm", RAMP << 4, HighBit=15))
-    for read in (open_image, image_header):
+    for fields in ({"Rows": RAMP.shape[0] + 7}, {"PixelData": None}):
         with pytest.raises(ImageError, match=r"decoded \(it is cut off or damaged\)"):
-            read(write_dicom(tmp_path / "b.dcm", RAMP, Rows=RAMP.shape[0] + 7))
-        with pytest.raises(ImageError, match="it holds no pixels"):
-            read(write_dicom(tmp_path / "c.dcm", RAMP, PixelData=None))
+            open_image(write_dicom(tmp_path / "b.dcm", RAMP, **fields))
 
 
 @pytest.mark.parametrize("read", [open_image, image_header])
 @pytest.mark.parametrize(
     ("tags", "reason"),
     [
-        ({"Modality": "CT"}, "its Modality is CT"),
-        ({"Modality": "MG", "BodyPartExamined": "CHEST"}, "its Modality is MG"),
-        ({"Modality": "SMITH^ANNE"}, "its Modality is not that of one"),
+        ({"Modality": "CT"}, "its Modality is none of a radiograph, CR, DX"),
+        ({"Modality": "MG", "BodyPartExamined": "CHEST"}, "its Modality is none"),
+        ({"Modality": "SMITH^ANNE"}, "its Modality is none"),
         ({"Modality": "CR", "BodyPartExamined": "CHEST"}, None),
         ({"Modality": "dx", "BodyPartExamined": "Thorax"}, None),
         ({"Modality": "", "BodyPartExamined": ""}, None),
@@ -500,7 +494,7 @@ def test_tags_that_name_no_radiograph(tmp_path: Path, read: Any, tags: dict[str,
     if reason is None:
         read(path)
         return
-    with pytest.raises(ImageError, match=f"the DICOM file is no radiograph: {reason}"):
+    with pytest.raises(ImageError, match=f"the image cannot be used: {reason}"):
         read(path)
 
 
@@ -545,7 +539,7 @@ def test_a_torn_file_cannot_be_decoded(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(ImageError, match=r"the file cannot be decoded \(it is cut off or damaged\)"):
         open_image(path)
     for read in (open_image, image_header):
-        with pytest.raises(ImageError, match="it is a folder, not a file"):
+        with pytest.raises(ImageError, match="the file cannot be read \\(Is a directory\\)"):
             read(tmp_path)
 
 
