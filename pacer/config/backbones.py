@@ -90,9 +90,9 @@ class Backbones(Strict):
     def _providers(self) -> Self:
         if self.chexbert.provider == "hub":
             raise ValueError("chexbert: no hub has its weights; set provider: local with path, or provider: standin")
-        made, values = json.loads(CARD.read_text(encoding="utf-8"))["settings"], self.model_dump()
+        card, values = json.loads(CARD.read_text(encoding="utf-8"))["settings"], self.model_dump()
         for role in (role for role in _ROLES if values[role]["provider"] == "bundled"):
-            made_with = _training_settings(made, role)
+            made_with = _training_settings(card, role)
             for key, value in _training_settings(values, role).items():
                 if value != made_with[key]:
                     raise ValueError(

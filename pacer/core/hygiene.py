@@ -43,8 +43,10 @@ def id_fault(text: str) -> str | None:
         return "an id is not blank and has no blanks at its ends"
     if len(text) > LONGEST_ID:
         return f"an id has {len(text):,} characters, more than {LONGEST_ID}"
-    hidden = next((character for character in text if not character.isprintable()), None)
-    return f"an id has the character U+{ord(hidden):04X}, which does not show" if hidden else None
+    place = next((number for number, character in enumerate(text) if not character.isprintable()), None)
+    if place is not None:
+        return f"character {place + 1} of an id is U+{ord(text[place]):04X}, which does not show"
+    return None
 
 
 def cell(text: str) -> str:

@@ -82,7 +82,7 @@ def test_an_id_is_a_name_that_one_can_see(text: str) -> None:
 def test_ids_that_are_none() -> None:
     for text, why in (
         ("x" * 201, "has 201 characters, more than 200"),
-        ("a\nb", "the character U+000A, which does not show"),
+        ("a\nb", "character 2 of an id is U+000A"),
         ("a\x1b[31mb", "U+001B"),
         ("a\u202eb", "U+202E"),
         (" a", "no blanks at its ends"),
