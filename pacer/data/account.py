@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from pacer.data.studies import mapped
-from pacer.data.values import BAD, LEFT_OUT, quoted
+from pacer.data.values import mapped, quoted
 
+#: What a row that is not used can be: one that cannot be used, and a sound one that was not asked for.
+BAD, LEFT_OUT = "bad", "left out"
 #: Columns of ``problems.csv``. ``row``: ``line 3`` of a table, ``row 3`` of Parquet (from 1), ``train[3]`` of JSON
 #: (from 0). ``rows``: how many rows of the input the line stands for, 0 where they give other records.
 PROBLEM_SCHEMA: dict[str, pl.DataType] = {
@@ -22,10 +22,10 @@ PROBLEM_SCHEMA: dict[str, pl.DataType] = {
     "kind": pl.String(),
     "rows": pl.Int64(),
 }
+#: The list has the refused value beside its reason, so that reasons can be counted.
+_LIST_SCHEMA = PROBLEM_SCHEMA | {"value": pl.String()}
 #: Bad rows, and reasons, shown in an error.
-SHOWN = 10
-#: Values that are counted one by one under a topic.
-_VALUES = 200
+_SHOWN = 10
 
 
 class Account:
@@ -33,29 +33,20 @@ class Account:
 
     Attributes:
         read: rows read, by input (a context, or the role of a file).
-        topics: ``{topic: {input: {value: count}}}``.
+        notes: ``{topic: {input: {value: count}}}``.
+        problems: the list, with the columns of :data:`PROBLEM_SCHEMA`, and ``value``: what is refused, where it may be
+            quoted.
     """
 
     def __init__(self) -> None:
         self.read: Counter[str] = Counter()
-        self.topics: dict[str, dict[str, Counter[str]]] = {}
-        self._listed: list[pl.DataFrame] = []
-        self._single: list[tuple[Any, ...]] = []
+        self.notes: dict[str, dict[str, Counter[str]]] = {}
+        self.problems = pl.DataFrame(schema=_LIST_SCHEMA)
 
     def count(self, topic: str, source: str, value: str, number: int = 1) -> None:
         """Count ``value`` under ``topic`` for one input."""
         if number:
-            shown = value[:60].encode("utf-8", "backslashreplace").decode()
-            counts = self.topics.setdefault(topic, {}).setdefault(source, Counter())
-            counts[shown if shown in counts or len(counts) < _VALUES else "(others)"] += number
-
-    def notes(self, topic: str) -> dict[str, dict[str, int]]:
-        """``{input: {value: count}}``, most frequent value first."""
-        return {source: most_frequent(counts) for source, counts in self.topics.get(topic, {}).items()}
-
-    def add(self, kind: str, file: str, row: str, id: str | None, field: str, reason: str) -> None:
-        """List one row of the input. ``reason`` quotes ids, dates, views, splits and paths alone."""
-        self._single.append((file, row, id, field, reason, kind, 1, None))
+            self.notes.setdefault(topic, {}).setdefault(source, Counter())[value] += number
 
     def divert(
         self,
@@ -70,42 +61,41 @@ class Account:
 
         Args:
             frame: has the columns ``file``, ``row``, ``id`` and ``rows``.
-            value: what is refused, where it may be quoted; in the counts of reasons it is left out.
+            reason: quotes ids, dates, views, splits and paths alone. value: see :attr:`problems`.
         """
-        said = pl.lit(reason) if isinstance(reason, str) else reason
-        columns = {"field": pl.lit(field), "reason": said, "kind": pl.lit(kind), "value": value}
-        marked = frame.with_columns(where.fill_null(False).alias("_where"))
-        self.list_rows(marked.with_columns(**columns).filter("_where"))
-        return marked.filter(~pl.col("_where")).drop("_where")
+        listed = frame.select(where.fill_null(False)).to_series()
+        if not listed.any():
+            return frame
+        reason = pl.lit(reason) if isinstance(reason, str) else reason
+        reasons = frame.with_columns(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value)
+        self.add(reasons.filter(listed))
+        return frame.filter(~listed)
 
-    def list_rows(self, rows: pl.DataFrame) -> None:
-        """List rows that have the columns of :data:`PROBLEM_SCHEMA` and ``value``."""
-        if rows.height:
-            schema = PROBLEM_SCHEMA | {"value": pl.String()}
-            rows = rows.with_columns(mapped("id", quoted))
-            self._listed.append(rows.select(pl.col(name).cast(kind) for name, kind in schema.items()))
-
-    @property
-    def problems(self) -> pl.DataFrame:
-        """The list: :data:`PROBLEM_SCHEMA`, and ``value``."""
-        schema = PROBLEM_SCHEMA | {"value": pl.String()}
-        return pl.concat([pl.DataFrame(self._single, schema, orient="row"), *self._listed])
+    def add(self, rows: pl.DataFrame) -> None:
+        """List rows that have the columns of :attr:`problems`; ``kind``, ``rows`` and ``value`` may be left out."""
+        given = {"kind": pl.lit(BAD), "rows": pl.lit(1), "value": pl.lit(None)}
+        rows = rows.with_columns(**{name: value for name, value in given.items() if name not in rows.columns})
+        rows = rows.with_columns(mapped("id", quoted))
+        rows = rows.select(pl.col(name).cast(kind) for name, kind in _LIST_SCHEMA.items())
+        self.problems = pl.concat([self.problems, rows])
 
     def rows(self, kind: str) -> int:
         """Rows of the input that are listed as of one kind."""
         return int(self.problems.filter(kind=kind)["rows"].sum())
 
-    def reasons(self, kind: str) -> Counter[str]:
-        """How often each reason was listed, the field of bad rows before it; a line of no row counts as one."""
-        listed = self.problems.filter(kind=kind)
-        names = pl.format("{}: {}", "field", "reason") if kind == BAD else pl.col("reason")
-        counts = listed.group_by(names.alias("name")).agg(pl.col("rows").clip(lower_bound=1).sum())
-        return Counter(dict(counts.iter_rows()))
+    def reasons(self, kind: str) -> dict[str, int]:
+        """How often each reason was listed, the most frequent first, the field of bad rows before it; a line of no row
+        counts as one."""
+        reason = pl.format("{}: {}", "field", "reason") if kind == BAD else pl.col("reason")
+        listed = self.problems.filter(kind=kind).group_by(reason.alias("reason"))
+        counts = listed.agg(number=pl.col("rows").clip(lower_bound=1).sum())
+        return dict(counts.sort("number", "reason", descending=[True, False]).iter_rows())
 
     def write(self, path: Path) -> None:
         """Write ``problems.csv``."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._shown().select(list(PROBLEM_SCHEMA)).with_columns(pl.col(pl.String).replace("", None)).write_csv(path)
+        with_values = self.problems.with_columns(_reason_with_value()).select(list(PROBLEM_SCHEMA))
+        with_values.with_columns(pl.col(pl.String).replace("", None)).write_csv(path)
 
     def message(self, allowed: int, table: Path) -> str:
         """What an error says when more rows are bad than ``allowed``, or when no record is left.
@@ -114,25 +104,19 @@ class Account:
             table: where all rows are listed.
         """
         reasons = self.reasons(BAD)
-        bad = reasons.total()
+        bad = sum(reasons.values())
         if bad <= allowed:
-            listed = [*most_frequent(reasons).items(), *most_frequent(self.reasons(LEFT_OUT)).items()]
-            met = "; ".join(f"{count} × {reason}" for reason, count in listed[:SHOWN]) or "the input has no rows"
-            return f"no usable record is left: {met} (all rows are in {table})"
-        shown = self._shown().filter(kind=BAD).head(SHOWN)
-        lines = [f"{row['file']} {row['row']} {row['field']}: {row['reason']}" for row in shown.to_dicts()]
-        more = f"\n  ... and {bad - len(lines)} more" if bad > len(lines) >= SHOWN else ""
+            listed = [*reasons.items(), *self.reasons(LEFT_OUT).items()]
+            found = "; ".join(f"{count} × {reason}" for reason, count in listed[:_SHOWN]) or "the input has no rows"
+            return f"no usable record is left: {found} (all rows are in {table})"
+        shown = self.problems.filter(kind=BAD).head(_SHOWN).with_columns(_reason_with_value())
+        lines = [f"\n  {row['file']} {row['row']} {row['field']}: {row['reason']}" for row in shown.to_dicts()]
+        more = f"\n  ... and {bad - len(lines)} more" if bad > len(lines) >= _SHOWN else ""
         return (
             f"{bad} unusable row{'s' * (bad != 1)}, corpus.max_bad_rows allows {allowed}; fix them, or raise "
-            f"corpus.max_bad_rows to exclude and list them (all are in {table})\n  " + "\n  ".join(lines) + more
+            f"corpus.max_bad_rows to exclude and list them (all are in {table}){''.join(lines)}{more}"
         )
 
-    def _shown(self) -> pl.DataFrame:
-        """The list with the refused values in its reasons."""
-        named = pl.coalesce(pl.format("{}, {}", "value", "reason"), "reason")
-        return self.problems.with_columns(reason=named)
 
-
-def most_frequent(counts: Counter[str]) -> dict[str, int]:
-    """Counts, the largest first."""
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+def _reason_with_value() -> pl.Expr:
+    return pl.coalesce(pl.format("{}, {}", "value", "reason"), "reason").alias("reason")

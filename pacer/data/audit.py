@@ -5,15 +5,13 @@ Everything is computed from the finished tables.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from pacer.data.schemas import EMPHASIS_POSITIONS, SPLITS
+from pacer.data.schemas import SPLITS
 
 #: Scenario records of MIMIC-RG4 (paper, table of the appendix "Dataset Splits and Availability Settings").
 PAPER_RECORDS: dict[str, dict[str, int]] = {
@@ -23,51 +21,54 @@ PAPER_RECORDS: dict[str, dict[str, int]] = {
     "mw": {"train": 47_686, "val": 371, "test": 828},
 }
 
-#: Upper ends of the classes that previous studies' gaps are counted in, in days.
-GAP_DAYS = (1, 7, 30, 90, 365, 1825)
-
 #: Names listed for an overlap; the count is always complete.
 LISTED = 20
-#: Entries of an emphasis list per class of the histogram of lengths.
-_LENGTH_STEP = 10
 
 
 def describe_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, Any]:
     """What the finished records are like."""
+    with_list = records["emphasis"].count()
     return {
         "records": records.height,
         "contexts": count_records(records, contexts),
         "overlap": split_overlap(records),
         "repeated_texts": repeated_texts(records, contexts),
         "shared_images": shared_images(records),
-        "clinical_context": clinical_contexts(records),
+        "clinical_context": {
+            context: {"indication": indication, "history": history}
+            for context, indication, history in records.group_by("context")
+            .agg(pl.col("indication", "history").count())
+            .sort("context")
+            .iter_rows()
+        },
         "views": value_counts(records, "view"),
         "sections": value_counts(records, "sections"),
-        "emphasis": emphasis_summary(records),
+        "emphasis": {"records_with_list": with_list, "records_without_list": records.height - with_list},
     }
 
 
 def count_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, dict[str, dict[str, int]]]:
     """``{context: {split: {records, studies, subjects, paper}}}``, splits without records included."""
-    counts = {
-        (context, split): dict(zip(("records", "studies", "subjects"), found, strict=True))
-        for context, split, *found in records.group_by("context", "split")
-        .agg(pl.len(), pl.col("study_id", "subject_id").n_unique())
-        .iter_rows()
+    names = ("records", "studies", "subjects")
+    groups = records.group_by("context", "split").agg(pl.len(), pl.col("study_id", "subject_id").n_unique())
+    counts = {(context, split): numbers for context, split, *numbers in groups.iter_rows()}
+    return {
+        context: {
+            split: dict(zip(names, counts.get((context, split), (0, 0, 0)), strict=True))
+            | {"paper": PAPER_RECORDS[context][split]}
+            for split in SPLITS
+        }
+        for context in contexts
     }
-    none = {"records": 0, "studies": 0, "subjects": 0}
-    return {c: {s: counts.get((c, s), none) | {"paper": PAPER_RECORDS[c][s]} for s in SPLITS} for c in contexts}
 
 
 def split_overlap(records: pl.DataFrame) -> dict[str, dict[str, dict[str, Any]]]:
     """Studies and subjects that occur in two splits: ``{study|subject: {"train-val": {count, examples}, ...}}``."""
     overlap: dict[str, dict[str, dict[str, Any]]] = {}
     for name in ("study", "subject"):
-        ids = {s: set(records.filter(split=s)[f"{name}_id"].unique()) for s in SPLITS}
-        pairs = {f"{first}-{second}": ids[first] & ids[second] for first, second in combinations(SPLITS, 2)}
-        overlap[name] = {
-            pair: {"count": len(shared), "examples": sorted(shared)[:LISTED]} for pair, shared in pairs.items()
-        }
+        ids = {split: set(records.filter(split=split)[f"{name}_id"]) for split in SPLITS}
+        pairs = {f"{first}-{second}": sorted(ids[first] & ids[second]) for first, second in combinations(SPLITS, 2)}
+        overlap[name] = {pair: {"count": len(both), "examples": both[:LISTED]} for pair, both in pairs.items()}
     return overlap
 
 
@@ -81,8 +82,9 @@ def repeated_texts(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, 
     known: dict[str, dict[str, int]] = {}
     for context in contexts:
         part = records.filter(context=context)
-        counts = part["report"].value_counts()["count"].to_list()
-        within[context] = {"records": part.height, "distinct": len(counts), "most_frequent": max(counts, default=0)}
+        counts = part["report"].value_counts()["count"]
+        most_frequent = max(counts, default=0)
+        within[context] = {"records": part.height, "distinct": len(counts), "most_frequent": most_frequent}
         train = part.filter(split="train").select("report").unique()
         known[context] = {s: part.filter(split=s).join(train, on="report", how="semi").height for s in SPLITS[1:]}
     return {"within": within, "known_from_train": known}
@@ -93,16 +95,10 @@ def shared_images(records: pl.DataFrame) -> dict[str, int]:
     owners = {"study": "study_id", "subject": "subject_id", "split": "split"}
     counts = dict.fromkeys(owners, 0)
     for image in ("frontal", "lateral"):
-        found = records.drop_nulls(image).group_by(image).agg(pl.col(*owners.values()).n_unique() > 1)
+        groups = records.drop_nulls(image).group_by(image).agg(pl.col(*owners.values()).n_unique() > 1)
         for name, column in owners.items():
-            counts[name] += int(found[column].sum())
+            counts[name] += int(groups[column].sum())
     return counts
-
-
-def clinical_contexts(records: pl.DataFrame) -> dict[str, dict[str, int]]:
-    """``{context: {indication, history}}``: records that have one."""
-    counts = records.group_by("context").agg(pl.col("indication", "history").count()).sort("context")
-    return {row.pop("context"): row for row in counts.to_dicts()}
 
 
 def value_counts(records: pl.DataFrame, column: str) -> dict[str, dict[str, int]]:
@@ -113,61 +109,27 @@ def value_counts(records: pl.DataFrame, column: str) -> dict[str, dict[str, int]
     return table
 
 
-def emphasis_summary(records: pl.DataFrame) -> dict[str, Any]:
-    """How many records have emphasised tokens, how long the lists are, and what is unusual about them.
-
-    ``lengths`` counts lists by their number of entries, in classes of ten named by their first.
-    """
-    entries, entry = pl.col("emphasis").list, pl.element()
-    found = records.select(
-        entries.len().cast(pl.Int64).alias("length"),
-        entries.eval(entry > 0).list.sum().cast(pl.Int64).alias("emphasised"),
-        entries.eval((entry != 0) & (entry != 1)).list.sum().cast(pl.Int64).alias("outside"),
-        pl.col("emphasis_text").is_not_null().alias("cut"),
-    )
-    lengths = found["length"].drop_nulls()
-    classes = Counter((lengths // _LENGTH_STEP * _LENGTH_STEP).to_list())
-    return {
-        "records_with_list": len(lengths),
-        "records_without_list": found.height - len(lengths),
-        "shortest": lengths.min() or 0,
-        "longest": lengths.max() or 0,
-        "mean_length": round(lengths.sum() / max(len(lengths), 1), 2),
-        f"longer_than_{EMPHASIS_POSITIONS}": int((lengths > EMPHASIS_POSITIONS).sum()),
-        "follow_a_longer_text": int(found["cut"].sum()),
-        "emphasised_entries": int(found["emphasised"].sum()),
-        "entries_outside_0_1": int(found["outside"].sum()),
-        "lengths": {str(start): classes[start] for start in sorted(classes)},
-    }
-
-
-def prior_summary(priors: pl.DataFrame) -> dict[str, Any]:
-    """Which studies supplied the previous reports: gaps, rules, ties (``known`` 0: the format does not say).
-
-    ``gaps`` counts studies by days since the previous one, classes named by their upper end.
-    """
-    gaps = priors["gap_days"].drop_nulls().to_numpy()
-    names = [*(f"up to {days}" for days in GAP_DAYS), f"over {GAP_DAYS[-1]}"]
-    counts = np.bincount(np.searchsorted(GAP_DAYS, gaps), minlength=len(names)).tolist()
+def describe_priors(priors: pl.DataFrame) -> dict[str, Any]:
+    """Which studies supplied the previous reports: gaps, rules, ties (``known`` 0: the format does not say)."""
+    median, longest = priors.select(
+        median=pl.col("gap_days").median().round(2), longest=pl.col("gap_days").max().round(2)
+    ).row(0)
     return {
         "known": priors.height,
         "tied": int(priors["tied"].sum()),
         "passed_over": int((priors["passed_over"] > 0).sum()),
         "rules": dict(sorted(priors["rule"].value_counts().iter_rows())),
-        "median_gap_days": round(float(np.median(gaps)), 2) if gaps.size else None,
-        "longest_gap_days": round(float(gaps.max()), 2) if gaps.size else None,
-        "gaps": dict(zip(names, counts, strict=True)),
+        "median_gap_days": median,
+        "longest_gap_days": longest,
     }
 
 
-def image_summary(images: pl.DataFrame, missing: int, unreadable: int) -> dict[str, Any]:
-    """Number, bytes and pixel sizes of the images in use, and how many were missing or unreadable."""
-    width, height = images["width"], images["height"]
+def describe_images(images: pl.DataFrame) -> dict[str, Any]:
+    """Number, bytes and pixel sizes of the images in use."""
+    sizes = images["width"], images["height"]
     return {
         "count": images.height,
         "bytes": images["bytes"].sum(),
-        "missing": missing,
-        "unreadable": unreadable,
-        "smallest": [width.min(), height.min()],
-        "largest": [width.max(), height.max()],
+        "smallest": [size.min() for size in sizes],
+        "largest": [size.max() for size in sizes],
     }

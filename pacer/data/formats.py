@@ -1,7 +1,7 @@
 """The readers behind ``corpus.format``. To add one, write
 
 1. ``read(source, config, account)`` in a file of its own: count each row in ``account.read``, list what is not used in
-   the account, and give a frame of :data:`pacer.data.studies.STUDY_SCHEMA`; texts as they stand;
+   the account, and give a frame of columns of :data:`pacer.data.studies.STUDY_SCHEMA`; texts as they stand;
 2. an entry of :data:`FORMATS`: that function, and what its fields are called in messages;
 3. its files by role in :func:`pacer.data.source.named_files`, and its keys in :mod:`pacer.config.corpus`.
 
@@ -10,8 +10,8 @@ Joining sections, cleaning, contexts, limits, images, ids and the audit are done
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import polars as pl
 
@@ -21,27 +21,19 @@ from pacer.data.readers import mimic_cxr, openi, r2gen, rg4, table
 from pacer.data.source import Source
 
 
-@dataclass(frozen=True)
-class Format:
-    """One layout of annotation files.
-
-    Attributes:
-        read: its reader.
-        images: names of the fields that hold the frontal and the lateral image, for messages.
-        target: name of the field that holds the (first part of the) target report.
-        prior: the same for the previous report.
-    """
+class Format(NamedTuple):
+    """The reader of a layout of files, and what they call the columns of its frame, for messages."""
 
     read: Callable[[Source, Corpus, Account], pl.DataFrame]
-    images: tuple[str, str]
-    target: str
-    prior: str
+    names: Mapping[str, str]
 
+
+_OF_PREVIOUS = {f"prior_{name}": f"{name} of the previous study" for name in ("findings", "impression")}
 
 FORMATS: dict[str, Format] = {
-    "rg4": Format(rg4.read, ("APPA_imagepath", "lateral_imagepath"), "finding", "last_finding"),
-    "mimic_cxr": Format(mimic_cxr.read, ("dicom_id", "dicom_id"), "findings", "findings of the previous study"),
-    "r2gen": Format(r2gen.read, ("image_path", "image_path"), "report", "-"),
-    "openi": Format(openi.read, ("parentImage", "parentImage"), "findings", "-"),
-    "table": Format(table.read, ("image", "image"), "findings", "findings of the previous study"),
+    "rg4": Format(rg4.read, rg4.NAMES),
+    "mimic_cxr": Format(mimic_cxr.read, {"frontal": "dicom_id", "lateral": "dicom_id"} | _OF_PREVIOUS),
+    "r2gen": Format(r2gen.read, {"findings": "report", "frontal": "image_path", "lateral": "image_path"}),
+    "openi": Format(openi.read, {"frontal": "parentImage", "lateral": "parentImage"}),
+    "table": Format(table.read, {"frontal": "image", "lateral": "image"} | _OF_PREVIOUS),
 }

@@ -22,8 +22,6 @@ SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "part":
 
 #: Opening headers waits for the disk, not for the processor.
 _THREADS = 16
-#: Images that wait for a thread at the same time.
-_CHUNK = 1024
 
 
 def images_of(records: pl.DataFrame) -> pl.Series:
@@ -41,13 +39,14 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
         One row of :data:`SCHEMA` per id, sorted by it; the sizes of an image that cannot be used are zero.
     """
     ids = sorted(set(image_ids))
-    rows: list[tuple[object, ...]] = []
     with Ticker("images", len(ids)) as ticker, ThreadPoolExecutor(_THREADS) as pool:
-        for start in range(0, len(ids), _CHUNK):
-            for row in pool.map(lambda image_id: _look(image_id, folder), ids[start : start + _CHUNK]):
-                rows.append(row)
-                ticker.advance()
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+        def look(image_id: str) -> tuple[object, ...]:
+            row = _look(image_id, folder)
+            ticker.advance()
+            return row
+
+        return pl.DataFrame(list(pool.map(look, ids)), schema=SCHEMA, orient="row")
 
 
 def _look(image_id: str, folder: Path) -> tuple[object, ...]:
@@ -73,19 +72,16 @@ def copies_across_splits(images: pl.DataFrame, records: pl.DataFrame) -> dict[st
     Returns:
         ``{"train-val": [(image of train, image of val), ...], ...}``, of several copies in a split the first.
     """
-    sides = [records.select("split", pl.col(column).alias("image_id")) for column in ("frontal", "lateral")]
-    files = pl.concat(sides).drop_nulls().unique().join(images, on="image_id")
+    named = [records.select("split", image_id=view) for view in ("frontal", "lateral")]
+    files = pl.concat(named).drop_nulls().unique().join(images, on="image_id")
     files = files.filter(pl.col("split").n_unique().over("bytes") > 1)
     paths = files["path"].unique()
     with ThreadPoolExecutor(_THREADS) as pool:
         hashes = pl.DataFrame({"path": paths, "hash": list(pool.map(hash_file, paths))}, {"path": str, "hash": str})
-    files = files.join(hashes, on="path").sort("image_id")
+    files = files.join(hashes, on="path").sort("image_id").unique(["split", "hash"], keep="first", maintain_order=True)
     copies: dict[str, list[tuple[str, str]]] = {}
     for first, second in combinations(SPLITS, 2):
-        sides = (
-            files.filter(split=split).unique("hash", keep="first", maintain_order=True) for split in (first, second)
-        )
-        own, theirs = (side.select("hash", "image_id") for side in sides)
-        pairs = own.join(theirs, on="hash", suffix="_2").filter(pl.col("image_id") != pl.col("image_id_2"))
+        pairs = files.filter(split=first).join(files.filter(split=second), on="hash", suffix="_2")
+        pairs = pairs.filter(pl.col("image_id") != pl.col("image_id_2"))
         copies[f"{first}-{second}"] = sorted(pairs.select("image_id", "image_id_2").iter_rows())
     return copies

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from pacer.data.studies import mapped
+from pacer.data.values import mapped
 
 #: What :func:`choose_priors` says of a study.
 CHOICE_SCHEMA: dict[str, pl.DataType] = {
@@ -21,7 +21,7 @@ CHOICE_SCHEMA: dict[str, pl.DataType] = {
     "unordered": pl.Boolean(),  # one with a report lies on the same day, and one of the two has no time
 }
 _DAY = ["subject", "day"]
-_INSTANT = [*_DAY, "clock"]
+_TIMED = pl.col("clock").is_not_null()
 _MICROSECONDS = 86_400_000_000  # of a day
 
 
@@ -35,93 +35,68 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
     Returns:
         The same rows in the same order, and the columns of :data:`CHOICE_SCHEMA`.
     """
-    given = studies.with_row_index("_given")
-    dated = _with_counts(given.drop_nulls("day"))
-    # To a later day the nearest of a day are those at its last instant, and those without a time: they may be later.
-    candidates = dated.filter("has_report")
-    newest = candidates.filter(~pl.col("timed") | (pl.col("clock") == pl.col("clock").max().over(_DAY)))
-    by_day = _nearest(newest, _DAY, pl.col("not_after")).with_columns(by_time=pl.col("count") < pl.col("reports"))
-    by_instant = _nearest(candidates.filter("timed"), _INSTANT, pl.col("empty_before") + pl.col("empty_until"))
-    by_instant = by_instant.with_columns(by_time=pl.lit(True), instant=_instant("day", "clock"))
-    earlier_day = _latest_before(dated, by_day.with_columns(prior_day="day"), "day")
-    same_day = _latest_before(dated, by_instant.rename({"day": "prior_day"}), "instant").filter(
-        pl.col("prior_day") == pl.col("day")
+    rows = studies.with_row_index("number")
+    # a study without a time is at midnight, before which nothing lies on its day; its ``end`` is that of the day
+    midnight, last = pl.time(0), pl.time(23, 59, 59, 999_999)
+    dated = rows.drop_nulls("day").with_columns(
+        instant=pl.col("day").dt.combine(pl.col("clock").fill_null(midnight)), day_end=pl.col("day").dt.combine(last)
     )
-    priors = pl.concat([same_day, earlier_day]).unique("_given", keep="first")
-    both_timed = pl.col("timed") & pl.col("prior_clock").is_not_null()
-    between = (pl.col("instant") - _instant("prior_day", "prior_clock")).dt.total_microseconds()
-    priors = priors.with_columns(between=between)
+    dated = dated.with_columns(end=pl.when(_TIMED).then("instant").otherwise("day_end"))
+    empty, reports = dated.filter(~pl.col("has_report")), dated.filter("has_report")
+    # To a later day the nearest of a day are those at its last instant, and those without a time: they may be later,
+    # and studies of that day without a report and a time are not known to be nearer.
+    newest = reports.with_columns(of_day=pl.len().over(_DAY))
+    newest = newest.filter(~_TIMED | (pl.col("clock") == pl.col("clock").max().over(_DAY)))
+    by_day = _counted(_nearest(newest, "day_end"), "prior_end", empty, "instant", exact=True)
+    # To a study of the same day it is the one at the last instant before; one without a time is none.
+    timed = reports.filter(_TIMED).with_columns(of_day=pl.lit(0, pl.UInt32))
+    by_instant = _counted(_nearest(timed, "instant"), "prior_end", empty, "end", exact=True)
+    candidates = pl.concat([by_instant, by_day]).rename({"empty": "empty_before_prior"}).sort("at", maintain_order=True)
+
+    dated = _counted(dated, "instant", empty, "end", exact=False).sort("instant")
+    found = dated.join_asof(
+        candidates, left_on="instant", right_on="at", by="subject", allow_exact_matches=False, check_sortedness=False
+    )
+    of_day, untimed = (report.sum().over(_DAY) for report in (pl.col("has_report"), pl.col("has_report") & ~_TIMED))
+    both_timed = _TIMED & pl.col("prior_is_timed")
+    found = found.with_columns(between=(pl.col("instant") - pl.col("prior_instant")).dt.total_microseconds())
     # polars divides by a constant as it multiplies by its inverse, which can differ in the last bit
     exact_days = mapped("between", lambda microseconds: microseconds / _MICROSECONDS, pl.Float64)
-    days = (pl.col("day") - pl.col("prior_day")).dt.total_days().cast(pl.Float64)
-    priors = priors.select(
-        "_given",
+    whole_days = (pl.col("day") - pl.col("prior_day")).dt.total_days().cast(pl.Float64)
+    by_time = both_timed | (pl.col("count") < pl.col("of_day"))
+    found = found.select(
+        "number",
         "prior_study_id",
-        gap_days=pl.when(both_timed).then(exact_days).otherwise(days),
-        rule=pl.when(both_timed | pl.col("by_time")).then(pl.lit("date and time")).otherwise(pl.lit("date")),
+        gap_days=pl.when(both_timed).then(exact_days).otherwise(whole_days),
+        rule=pl.when(by_time).then(pl.lit("date and time")).when(~by_time).then(pl.lit("date")),
         tied=pl.col("count") > 1,
-        empty_until_prior="empty_until_prior",
+        passed_over=(pl.col("empty") - pl.col("empty_before_prior").fill_null(0)).cast(pl.Int32),
+        unordered=pl.when(_TIMED).then(untimed).otherwise(of_day - pl.col("has_report")) > 0,
     )
-    same_day_reports = pl.when("timed").then("untimed_reports").otherwise(pl.col("reports") - pl.col("has_report"))
-    known = dated.select("_given", "empty_earlier", unordered=same_day_reports > 0)
-    chosen = given.join(known, on="_given", how="left").join(priors, on="_given", how="left").sort("_given")
-    return chosen.with_columns(
-        passed_over=(pl.col("empty_earlier") - pl.col("empty_until_prior").fill_null(0)).fill_null(0).cast(pl.Int32),
-        tied=pl.col("tied").fill_null(False),
-        unordered=pl.col("unordered").fill_null(False),
-    ).select(*studies.columns, *CHOICE_SCHEMA)
+    chosen = rows.join(found, on="number", how="left", maintain_order="left")
+    nothing = {"tied": False, "passed_over": 0, "unordered": False}
+    return chosen.with_columns(pl.col(name).fill_null(value) for name, value in nothing.items()).drop("number")
 
 
-def _with_counts(dated: pl.DataFrame) -> pl.DataFrame:
-    """The studies that have a day, with counts of their day, and of studies without a report before it.
-
-    ``empty_earlier``: studies without a report that are earlier; ``not_after``: those that are not after the study, in
-    the eyes of a later day.
-    """
-    dated = dated.with_columns(
-        empty=~pl.col("has_report"), timed=pl.col("clock").is_not_null(), instant=_instant("day", "clock")
-    )
-    days = dated.group_by(_DAY).agg(
-        day_empty=pl.col("empty").sum(),
-        untimed_empty=(pl.col("empty") & ~pl.col("timed")).sum(),
-        reports=pl.col("has_report").sum(),
-        untimed_reports=(pl.col("has_report") & ~pl.col("timed")).sum(),
-    )
-    days = days.sort(_DAY).with_columns(
-        empty_before=pl.col("day_empty").cum_sum().over("subject") - pl.col("day_empty")
-    )
-    instants = dated.filter("timed").group_by(_INSTANT).agg(empty_here=pl.col("empty").sum()).sort(_INSTANT)
-    instants = instants.with_columns(empty_until=pl.col("empty_here").cum_sum().over(_DAY))
-    dated = dated.join(days, on=_DAY, how="left").join(instants, on=_INSTANT, how="left")
-    before = pl.col("empty_before").cast(pl.Int64)
-    until = pl.when("timed").then(pl.col("untimed_empty") + pl.col("empty_until")).otherwise("day_empty")
-    return dated.with_columns(
-        empty_earlier=before + (pl.col("empty_until") - pl.col("empty_here")).fill_null(0), not_after=before + until
-    )
-
-
-def _nearest(candidates: pl.DataFrame, group: list[str], empty_until: pl.Expr) -> pl.DataFrame:
-    """The candidate of each group with the largest id, and how many there are."""
-    largest = candidates.with_columns(empty_until_prior=empty_until.cast(pl.Int64)).sort("study").group_by(group)
-    return largest.agg(
-        pl.col("reports", "empty_until_prior").last(),
+def _nearest(candidates: pl.DataFrame, at: str) -> pl.DataFrame:
+    """The candidate with the largest id of those that count from the moment ``at``, and their ``count``."""
+    return candidates.sort("study").group_by("subject", pl.col(at).alias("at")).agg(
+        pl.col("of_day").last(),
         prior_study_id=pl.col("study").last(),
-        prior_clock=pl.col("clock").last(),
+        prior_day=pl.col("day").last(),
+        prior_instant=pl.col("instant").last(),
+        prior_end=pl.col("end").last(),
+        prior_is_timed=_TIMED.last(),
         count=pl.len(),
+    )  # fmt: skip
+
+
+def _counted(points: pl.DataFrame, at: str, empty: pl.DataFrame, key: str, exact: bool) -> pl.DataFrame:
+    """Points in time with ``empty``: how many of the subject's studies without a report lie before (``exact``: or at)
+    them by their ``key``."""
+    marks = empty.select("subject", pl.col(key).alias("mark")).sort("mark")
+    marks = marks.with_columns(empty=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("subject"))
+    joined = points.sort(at).join_asof(
+        marks, left_on=at, right_on="mark", by="subject", allow_exact_matches=exact, check_sortedness=False
     )
-
-
-def _latest_before(studies: pl.DataFrame, candidates: pl.DataFrame, key: str) -> pl.DataFrame:
-    """The studies that have a candidate before them, with the latest one."""
-    columns = ["prior_day", "prior_clock", "prior_study_id", "count", "by_time", "empty_until_prior"]
-    candidates = candidates.select("subject", key, *columns).sort(key)
-    joined = studies.sort(key).join_asof(
-        candidates, on=key, by="subject", strategy="backward", allow_exact_matches=False, check_sortedness=False
-    )
-    found = joined.drop_nulls("prior_study_id")
-    return found.select("_given", "subject", "day", "timed", "instant", *columns)
-
-
-def _instant(day: str, clock: str) -> pl.Expr:
-    """Date and time; midnight of a day without a time, before which nothing lies on that day."""
-    return pl.col(day).dt.combine(pl.col(clock).fill_null(pl.time(0)))
+    return joined.drop("mark", strict=False).with_columns(pl.col("empty").fill_null(0))

@@ -35,21 +35,15 @@ class Source:
     files: dict[str, Path]
     truth: Path | None
 
+    def file(self, role: str) -> Path:
+        """The file of a role.
 
-def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
-    """``{role: (key of params.yaml, path relative to the root)}`` of the files that a corpus is read from."""
-    group, roles = {
-        "rg4": ("annotations", config.contexts),
-        "mimic_cxr": ("mimic_cxr", ["reports", "metadata", "split"]),
-        "r2gen": ("r2gen", ["annotation", "views"]),
-        "openi": ("openi", ["reports", "projections"]),
-        "table": ("table", ["file"]),
-    }[config.format]
-    named = {role: (f"{group}.{role}", getattr(getattr(config, group), role)) for role in roles}
-    if config.format == "table":
-        named = {"table": named["file"]}
-    named["original_references"] = ("original_references", config.original_references)
-    return {role: (key, path) for role, (key, path) in named.items() if path is not None}
+        Raises:
+            DataError: the source was made for other settings and has none.
+        """
+        if role not in self.files:
+            raise DataError(f"the source of this corpus describes no file for {role}; make the source again")
+        return self.files[role]
 
 
 class NamedFile(NamedTuple):
@@ -58,6 +52,20 @@ class NamedFile(NamedTuple):
     key: str
     path: Path
     problem: str | None
+
+
+def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
+    """``{role: (key of params.yaml, path relative to the root)}`` of the files that a corpus is read from."""
+    group, roles = {
+        "rg4": ("annotations", {context: context for context in config.contexts}),
+        "mimic_cxr": ("mimic_cxr", {role: role for role in ("reports", "metadata", "split")}),
+        "r2gen": ("r2gen", {role: role for role in ("annotation", "views")}),
+        "openi": ("openi", {role: role for role in ("reports", "projections")}),
+        "table": ("table", {"table": "file"}),
+    }[config.format]
+    named = {role: (f"{group}.{key}", getattr(getattr(config, group), key)) for role, key in roles.items()}
+    named["original_references"] = ("original_references", config.original_references)
+    return {role: (key, path) for role, (key, path) in named.items() if path is not None}
 
 
 def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
@@ -104,56 +112,36 @@ def describe_source(folder: Path, root: str, images: str, files: Mapping[str, st
         images: folder of the images, relative to the root.
         files: file or folder per role, relative to the root.
     """
-    return {
-        "root": root,
-        "images": images,
-        "files": {
-            role: {"path": path, "bytes": _bytes(folder / path), "sha256": _hash(folder / path)}
-            for role, path in files.items()
-        },
-    }
+    described = {role: {"path": path} | _fingerprint(folder / path) for role, path in files.items()}
+    return {"root": root, "images": images, "files": described}
 
 
-def read_source(directory: str | Path) -> Source:
+def read_source(directory: Path) -> Source:
     """Read ``directory/source.json`` and make sure that the files are the ones it describes.
 
     Raises:
         DataError: it is missing or malformed, or a file is missing or has changed.
     """
-    directory = Path(directory)
     raw = read_json(directory / "source.json")
     try:
-        root = directory / raw["root"]
+        root, files = directory / raw["root"], dict(raw["files"])
+        paths = {role: root / described["path"] for role, described in files.items()}
         images = root / raw["images"]
-        described = {
-            role: (root / entry["path"], entry["bytes"], entry["sha256"]) for role, entry in raw["files"].items()
-        }
-    except (KeyError, TypeError, AttributeError):
-        raise DataError(
-            f"{directory / 'source.json'} must hold root, images and files (path, bytes, sha256 per role); "
-            "make the source again"
-        ) from None
-    for role, (path, size, content_hash) in described.items():
+    except (KeyError, TypeError, ValueError):
+        raise DataError(f"{directory}/source.json must hold root, images and files; make the source again") from None
+    for role, path in paths.items():
         if not path.exists():
             raise DataError(f"the {role} file {path} does not exist; restore it or make the source again")
-        if _bytes(path) != size or _hash(path) != content_hash:
+        if files[role] != {"path": files[role]["path"]} | _fingerprint(path):
             raise DataError(f"the {role} file {path} has changed since the source was made; make the source again")
     truth = directory / "truth.parquet"
-    return Source(images, {role: path for role, (path, _, _) in described.items()}, truth if truth.exists() else None)
+    return Source(images, paths, truth if truth.exists() else None)
 
 
-def _bytes(path: Path) -> int:
-    if path.is_dir():
-        return sum(file.stat().st_size for file in files_below(path) if file.is_file())
-    return path.stat().st_size
-
-
-def _hash(path: Path) -> str:
-    """Hash of a file's content, or of the names and sizes in a folder (it may hold hundreds of thousands of files)."""
+def _fingerprint(path: Path) -> dict[str, Any]:
+    """Size and hash of a file, or of the names and sizes in a folder (it may hold hundreds of thousands of files)."""
     if path.is_file():
-        return hash_file(path)
-    digest = hashlib.sha256()
-    for file in files_below(path):
-        if file.is_file():
-            digest.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
-    return digest.hexdigest()
+        return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
+    sizes = {file.relative_to(path): file.stat().st_size for file in files_below(path) if file.is_file()}
+    listing = "".join(f"{name}\0{size}\0" for name, size in sizes.items())
+    return {"bytes": sum(sizes.values()), "sha256": hashlib.sha256(listing.encode()).hexdigest()}

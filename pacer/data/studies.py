@@ -2,94 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
-from typing import Any, NamedTuple, get_args, get_type_hints
-
 import polars as pl
 
+from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.core.errors import DataError
+from pacer.data.splits import seeded_split
+from pacer.data.values import mapped
 
-#: Studies that are held as tuples at a time.
-_BATCH = 4096
-
-
-class Study(NamedTuple):
-    """A row of the frame. Texts stand as they are, None for what is absent."""
-
-    file: str
-    row: str  # as in problems.csv
-    id: str  # unique in each of its contexts
-    contexts: tuple[str, ...]  # those that it gives a record in, in the order of CONTEXTS
-    split: str
-    study_id: str
-    subject_id: str
-    view: str  # AP | PA | other
-    frontal: str  # paths below the folder of the images
-    lateral: str | None = None
-    findings: str | None = None
-    impression: str | None = None
-    prior_findings: str | None = None
-    prior_impression: str | None = None
-    prior_study_id: str | None = None  # this and the next four: None where the input gives the text alone
-    gap_days: float | None = None
-    rule: str | None = None
-    tied: bool | None = None
-    passed_over: int | None = None
-    indication: str | None = None
-    history: str | None = None
-    emphasis: list[float] | None = None  # of the tokens of the cleaned findings and impression, BOS first
-    rows: int = 1  # rows of the input that it is made of
-
-
-_KINDS: dict[Any, pl.DataType] = {
-    str: pl.String(),
-    int: pl.Int64(),
-    float: pl.Float64(),
-    bool: pl.Boolean(),
-    tuple[str, ...]: pl.List(pl.String()),
-    list[float]: pl.List(pl.Float32()),
-}
-#: The columns of the frame: the fields of :class:`Study`.
+#: Its columns. Texts stand as they are, null for what is absent.
 STUDY_SCHEMA: dict[str, pl.DataType] = {
-    name: _KINDS.get(kind) or _KINDS[get_args(kind)[0]] for name, kind in get_type_hints(Study).items()
+    "file": pl.String(),
+    "row": pl.String(),  # as in problems.csv
+    "rows": pl.Int64(),  # rows of the input that it is made of
+    "id": pl.String(),  # unique in each of its contexts
+    "contexts": pl.List(pl.String()),  # those that it gives a record in; null: all that its sources allow
+    "split": pl.String(),  # null: drawn by subject
+    "study_id": pl.String(),
+    "subject_id": pl.String(),
+    "view": pl.String(),  # AP | PA | other
+    "frontal": pl.String(),  # path below the folder of the images
+    "lateral": pl.String(),
+    "findings": pl.String(),
+    "impression": pl.String(),
+    "prior_findings": pl.String(),
+    "prior_impression": pl.String(),
+    "prior_study_id": pl.String(),  # this and the next four: null where the input gives the text alone
+    "gap_days": pl.Float64(),
+    "rule": pl.String(),
+    "tied": pl.Boolean(),
+    "passed_over": pl.Int64(),
+    "indication": pl.String(),
+    "history": pl.String(),
+    "emphasis": pl.List(pl.Float32()),  # of the tokens of the cleaned findings and impression, BOS first
 }
 
 
-def study_frame(studies: Iterable[Study]) -> pl.DataFrame:
-    """Studies as a frame, in their order."""
-    remaining, frames = iter(studies), [pl.DataFrame(schema=STUDY_SCHEMA)]
-    while batch := list(islice(remaining, _BATCH)):
-        frames.append(pl.DataFrame(batch, STUDY_SCHEMA, orient="row"))
-    return pl.concat(frames)
-
-
-def contexts_of(lateral: pl.Expr, prior: pl.Expr) -> pl.Expr:
-    """The contexts that the sources allow, as a list in the order of :data:`~pacer.core.contexts.CONTEXTS`."""
+def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
+    """The columns of :data:`STUDY_SCHEMA`: those that a reader does not give are null, ``rows`` 1, and contexts and
+    splits are filled in."""
+    absent = {name: pl.lit(None, kind) for name, kind in STUDY_SCHEMA.items() if name not in studies.columns}
+    studies = studies.with_columns(**absent).with_columns(pl.col("rows").fill_null(1))
+    shares = config.split
+    drawn = mapped("subject_id", lambda subject: seeded_split(subject, config.seed, shares.val, shares.test))
     allowed = []
     for context in CONTEXTS:
-        needs_lateral, needs_prior = availability(context)
-        sources = (lateral | pl.lit(not needs_lateral)) & (prior | pl.lit(not needs_prior))
-        allowed.append(pl.when(sources).then(pl.lit(context)))
-    return pl.concat_list(allowed).list.drop_nulls()
-
-
-def mapped(column: str, function: Callable[[Any], Any], kind: Any = pl.String) -> pl.Expr:
-    """What a function makes of each value of a column; null of null."""
-
-    def each(values: pl.Series) -> pl.Series:
-        return pl.Series(values.name, [None if value is None else function(value) for value in values], kind)
-
-    return pl.col(column).map_batches(each, return_dtype=kind)
-
-
-def check_roles(files: Mapping[str, Any], *needed: str) -> None:
-    """Make sure that a source describes the files that a reader needs.
-
-    Raises:
-        DataError: a role is missing.
-    """
-    missing = [role for role in needed if role not in files]
-    if missing:
-        raise DataError(f"the source of this corpus describes no file for {', '.join(missing)}; make the source again")
+        lateral, prior = availability(context)
+        sources = ["lateral"] * lateral + ["prior_study_id"] * prior
+        allowed.append(pl.when(True, *(pl.col(source).is_not_null() for source in sources)).then(pl.lit(context)))
+    return studies.with_columns(
+        split=pl.coalesce("split", drawn) if studies["split"].null_count() else pl.col("split"),
+        contexts=pl.coalesce("contexts", pl.concat_list(allowed).list.drop_nulls()),
+    ).select(pl.col(name).cast(kind) for name, kind in STUDY_SCHEMA.items())

@@ -1,85 +1,28 @@
-"""Strict reading of single values of records, MIMIC's ids, and how much of a value a message may show."""
+"""Values of a user's files: a function over a column, MIMIC's ids, and how much of a value a message may show."""
 
 from __future__ import annotations
 
-import math
-import re
+from collections.abc import Callable
 from typing import Any
 
-from pacer.core.hygiene import fault_of
+import polars as pl
 
-#: What a row that is not used can be: one that cannot be used, and a sound one that was not asked for.
-BAD, LEFT_OUT = "bad", "left out"
-#: How MIMIC-CXR writes its ids, in paths and alone.
-_MIMIC_PATH = re.compile(r"(?:^|/)p(\d+)/s(\d+)/")
-_MIMIC_ID = re.compile(r"^[ps](\d+)$")
+#: How MIMIC-CXR's paths name subject and study.
+MIMIC_PATH = r"(?:^|/)p(\d+)/s(\d+)/"
 
 
-class Unusable(Exception):
-    """Raised for the row at hand, which then is a line of ``problems.csv``. ``reason`` never quotes report text."""
+def mapped(column: str, function: Callable[[Any], Any], kind: Any = pl.String) -> pl.Expr:
+    """What a function makes of each value of a column; null of null."""
 
-    def __init__(self, field: str, reason: str, kind: str = BAD):
-        super().__init__(field, reason)
-        self.field, self.reason, self.kind = field, reason, kind
+    def each(values: pl.Series) -> pl.Series:
+        return pl.Series(values.name, [None if value is None else function(value) for value in values], kind)
 
-
-def present(raw: dict[str, Any], name: str, sentinel: str = "") -> Any:
-    """The value of a field that must be there.
-
-    Raises:
-        Unusable: it is missing; ``sentinel`` says how an absent value is written.
-    """
-    if name not in raw:
-        raise Unusable(name, "the field is missing" + (f"; write {sentinel}" if sentinel else ""))
-    return raw[name]
+    return pl.col(column).map_batches(each, return_dtype=kind)
 
 
-def name_of(raw: dict[str, Any], name: str) -> str:
-    """An id: text or a whole number, without white space around it."""
-    value = present(raw, name)
-    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
-        raise Unusable(name, f"expected a name or a number, got {shown(value)}")
-    return sound(str(value).strip(), name)
-
-
-def ids_of(raw: dict[str, Any], known: tuple[str, str] | None, reason: str, field: str = "") -> tuple[str, str]:
-    """Subject and study without MIMIC's letters: the record's fields, else what is ``known`` from elsewhere.
-
-    Raises:
-        Unusable: neither is there; for ``reason``, in ``field`` or the one that is missing.
-    """
-    ids = []
-    for number, name in enumerate(("subject_id", "study_id")):
-        if name in raw:
-            ids.append(bare_id(name_of(raw, name)))
-        elif known is not None:
-            ids.append(known[number])
-        else:
-            raise Unusable(field or name, reason)
-    return ids[0], ids[1]
-
-
-def sound(text: str, name: str) -> str:
-    """``text``, once it is known that it is plain text."""
-    if fault := fault_of(text):
-        raise Unusable(name, fault)
-    return text
-
-
-def weights_of(raw: dict[str, Any], name: str) -> list[float] | None:
-    """A list of finite numbers, or None when the record has none."""
-    if name not in raw:
-        return None
-    value = raw[name]
-    if not isinstance(value, list):
-        raise Unusable(name, f"expected a list of numbers, got {shown(value)}")
-    try:
-        weights = [float(entry) for entry in value]
-    except (TypeError, ValueError, OverflowError):
-        raise Unusable(name, "expected a list of numbers; an entry is not a number") from None
-    if not all(math.isfinite(weight) and abs(weight) < 1e38 for weight in weights):
-        raise Unusable(name, "expected finite numbers; an entry is NaN, infinite or beyond 1e38")
-    return weights
+def bare_id(column: str) -> pl.Expr:
+    """A subject or study id without MIMIC's letter: ``s50414267`` is ``50414267``; other ids stay as they are."""
+    return pl.col(column).str.replace(r"^[ps](\d+)$", "$1")
 
 
 def shown(value: Any) -> str:
@@ -97,21 +40,6 @@ def shown(value: Any) -> str:
 
 def quoted(value: str, longest: int = 40, words: int = 3) -> str:
     """An id, date, view, split, path or column name as a message may show it: a longer one could be report text."""
-    return value if len(value) <= longest and len(value.split()) <= words else f"text of {len(value)} characters"
-
-
-def shown_view(value: str) -> str:
-    """A view as the audit may show it."""
-    return quoted(value, 16, 2)
-
-
-def mimic_ids(path: str) -> tuple[str, str] | None:
-    """Subject and study of an image path such as ``p10/p10000032/s50414267/name.jpg``, without their letters."""
-    match = _MIMIC_PATH.search(path)
-    return (match[1], match[2]) if match else None
-
-
-def bare_id(value: str) -> str:
-    """A subject or study id without MIMIC's letter: ``s50414267`` is ``50414267``; other ids stay as they are."""
-    match = _MIMIC_ID.match(value)
-    return match[1] if match else value
+    if len(value) > longest or len(value.split()) > words:
+        return f"text of {len(value)} characters"
+    return value if value.isprintable() else ascii(value)[1:-1]

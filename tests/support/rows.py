@@ -9,9 +9,9 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.config import Corpus
-from pacer.data.account import Account
+from pacer.data.account import BAD, Account
 from pacer.data.source import Source
-from pacer.data.values import BAD
+from pacer.data.studies import study_frame
 
 
 class Place(NamedTuple):
@@ -71,7 +71,7 @@ def read_rows(
 ) -> tuple[list[Row], Account]:
     """The studies of a reader, then what it does not use; its account."""
     account, rows = Account(), list[Row]()
-    for study in read(source, config, account).to_dicts():
+    for study in study_frame(read(source, config, account), config).to_dicts():
         place = _place(study.pop("file"), study.pop("row"))
         prior = Prior(**{name: study.pop(f"prior_{name}") for name in ("findings", "impression", "study_id")},
                       **{name: study.pop(name) for name in ("gap_days", "rule", "tied", "passed_over")})  # fmt: skip

@@ -4,90 +4,100 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import polars as pl
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from pacer.core.errors import DataError
 from pacer.core.io import opened
 from pacer.data.account import Account
 from pacer.data.schemas import SPLITS
-from pacer.data.studies import Study
-from pacer.data.values import BAD, Unusable, quoted
+from pacer.data.values import quoted
 
-_EXPECTED = f"must hold the splits {', '.join(SPLITS)}"
+#: Records that are held as tuples at a time.
+_BATCH = 4096
+#: Fields of a record that are no text.
+_KINDS: dict[str, pl.DataType] = {"new_scores": pl.List(pl.Float32()), "image_path": pl.List(pl.String())}
 
 
-def read_annotations(path: str | Path) -> dict[str, list[Any]]:
+def _text(text: str) -> str:
+    text.encode()  # half of a surrogate pair, which JSON can spell, is a ValueError
+    return text
+
+
+def _path(text: str) -> str:
+    if not text.strip():
+        raise ValueError("expected the path of an image, got blank text")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_text)]
+ImagePath = Annotated[Text, AfterValidator(_path)]
+#: An id: text or a whole number, without white space around it.
+Name = Annotated[
+    Text, BeforeValidator(lambda value: str(value) if type(value) is int else value), AfterValidator(str.strip)
+]
+#: A field that a format has and nothing reads.
+Unread = Annotated[None, BeforeValidator(lambda value: None)]
+
+
+def read_annotations(path: Path) -> dict[str, list[Any]]:
     """The records of each split, in the file's order.
 
     The file is in UTF-8, with or without a byte order mark, and compressed where its name ends in ``.gz``.
 
     Raises:
-        DataError: the file is missing, is not JSON, or is not an object of splits with lists.
+        DataError: the file cannot be read as JSON, or is not an object of splits with lists.
     """
     try:
         with opened(path) as file:
-            splits = json.loads(file.read().decode("utf-8-sig"), object_pairs_hook=_distinct)
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not valid UTF-8: {error.reason} at byte {error.start}") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON: {error}") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if not isinstance(splits, dict) or not splits:
-        raise DataError(f"{path} {_EXPECTED}; it holds {'none' if splits == {} else f'a {type(splits).__name__}'}")
-    for split, records in splits.items():
-        if split not in SPLITS:
-            raise DataError(f"{path} {_EXPECTED}; it holds {ascii(quoted(split))[1:-1]}")
-        if not isinstance(records, list):
-            raise DataError(f"{path}: {split} must be a list of records; it is a {type(records).__name__}")
+            splits = json.load(file)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read as JSON: {getattr(error, 'strerror', None) or error}") from None
+    lists = isinstance(splits, dict) and all(isinstance(records, list) for records in splits.values())
+    if not lists or not splits or not splits.keys() <= set(SPLITS):
+        raise DataError(f"{path} must be an object of the splits {', '.join(SPLITS)}, each with a list of records")
     return splits
 
 
-def read_studies(
-    splits: dict[str, list[Any]],
-    path: Path,
-    source: str,
-    known: Collection[str],
-    make: Callable[[dict[str, Any], str, str], Study],
-    account: Account,
-) -> Iterator[Study]:
-    """What ``make(record, split, row)`` gives for each record of :func:`read_annotations`; what it refuses is listed.
+def read_records(path: Path, source: str, model: type[BaseModel], account: Account) -> pl.DataFrame:
+    """A row for each sound record: the fields of ``model``, and ``file``, ``row``, ``split``; others are listed.
 
     Args:
-        source: the input that rows are counted under, as are fields that are not ``known``.
+        source: the input that rows are counted under, as are fields that the model does not have.
     """
-    for split, records in splits.items():
+    schema = dict.fromkeys(("file", "row", "split"), pl.String()) | {
+        name: _KINDS.get(name, pl.String()) for name in model.model_fields
+    }
+    frames, rows, problems = [pl.DataFrame(schema=schema)], list[tuple[Any, ...]](), list[dict[str, Any]]()
+    for split, records in read_annotations(path).items():
         account.read[source] += len(records)
+        names = Counter(chain.from_iterable(raw for raw in records if isinstance(raw, dict)))
+        for name in names.keys() - {*model.model_fields, "split"}:
+            account.count("unknown_fields", source, quoted(name), names[name])
         for index, raw in enumerate(records):
-            row, study, kind = f"{split}[{index}]", None, ""
+            place = {"file": str(path), "row": f"{split}[{index}]"}
             try:
-                if not isinstance(raw, dict):
-                    raise Unusable("-", f"a record must be an object; this is a {type(raw).__name__}")
-                study = make(raw, split, row)
-            except Unusable as problem:
-                id = raw.get("id") if isinstance(raw, dict) else None
-                shown = (
-                    quoted(str(id)).encode("utf-8", "backslashreplace").decode() if isinstance(id, str | int) else None
-                )
-                account.add(problem.kind, str(path), row, shown, problem.field, problem.reason)
-                kind = problem.kind
-            if kind != BAD:
-                for name in raw.keys() - known:
-                    account.count("unknown_fields", source, name)
-            if study is not None:
-                yield study
+                rows.append((*place.values(), split, *model.model_validate(raw).__dict__.values()))
+            except ValidationError as error:
+                problems.append(place | _problem(raw, error))
+            if len(rows) == _BATCH:
+                frames.append(pl.DataFrame(rows, schema, orient="row"))
+                rows.clear()
+    account.add(pl.DataFrame(problems, dict.fromkeys(("file", "row", "id", "field", "reason"), pl.String())))
+    return pl.concat([*frames, pl.DataFrame(rows, schema, orient="row")])
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; a split that stands in it twice would hide the first one."""
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next((split for split in SPLITS if names.count(split) > 1), None)
-        if twice:
-            raise ValueError(f"the split {twice} is there twice")
-    return content
+def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
+    """Id of a record, and field and reason of its first problem; pydantic's reasons quote no value."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    id = raw.get("id") if isinstance(raw, dict) else None
+    return {
+        "id": quoted(str(id)) if isinstance(id, str | int) else None,
+        "field": str(first["loc"][0]) if first["loc"] else "-",
+        "reason": first["msg"].removeprefix("Value error, "),
+    }

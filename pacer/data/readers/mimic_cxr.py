@@ -6,21 +6,21 @@ goes the way of a table of studies (:mod:`pacer.data.readers.image_rows`).
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.data.account import Account
+from pacer.data.account import LEFT_OUT, Account
+from pacer.data.readers.files import read_files
 from pacer.data.readers.image_rows import TEXTS, UNUSED, studies_of
-from pacer.data.readers.mimic_reports import read_report_files
 from pacer.data.sections import find_sections
 from pacer.data.source import Source
-from pacer.data.studies import check_roles
 from pacer.data.tables import open_table, shown_columns
-from pacer.data.values import LEFT_OUT
 
+_REPORT_FILE = re.compile(r"(?:^|/)s([0-9]+)\.txt\Z")
 _STUDY = ["subject", "study"]
 _IMAGE = [*_STUDY, "dicom"]
 #: The columns of the two tables, and our names of them.
@@ -32,51 +32,69 @@ _SPLIT = _IDS | {"split": "split"}
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """Every study of the metadata; images and reports that are part of none are listed.
 
-    ``account`` gets the topics of :func:`~pacer.data.readers.image_rows.studies_of`, ``last_paragraphs`` (reports whose
-    conclusion has no heading) and ``study_times`` (studies whose images differ in date or time).
+    ``account`` gets the topics of :func:`~pacer.data.readers.image_rows.studies_of`.
 
     Raises:
         DataError: a file is missing or damaged, lacks a column, a study has two reports, or an image two splits.
     """
-    check_roles(source.files, "reports", "metadata", "split")
-    metadata, split, archive = (source.files[role] for role in ("metadata", "split", "reports"))
+    metadata, split, reports = (source.file(role) for role in ("metadata", "split", "reports"))
     images = _table(metadata, _METADATA)
     account.read["metadata"] += images.height
-    images = images.with_columns(
-        # a number without the zeros before it; of the other forms the reader of times refuses what is ambiguous
-        pl.when(pl.col("time").str.contains(r"^(?:0|[1-9]\d{0,3})$"))
-        .then(pl.col("time").str.zfill(6))
-        .otherwise("time")
-    )
-    # where no folder names the subject of a report, its study does
-    subjects = images.select("study", known="subject").unique("study", keep="first", maintain_order=True)
-    reports = _reports(archive, account).join(subjects, on="study", how="left", maintain_order="left")
-    reports = reports.with_columns(pl.coalesce("subject", "known")).drop("known")
-    splits = _splits(split)
-    folder = pl.format("p{}/", "subject").fill_null("")
-    name = pl.format("{}/{}s{}.txt", pl.lit(str(archive)), folder, "study")
-    _list_unknown(reports, images, _STUDY, name, "reports", "its study is not in the metadata", account)
-    _list_unknown(splits, images, _IMAGE, pl.lit(str(split)), "split", "its image is not in the metadata", account)
+    splits = _table(split, _SPLIT).unique([*_IMAGE, "split"], keep="first", maintain_order=True)
+    _check_once(splits, "dicom", f"{split} has more than one split of image")
+    texts = read_reports(reports)
+    _check_once(texts, "study", f"{reports} has more than one report of study")
+    for role, table, on, row in (
+        ("reports", texts, ["study"], pl.lit("")),
+        ("split", splits.with_columns(file=pl.lit(str(split))), _IMAGE, pl.format("line {}", "line")),
+    ):
+        lost = table.join(images, on=on, how="anti", maintain_order="left")
+        if lost.height:
+            account.read[role] += lost.height
+        lost = lost.with_columns(row=row, id="study", rows=pl.lit(1))
+        reason = f"its {'study' if role == 'reports' else 'image'} is not in the metadata"
+        account.divert(lost, "", pl.col("study").is_not_null(), reason, LEFT_OUT)
     images = images.join(splits.drop("line"), on=_IMAGE, how="left", maintain_order="left")
     # where another image of the study has a split, this one is a slip of the table; else the study is not in it
     listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)
-    slip = pl.col("split").is_null() & (listed > 0)
-    place = {"file": pl.lit(str(metadata)), "row": pl.format("line {}", "line"), "id": "study", "rows": pl.lit(1)}
-    images = images.with_columns(**place)
-    images = account.divert(images, "", slip, "the image is not in the table of splits", LEFT_OUT).drop(place)
-    images = _one_time(images, account).join(reports.drop("line"), on=_STUDY, how="left", maintain_order="left")
     images = images.with_columns(
-        pl.format("p{}/p{}/s{}/{}.jpg", pl.col("subject").str.head(2), "subject", "study", "dicom").alias("image"),
-        pl.when(listed == 0)
-        .then(pl.lit("the table of splits has none of its images"))
-        .when(listed > 1)
-        .then(pl.lit("its images are in two splits"))
-        .when(pl.col("with_report").is_null())
-        .then(pl.lit("there is no report"))
-        .alias(UNUSED),
-        pl.when(listed == 1).then("split"),
+        file=pl.lit(str(metadata)), row=pl.format("line {}", "line"), id="study", rows=pl.lit(1), splits=listed
     )
-    return studies_of(images.drop("dicom", "with_report"), str(metadata), "line", "metadata", config, account)
+    slip = pl.col("split").is_null() & (pl.col("splits") > 0)
+    images = account.divert(images, "", slip, "the image is not in the table of splits", LEFT_OUT)
+    images = _one_time(images).join(texts.drop("file"), on="study", how="left", maintain_order="left")
+    unused = (
+        pl.when(pl.col("splits") == 0).then(pl.lit("the table of splits has none of its images"))
+        .when(pl.col("splits") > 1).then(pl.lit("its images are in two splits"))
+        .when(pl.col("has_file").is_null()).then(pl.lit("there is no report"))
+    )  # fmt: skip
+    path = pl.format("p{}/p{}/s{}/{}.jpg", pl.col("subject").str.head(2), "subject", "study", "dicom")
+    one_split = pl.when(pl.col("splits") == 1).then("split")
+    images = images.with_columns(path.alias("image"), unused.alias(UNUSED), one_split)
+    return studies_of(images, str(metadata), "line", "metadata", account)
+
+
+def read_reports(path: Path) -> pl.DataFrame:
+    """The sections of every report file (``p10/p10000032/s50414267.txt``) by study, and its ``file``.
+
+    Args:
+        path: a folder that holds the files at any depth, or their archive.
+
+    Raises:
+        DataError: the source holds no text, or a file cannot be read.
+    """
+    rows = []
+    for name, content in read_files(path, ".txt"):
+        if match := _REPORT_FILE.search(name):
+            try:
+                sections = find_sections(content.decode("utf-8"), match[1])
+            except UnicodeDecodeError as error:
+                # another encoding would be a guess, and a wrong guess silently changes the references
+                reason = f"{error.reason} at byte {error.start}"
+                raise DataError(f"{path}/{name} is not valid UTF-8: {reason}") from None
+            rows.append((f"{path}/{name}", match[1], *(getattr(sections, section) for section in TEXTS)))
+    columns = dict.fromkeys(("file", "study", *TEXTS), pl.String())
+    return pl.DataFrame(rows, columns, orient="row").with_columns(has_file=True).sort("study", "file")
 
 
 def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
@@ -87,57 +105,23 @@ def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
     if missing:
         raise DataError(f"{path} lacks {', '.join(missing)}; it has {shown_columns(table.columns)}")
     frame = table.frame([column for column in theirs.values() if column is not None])
-    return frame.rename(dict(zip(frame.columns, columns.values(), strict=True))).with_columns(
-        line=pl.Series(table.numbers, dtype=pl.Int64)
-    )
+    frame.columns = list(columns.values())
+    return frame.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))
 
 
-def _splits(path: Path) -> pl.DataFrame:
-    """The split of every image, once."""
-    splits = _table(path, _SPLIT).unique([*_IMAGE, "split"], keep="first", maintain_order=True)
-    twice = splits.filter(pl.col("dicom").is_duplicated())
+def _check_once(table: pl.DataFrame, column: str, problem: str) -> None:
+    twice = table.filter(pl.col(column).is_duplicated())
     if twice.height:
-        raise DataError(f"{path} gives image {twice['dicom'][0]!r:.80} two splits; keep the correct one")
-    return splits
+        raise DataError(f"{problem} {twice[column][0]!r:.80}; keep the correct one")
 
 
-def _reports(path: Path, account: Account) -> pl.DataFrame:
-    """The sections of every report, and ``line``, its number in the order of studies. No raw text is held."""
-    columns = {name: pl.String() for name in (*_STUDY, *TEXTS)}
-    held = []
-    for file in read_report_files(path, "reports"):
-        sections = find_sections(file.text, file.study)
-        account.count("last_paragraphs", "reports", "the impression has no heading", sections.last_paragraph)
-        held.append((file.subject or None, file.study, *(getattr(sections, name) for name in TEXTS)))
-    reports = pl.DataFrame(held, columns, orient="row").with_row_index("line").with_columns(with_report=True)
-    twice = reports.filter(pl.col("study").is_duplicated())
-    if twice.height:
-        raise DataError(f"{path} holds two reports of study {twice['study'][0]}; keep one")
-    return reports
-
-
-def _list_unknown(
-    table: pl.DataFrame, images: pl.DataFrame, on: list[str], file: pl.Expr, role: str, reason: str, account: Account
-) -> None:
-    """List the rows of ``table`` that the metadata does not know; ``file`` names their file."""
-    lost = table.join(images, on=on, how="anti", maintain_order="left")
-    row = pl.format("line {}", "line") if role == "split" else pl.lit("")
-    lost = lost.with_columns(file=file, row=row, id="study", rows=pl.lit(1))
-    if lost.height:
-        account.read[role] += lost.height
-    account.divert(lost, "", pl.lit(True), reason, LEFT_OUT)
-
-
-def _one_time(images: pl.DataFrame, account: Account) -> pl.DataFrame:
+def _one_time(images: pl.DataFrame) -> pl.DataFrame:
     """The images of a study with the date and time of its first one; what is no number stays, to be refused."""
+    # a time is a number without the zeros before it; of the other forms the reader of times refuses what is ambiguous
+    is_short = pl.col("time").str.contains(r"^(?:0|[1-9]\d{0,3})$")
+    images = images.with_columns(pl.when(is_short).then(pl.col("time").str.zfill(6)).otherwise("time"))
     day, clock = (pl.col(name).cast(pl.Float64, strict=False) for name in ("date", "time"))
-    instant = (day * 1_000_000 + clock).alias("instant")
-    images = images.with_columns(instant)
-    first = [pl.col(name).sort_by("instant", nulls_last=True).first().over(_STUDY) for name in ("date", "time")]
-    differ = pl.col("instant").drop_nulls().n_unique() > 1
-    number = int(images.group_by(_STUDY).agg(differ.alias("differ"))["differ"].sum())
-    account.count("study_times", "metadata", "the first image counts", number)
-    return images.with_columns(
-        pl.when(pl.col("instant").is_null()).then(name).otherwise(value).alias(name)
-        for name, value in zip(("date", "time"), first, strict=True)
-    ).drop("instant")
+    images = images.with_columns(instant=day * 1_000_000 + clock)
+    first = {name: pl.col(name).sort_by("instant", nulls_last=True).first().over(_STUDY) for name in ("date", "time")}
+    is_number = pl.when(pl.col("instant").is_not_null())
+    return images.with_columns(is_number.then(value).otherwise(name).alias(name) for name, value in first.items())

@@ -8,126 +8,103 @@ study come from ``subject_id`` and ``study_id`` when a record has them, else fro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import polars as pl
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from pacer.config import Corpus
-from pacer.core.contexts import Context, availability
 from pacer.data.account import Account
-from pacer.data.readers.annotations import read_annotations, read_studies
-from pacer.data.schemas import SPLITS
+from pacer.data.readers.annotations import ImagePath, Name, Text, Unread, read_records
 from pacer.data.source import Source
-from pacer.data.studies import Study, check_roles, study_frame
-from pacer.data.values import Unusable, ids_of, mimic_ids, name_of, present, shown, shown_view, sound, weights_of
+from pacer.data.values import MIMIC_PATH, bare_id
 
 ABSENT_TEXT = "s"
-
-_TEXTS = ("finding", "impression", "history", "indication")
-_COMMON = {"id", "study_id", "subject_id", *_TEXTS, "APPA_flag", "APPA_imagepath", "new_scores"}
+#: The fields of the files that have another name here.
+NAMES = {
+    "frontal": "APPA_imagepath",
+    "lateral": "lateral_imagepath",
+    "view": "APPA_flag",
+    "findings": "finding",
+    "prior_findings": "last_finding",
+    "prior_impression": "last_impression",
+    "emphasis": "new_scores",
+}
+_SECTIONS = ("findings", "impression", "prior_findings", "prior_impression")
 _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
-_WITH_LATERAL = {"lateral_imagepath"}
-_WITH_PRIOR = {"last_finding", "last_impression", "last_APPA_imagepath"}
+
+
+def _image(path: str) -> str:
+    if path == ABSENT_TEXT:
+        raise ValueError("expected the path of an image, got 's'")
+    return path.lstrip("/")  # upstream puts the folder before it as it stands
+
+
+_Image = Annotated[ImagePath, AfterValidator(_image)]
+#: Text, or 0 for none.
+_Note = Annotated[Text | None, BeforeValidator(lambda value: None if type(value) is int and value == 0 else value)]
+_Weight = Annotated[float, Field(allow_inf_nan=False, gt=-1e38, lt=1e38)]
+
+
+class Record(BaseModel):
+    """A record of SN."""
+
+    id: Name
+    finding: Text
+    impression: Text
+    APPA_flag: _Note
+    APPA_imagepath: _Image
+    history: _Note
+    indication: _Note
+    subject_id: Name | None = None
+    study_id: Name | None = None
+    new_scores: list[_Weight] | None = None
+
+
+class _WithLateral(Record):
+    lateral_imagepath: _Image
+
+
+class _WithPrior(Record):
+    last_finding: Text
+    last_impression: Text
+    last_APPA_imagepath: Unread = None
+
+
+class _WithBoth(_WithLateral, _WithPrior):
+    pass
+
+
+_MODELS = {"sn": Record, "sw": _WithPrior, "mn": _WithLateral, "mw": _WithBoth}
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """The studies of the files of ``config.contexts``, one context after the other.
 
+    ``account`` gets the topics ``unknown_fields`` and ``lateral_of_another_study``.
+
     Raises:
         DataError: a file as a whole is missing or malformed.
     """
-    check_roles(source.files, *config.contexts)
-    return pl.concat(study_frame(_context(source.files[name], name, account)) for name in config.contexts)
+    frames = [_context(source.file(context), context, account) for context in config.contexts]
+    return pl.concat(frames, how="diagonal")
 
 
-def _context(path: Path, context: Context, account: Account) -> Iterator[Study]:
-    lateral, prior = availability(context)
-    known = _COMMON | (_WITH_LATERAL if lateral else set()) | (_WITH_PRIOR if prior else set())
-    splits = read_annotations(path)
-    for split in SPLITS:
-        account.count("empty_splits", context, split, not splits.get(split))
-    return read_studies(splits, path, context, known, partial(_study, str(path), context, account), account)
-
-
-def _study(file: str, context: Context, account: Account, raw: dict[str, Any], split: str, row: str) -> Study:
-    has_lateral, has_prior = availability(context)
-    frontal = _image(raw, "APPA_imagepath")
-    subject, study = ids_of(raw, mimic_ids(frontal), _NO_IDS, "APPA_imagepath")
-    lateral = _image(raw, "lateral_imagepath") if has_lateral else None
-    section = partial(_section, raw, context=context, account=account)
-    last_finding, last_impression = (section("last_finding"), section("last_impression")) if has_prior else (None, None)
-    if lateral is not None:
-        studies = {ids[1] for ids in map(mimic_ids, (frontal, lateral)) if ids}
-        if len(studies) > 1:
-            account.count("lateral_of_another_study", context, "records")
-    return Study(
-        file=file,
-        row=row,
-        id=name_of(raw, "id"),
-        contexts=(context,),
-        split=split,
-        study_id=study,
-        subject_id=subject,
-        view=_view(raw, context, account),
-        frontal=frontal,
-        lateral=lateral,
-        findings=section("finding") or None,
-        impression=section("impression") or None,
-        prior_findings=last_finding,
-        prior_impression=last_impression,
-        indication=_note(raw, "indication"),
-        history=_note(raw, "history"),
-        emphasis=weights_of(raw, "new_scores"),
+def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
+    records = read_records(path, context, _MODELS[context], account).with_columns(rows=pl.lit(1, pl.Int64))
+    records = records.rename({theirs: ours for ours, theirs in NAMES.items()}, strict=False)
+    records = records.with_columns(
+        subject_id=pl.coalesce(bare_id("subject_id"), pl.col("frontal").str.extract(MIMIC_PATH, 1)),
+        study_id=pl.coalesce(bare_id("study_id"), pl.col("frontal").str.extract(MIMIC_PATH, 2)),
+        contexts=pl.lit([context]),
+        view=pl.when(pl.col("view").is_in(["AP", "PA"])).then("view").otherwise(pl.lit("other")),
     )
-
-
-def _section(raw: dict[str, Any], name: str, context: str, account: Account) -> str | None:
-    """A report section; None for the sentinel ``'s'``, and nothing for blank text, which upstream tells apart in a
-    previous report."""
-    value = present(raw, name, "'s' where there is none")
-    if not isinstance(value, str):
-        raise Unusable(name, f"expected text, or 's' for none, got {shown(value)}")
-    if value == ABSENT_TEXT:
-        account.count("sentinel_sections", context, name)
-        return None
-    if not value.strip():
-        account.count("blank_sections", context, name)
-        return ""
-    return sound(value, name)
-
-
-def _image(raw: dict[str, Any], name: str) -> str:
-    value = present(raw, name)
-    if not isinstance(value, str) or not value.strip() or value == ABSENT_TEXT or "\0" in value:
-        raise Unusable(name, f"expected the path of an image, got {shown(value)}")
-    return sound(value, name).lstrip("/")  # upstream puts the folder before it as it stands
-
-
-def _view(raw: dict[str, Any], context: str, account: Account) -> str:
-    value = present(raw, "APPA_flag")
-    if value is None or _is_zero(value):
-        value = "null" if value is None else "0"
-    elif not isinstance(value, str):
-        expected = "expected AP, PA or another text, 0 or null for an unknown view"
-        raise Unusable("APPA_flag", f"{expected}, got {shown(value)}")
-    if value in ("AP", "PA"):
-        return value
-    account.count("other_views", context, shown_view(value))
-    return "other"
-
-
-def _note(raw: dict[str, Any], name: str) -> str | None:
-    """Indication or history; None for the sentinel ``0`` and for blank text."""
-    value = present(raw, name, "0 where there is none")
-    if isinstance(value, str):
-        return sound(value, name) if value.strip() else None
-    if _is_zero(value):
-        return None
-    raise Unusable(name, f"expected text, or 0 for none, got {shown(value)}")
-
-
-def _is_zero(value: Any) -> bool:
-    return value == 0 and not isinstance(value, bool | float)
+    without_ids = pl.any_horizontal(pl.col("subject_id", "study_id").is_null())
+    records = account.divert(records, NAMES["frontal"], without_ids, _NO_IDS)
+    if "lateral" in records.columns:
+        frontal, lateral = (pl.col(view).str.extract(MIMIC_PATH, 2) for view in ("frontal", "lateral"))
+        others = int(records.select((frontal != lateral).sum()).item())
+        account.count("lateral_of_another_study", context, "records", others)
+    sections = [name for name in _SECTIONS if name in records.columns]
+    return records.with_columns(pl.col(sections).replace(ABSENT_TEXT, None))

@@ -7,7 +7,6 @@ read.
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from pacer.core.errors import DataError
 from pacer.data.account import Account
 from pacer.data.readers.image_rows import COLUMNS, REPORT, REQUIRED, studies_of
 from pacer.data.source import Source
-from pacer.data.studies import check_roles
 from pacer.data.tables import CsvForm, open_table, shown_columns
+from pacer.data.values import quoted
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
@@ -28,53 +27,44 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     Raises:
         DataError: the source has no table, the file is damaged, or its columns are not those that ``config`` names.
     """
-    check_roles(source.files, "table")
-    path, columns = source.files["table"], config.table.columns
-    form = CsvForm(config.table.delimiter, config.table.encoding, "corpus.table.")
-    table = open_table(path, form)
+    path, columns = source.file("table"), config.table.columns
+    table = open_table(path, CsvForm(config.table.delimiter, config.table.encoding, "corpus.table."))
     account.read["table"] += len(table.rows)
-    names = _resolve(path, table.columns, columns)
-    for column, count in table.counts.items():
+    names = _columns(path, table.columns, columns)
+    for column in table.columns:
         if column not in names.values():
-            account.count("unknown_fields", "table", column, count)
+            account.count("unknown_fields", "table", quoted(column), table.counts[column])
     images = table.frame(list(names.values()), decimals=(columns.get("time", "time"),))
-    images = images.rename(dict(zip(names.values(), names, strict=True)))
+    images = images.rename({theirs: ours for ours, theirs in names.items()})
     images = images.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))
-    return studies_of(images, str(path), table.unit, "table", config, account)
+    return studies_of(images, str(path), table.unit, "table", account)
 
 
-def _resolve(path: Path, have: list[str], columns: dict[str, str]) -> dict[str, str]:
+def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, str]:
     """Our names of the columns that the table has, with the table's names for them.
 
     A name that is not mapped stands for itself, unless the column of that name is mapped to another one.
     """
+    names = {name: name for name in COLUMNS if name not in mapping.values()} | mapping
     problems = [
         f"corpus.table.columns has the unknown key {name}{_closest(name, COLUMNS)}, not one of {', '.join(COLUMNS)}"
-        for name in columns
-        if name not in COLUMNS
+        for name in names.keys() - COLUMNS
     ]
-    problems += [
-        f"no column {theirs} for {name}{_closest(theirs, have)}"
-        for name, theirs in columns.items()
-        if name in COLUMNS and theirs not in have
-    ]
-    taken = Counter(columns.values())
-    problems += [f"corpus.table.columns names column {column} more than once" for column in taken if taken[column] > 1]
-    ours = {name: columns.get(name, name) for name in COLUMNS if name in columns or name not in taken}
-    ours = {name: theirs for name, theirs in ours.items() if theirs in have}
-    problems += [
-        f"no column for {name}{_closest(name, have)}" for name in REQUIRED if name not in ours and name not in columns
-    ]
-    if not any(name in ours or name in columns for name in REPORT):
+    for name in dict.fromkeys((*REQUIRED, *mapping)):
+        theirs = names.get(name, name)
+        if name not in names or theirs not in have:
+            problems.append(f"no column {theirs} for {name}{_closest(theirs, have)}")
+    if not any(names.get(name) in have for name in REPORT):
         problems.append("no column for findings or impression")
-    counted = Counter(have)
-    problems += [f"the table has column {column} more than once" for column in ours.values() if counted[column] > 1]
+    found = {name: theirs for name, theirs in names.items() if theirs in have}
+    twice = [theirs for theirs in found.values() if have.count(theirs) + list(found.values()).count(theirs) > 2]
+    problems += [f"column {theirs} is there, or is named, more than once" for theirs in dict.fromkeys(twice)]
     if problems:
         raise DataError(
             f"{path}: {'; '.join(problems)}. Columns of the table: {shown_columns(have)}; "
             "map yours in corpus.table.columns"
         )
-    return ours
+    return found
 
 
 def _closest(name: str, names: Iterable[str]) -> str:

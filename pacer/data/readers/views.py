@@ -7,15 +7,17 @@ The same image is named differently in each distribution. Tables and readers mee
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import DataError
+from pacer.data.account import Account
 from pacer.data.tables import open_table, shown_columns
+from pacer.data.values import quoted
 
-#: Columns that name the image and its view, in lower case; where a table has several, the first with a value counts.
+#: Columns that name the image and its view, in lower case; where a table has several, the first counts; of view columns, see :func:`read_views`.
 IMAGE_COLUMNS = ("image", "filename", "dicom_id")
 VIEW_COLUMNS = ("view", "projection", "viewposition")
 
@@ -25,12 +27,6 @@ _ENDINGS = re.compile(r"(?:\.(?:dcm|png|jpe?g))+$", re.IGNORECASE)
 #: Open-I writes ``CXR10_IM-0002-1001`` and ``CXR1_1_IM-0001-4001``, Kaggle ``10_IM-…`` and ``1_IM-…``.
 _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
 
-_LONG_NAMES = ((re.compile(r"POSTERO[ -]?ANTERIOR"), "PA"), (re.compile(r"ANTERO[ -]?POSTERIOR"), "AP"))
-#: Posture and place, as they are written behind the direction in one word: ``APSUPINE``, ``PAerect``.
-_JOINED = re.compile(
-    r"(?<![A-Z])(AP|PA)(?=(?:SEMI|SUPINE|ERECT|UPRIGHT|SITTING|STANDING|PORTABLE|MOBILE|AXIAL|LORDOTIC|HORIZONTAL)+"
-    r"(?![A-Z]))"
-)
 _FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
 _LATERAL = {"LATERAL", "LAT", "LL", "RL"}
 #: Lying on the side: "lateral" then describes the patient, not the beam.
@@ -61,9 +57,6 @@ def _parse(text: str) -> View | None:
     text = text.strip().upper()
     if text == "L":  # a letter that means a lateral only where it stands alone
         return View("lateral", "other")
-    for pattern, short in _LONG_NAMES:
-        text = pattern.sub(short, text)
-    text = _JOINED.sub(r"\1 ", text)
     words = set(re.findall(r"[A-Z]+", text))
     frontal = words & _FRONTAL
     lateral = words & _LATERAL and not words & _DECUBITUS
@@ -100,7 +93,7 @@ def view_of(views: Mapping[str, View], image: str) -> View | None:
     return views.get(key)
 
 
-def read_views(path: str | Path) -> dict[str, View]:
+def read_views(path: Path) -> dict[str, View]:
     """Read a table of views; see :func:`~pacer.data.tables.open_table` for its kinds.
 
     It names the image in a column ``image``, ``filename`` or ``dicom_id`` and its view in ``view``, ``projection`` or
@@ -108,69 +101,45 @@ def read_views(path: str | Path) -> dict[str, View]:
     others may add AP or PA.
 
     Returns:
-        ``{key: view}``, see :func:`image_key`, in the table's order. An image in a folder can also be found by its
-        name alone, where the table holds that name once. Images whose view is not understood are not in it.
+        ``{key: view}``, see :func:`image_key`, in the table's order, without the images whose view is not understood.
 
     Raises:
         DataError: the file is missing or malformed, lacks a column, has a row without an image, or gives an image two
             different views.
     """
-    views: dict[str, View] = {}
-    alone: dict[str, str] = {}  # name without folder: key; empty where several images have the name
-    for place, row in _rows(path):
-        name = _first_text(row)
-        if name is None:
-            raise DataError(f"{path}, {place} names no image in {', '.join(IMAGE_COLUMNS)}")
-        key = image_key(name)
-        folder, _, last = key.rpartition("/")
-        if folder:
-            alone[last] = key if alone.get(last, key) == key else ""
-        view = _view_in(row)
-        if view is not None and views.setdefault(key, view) != view:
-            raise DataError(f"{path}, {place} gives image {key!r:.80} another view than an earlier {place.split()[0]}")
-    for last, key in alone.items():
-        if key in views:
-            views.setdefault(last, views[key])
-    return views
-
-
-def check_coverage(path: Path, known: int, named: int) -> None:
-    """Refuse a table of views that knows few of the images that a corpus names.
-
-    Raises:
-        DataError: it knows less than half; of a handful of images, the list of rows left out says it as well.
-    """
-    if named >= _HANDFUL and 2 * known < named:
-        raise DataError(
-            f"{path} gives the view of {known:,} of the {named:,} images that the reports name; name the table that "
-            "belongs to them, or complete it"
-        )
-
-
-def _view_in(row: dict[str, Any]) -> View | None:
-    named = [view for view in map(parse_view, map(row.get, VIEW_COLUMNS)) if view is not None]
-    known = (view for view in named if view.kind == named[0].kind and view.view != "other")
-    return next(known, named[0] if named else None)
-
-
-def _first_text(row: dict[str, Any]) -> str | None:
-    """The first text or whole number in the columns that name the image, without white space around it."""
-    for value in map(row.get, IMAGE_COLUMNS):
-        if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
-            return str(value).strip()
-    return None
-
-
-def _rows(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place (``line 3``) and values, by the names in lower case, of each row of a table that is not empty."""
     table = open_table(path)
-    columns = {name: column for name in (*IMAGE_COLUMNS, *VIEW_COLUMNS) if (column := table.only(name)) is not None}
+    columns: list[list[str]] = []
     for group in (IMAGE_COLUMNS, VIEW_COLUMNS):
-        if columns.keys().isdisjoint(group):
+        columns.append([column for name in group if (column := table.only(name)) is not None])
+        if not columns[-1]:
             raise DataError(
                 f"{path} needs one of the columns {', '.join(group)}; it has {shown_columns(table.columns)}"
             )
-    values = [table.values(column) for column in columns.values()]
-    for place, row, *wanted in zip(table.places, table.rows, *values, strict=True):
-        if table.kind != "csv" or any((cell or "").strip() for cell in row):
-            yield place, dict(zip(columns, wanted, strict=True))
+    image_column, view_columns = columns[0][0], columns[1]
+    views: dict[str, View] = {}
+    for place, row in zip(table.places, table.frame([image_column, *view_columns]).to_dicts(), strict=True):
+        if any(row.values()) and not (row[image_column] or "").strip():
+            raise DataError(f"{path}, {place} names no image in {image_column}")
+        understood = [view for column in view_columns if (view := parse_view(row[column])) is not None]
+        if understood:
+            key = image_key(row[image_column])
+            with_direction = [view for view in understood if view.kind == understood[0].kind and view.view != "other"]
+            view = [*with_direction, understood[0]][0]
+            if views.setdefault(key, view) != view:
+                raise DataError(f"{path}, {place} gives image {quoted(key)} another view than an earlier row")
+    return views
+
+
+def count_unknown(path: Path, known: list[bool], account: Account) -> None:
+    """Count the images that a corpus names and a table of views does not know.
+
+    Raises:
+        DataError: it knows less than half of them; of a handful, the list of rows left out says it as well.
+    """
+    named = len(known)
+    if named >= _HANDFUL and 2 * sum(known) < named:
+        raise DataError(
+            f"{path} gives the view of {sum(known):,} of the {named:,} images that the reports name; name the table "
+            "that belongs to them, or complete it"
+        )
+    account.count("unknown_views", path.name, "images", named - sum(known))

@@ -91,6 +91,6 @@ def test_a_reader_that_loses_rows_is_a_bug(tiny, monkeypatch) -> None:
     def lossy(source, config, account):
         return form.read(source, config, account)[:-1]
 
-    monkeypatch.setitem(FORMATS, "rg4", Format(lossy, form.images, form.target, form.prior))
+    monkeypatch.setitem(FORMATS, "rg4", Format(lossy, form.names))
     with pytest.raises(RuntimeError, match="16 rows were read, but 15 are accounted for"):
         tiny.build()

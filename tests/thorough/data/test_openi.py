@@ -13,7 +13,8 @@ import pytest
 
 from pacer.data.account import Account
 from pacer.data.cleaning import clean_report, clean_report_iu_xray
-from pacer.data.formats import openi
+from pacer.data.readers import openi
+from pacer.data.readers.files import read_files
 from tests.integration.data.test_openi import ROOT, OpenI
 from tests.support.rows import Examination, LeftOut, Row
 
@@ -42,7 +43,7 @@ def test_the_cleaner_for_this_corpus_differs_in_few_whole_reports() -> None:
     archive = DATA / "openi" / "NLMCXR_reports.tgz"
     if not archive.is_file():
         pytest.skip(f"the real Open-I files are not at {DATA}")
-    found = [openi.parse_report(content).texts for _, content in openi._xml_files(archive, Account())]
+    found = [openi.parse_report(content).texts for _, content in read_files(archive, ".xml")]
     whole = [text for texts in found if (text := " ".join(filter(None, (texts["findings"], texts["impression"]))))]
     differ = sum(clean_report(text) != clean_report_iu_xray(text) for text in whole)
     assert (len(found), len(whole), differ) == (3955, 3927, 17)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from pacer.config import Corpus
-from pacer.data.account import Account
-from pacer.data.formats import FORMATS, openi
+from pacer.data.formats import FORMATS
+from pacer.data.readers import openi
+from pacer.data.readers.files import read_files
 from pacer.data.source import Source
 from tests.integration.data.test_openi import PHANTOM
 from tests.support.rows import Examination, LeftOut, read_rows
@@ -34,7 +35,7 @@ def test_open_i_rewritten_gives_the_texts_of_its_own_reader(tmp_path: Path) -> N
     archive = DATA / "openi" / "NLMCXR_reports.tgz"
     if not archive.is_file():
         pytest.skip(f"the real Open-I files are not at {DATA}")
-    reports = [openi.parse_report(content) for _, content in openi._xml_files(archive, Account())]
+    reports = [openi.parse_report(content) for _, content in read_files(archive, ".xml")]
     native = {int(report.uid[3:]): report.texts for report in reports}
     metadata = ["dicom_id,subject_id,study_id,ViewPosition,Rows,Columns,StudyDate,StudyTime"]
     split = ["dicom_id,study_id,subject_id,split"]

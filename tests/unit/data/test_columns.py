@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.data.columns import TableWriter, batches, read_columns
+from pacer.data.columns import batches, read_columns
 from pacer.data.schemas import RECORD_SCHEMA, read_about, read_records, write_table
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "ü", "", "a "]) | st.none(), max_size=30)
@@ -39,9 +39,8 @@ def test_a_table_says_how_it_was_made(tmp_path) -> None:
 def test_a_page_that_has_changed_is_named_with_its_file(tmp_path) -> None:
     """By whichever way a table is read; without its checksum a turned bit would be another record."""
     path = tmp_path / "r.parquet"
-    with TableWriter(path, RECORD_SCHEMA) as writer:
-        for number in range(50):
-            writer.add(dict.fromkeys(RECORD_SCHEMA) | {"record_id": f"sn-{number}"})
+    rows = [dict.fromkeys(RECORD_SCHEMA) | {"record_id": f"sn-{number}"} for number in range(50)]
+    write_table(path, pl.DataFrame(rows, RECORD_SCHEMA), RECORD_SCHEMA)
     content = bytearray(path.read_bytes())
     content[40] ^= 1  # in the page of the ids
     path.write_bytes(content)

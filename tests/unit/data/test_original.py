@@ -52,21 +52,24 @@ def record(study: object, report: object, image: str = "a") -> dict:
     return {"id": image, "study_id": study, "subject_id": 1, "report": report, "image_path": [f"{image}.jpg"]}
 
 
+def findings(path: Path) -> dict[str, str]:
+    return dict(read_original_findings(path).iter_rows())
+
+
 # --- the three sources ---
 
 
 @pytest.mark.parametrize("make", [folder, archive])
 def test_report_files(make: Callable[[Path], Path], tmp_path: Path) -> None:
-    read = read_original_findings(make(tmp_path))
-    assert read.findings == {"50000001": FINDINGS, "50000003": "Clear lungs."}
-    assert (read.without_findings, read.conflicting) == (1, 0)
+    read = findings(make(tmp_path))
+    assert read == {"50000001": FINDINGS, "50000003": "Clear lungs."}
 
 
 @pytest.mark.parametrize("make", [folder, archive])
 def test_two_files_of_one_study(make: Callable[..., Path], tmp_path: Path) -> None:
     again = {"p20/p20000000/s50000003.txt": " FINDINGS: Other words.\n", "p21/p21000000/s50000001.txt": FULL}
-    read = read_original_findings(make(tmp_path, REPORTS | again))
-    assert read.findings["50000003"] == "Clear lungs." and read.conflicting == 1
+    read = findings(make(tmp_path, REPORTS | again))
+    assert read["50000003"] == "Clear lungs."
 
 
 def test_annotations(tmp_path: Path) -> None:
@@ -78,27 +81,20 @@ def test_annotations(tmp_path: Path) -> None:
             "test": [record(50000002, "Not clear.")],
         },
     )
-    read = read_original_findings(path)
-    assert read.findings == {"50000001": "The heart is normal.", "50000002": "Clear."}
-    assert (read.without_findings, read.conflicting) == (1, 1)
+    read = findings(path)
+    assert read == {"50000001": "The heart is normal.", "50000002": "Clear."}
 
 
-@pytest.mark.parametrize("study", [None, "", "CXR1", True, 1.5, [], "50000001x", "s", "s50000001x"])
-def test_annotation_without_study(study: object, tmp_path: Path) -> None:
-    path = annotations(tmp_path, {"train": [record(1, "a")], "val": [record(2, "b"), record(study, "c")], "test": []})
-    with pytest.raises(DataError, match="record 1 of val has no usable study_id"):
-        read_original_findings(path)
-
-
-@pytest.mark.parametrize("bad", [{"study_id": 1}, {"study_id": 1, "report": None}, "text", None])
+@pytest.mark.parametrize("bad", [record(None, "c"), record(True, "c"), {"study_id": 1}, record(1, None), "text", None])
 def test_malformed_annotation(bad: object, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="record 0 of test"):
-        read_original_findings(annotations(tmp_path, {"train": [], "val": [], "test": [bad]}))
+    with pytest.raises(DataError, match=r"annotation\.json val\[1\] .*is this R2Gen's annotation file"):
+        read_original_findings(annotations(tmp_path, {"train": [record(1, "a")], "val": [record(2, "b"), bad]}))
 
 
 def test_errors_quote_no_report_text(tmp_path: Path) -> None:
+    path = annotations(tmp_path, {"train": [record("secret words", "secret words"), record(["secret"], "secret")]})
     with pytest.raises(DataError) as caught:
-        read_original_findings(annotations(tmp_path, {"train": [record("secret words", "secret words")]}))
+        read_original_findings(path)
     assert "secret" not in str(caught.value)
 
 
@@ -109,18 +105,18 @@ def test_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
         read_original_findings(source)
     (tmp_path / "zip").mkdir()
     shutil.make_archive(str(tmp_path / "zip" / "reports"), "zip", source)
-    with pytest.raises(DataError, match=r"reports\.zip:.*s50000003\.txt is not valid UTF-8"):
+    with pytest.raises(DataError, match=r"reports\.zip.*s50000003\.txt is not valid UTF-8"):
         read_original_findings(tmp_path / "zip" / "reports.zip")
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(DataError, match="No such file"):
         read_original_findings(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="holds no MIMIC-CXR report files"):
+    with pytest.raises(DataError, match=r"holds no \.txt file"):
         read_original_findings(tmp_path / "empty")
     (tmp_path / "broken.zip").write_bytes(b"PK no archive")
-    with pytest.raises(DataError, match=r"broken\.zip cannot be read as a zip archive"):
+    with pytest.raises(DataError, match=r"broken\.zip cannot be read as a folder, a zip or a tar archive"):
         read_original_findings(tmp_path / "broken.zip")
     with pytest.raises(DataError, match="damaged"):
         source = archive(tmp_path / "damaged")

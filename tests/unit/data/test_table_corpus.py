@@ -95,7 +95,7 @@ def test_a_study_gives_every_context_that_its_sources_allow(studies: Studies) ->
     assert records.filter(pl.col("context").is_in(["sn", "mn"]))["prior_report"].null_count() == 3
     assert studies.priors == [("b", "a", 29.0, "date")]
     assert audit["priors"]["known"] == 1
-    assert audit["priors"]["gaps"]["up to 30"] == 1
+    assert audit["priors"]["median_gap_days"] == 29.0
 
 
 def test_a_row_falls_with_its_last_record(studies: Studies) -> None:
@@ -132,7 +132,7 @@ def test_a_previous_study_needs_no_image(studies: Studies) -> None:
 def test_two_times_of_day_are_a_problem_of_the_study(studies: Studies) -> None:
     studies.add("a", "2180-01-01 09:00", time="11:00")
     studies.add("b", "2180-01-01 10:00", time="10:00")
-    with pytest.raises(DataError, match=r"csv line 2 time: 11:00, the date holds another time of day"):
+    with pytest.raises(DataError, match=r"csv line 2 time: 11:00, the study has different values of it"):
         studies.build()
 
 
@@ -146,13 +146,7 @@ def test_untouched_findings_are_joined_on_the_study(studies: Studies) -> None:
     audit = studies.build()
     found = dict(studies.records.select("record_id", "findings_original").rows())
     assert found == {"sn-s50000001": "The 1.2 cm nodule.", "sn-s50000002": None}
-    assert audit["original_references"] == {
-        "supplied": True,
-        "records": 1,
-        "without": 1,
-        "conflicting": 0,
-        "without_findings": 0,
-    }
+    assert audit["original_references"] == {"supplied": True, "records": 1, "without": 1}
 
 
 def test_one_image_of_two_patients_is_noticed(studies: Studies) -> None:
@@ -193,7 +187,7 @@ def test_words_for_no_text_are_none(studies: Studies) -> None:
 def test_control_characters_make_a_study_bad_and_the_line_is_that_of_the_file(studies: Studies) -> None:
     studies.add("a", "2180-01-01", findings="Clear.\nNo effusion.")
     studies.add("b", "2180-02-01", findings="secret \x07")
-    with pytest.raises(DataError, match=r"1 unusable row, .*\n.*studies\.csv line 4 findings: a control char") as error:
+    with pytest.raises(DataError, match=r"1 unusable row, .*\n.*studies\.csv line 4 findings: character 8 is") as error:
         studies.build()
     assert "secret" not in str(error.value)
 

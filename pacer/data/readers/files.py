@@ -1,0 +1,58 @@
+"""The files of a folder, or of its archive, one at a time: reports as MIMIC-CXR and Open-I are distributed."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from pacer.core.errors import DataError
+from pacer.core.io import files_below
+from pacer.core.progress import Ticker
+
+
+def read_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file with an ending, below a folder in the order of names, in an archive in its own.
+
+    Args:
+        path: the folder, or a zip or tar archive of it. Hidden files are passed over.
+
+    Raises:
+        DataError: it cannot be read, or holds no such file.
+    """
+    number = 0
+    with Ticker("reports", None) as ticker:
+        try:
+            for name, content in _contents(path, ending):
+                number += 1
+                yield name, content
+                ticker.advance()
+        except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+            reason = str(getattr(error, "strerror", None) or error).partition("\n")[0]
+            raise DataError(f"{path} cannot be read as a folder, a zip or a tar archive: {reason}") from None
+    if not number:
+        raise DataError(f"{path} holds no {ending} file")
+
+
+def _contents(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
+    if path.is_dir():
+        for file in sorted(files_below(path)):
+            if _is_wanted(file.name, ending):
+                yield file.relative_to(path).as_posix(), file.read_bytes()
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as packed:
+            for name in packed.namelist():
+                if _is_wanted(name, ending):
+                    yield name, packed.read(name)
+    else:
+        with tarfile.open(path) as packed:
+            for member in packed:
+                file = packed.extractfile(member) if member.isfile() and _is_wanted(member.name, ending) else None
+                if file is not None:
+                    yield member.name, file.read()
+
+
+def _is_wanted(name: str, ending: str) -> bool:
+    return name.lower().endswith(ending) and not Path(name).name.startswith(".")
