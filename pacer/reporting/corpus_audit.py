@@ -29,18 +29,9 @@ _NAMED = 5
 TOPICS = {
     "absent_words": ("Texts that only say that there is none, such as N/A", False),
     "assumed_views": ("Views assumed, from the order of the images", False),
-    "blank_sections": ("Sections that hold only blanks", True),
-    "empty_splits": ("Splits without a row", False),
-    "further_images": ("Further images of a study, not used", True),
     "lateral_of_another_study": ("Lateral image of another study", False),
-    "last_paragraphs": ("Reports whose conclusion has no heading", True),
-    "other_files": ("Other files among the reports", True),
     "other_parts": ("Images whose DICOM tag names another part of the body", False),
-    "other_views": ("Frontal views other than AP and PA", True),
     "priors": ("Studies that have no certain predecessor", True),
-    "sentinel_sections": ("Sections marked as absent", True),
-    "split_field_ignored": ("Field `split` that differs from its part", False),
-    "study_times": ("Studies whose images differ in date or time", True),
     "unknown_fields": ("Fields that are not used", False),
     "unknown_views": ("Images whose view is not known", False),
 }
@@ -270,8 +261,8 @@ def _note(topic: str, found: Mapping[str, Counts]) -> Check:
     title, harmless = TOPICS.get(topic, (topic.replace("_", " ").capitalize(), False))
     said: dict[str, str] = {}
     for source, values in found.items():
-        named = values if topic == "empty_splits" else list(values)[:_NAMED]
-        parts = [("" if topic == "empty_splits" else f"{number(values[v])} × ") + plain(v, 40) for v in named]
+        named = list(values)[:_NAMED]
+        parts = [f"{number(values[value])} × {plain(value, 40)}" for value in named]
         rest = len(values) - len(named)
         said[source] = ", ".join([*parts, *([f"{number(rest)} others"] if rest else [])])
     return Check(title, _together(said), harmless)

@@ -29,14 +29,7 @@ def _text(text: str) -> str:
     return text
 
 
-def _path(text: str) -> str:
-    if not text.strip():
-        raise ValueError("expected the path of an image, got blank text")
-    return text
-
-
 Text = Annotated[str, AfterValidator(_text)]
-ImagePath = Annotated[Text, AfterValidator(_path)]
 #: An id: text or a whole number, without white space around it.
 Name = Annotated[
     Text, BeforeValidator(lambda value: str(value) if type(value) is int else value), AfterValidator(str.strip)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from pacer.config import Corpus
 from pacer.data.account import LEFT_OUT, Account
-from pacer.data.readers.annotations import ImagePath, Name, Text, read_records
+from pacer.data.readers.annotations import Name, Text, read_records
 from pacer.data.readers.views import View, count_unknown, read_views, view_of
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
@@ -30,7 +30,7 @@ _OPENI_ID = r"^(CXR[0-9]+)(?:_|$)"
 class Record(BaseModel):
     id: Name
     report: Text
-    image_path: Annotated[list[ImagePath], Field(min_length=1)]
+    image_path: Annotated[list[Text], Field(min_length=1)]
     subject_id: Name | None = None
     study_id: Name | None = None
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Annotated
 
 import polars as pl
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from pacer.config import Corpus
 from pacer.data.account import Account
-from pacer.data.readers.annotations import ImagePath, Name, Text, Unread, read_records
+from pacer.data.readers.annotations import Name, Text, Unread, read_records
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
 
@@ -35,13 +35,6 @@ _SECTIONS = ("findings", "impression", "prior_findings", "prior_impression")
 _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
 
 
-def _image(path: str) -> str:
-    if path == ABSENT_TEXT:
-        raise ValueError("expected the path of an image, got 's'")
-    return path.lstrip("/")  # upstream puts the folder before it as it stands
-
-
-_Image = Annotated[ImagePath, AfterValidator(_image)]
 #: Text, or 0 for none.
 _Note = Annotated[Text | None, BeforeValidator(lambda value: None if type(value) is int and value == 0 else value)]
 _Weight = Annotated[float, Field(allow_inf_nan=False, gt=-1e38, lt=1e38)]
@@ -54,7 +47,7 @@ class Record(BaseModel):
     finding: Text
     impression: Text
     APPA_flag: _Note
-    APPA_imagepath: _Image
+    APPA_imagepath: Text
     history: _Note
     indication: _Note
     subject_id: Name | None = None
@@ -63,7 +56,7 @@ class Record(BaseModel):
 
 
 class _WithLateral(Record):
-    lateral_imagepath: _Image
+    lateral_imagepath: Text
 
 
 class _WithPrior(Record):
@@ -94,6 +87,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
     records = read_records(path, context, _MODELS[context], account).with_columns(rows=pl.lit(1, pl.Int64))
     records = records.rename({theirs: ours for ours, theirs in NAMES.items()}, strict=False)
+    # upstream puts the folder before the path as it stands
+    records = records.with_columns(pl.col("^(frontal|lateral)$").str.strip_chars_start("/"))
     records = records.with_columns(
         subject_id=pl.coalesce(bare_id("subject_id"), pl.col("frontal").str.extract(MIMIC_PATH, 1)),
         study_id=pl.coalesce(bare_id("study_id"), pl.col("frontal").str.extract(MIMIC_PATH, 2)),

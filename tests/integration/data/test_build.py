@@ -114,7 +114,7 @@ def test_rows_with_an_empty_previous_report_can_be_kept_as_upstream_trains_them(
         ("sn", {"new_scores": ["nan"]}, "new_scores", "Input should be a finite number"),
         ("sn", {"APPA_imagepath": "image.jpg"}, "APPA_imagepath", "the path names no subject and study"),
         ("sn", {"APPA_imagepath": "p1/p9/s9/gone.jpg"}, "APPA_imagepath", "the file does not exist"),
-        ("mn", {"lateral_imagepath": "s"}, "lateral_imagepath", "expected the path of an image"),
+        ("mn", {"lateral_imagepath": "s"}, "lateral_imagepath", "the file does not exist"),
         ("sw", {"last_finding": "s", "last_impression": "s"}, "last_finding", "needs one that is not empty"),
         ("sn", {"id": ""}, "id", "an id is not blank"),
     ],
