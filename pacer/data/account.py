@@ -60,7 +60,7 @@ class Account:
         """List the rows of a frame for which ``where`` holds, and give the others.
 
         Args:
-            frame: has the columns ``file``, ``row``, ``id`` and ``rows``.
+            frame: has the columns ``file``, ``row`` and ``id``, and ``rows`` where a row stands for several.
             reason: quotes ids, dates, views, splits and paths alone. value: see :attr:`problems`.
         """
         listed = frame.select(where.fill_null(False)).to_series()

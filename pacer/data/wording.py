@@ -76,6 +76,6 @@ def find_wording(text: str) -> list[tuple[int, int, str]]:
 
 
 def compares_with_prior(text: str) -> bool:
-    """Whether wording of a report, raw or cleaned, presupposes a previous examination: :func:`find_wording` finds it."""
-    normal = " ".join(word.lower() for word in text.split())  # without the places of its characters, which take long
+    """Whether wording of a report, raw or cleaned, presupposes a previous examination."""
+    normal = " ".join(word.lower() for word in text.split())  # as :func:`find_wording`
     return any(match.lastgroup is not None for match in _PATTERN.finditer(normal))

@@ -51,15 +51,14 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         lost = table.join(images, on=on, how="anti", maintain_order="left")
         if lost.height:
             account.read[role] += lost.height
-        lost = lost.with_columns(row=row, id="study", rows=pl.lit(1))
+        lost = lost.with_columns(row=row, id="study")
         reason = f"its {'study' if role == 'reports' else 'image'} is not in the metadata"
         account.divert(lost, "", pl.col("study").is_not_null(), reason, LEFT_OUT)
     images = images.join(splits.drop("line"), on=_IMAGE, how="left", maintain_order="left")
     # where another image of the study has a split, this one is a slip of the table; else the study is not in it
     listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)
-    images = images.with_columns(
-        file=pl.lit(str(metadata)), row=pl.format("line {}", "line"), id="study", rows=pl.lit(1), splits=listed
-    )
+    row = pl.format("line {}", "line")
+    images = images.with_columns(file=pl.lit(str(metadata)), row=row, id="study", splits=listed)
     slip = pl.col("split").is_null() & (pl.col("splits") > 0)
     images = account.divert(images, "", slip, "the image is not in the table of splits", LEFT_OUT)
     images = _one_time(images).join(texts.drop("file"), on="study", how="left", maintain_order="left")

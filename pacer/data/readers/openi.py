@@ -63,9 +63,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         named += report.images
         rows.append({"file": f"{path}/{name}", "id": report.uid} | report.texts | _shown(report.images, views, files))
     count_unknown(projections, [image_key(name) in views for name in named], account)
-    studies = pl.DataFrame(rows, dict.fromkeys(_TEXTS, pl.String())).with_columns(
-        row=pl.lit(""), rows=pl.lit(1, pl.Int64), study_id="id", subject_id="id"
-    )
+    studies = pl.DataFrame(rows, dict.fromkeys(_TEXTS, pl.String()))
+    studies = studies.with_columns(row=pl.lit(""), study_id="id", subject_id="id")
     broken = pl.col("reason").is_not_null()
     account.add(studies.filter(broken))
     studies = studies.filter(~broken)

@@ -44,7 +44,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         DataError: a file as a whole is missing or malformed.
     """
     records = read_records(source.file("annotation"), "annotation", Record, account)
-    records = records.with_columns(rows=pl.lit(1, pl.Int64), findings="report")
+    records = records.rename({"report": "findings"})
     first = pl.col("image_path").list.first()
     for number, name in enumerate(("subject_id", "study_id"), start=1):
         # where the id is Open-I's, subject and study both are the report
@@ -58,8 +58,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     else:
         count_unknown(source.file("views"), [view_of(views, i) is not None for names in images for i in names], account)
     columns = dict.fromkeys(("frontal", "view", "lateral"), pl.String())
-    shown = pl.DataFrame([_shown(names, views) for names in images], columns, orient="row")
-    records = records.hstack(shown)
+    records = records.hstack(pl.DataFrame([_shown(names, views) for names in images], columns, orient="row"))
     return account.divert(records, "", pl.col("frontal").is_null(), "no frontal image", LEFT_OUT)
 
 

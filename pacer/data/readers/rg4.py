@@ -15,6 +15,7 @@ import polars as pl
 from pydantic import BaseModel, BeforeValidator, Field
 
 from pacer.config import Corpus
+from pacer.core.contexts import availability
 from pacer.data.account import Account
 from pacer.data.readers.annotations import Name, Text, Unread, read_records
 from pacer.data.source import Source
@@ -41,7 +42,7 @@ _Weight = Annotated[float, Field(allow_inf_nan=False, gt=-1e38, lt=1e38)]
 
 
 class Record(BaseModel):
-    """A record of SN."""
+    """A record; the last four fields are those of contexts with a lateral view or a previous report."""
 
     id: Name
     finding: Text
@@ -53,23 +54,10 @@ class Record(BaseModel):
     subject_id: Name | None = None
     study_id: Name | None = None
     new_scores: list[_Weight] | None = None
-
-
-class _WithLateral(Record):
-    lateral_imagepath: Text
-
-
-class _WithPrior(Record):
-    last_finding: Text
-    last_impression: Text
+    lateral_imagepath: Text | None = None
+    last_finding: Text | None = None
+    last_impression: Text | None = None
     last_APPA_imagepath: Unread = None
-
-
-class _WithBoth(_WithLateral, _WithPrior):
-    pass
-
-
-_MODELS = {"sn": Record, "sw": _WithPrior, "mn": _WithLateral, "mw": _WithBoth}
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
@@ -80,26 +68,28 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     Raises:
         DataError: a file as a whole is missing or malformed.
     """
-    frames = [_context(source.file(context), context, account) for context in config.contexts]
-    return pl.concat(frames, how="diagonal")
+    return pl.concat(_context(source.file(context), context, account) for context in config.contexts)
 
 
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
-    records = read_records(path, context, _MODELS[context], account).with_columns(rows=pl.lit(1, pl.Int64))
-    records = records.rename({theirs: ours for ours, theirs in NAMES.items()}, strict=False)
+    records = read_records(path, context, Record, account)
+    records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
+    has_lateral, has_prior = availability(context)
+    for name in ["lateral"] * has_lateral + ["prior_findings", "prior_impression"] * has_prior:
+        records = account.divert(records, NAMES[name], pl.col(name).is_null(), "Field required")
     # upstream puts the folder before the path as it stands
-    records = records.with_columns(pl.col("^(frontal|lateral)$").str.strip_chars_start("/"))
+    records = records.with_columns(pl.col("frontal", "lateral").str.strip_chars_start("/"))
+    (subject, study), (_, study_of_lateral) = (
+        [pl.col(view).str.extract(MIMIC_PATH, group) for group in (1, 2)] for view in ("frontal", "lateral")
+    )
+    of_another_study = int(records.select((study != study_of_lateral).sum()).item())
+    account.count("lateral_of_another_study", context, "records", of_another_study)
     records = records.with_columns(
-        subject_id=pl.coalesce(bare_id("subject_id"), pl.col("frontal").str.extract(MIMIC_PATH, 1)),
-        study_id=pl.coalesce(bare_id("study_id"), pl.col("frontal").str.extract(MIMIC_PATH, 2)),
+        pl.col(_SECTIONS).replace(ABSENT_TEXT, None),
+        subject_id=pl.coalesce(bare_id("subject_id"), subject),
+        study_id=pl.coalesce(bare_id("study_id"), study),
         contexts=pl.lit([context]),
         view=pl.when(pl.col("view").is_in(["AP", "PA"])).then("view").otherwise(pl.lit("other")),
     )
     without_ids = pl.any_horizontal(pl.col("subject_id", "study_id").is_null())
-    records = account.divert(records, NAMES["frontal"], without_ids, _NO_IDS)
-    if "lateral" in records.columns:
-        frontal, lateral = (pl.col(view).str.extract(MIMIC_PATH, 2) for view in ("frontal", "lateral"))
-        others = int(records.select((frontal != lateral).sum()).item())
-        account.count("lateral_of_another_study", context, "records", others)
-    sections = [name for name in _SECTIONS if name in records.columns]
-    return records.with_columns(pl.col(sections).replace(ABSENT_TEXT, None))
+    return account.divert(records, NAMES["frontal"], without_ids, _NO_IDS)

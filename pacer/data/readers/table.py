@@ -6,8 +6,6 @@ read.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from pathlib import Path
 
 import polars as pl
@@ -35,7 +33,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         if column not in names.values():
             account.count("unknown_fields", "table", quoted(column), table.counts[column])
     images = table.frame(list(names.values()), decimals=(columns.get("time", "time"),))
-    images = images.rename({theirs: ours for ours, theirs in names.items()})
+    images.columns = list(names)
     images = images.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))
     return studies_of(images, str(path), table.unit, "table", account)
 
@@ -46,27 +44,20 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
     A name that is not mapped stands for itself, unless the column of that name is mapped to another one.
     """
     names = {name: name for name in COLUMNS if name not in mapping.values()} | mapping
-    problems = [
-        f"corpus.table.columns has the unknown key {name}{_closest(name, COLUMNS)}, not one of {', '.join(COLUMNS)}"
-        for name in names.keys() - COLUMNS
-    ]
+    named = list(names.values())
+    problems = [f"unknown key {name}, not one of {', '.join(COLUMNS)}" for name in names.keys() - COLUMNS]
     for name in dict.fromkeys((*REQUIRED, *mapping)):
-        theirs = names.get(name, name)
-        if name not in names or theirs not in have:
-            problems.append(f"no column {theirs} for {name}{_closest(theirs, have)}")
+        if names.get(name) not in have:
+            problems.append(f"no column {names.get(name, name)} for {name}")
     if not any(names.get(name) in have for name in REPORT):
         problems.append("no column for findings or impression")
-    found = {name: theirs for name, theirs in names.items() if theirs in have}
-    twice = [theirs for theirs in found.values() if have.count(theirs) + list(found.values()).count(theirs) > 2]
-    problems += [f"column {theirs} is there, or is named, more than once" for theirs in dict.fromkeys(twice)]
+    twice = [
+        column for column in dict.fromkeys(named) if column in have and have.count(column) + named.count(column) > 2
+    ]
+    problems += [f"column {column} is there, or is named, more than once" for column in twice]
     if problems:
         raise DataError(
             f"{path}: {'; '.join(problems)}. Columns of the table: {shown_columns(have)}; "
             "map yours in corpus.table.columns"
         )
-    return found
-
-
-def _closest(name: str, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(names), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    return {name: column for name, column in names.items() if column in have}

@@ -17,7 +17,7 @@ from pacer.data.account import Account
 from pacer.data.tables import open_table, shown_columns
 from pacer.data.values import quoted
 
-#: Columns that name the image and its view, in lower case; where a table has several, the first counts; of view columns, see :func:`read_views`.
+#: Columns that name the image and its view, in lower case, by preference.
 IMAGE_COLUMNS = ("image", "filename", "dicom_id")
 VIEW_COLUMNS = ("view", "projection", "viewposition")
 

@@ -288,10 +288,10 @@ def test_columns_are_mapped(reading) -> None:
     [
         (
             {"subjct": "subject"},
-            "has the unknown key subjct (did you mean subject?), not one of subject, study, view, image, findings, "
+            "unknown key subjct, not one of subject, study, view, image, findings, "
             "impression, date, time, indication, history, split",
         ),
-        ({"study": "studie"}, "no column studie for study (did you mean study?)"),
+        ({"study": "studie"}, "no column studie for study"),
         ({"findings": "image", "image": "image"}, "column image is there, or is named, more than once"),
         ({"subject": "a", "date": "b"}, "no column a for subject; no column b for date"),
     ],
