@@ -16,7 +16,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import opened
 from pacer.data.account import Account
 from pacer.data.schemas import SPLITS
-from pacer.data.values import quoted
+from pacer.data.values import quoted, shown
 
 #: Records that are held as tuples at a time.
 _BATCH = 4096
@@ -81,16 +81,18 @@ def read_records(path: Path, source: str, model: type[BaseModel], account: Accou
             if len(rows) == _BATCH:
                 frames.append(pl.DataFrame(rows, schema, orient="row"))
                 rows.clear()
-    account.add(pl.DataFrame(problems, dict.fromkeys(("file", "row", "id", "field", "reason"), pl.String())))
+    columns = ("file", "row", "id", "field", "reason", "value")
+    account.add(pl.DataFrame(problems, dict.fromkeys(columns, pl.String())))
     return pl.concat([*frames, pl.DataFrame(rows, schema, orient="row")])
 
 
 def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
-    """Id of a record, and field and reason of its first problem; pydantic's reasons quote no value."""
-    first = error.errors(include_input=False, include_url=False)[0]
+    """Id of a record, and field, reason and value of its first problem; pydantic's reasons quote no value."""
+    first = error.errors(include_url=False)[0]
     id = raw.get("id") if isinstance(raw, dict) else None
     return {
         "id": quoted(str(id)) if isinstance(id, str | int) else None,
         "field": str(first["loc"][0]) if first["loc"] else "-",
         "reason": first["msg"].removeprefix("Value error, "),
+        "value": None if first["type"] == "missing" else shown(first["input"]),
     }

@@ -103,7 +103,7 @@ def test_rows_with_an_empty_previous_report_can_be_kept_as_upstream_trains_them(
     ("context", "change", "field", "reason"),
     [
         ("sn", {"APPA_flag": False}, "APPA_flag", "Input should be a valid string"),
-        ("sn", {"APPA_flag": 3}, "APPA_flag", "Input should be a valid string"),
+        ("sn", {"APPA_flag": 3}, "APPA_flag", "3, Input should be a valid string"),
         ("sn", {"finding": None}, "finding", "Input should be a valid string"),
         ("sn", {"finding": "s", "impression": "s"}, "finding", "neither findings nor impression"),
         ("sn", {"finding": "...", "impression": "s"}, "finding", "empty after cleaning"),
