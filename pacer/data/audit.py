@@ -27,6 +27,7 @@ LISTED = 20
 
 def describe_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, Any]:
     """What the finished records are like."""
+    clinical = records.group_by("context").agg(pl.col("indication", "history").count()).sort("context")
     with_list = records["emphasis"].count()
     return {
         "records": records.height,
@@ -34,13 +35,7 @@ def describe_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str
         "overlap": split_overlap(records),
         "repeated_texts": repeated_texts(records, contexts),
         "shared_images": shared_images(records),
-        "clinical_context": {
-            context: {"indication": indication, "history": history}
-            for context, indication, history in records.group_by("context")
-            .agg(pl.col("indication", "history").count())
-            .sort("context")
-            .iter_rows()
-        },
+        "clinical_context": {row.pop("context"): row for row in clinical.to_dicts()},
         "views": value_counts(records, "view"),
         "sections": value_counts(records, "sections"),
         "emphasis": {"records_with_list": with_list, "records_without_list": records.height - with_list},
@@ -49,17 +44,12 @@ def describe_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str
 
 def count_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, dict[str, dict[str, int]]]:
     """``{context: {split: {records, studies, subjects, paper}}}``, splits without records included."""
-    names = ("records", "studies", "subjects")
-    groups = records.group_by("context", "split").agg(pl.len(), pl.col("study_id", "subject_id").n_unique())
-    counts = {(context, split): numbers for context, split, *numbers in groups.iter_rows()}
-    return {
-        context: {
-            split: dict(zip(names, counts.get((context, split), (0, 0, 0)), strict=True))
-            | {"paper": PAPER_RECORDS[context][split]}
-            for split in SPLITS
-        }
-        for context in contexts
-    }
+    groups = records.group_by("context", "split").agg(
+        records=pl.len(), studies=pl.col("study_id").n_unique(), subjects=pl.col("subject_id").n_unique()
+    )
+    counts = {(row.pop("context"), row.pop("split")): row for row in groups.to_dicts()}
+    none = {"records": 0, "studies": 0, "subjects": 0}
+    return {c: {s: counts.get((c, s), none) | {"paper": PAPER_RECORDS[c][s]} for s in SPLITS} for c in contexts}
 
 
 def split_overlap(records: pl.DataFrame) -> dict[str, dict[str, dict[str, Any]]]:

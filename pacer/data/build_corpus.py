@@ -75,15 +75,13 @@ def build_corpus(
         account.write(folder / "problems.csv")
         if source.truth is not None:
             write_table(folder / "truth.parquet", _matching_truth(source.truth, records), TRUTH_SCHEMA)
-        missing = unusable.filter(problem=MISSING).height
+        missing, kept = unusable.filter(problem=MISSING).height, config.keep_empty_priors
         with_original = records["findings_original"].count()
         result = settings | rows | audit.describe_records(records, config.contexts)
         result |= {
             "prior_wording": wording,
-            "priors": audit.describe_priors(priors) | {
-                "empty_kept" if config.keep_empty_priors else "empty": draft.empty_priors,
-                "empty" if config.keep_empty_priors else "empty_kept": 0,
-            },
+            "priors": audit.describe_priors(priors)
+            | {"empty": 0 if kept else draft.empty_priors, "empty_kept": draft.empty_priors if kept else 0},
             "images": audit.describe_images(images) | {"missing": missing, "unreadable": unusable.height - missing},
             "image_copies": {
                 pair: {"count": len(copies), "examples": copies[: audit.LISTED]}
@@ -94,7 +92,7 @@ def build_corpus(
                 "records": with_original,
                 "without": records.height - with_original,
             },
-        }  # fmt: skip
+        }
         write_json(folder / "audit.json", result)
     return result
 

@@ -101,31 +101,18 @@ def others(rows: list[Row]) -> list[tuple]:
 
 # Files ---------------------------------------------------------------------------------------------------------------
 
+FIELDS = {"date": "2180-05-06", "time": "08:50", "impression": "I.", "indication": "Cough.", "history": "H."}
+LATER = {
+    "date": "2180-05-07",
+    "time": "09:50",
+    "findings": 'One\n"two", three.',
+    "impression": None,
+    "indication": None,
+}
 FULL = [
-    row("007", "050", date="2180-05-06", time="08:50", impression="I.", indication="Cough.", history="H.", split="dev"),
-    row(
-        "007",
-        "050",
-        "LATERAL",
-        date="2180-05-06",
-        time="08:50",
-        impression="I.",
-        indication="Cough.",
-        history="H.",
-        split="dev",
-    ),
-    row(
-        "007",
-        "049",
-        "AP",
-        date="2180-05-07",
-        time="09:50",
-        findings='One\n"two", three.',
-        impression=None,
-        indication=None,
-        history=" ",
-        split="dev",
-    ),
+    row("007", "050", **FIELDS, split="dev"),
+    row("007", "050", "LATERAL", **FIELDS, split="dev"),
+    row("007", "049", "AP", **LATER, history=" ", split="dev"),
 ]
 
 
@@ -134,40 +121,12 @@ def test_all_kinds_of_file_give_the_same(reading, name: str) -> None:
     first, second = reading(FULL, name)[0]
     assert isinstance(first, Examination) and isinstance(second, Examination)
     assert first.place[1:] == ("", 1 if "sv" not in name.lower() else 2) and first.place.file.endswith(name)
-    assert first[1:] == (
-        "050",
-        ("sn", "mn"),
-        "val",
-        "050",
-        "007",
-        "PA",
-        "050_PA.jpg",
-        "050_LATERAL.jpg",
-        f"{SECRET} 050.",
-        "I.",
-        None,
-        "Cough.",
-        "H.",
-        None,
-        2,
-    )
-    assert second[1:] == (
-        "049",
-        ("sn", "sw"),
-        "val",
-        "049",
-        "007",
-        "AP",
-        "049_AP.jpg",
-        None,
-        'One\n"two", three.',
-        None,
-        Prior(f"{SECRET} 050.", "I.", "050", 25 / 24, "date and time", False, 0),
-        None,
-        None,
-        None,
-        1,
-    )
+    images = ("PA", "050_PA.jpg", "050_LATERAL.jpg")
+    texts = (f"{SECRET} 050.", "I.", None, "Cough.", "H.", None)
+    assert first[1:] == ("050", ("sn", "mn"), "val", "050", "007", *images, *texts, 2)
+    prior = Prior(f"{SECRET} 050.", "I.", "050", 25 / 24, "date and time", False, 0)
+    texts = ('One\n"two", three.', None, prior, None, None, None)
+    assert second[1:] == ("049", ("sn", "sw"), "val", "049", "007", "AP", "049_AP.jpg", None, *texts, 1)
 
 
 @pytest.mark.parametrize(

@@ -13,66 +13,22 @@ from hypothesis import strategies as st
 from pacer.core.errors import DataError
 from pacer.data.readers.views import View, image_key, parse_view, read_views, view_of
 
-AP, PA, OTHER, LATERAL = (
-    View("frontal", "AP"),
-    View("frontal", "PA"),
-    View("frontal", "other"),
-    View("lateral", "other"),
-)
+AP, PA, OTHER = (View("frontal", view) for view in ("AP", "PA", "other"))
+LATERAL = View("lateral", "other")
+TEXTS = {
+    "AP|ap| AP |AP SUPINE|AP Supine|AP erect|AP AXIAL|AP_horizontal|AP LLD|AP left lateral decubitus": AP,
+    "PA|PA LLD|PA RLD|Frontal PA|PA erect": PA,
+    "FRONTAL|Frontal|AP/PA": OTHER,
+    "LATERAL|Lateral|LL|RL|L|LARGE LATERAL|XTABLE LATERAL|left lateral": LATERAL,
+    "|  |unknown|APSUPINE|LAO|LATERAL OBLIQUE|PA and lateral|Frontal/Lateral|SWIMMERS|LLD|lateral decubitus": None,
+    "APEX|PAN|APICAL|PASSIVE|PARTERECT|APERTURE|LAPSUPINE|MARKER L": None,
+}
 
 
 @pytest.mark.parametrize(
-    ("texts", "view"),
-    [
-        (
-            (
-                "AP",
-                "ap",
-                " AP ",
-                "AP SUPINE",
-                "AP Supine",
-                "AP erect",
-                "AP AXIAL",
-                "AP_horizontal",
-                "AP LLD",
-                "AP left lateral decubitus",
-            ),
-            AP,
-        ),
-        (("PA", "PA LLD", "PA RLD", "Frontal PA", "PA erect"), PA),
-        (("FRONTAL", "Frontal", "AP/PA"), OTHER),
-        (("LATERAL", "Lateral", "LL", "RL", "L", "LARGE LATERAL", "XTABLE LATERAL", "left lateral"), LATERAL),
-        (
-            (
-                "",
-                "  ",
-                "unknown",
-                "APSUPINE",
-                "LAO",
-                "LATERAL OBLIQUE",
-                "PA and lateral",
-                "Frontal/Lateral",
-                "SWIMMERS",
-                "LLD",
-                "lateral decubitus",
-                "APEX",
-                "PAN",
-                "APICAL",
-                "PASSIVE",
-                "PARTERECT",
-                "APERTURE",
-                "LAPSUPINE",
-                "MARKER L",
-                None,
-                1,
-                0.5,
-                ["PA"],
-            ),
-            None,
-        ),
-    ],
+    ("texts", "view"), [*((texts.split("|"), view) for texts, view in TEXTS.items()), ([None, 1, 0.5, ["PA"]], None)]
 )
-def test_parse_view(texts: tuple[Any, ...], view: View | None) -> None:
+def test_parse_view(texts: list[Any], view: View | None) -> None:
     for text in texts:
         assert parse_view(text) == view, text
 
