@@ -8,12 +8,10 @@ from pacer.core.io import read_json, write_json
 
 
 def main() -> None:
-    audit = build_anchors(
-        Path("data/corpus/records.parquet"), Path("data/anchors/llm_cache.jsonl"), Path("data/anchors/anchors.parquet")
-    )
-    audit["sample"] = read_json("data/anchors/sample_audit.json")
-    audit["labelling"] = read_json("data/anchors/llm_audit.json")
-    write_json("data/anchors/audit.json", audit)
+    anchors = Path("data/anchors")
+    audit = build_anchors(Path("data/corpus/records.parquet"), anchors / "llm_cache.jsonl", anchors / "anchors.parquet")
+    parts = {"sample": read_json(anchors / "sample_audit.json"), "labelling": read_json(anchors / "llm_audit.json")}
+    write_json(anchors / "audit.json", audit | parts)
 
 
 if __name__ == "__main__":

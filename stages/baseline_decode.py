@@ -23,15 +23,10 @@ def main() -> None:
     if name == "llm_rg4":
         search = load_baseline_params().llm_rg4.model_dump(exclude={"weights"})
         config = Decode.model_validate(config.model_dump() | search)
+    records, features = read_records(Path("data/corpus/records.parquet")), Path("data/features")
     decode = {"simmlm": decode_simmlm, "ragpt": partial(decode_ragpt, MODELS / "ragpt_bank"), "llm_rg4": decode_records}
-    decode[name](
-        MODELS / name,
-        Path("models/backbones"),
-        read_records(Path("data/corpus/records.parquet")),
-        Path("data/features"),
-        config,
-        Path(f"baselines/predictions/{name}"),
-    )
+    out = Path("baselines/predictions") / name
+    decode[name](MODELS / name, Path("models/backbones"), records, features, config, out)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ def dvclive_log(scratch: Path, final: Path) -> Generator:
             live.make_summary()
 
         yield log
-    if final.exists():
-        shutil.rmtree(final)
+    shutil.rmtree(final, ignore_errors=True)
     final.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(live_directory, final)

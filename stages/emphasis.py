@@ -8,9 +8,8 @@ from pacer.emphasis.build_emphasis import build_emphasis
 
 
 def main() -> None:
-    build_emphasis(
-        load_params().emphasis, Path("data/corpus/records.parquet"), Path("models/backbones"), Path("data/emphasis")
-    )
+    records = Path("data/corpus/records.parquet")
+    build_emphasis(load_params().emphasis, records, Path("models/backbones"), Path("data/emphasis"))
 
 
 if __name__ == "__main__":

@@ -16,16 +16,15 @@ import pacer  # noqa: F401  says how threads wait, before torch is imported
 import torch
 from accelerate.commands.config import default_config_file
 
-
-def _left_to_it(record: logging.LogRecord) -> bool:
-    return record.getMessage().startswith("The following values were not passed to `accelerate launch`")
-
+#: How accelerate begins its list of the values that were left to it.
+_LEFT_TO_IT = "The following values were not passed to `accelerate launch`"
 
 if __name__ == "__main__":
     if torch.accelerator.device_count() > 1 or Path(default_config_file).exists():
         from accelerate.commands.accelerate_cli import main
 
-        logging.getLogger("accelerate.commands.launch").addFilter(lambda record: not _left_to_it(record))
+        launcher = logging.getLogger("accelerate.commands.launch")
+        launcher.addFilter(lambda record: not record.getMessage().startswith(_LEFT_TO_IT))
         sys.argv[1:1] = ["launch", "--quiet"]
         main()
     else:

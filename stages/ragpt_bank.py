@@ -14,15 +14,9 @@ from pacer.data.schemas import read_records
 def main() -> None:
     settings, precision = load_baseline_params().ragpt.bank, load_params().train.precision
     share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    build_bank(
-        settings,
-        precision,
-        read_records(Path("data/corpus/records.parquet")),
-        Path("models/backbones"),
-        Path("data/features"),
-        Path("models/parent"),
-        Path("baselines/models/ragpt_bank"),
-    )
+    records, models = read_records(Path("data/corpus/records.parquet")), Path("models")
+    out = Path("baselines/models/ragpt_bank")
+    build_bank(settings, precision, records, models / "backbones", Path("data/features"), models / "parent", out)
 
 
 if __name__ == "__main__":

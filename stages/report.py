@@ -8,16 +8,8 @@ from pacer.reporting.build_report import build_report
 
 
 def main() -> None:
-    data = Path("data")
-    build_report(
-        data / "corpus",
-        data / "anchors",
-        data / "emphasis",
-        Path("predictions"),
-        Path("metrics"),
-        Path("reports"),
-        load_params(),
-    )
+    data = [Path("data") / name for name in ("corpus", "anchors", "emphasis")]
+    build_report(*data, Path("predictions"), Path("metrics"), Path("reports"), load_params())
 
 
 if __name__ == "__main__":

@@ -20,18 +20,14 @@ def main() -> None:
     settings = load_params().score
     if name:  # score.columns has numbers of the pipeline's own reports
         settings = settings.model_copy(update={"columns": None})
-    score_decoded(
-        Path("data/corpus/records.parquet"),
-        home / "predictions" / name,
-        home / "metrics" / name,
-        ScoreInputs(
-            Path("models/backbones/chexbert"),
-            Path("data/labels/references.parquet"),
-            Path("data/anchors/anchors.parquet"),
-            truth if truth.exists() else None,
-        ),
-        settings,
+    inputs = ScoreInputs(
+        Path("models/backbones/chexbert"),
+        Path("data/labels/references.parquet"),
+        Path("data/anchors/anchors.parquet"),
+        truth if truth.exists() else None,
     )
+    records = Path("data/corpus/records.parquet")
+    score_decoded(records, home / "predictions" / name, home / "metrics" / name, inputs, settings)
     if not name:  # for `dvc plots`, which draws rows
         scores = read_json("metrics/scores.json")
         by_context = [{"context": context, **scores[context]} for context in CONTEXTS if context in scores]

@@ -187,7 +187,7 @@ def _corpus(params: Params, root: Path) -> list[Finding]:
 
 def _labels(params: Params) -> Finding:
     """Whether the stage `anchor_llm` would refuse its settings."""
-    from pacer.commitments.endpoint import Endpoint
+    from pacer.commitments.labelling import connect
     from pacer.commitments.request import system_prompt
 
     config, recorded = params.anchors.llm, Path(str(params.anchors.llm.recorded))
@@ -195,8 +195,8 @@ def _labels(params: Params) -> Finding:
     def look() -> str:
         system_prompt(config.prompt_file)
         if config.provider == "openai":
-            with Endpoint(config) as endpoint:
-                return f"reports of the sample are sent to {endpoint.name}"
+            with connect(config) as client:
+                return f"reports of the sample are sent to {client.base_url.netloc.decode()}"
         if config.provider == "recorded" and params.corpus.source != "phantom" and not recorded.is_file():
             raise ConfigError(f"recorded: {recorded} does not exist; correct the path, or set provider: none")
         return f"provider {config.provider}: no report leaves this machine"

@@ -51,14 +51,12 @@ class Anchor:
 
     def __post_init__(self) -> None:
         fields = (self.positive, self.negative, self.uncertain)
-        every = [finding for field in fields for finding in field]
-        unknown = sorted(set(every) - _RANK.keys())
+        unknown = sorted({finding for field in fields for finding in field} - _RANK.keys())
         if unknown:
             raise ValueError(f"unknown findings {', '.join(unknown)}; expected {', '.join(FINDINGS)}")
-        if len(set(every)) != len(every):
-            raise ValueError("a finding stands in an anchor twice; build it with Anchor.of")
-        if any(list(field) != sorted(field, key=_RANK.__getitem__) for field in fields):
-            raise ValueError("findings must be in the vocabulary's order; build the anchor with Anchor.of")
+        ordered = all(list(field) == sorted(field, key=_RANK.__getitem__) for field in fields)
+        if not ordered or sum(map(len, fields)) != len(set().union(*fields)):
+            raise ValueError("a finding stands in an anchor twice or not in the vocabulary's order; use Anchor.of")
 
     @classmethod
     def of(cls, positive: Iterable[str] = (), negative: Iterable[str] = (), uncertain: Iterable[str] = ()) -> Anchor:

@@ -2,38 +2,63 @@
 
 Answers are keyed by the hash of their request (model, prompt, report, rule-based candidate, settings), so an answer is
 used again exactly as long as the question is the same, and an interrupted run asks only for the rest.
+
+Reports of credentialed corpora such as MIMIC-CXR may not be sent to a third party under their data use agreement, so
+nothing is sent until ``anchors.llm.send_reports_to`` is the host of the endpoint itself; redirects are not followed,
+and an endpoint without TLS is never reached through a proxy.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import re
 import sys
+import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import polars as pl
+from pydantic import BaseModel
+from pydantic_core import from_json
 
-from pacer.commitments.answers import Reply, StoredAnswer, count_missing, read_answer, read_answers, read_completion
-from pacer.commitments.request import CHARACTERS_PER_TOKEN, Question, build_questions, system_prompt
+from pacer.commitments.answers import (
+    Reply,
+    StoredAnswer,
+    count_missing,
+    read_answer,
+    read_answers,
+    read_completion,
+    read_lines,
+)
+from pacer.commitments.request import Question, build_questions, system_prompt
 from pacer.commitments.sampling import refuse_held_out
 from pacer.config import Labelling
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.core.io import hash_bytes, numbered_jsonl, write_jsonl
-from pacer.core.journal import Journal
+from pacer.core.io import hash_bytes, write_jsonl
 from pacer.core.progress import Ticker
 
 if TYPE_CHECKING:
-    from pacer.commitments.endpoint import Outcome
-
-#: Answers by the hash of their request.
-Answers = dict[str, StoredAnswer]
+    from openai import OpenAI
 
 #: Requests in a row without an answer that can be read, after which the rest is not tried.
 MAX_IN_A_ROW = 20
+
+
+class Outcome(NamedTuple):
+    """What became of a request after the client's tries.
+
+    Attributes:
+        status: ``answered``; ``refused``, which asking again would not change; ``failed``, which it may change.
+        reason: of what was not answered: ``timeout``, ``disconnected``, or ``HTTP 503`` and the like.
+    """
+
+    status: Literal["answered", "refused", "failed"]
+    reply: Reply | None = None
+    reason: str = ""
 
 
 def label_sample(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, out: Path) -> dict[str, Any]:
@@ -52,7 +77,7 @@ def label_sample(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling,
         ConfigError: report text would leave the machine without the user's consent, the prompt cannot be read, or the
             budget does not cover what is to be asked; nothing was sent.
         DataError: a sampled record is unknown or held out, or a file of answers is malformed.
-        PacerError: some requests got no answer; the others are kept.
+        PacerError: some requests got no answer; the others are stored.
     """
     refuse_held_out(records, sample["record_id"])
     path, prompt = out / "llm_cache.jsonl", system_prompt(config.prompt_file)
@@ -61,15 +86,19 @@ def label_sample(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling,
     paid = {answer.request_hash: answer for answer in read_answers(path) if answer.provider == "openai"}
     reused, troubles = 0, Counter[str]()
     if config.provider == "recorded":
-        current = _recorded(questions, Path(str(config.recorded)))
+        current = _recorded(questions, Path(str(config.recorded)), config)
     else:
         reused = sum(question.request_hash in paid for question in questions)
         if reused < len(questions):
-            troubles = _ask(questions, paid, config, path)
+            troubles = _ask_all(questions, paid, config, path)
         current = [paid[question.request_hash] for question in questions if question.request_hash in paid]
     used = {answer.request_hash for answer in current if answer.provider == "openai"}
     older = [answer for key, answer in paid.items() if key not in used]
     _write(path, current, older)
+    read = [read_answer(answer.raw, answer.record_id, answer.finish_reason) for answer in current]
+    reports = dict(records.select("record_id", "report_raw").iter_rows())
+    evidence = [[text for texts in answer.rationale.values() for text in texts] for answer in read]
+    absent = [count_missing(texts, reports[answer.record_id]) for texts, answer in zip(evidence, current)]
     return {
         "provider": config.provider,
         "prompt": hash_bytes(prompt.encode()),
@@ -77,108 +106,150 @@ def label_sample(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling,
         "answered": len(current),
         "unanswered": sample.height - len(current),
         "reused": reused,
-        **_summary(current, records),
+        "statuses": dict(sorted(Counter(answer.status for answer in read).items())),
+        "models": dict(sorted(Counter(answer.model or "unknown" for answer in current).items())),
+        "evidence": {"phrases": sum(map(len, evidence)), "not_in_report": sum(absent)},
+        "prompt_tokens": sum(answer.prompt_tokens or 0 for answer in current),
+        "completion_tokens": sum(answer.completion_tokens or 0 for answer in current),
+        "dollars": round(sum(answer.dollars for answer in current), 6),
         "lost_and_perhaps_paid": troubles["timeout"] + troubles["disconnected"],
         "troubles": dict(sorted(troubles.items())),
         "older_answers": len(older),
     }
 
 
-def _ask(questions: Sequence[Question], answers: Answers, config: Labelling, path: Path) -> Counter[str]:
-    """Ask the questions that have no answer yet, and add the answers; returns why requests got none.
+def connect(config: Labelling) -> OpenAI:
+    """The official client, which threads may share. Use as a context manager.
 
-    An answer is on disk before its thread sends the next request.
+    Raises:
+        ConfigError: ``send_reports_to`` is not the endpoint's host, the endpoint's address is none, or there is no API
+            key that can be sent; nothing was sent.
     """
-    from pacer.commitments.endpoint import Endpoint  # the client takes a second to import
+    import openai  # takes a second
 
-    earlier = [answers[question.request_hash] for question in questions if question.request_hash in answers]
-    missing = [question for question in questions if question.request_hash not in answers]
-    troubles, failed = Counter[str](), dict[str, str]()
-    spent, in_a_row = sum(answer.dollars for answer in earlier), 0
-    with Endpoint(config) as endpoint:
-        _check_budget(missing, earlier, config)
-        _write(path, (), answers.values())  # a new file: DVC may have linked the old one to its cache
+    for library in ("openai", "httpx2", "httpcore2"):  # their logs may hold requests
+        logging.getLogger(library).setLevel(logging.CRITICAL)
+    try:  # the address in use, whether from the parameters or the environment
+        with openai.OpenAI(api_key="none", base_url=config.base_url) as client:
+            url = client.base_url
+        host = url.host.lower() if url.scheme in ("http", "https") else ""
+    except Exception:  # of the client's HTTP library; the address may hold a password
+        host = ""
+    consent = config.send_reports_to
+    if not host or consent is None or consent.strip().lower() != host:
+        raise ConfigError(
+            f"anchors.llm.send_reports_to is {'not set' if consent is None else repr(consent)}, but the host of "
+            f"anchors.llm.base_url is {host!r}: no report text was sent. Set it to that host if your data may go there "
+            "(MIMIC's data use agreement forbids third parties), or set anchors.llm.provider: none"
+        )
+    http = openai.DefaultHttpxClient(follow_redirects=False, trust_env=url.scheme == "https")
+    try:
+        client = openai.OpenAI(base_url=url, max_retries=config.attempts - 1, timeout=config.timeout, http_client=http)
+    except openai.OpenAIError:
+        client = None
+    if client is None or not re.fullmatch(r"[!-~]+", client.api_key):
+        raise ConfigError(
+            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY, of letters, digits and signs without "
+            "blanks (any such text for a local endpoint)"
+        )
+    return client
 
-        def ask(question: Question) -> Outcome:
-            outcome = endpoint.ask(question)
-            if outcome.reply is not None:
-                answer = _stored(question, outcome.reply, "openai", _dollars(question, outcome.reply, config))
-                journal.append(answer.model_dump(), durable=True)
-                answers[question.request_hash] = answer
-            return outcome
 
-        with (
-            Journal(path) as journal,
-            Ticker("labelling", len(missing)) as ticker,
-            closing(_outcomes(ask, missing, config.concurrency)) as outcomes,
-        ):
-            for question, outcome in outcomes:
-                result = outcome.reason
-                if outcome.status == "answered":
-                    result = answers[question.request_hash].status
-                    spent += answers[question.request_hash].dollars
-                    ticker.advance()
-                else:
-                    troubles[result] += 1
-                if outcome.status == "failed":
-                    failed[question.record_id] = result
-                in_a_row = 0 if result == "ok" else in_a_row + 1
-                all_refused = troubles.total() - len(failed) == len(missing) and not earlier
-                if outcome.for_all or in_a_row == MAX_IN_A_ROW or all_refused:
-                    raise PacerError(
-                        f"{endpoint.name} gave no usable answer for {question.record_id} ({result}, {in_a_row} in a "
-                        "row); check the API key, the account, anchors.llm.model, anchors.llm.base_url and whether "
-                        "the endpoint supports the request's settings. All answers are saved; run the stage again for "
-                        "the rest (docs/commitments.md)"
-                    )
-                if config.max_dollars is not None and spent > config.max_dollars:
-                    raise PacerError(
-                        f"anchors.llm.max_dollars: {config.max_dollars} is spent: ${spent:.2f}. The answers are saved; "
-                        "raise it and run the stage again for the rest"
-                    )
-        if failed and config.unanswered == "stop":
-            record_id, reason = next(iter(failed.items()))
-            raise PacerError(
-                f"{len(failed)} of {len(missing)} requests got no answer from {endpoint.name}, such as that of "
-                f"{record_id} ({reason}); the other answers are saved: run the stage again for the rest, or set "
-                "anchors.llm.unanswered: rules"
-            )
+def ask(client: OpenAI, question: Question) -> Outcome:
+    """The outcome of a chat completion, after the client's tries. An HTTP 200 is a reply, whatever it holds."""
+    import openai
+
+    try:
+        content = client.chat.completions.with_raw_response.create(**question.request).content
+    except openai.APIStatusError as error:
+        # later, or with another key or address, the others may be answered
+        refused = 400 <= error.status_code < 500 and error.status_code not in (401, 402, 403, 404, 408, 409, 429)
+        return Outcome("refused" if refused else "failed", reason=f"HTTP {error.status_code}")
+    except openai.APIConnectionError as error:
+        return Outcome("failed", reason="timeout" if isinstance(error, openai.APITimeoutError) else "disconnected")
+    try:
+        body = from_json(content)
+    except ValueError:
+        body = None
+    reply = read_completion(body)
+    if reply is None and isinstance(body, dict) and body.get("error"):  # a gateway speaks for the endpoint
+        return Outcome("failed", reason="HTTP 200 with an error")
+    return Outcome("answered", reply or Reply(raw=content.decode("utf-8", "replace")))
+
+
+def _ask_all(
+    questions: Sequence[Question], paid: dict[str, StoredAnswer], config: Labelling, path: Path
+) -> Counter[str]:
+    """Ask the questions without an answer from several threads, and add the answers to ``paid``; returns how many
+    requests got none, by reason."""
+    missing = [question for question in questions if question.request_hash not in paid]
+    troubles, failed, unusable = Counter[str](), dict[str, str](), list[str]()
+    lock, stopped = threading.Lock(), list[str]()
+    with connect(config) as client:
+        host = client.base_url.netloc.decode()
+        _check_budget(questions, paid, config)
+        _write(path, (), paid.values())  # a new file: DVC may have linked the old one to its cache
+        with path.open("a", encoding="utf-8") as file, Ticker("labelling", len(missing)) as ticker:
+
+            def label(question: Question) -> None:
+                if stopped:
+                    return
+                outcome = ask(client, question)
+                with lock:
+                    result = outcome.reason
+                    if outcome.reply is None:
+                        troubles[result] += 1
+                    else:
+                        answer = _stored(question, outcome.reply, config)
+                        file.write(answer.model_dump_json() + "\n")
+                        file.flush()
+                        paid[question.request_hash], result = answer, answer.status
+                        ticker.advance()
+                    if outcome.status == "failed":
+                        failed[question.record_id] = result
+                    if result == "ok":
+                        unusable.clear()
+                    else:
+                        unusable.append(f"{question.record_id} ({result})")
+                    if len(unusable) == MAX_IN_A_ROW or troubles.total() - len(failed) == len(questions):
+                        stopped.append(f"{len(unusable)} records in a row, such as {unusable[-1]}")
+                os.fsync(file.fileno())  # the answer is on disk before the thread asks again
+
+            with ThreadPoolExecutor(config.concurrency) as pool:
+                list(pool.map(label, missing))
+    again = "The other answers are saved; run the stage again for the rest"
+    if stopped:
+        raise PacerError(
+            f"{host} gave no usable answer for {stopped[0]}; check the API key, the account, anchors.llm.model, "
+            "anchors.llm.base_url and whether the endpoint supports the request's settings. "
+            f"{again} (docs/commitments.md)"
+        )
+    if failed and config.unanswered == "stop":
+        record_id, reason = next(iter(failed.items()))
+        raise PacerError(
+            f"{len(failed)} of {len(missing)} requests got no answer from {host}, such as that of {record_id} "
+            f"({reason}). {again}, or set anchors.llm.unanswered: rules"
+        )
     return troubles
 
 
-def _outcomes(
-    ask: Callable[[Question], Outcome], questions: Sequence[Question], slots: int
-) -> Generator[tuple[Question, Outcome]]:
-    """Ask from ``slots`` threads; questions and outcomes as they come. Closing it waits for what is under way."""
-    remaining, waiting = iter(questions), dict[Future, Question]()
-    with ThreadPoolExecutor(slots) as pool:
-        while True:
-            for question in islice(remaining, slots - len(waiting)):
-                waiting[pool.submit(ask, question)] = question
-            if not waiting:
-                return
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                yield waiting.pop(future), future.result()
-
-
-def _check_budget(missing: Sequence[Question], earlier: Sequence[StoredAnswer], config: Labelling) -> None:
+def _check_budget(questions: Sequence[Question], paid: Mapping[str, StoredAnswer], config: Labelling) -> None:
     """Print what the requests cost at most: characters / 4 as input tokens, ``max_tokens`` as output of each.
 
     Raises:
         ConfigError: the limits do not cover them and earlier runs; nothing was sent.
     """
+    missing = [question for question in questions if question.request_hash not in paid]
+    earlier = [paid[question.request_hash].dollars for question in questions if question.request_hash in paid]
     inputs, outputs = sum(question.prompt_tokens for question in missing), len(missing) * config.max_tokens
-    dollars, spent = _price(inputs, outputs, config), sum(answer.dollars for answer in earlier)
+    dollars, spent = _dollars(inputs, outputs, config), sum(earlier)
     estimate = (
         f"{len(missing)} requests to send ({len(earlier)} paid before): about {inputs / 1e6:.2f} M input tokens "
-        f"(characters / {CHARACTERS_PER_TOKEN}) and at most {outputs / 1e6:.2f} M output tokens, at most about "
-        f"${dollars:.2f} (${spent:.2f} paid before)"
+        f"(characters / 4) and at most {outputs / 1e6:.2f} M output tokens, at most about ${dollars:.2f} "
+        f"(${spent:.2f} paid before)"
     )
-    requests = len(missing) + len(earlier)
-    for name, limit, total in (
-        ("max_requests", config.max_requests, requests),
-        ("max_dollars", config.max_dollars, dollars + spent),
-    ):
+    for name, total in (("max_requests", len(questions)), ("max_dollars", dollars + spent)):
+        limit = getattr(config, name)
         if limit is not None and total > limit:
             raise ConfigError(
                 f"anchors.llm.{name}: {limit} does not cover {estimate}; raise it, or lower "
@@ -187,44 +258,45 @@ def _check_budget(missing: Sequence[Question], earlier: Sequence[StoredAnswer], 
     print(f"labelling: {estimate}", file=sys.stderr, flush=True)
 
 
-def _dollars(question: Question, reply: Reply, config: Labelling) -> float:
-    """What an answer has cost by its usage; the estimate where the endpoint gives none."""
-    if reply.prompt_tokens is None or reply.completion_tokens is None:
-        return _price(question.prompt_tokens, config.max_tokens, config)
-    return _price(reply.prompt_tokens, reply.completion_tokens, config)
-
-
-def _price(prompt_tokens: int, completion_tokens: int, config: Labelling) -> float:
-    """Dollars for so many tokens; discounts for cached input are not counted."""
+def _dollars(prompt_tokens: int, completion_tokens: int, config: Labelling) -> float:
+    """The price of so many tokens; discounts for cached input are not counted."""
     return (prompt_tokens * config.input_price + completion_tokens * config.output_price) / 1e6
 
 
-def _recorded(questions: Sequence[Question], path: Path) -> list[StoredAnswer]:
+class _Recorded(BaseModel):
+    """A line of recorded answers."""
+
+    record_id: str
+    response: dict[str, Any]
+
+
+def _recorded(questions: Sequence[Question], path: Path, config: Labelling) -> list[StoredAnswer]:
     """Answers to the questions whose records the file of recorded answers holds."""
-    responses: dict[str, Any] = {}
-    for number, line in numbered_jsonl(path):
-        if not isinstance(line, dict) or not {"record_id", "response"} <= line.keys():
-            raise DataError(f"{path}, line {number} must be an object with record_id and response")
-        if line["record_id"] in responses:
-            raise DataError(f"{path}, line {number}: record {line['record_id']} has two answers; leave one")
-        responses[line["record_id"]] = line["response"]
+    lines = read_lines(path.read_bytes(), path, _Recorded)
+    responses = {line.record_id: line.response for line in lines}
+    if len(responses) < len(lines):
+        twice = Counter(line.record_id for line in lines).most_common(1)[0][0]
+        raise DataError(f"{path}: record {twice} has two answers; leave one")
     return [
-        _stored(question, read_completion(responses[question.record_id]) or Reply(raw=""), "recorded", 0.0)
+        _stored(question, read_completion(responses[question.record_id]) or Reply(raw=""), config)
         for question in questions
         if question.record_id in responses
     ]
 
 
-def _stored(question: Question, reply: Reply, provider: str, dollars: float) -> StoredAnswer:
-    """The line of an answer."""
+def _stored(question: Question, reply: Reply, config: Labelling) -> StoredAnswer:
+    """The line of an answer. Recorded ones cost nothing, and one without usage costs its estimate."""
     answer = read_answer(reply.raw, question.record_id, reply.finish_reason)
+    inputs, outputs = reply.prompt_tokens, reply.completion_tokens
+    if inputs is None or outputs is None:
+        inputs, outputs = question.prompt_tokens, config.max_tokens
     return StoredAnswer(
         **reply.model_dump(),
         record_id=question.record_id,
         request_hash=question.request_hash,
-        provider=provider,
+        provider=config.provider,
         current=True,
-        dollars=dollars,
+        dollars=_dollars(inputs, outputs, config) if config.provider == "openai" else 0.0,
         status=answer.status,
         anchor=answer.anchor.as_dict() if answer.anchor else None,
     )
@@ -232,28 +304,6 @@ def _stored(question: Question, reply: Reply, provider: str, dollars: float) -> 
 
 def _write(path: Path, current: Iterable[StoredAnswer], older: Iterable[StoredAnswer]) -> None:
     """Write a new ``llm_cache.jsonl``: the answers in use, and the others that were paid for."""
-    answers = [answer.model_copy(update={"current": True}) for answer in current]
-    answers += [answer.model_copy(update={"current": False}) for answer in older]
-    answers.sort(key=lambda answer: (answer.record_id, answer.request_hash))
-    write_jsonl(path, [answer.model_dump() for answer in answers], durable=True)
-
-
-def _summary(answers: Sequence[StoredAnswer], records: pl.DataFrame) -> dict[str, Any]:
-    """What the answers in use are like; phrases of reports are counted, never named."""
-    reports = dict(records.select("record_id", "report_raw").iter_rows())
-    read = [read_answer(answer.raw, answer.record_id, answer.finish_reason) for answer in answers]
-    phrases = sum(len(answer.phrases) for answer in read)
-    missing = sum(
-        count_missing(answer.phrases, reports[stored.record_id]) for stored, answer in zip(answers, read, strict=True)
-    )
-    return {
-        "statuses": dict(sorted(Counter(answer.status for answer in read).items())),
-        "models": dict(sorted(Counter(answer.model or "unknown" for answer in answers).items())),
-        "names_off_vocabulary": sum(answer.off_vocabulary for answer in read),
-        "findings_repeated": sum(answer.repeated for answer in read),
-        "evidence": {"phrases": phrases, "not_in_report": missing, "share": missing / phrases if phrases else None},
-        "prompt_tokens": sum(answer.prompt_tokens or 0 for answer in answers),
-        "completion_tokens": sum(answer.completion_tokens or 0 for answer in answers),
-        "without_usage": sum(answer.completion_tokens is None for answer in answers),
-        "dollars": round(sum(answer.dollars for answer in answers), 6),
-    }
+    lines = [answer.model_dump() | {"current": True} for answer in current]
+    lines += [answer.model_dump() | {"current": False} for answer in older]
+    write_jsonl(path, sorted(lines, key=lambda line: (line["record_id"], line["request_hash"])), durable=True)

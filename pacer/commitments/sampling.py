@@ -66,20 +66,13 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[
     strata = pl.concat_list([pl.when(name).then(pl.lit(name)) for name in STRATA]).list.drop_nulls().alias("strata")
     sample = pl.concat([rows for rows, _ in drawn.values()]).select("record_id", "context", strata)
     sample = sample.cast(pl.Schema(SAMPLE_SCHEMA)).sort("context", "record_id")
-    return sample, {
-        "seed": seed,
-        "per_context": per_context,
-        "patterns": STRATA,
-        "contexts": {context: counts for context, (_, counts) in drawn.items()},
-        "disjoint_from_val_and_test": refuse_held_out(records, sample["record_id"]),
-    }
+    refuse_held_out(records, sample["record_id"])
+    contexts = {context: counts for context, (_, counts) in drawn.items()}
+    return sample, {"seed": seed, "per_context": per_context, "patterns": STRATA, "contexts": contexts}
 
 
-def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> dict[str, dict[str, int]]:
+def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> None:
     """Make sure that no sampled record, study or subject belongs to val or test.
-
-    Returns:
-        What was compared: ``{column: {sample, held_out}}``, counts of different values.
 
     Raises:
         DataError: one does; it is named.
@@ -93,9 +86,6 @@ def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> dict[str, d
                 f"{len(shared)} {column}s of the labelling sample also occur in val or test, such as {shared[0]}; "
                 "fix the splits of the annotation files (the corpus audit lists the overlap)"
             )
-    return {
-        column: {"sample": chosen[column].n_unique(), "held_out": held_out[column].n_unique()} for column in HELD_OUT_BY
-    }
 
 
 def _draw(train: pl.DataFrame, count: int) -> tuple[pl.DataFrame, dict[str, Any]]:

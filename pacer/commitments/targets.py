@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, FINDINGS, MAX_PER_FIELD, POLARITIES, Anchor
+from pacer.commitments.anchor import ANCHOR_SCHEMA, FINDINGS, POLARITIES, Anchor
 from pacer.commitments.answers import STATUSES, Answer, read_answer, read_answers
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.sampling import COLUMNS, refuse_held_out
@@ -43,12 +43,9 @@ def build_anchors(records: Path, cache: Path, out: Path) -> dict[str, Any]:
     ids = table["record_id"].to_list()
     anchors = [labelled.get(record_id, anchor) for record_id, anchor in zip(ids, by_rules, strict=True)]
     origins = ["llm" if record_id in labelled else "rules" for record_id in ids]
-    rows = {anchor: row for row, anchor in enumerate(dict.fromkeys(anchors))}
-    fields = pl.DataFrame(
-        [anchor.as_dict() for anchor in rows], schema={name: ANCHOR_SCHEMA[name] for name in POLARITIES}
-    )
-    frame = fields[pl.Series([rows[anchor] for anchor in anchors], dtype=pl.UInt32)]
-    write_table(out, frame.with_columns(table["record_id"], origin=pl.Series(origins)), ANCHOR_SCHEMA)
+    columns = {name: [getattr(anchor, name) for anchor in anchors] for name in POLARITIES}
+    frame = pl.DataFrame({"record_id": ids, **columns, "origin": origins}, schema=ANCHOR_SCHEMA)
+    write_table(out, frame, ANCHOR_SCHEMA)
     counts = Counter(zip(table["context"], origins, anchors, strict=True))
     both = [(anchor, labelled[record_id]) for record_id, anchor in zip(ids, by_rules) if record_id in labelled]
     return _audit(answers.values(), counts) | {"agreement": agreement(both)}
@@ -74,21 +71,17 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
 
 def _audit(answers: Collection[Answer], counts: Counter[tuple[str, str, Anchor]]) -> dict[str, Any]:
     """How the anchors came about, and what they say. ``counts``: of records by context, origin and anchor."""
-    origins: dict[str, dict[str, int]] = {}
-    by_origin = {origin: _no_findings() for origin in ORIGINS}
-    by_context: dict[str, dict[str, dict[str, int]]] = {}
+    contexts = sorted({context for context, _, _ in counts})
+    origins = {context: dict.fromkeys(ORIGINS, 0) for context in contexts}
+    polarities = {context: {finding: dict.fromkeys(POLARITIES, 0) for finding in FINDINGS} for context in contexts}
     named: Counter[int] = Counter()
-    over = 0
-    for (context, origin, anchor), count in sorted(counts.items(), key=lambda item: item[0][0]):
-        origins.setdefault(context, dict.fromkeys(ORIGINS, 0))[origin] += count
-        in_context = by_context.setdefault(context, _no_findings())
+    for (context, origin, anchor), count in counts.items():
+        origins[context][origin] += count
         fields = anchor.as_dict()
+        named[sum(map(len, fields.values()))] += count
         for name, findings in fields.items():
             for finding in findings:
-                by_origin[origin][finding][name] += count
-                in_context[finding][name] += count
-        named[sum(map(len, fields.values()))] += count
-        over += count * sum(len(findings) > MAX_PER_FIELD for findings in fields.values())
+                polarities[context][finding][name] += count
     return {
         "records": counts.total(),
         "origins": origins,
@@ -96,20 +89,11 @@ def _audit(answers: Collection[Answer], counts: Counter[tuple[str, str, Anchor]]
             "read": len(answers),
             "statuses": {status: sum(answer.status == status for answer in answers) for status in STATUSES},
             "names_off_vocabulary": sum(answer.off_vocabulary for answer in answers),
-            "answers_with_names_off_vocabulary": sum(answer.off_vocabulary > 0 for answer in answers),
-            "findings_repeated": sum(answer.repeated for answer in answers),
         },
-        "polarities": by_origin,
-        "polarities_by_context": by_context,
+        "polarities_by_context": polarities,
         "findings_named": {str(number): named[number] for number in sorted(named)},
         "empty_anchors": named[0],
-        f"fields_over_{MAX_PER_FIELD}": over,
     }
-
-
-def _no_findings() -> dict[str, dict[str, int]]:
-    """``{finding: {positive, negative, uncertain}}``: in how many anchors, for counting."""
-    return {finding: dict.fromkeys(POLARITIES, 0) for finding in FINDINGS}
 
 
 def agreement(pairs: Sequence[tuple[Anchor, Anchor]]) -> dict[str, Any]:
@@ -127,8 +111,7 @@ def agreement(pairs: Sequence[tuple[Anchor, Anchor]]) -> dict[str, Any]:
         observed = sum(one == other for one, other in states)
         first, second = Counter(one for one, _ in states), Counter(other for _, other in states)
         by_chance = sum(first[state] * second[state] for state in first)
-        defined = by_chance < count * count
-        kappa = (observed * count - by_chance) / (count * count - by_chance) if defined else None
+        kappa = (observed * count - by_chance) / (count * count - by_chance) if by_chance < count * count else None
         clashes = states.count(("positive", "negative")) + states.count(("negative", "positive"))
         findings[finding] = {"kappa": kappa, "agreement": observed / count if count else None, "clashes": clashes}
     identical = sum(one == other for one, other in pairs)

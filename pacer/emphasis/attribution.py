@@ -29,8 +29,8 @@ _COUNTED = OBSERVATIONS.index("No Finding")
 
 
 class Read(NamedTuple):
-    """A report as CheXbert reads it: where each piece ends in the text, without ``[CLS]``, ``[SEP]`` and what is beyond
-    its 512, and their scores [observations, pieces] for each observation that is positive or uncertain."""
+    """A report as CheXbert reads it, at most 510 pieces: where each ends in the text, and their scores [observations,
+    pieces] for each observation that is positive or uncertain."""
 
     piece_ends: list[int]
     scores: np.ndarray
@@ -74,8 +74,8 @@ class Attributor:
         read = []
         for number, encoding in enumerate(pieces.encodings):
             text = slice(1, int(mask[number].sum()) - 1)
-            ends = [end for _, end in encoding.offsets[text]]
-            read.append(Read(ends, scores[(rows == number).numpy(force=True), text]))
+            own = scores[(rows == number).numpy(force=True), text]
+            read.append(Read([end for _, end in encoding.offsets[text]], own))
         return read
 
     def _scores(self, tokens: Tensor, mask: Tensor, rows: Tensor, observations: Tensor, labels: Tensor) -> np.ndarray:

@@ -5,35 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from pacer.config.anchors import Emphasis
 from pacer.data.schemas import SPLITS as ALL_SPLITS
 
 #: The splits that training reads.
 SPLITS = ALL_SPLITS[:2]
-
-_REMEDIES = {
-    "corpus": "; emphasis.source: computed marks tokens by the recipe",
-    "computed": "; look whether CheXbert labels these reports well",
-    "none": "",
-}
-
-
-class Marked(NamedTuple):
-    """Of the tokens of a report, as far as marks go, and of the sentences that these touch: is it marked?"""
-
-    tokens: list[bool]
-    sentences: list[bool]
-
-    @classmethod
-    def of(cls, marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[int]) -> Marked:
-        """From marks in the released form, given where sentences and tokens end (:mod:`pacer.data.emphasis`)."""
-        tokens = [value > 0 for _, value in zip(token_ends, marks[1:], strict=False)]
-        sentences: defaultdict[int, bool] = defaultdict(bool)
-        for end, marked in zip(token_ends, tokens, strict=False):
-            sentences[bisect_left(ends, end)] |= marked
-        return cls(tokens, list(sentences.values()))
 
 
 class Audit:
@@ -49,17 +26,27 @@ class Audit:
         self.counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.agreement: defaultdict[tuple[str, str], Counter[tuple[bool, bool]]] = defaultdict(Counter)
 
-    def add(self, split: str, context: str, marks: Marked | None, released: Marked | None) -> None:
-        """Count a record: the marks that training will read, and the released ones."""
-        counts = self.counts[split, context]
+    def add(
+        self,
+        row: dict[str, str],
+        chosen: Sequence[float] | None,
+        released: Sequence[float] | None,
+        ends: Sequence[int],
+        token_ends: Sequence[int],
+    ) -> None:
+        """Count a record: the marks that training will read, and the released ones, given where sentences and tokens
+        end (:mod:`pacer.data.emphasis`)."""
+        counts = self.counts[row["split"], row["context"]]
         counts["records"] += 1
-        if marks is None:
+        if chosen is None:
             return
-        counts["records_with_marks"] += any(marks.tokens)
-        for unit, values in marks._asdict().items():
+        marked = _marked(chosen, ends, token_ends)
+        counts["records_with_marks"] += any(marked["tokens"])
+        for unit, values in marked.items():
             counts.update({unit: len(values), f"marked_{unit}": sum(values)})
             if self.config.source == "computed" and released is not None:
-                self.agreement[split, unit].update(zip(values, getattr(released, unit), strict=False))
+                known = _marked(released, ends, token_ends)[unit]
+                self.agreement[row["split"], unit].update(zip(values, known))
 
     def content(self) -> dict[str, object]:
         """``audit.json``: the settings in use, what speaks against the marks, precision and recall of computed marks
@@ -77,17 +64,15 @@ class Audit:
 
     def doubt(self) -> str | None:
         """What speaks against the marks."""
-        if self._train()["marked_tokens"]:
+        if any(counts["marked_tokens"] for (split, _), counts in self.counts.items() if split == "train"):
             return None
-        return f"no train record has emphasised tokens, so L_TLW is 0{_REMEDIES[self.config.source]}"
+        return f"emphasis.source: {self.config.source} gives no train record emphasised tokens, so L_TLW is 0"
 
-    def summary(self) -> str:
-        """A line for whoever runs the stage."""
-        train = self._train()
-        return self.doubt() or (
-            f"{train['records_with_marks']:,} of {train['records']:,} train records have emphasised tokens: "
-            f"{train['marked_tokens'] / train['tokens']:.1%} of all tokens"
-        )
 
-    def _train(self) -> Counter[str]:
-        return sum((counts for (split, _), counts in self.counts.items() if split == "train"), Counter())
+def _marked(marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[int]) -> dict[str, list[bool]]:
+    """Of the tokens of a report, as far as marks go, and of the sentences that these touch: is it marked?"""
+    tokens = [value > 0 for _, value in zip(token_ends, marks[1:])]
+    sentences: defaultdict[int, bool] = defaultdict(bool)
+    for end, marked in zip(token_ends, tokens):
+        sentences[bisect_left(ends, end)] |= marked
+    return {"tokens": tokens, "sentences": list(sentences.values())}

@@ -13,13 +13,14 @@ import numpy as np
 
 from pacer.phantom.language import PhantomReport
 
-#: Named as the model of every recorded answer.
-ANSWER_MODEL = "phantom-recorded"
+#: Seconds since 1970 that all recorded answers carry: nothing in a phantom depends on the clock.
+_CREATED = 1_735_689_600
 _FENCED, _CAPITALS, _FOREIGN, _CUT = 0.04, 0.03, 0.02, 0.005
 
 
-def recorded_answer(record_id: str, report: PhantomReport, created: int, rng: np.random.Generator) -> dict:
+def recorded_answer(report: PhantomReport, rng: np.random.Generator) -> dict:
     """One line of ``answers.jsonl``: ``{"record_id", "response"}``, the response a chat.completion object."""
+    record_id = f"{report.context}-{report.study.study_id}"
     lists = {status: list(report.listed(status)) for status in ("positive", "negative", "uncertain")}
     rationale = {
         finding: " ".join(text.rstrip(".").split()[:8])
@@ -38,25 +39,14 @@ def recorded_answer(record_id: str, report: PhantomReport, created: int, rng: np
     elif blemish > 1.0 - _FENCED - _CUT:
         content, finish = content[: len(content) // 2], "length"
     prompt_tokens, completion_tokens = 640 + 2 * len(report.text.split()), len(content) // 4
-    return {
-        "record_id": record_id,
-        "response": {
-            "id": f"chatcmpl-{record_id}",
-            "object": "chat.completion",
-            "created": created,
-            "model": ANSWER_MODEL,
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {"role": "assistant", "content": content, "refusal": None},
-                    "logprobs": None,
-                    "finish_reason": finish,
-                }
-            ],
-            "usage": {
-                "prompt_tokens": prompt_tokens,
-                "completion_tokens": completion_tokens,
-                "total_tokens": prompt_tokens + completion_tokens,
-            },
-        },
+    total = prompt_tokens + completion_tokens
+    message = {"role": "assistant", "content": content, "refusal": None}
+    response = {
+        "id": f"chatcmpl-{record_id}",
+        "object": "chat.completion",
+        "created": _CREATED,
+        "model": "phantom-recorded",
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
+        "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total},
     }
+    return {"record_id": record_id, "response": response}

@@ -6,8 +6,6 @@ to 1.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from pacer.phantom.anatomy import Exposure
@@ -126,7 +124,9 @@ def _burn_label(printed: Array, exposure: Exposure) -> None:
 def _place_marker(printed: Array, exposure: Exposure, frontal: bool) -> None:
     """The letter on the patient's own side in an upper corner, beside the neck."""
     size = len(printed)
-    glyph = _glyph(exposure.marker, max(1, round(size / 80)))
+    pixels = max(1, round(size / 80))  # to a dot
+    dots = np.array([[dot == "1" for dot in row] for row in _GLYPHS[exposure.marker]])
+    glyph = np.kron(dots, np.ones((pixels, pixels), dtype=bool))
     height, width = glyph.shape
     u, v = exposure.marker_place
     inward = round((0.045 + 0.05 * u) * size)
@@ -135,10 +135,3 @@ def _place_marker(printed: Array, exposure: Exposure, frontal: bool) -> None:
     top = round((0.05 + 0.14 * v) * size)
     area = printed[top : top + height, left : left + width]
     area[glyph] = 245
-
-
-@lru_cache(maxsize=16)
-def _glyph(letter: str, pixels: int) -> Array:
-    """A letter as a Boolean raster with ``pixels`` pixels to a dot."""
-    dots = np.array([[dot == "1" for dot in row] for row in _GLYPHS[letter]])
-    return np.kron(dots, np.ones((pixels, pixels), dtype=bool))

@@ -26,7 +26,7 @@ class Frontal:
         below: distance below the diaphragm.
         medial: distance outward from the mediastinum.
         ribs: rib pattern, 0 to 1.
-        texture: three numbers in [0, 1) that pick the windows on the sheets of texture.
+        texture, window: a number in [0, 1) that picks the sheets of texture, and two that pick the place on them.
     """
 
     def __init__(self, study: PhantomStudy, size: int):
@@ -34,7 +34,8 @@ class Frontal:
         anatomy = study.anatomy
         self.canvas = Canvas(size, anatomy, anatomy.scoliosis, anatomy.turned)
         self.rng = study.rng(10)
-        self.texture = self.rng.random(3).tolist()
+        left, top, self.texture = self.rng.random(3).tolist()
+        self.window = left, top
         x, y = self.canvas.x, self.canvas.y
         self.across = np.abs(x)
         height = np.where(y > _LUNG_MIDDLE, anatomy.lung_height + 0.13, anatomy.lung_height)
@@ -125,15 +126,12 @@ class Frontal:
         self._great_vessels_and_airway(density, trunk)
         self._skeleton(density, trunk)
         self._soft_tissue(density)
-        return density + 0.018 * smooth_noise(canvas.size, 5, self.texture[2], self._window()) * trunk
-
-    def _window(self) -> tuple[float, float]:
-        return self.texture[0], self.texture[1]
+        return density + 0.018 * smooth_noise(canvas.size, 5, self.texture, self.window) * trunk
 
     def _vessels(self, density: Array) -> None:
         """Hila and the texture of vessels in the lungs."""
         canvas, anatomy = self.canvas, self.study.anatomy
-        vessels = smooth_noise(canvas.size, 22, self.texture[2], self._window())
+        vessels = smooth_noise(canvas.size, 22, self.texture, self.window)
         hilar = bump(np.square(self.across - 0.24) / 0.10 + np.square(canvas.y - 0.06) / 0.22)
         prominence = np.float32(1.0 + 4.0 * anatomy.hilum)
         density += self.lung * canvas.clear * (0.014 + 0.05 * prominence * hilar) * np.clip(vessels, -1.0, 2.0)

@@ -30,8 +30,6 @@ from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.phantom.world import PhantomStudy, make_world
 
 ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
-#: Seconds since 1970 that all recorded answers carry: nothing in a phantom depends on the clock.
-_CREATED = 1_735_689_600
 
 
 def generate_phantom(config: Phantom, seed: int, directory: Path) -> dict:
@@ -41,14 +39,7 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> dict:
         The content of ``manifest.json``: kind, seed, parameters, counts, and of the tokenizer whose tokens are marked
         the hash.
     """
-    world = make_world(
-        seed,
-        config.patients,
-        config.studies_per_patient,
-        config.lateral_fraction,
-        config.val_fraction,
-        config.test_fraction,
-    )
+    world = make_world(seed, **config.model_dump(exclude={"image_size", "vocabulary"}))
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
     images = [(study, VIEWS[: 1 + study.has_lateral]) for study in studies]
@@ -59,16 +50,12 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> dict:
     truth_table(studies).write_parquet(directory / "truth.parquet")
     files = {str(context): f"{context}.json" for context in CONTEXTS}
     write_json(directory / "source.json", describe_source(directory, ".", "images", files))
+    counts = {"patients": len(world), "studies": len(studies), "images": sum(len(views) for _, views in images)}
     manifest = {
         "kind": "phantom",
         "seed": seed,
         "parameters": config.model_dump(),
-        "counts": {
-            "patients": len(world),
-            "studies": len(studies),
-            "images": sum(len(views) for _, views in images),
-            "records": records,
-        },
+        "counts": counts | {"records": records},
         "tokenizer": {"vocabulary": config.vocabulary, "sha256": hash_bytes(tokenizer.to_str().encode())},
     }
     write_json(directory / "manifest.json", manifest)
@@ -92,11 +79,12 @@ def truth_table(studies: list[PhantomStudy]) -> pl.DataFrame:
 
 def _write_answers(studies: list[PhantomStudy], directory: Path) -> None:
     """Write the recorded answers on the reports that the studies of train have in each context."""
-    answers = []
-    for study in studies:
-        for context in contexts_of(study) if study.split == "train" else ():
-            rng = study.rng(40 + CONTEXTS.index(context))
-            answers.append(recorded_answer(f"{context}-{study.study_id}", report_of(study, context), _CREATED, rng))
+    answers = (
+        recorded_answer(report_of(study, context), study.rng(40 + CONTEXTS.index(context)))
+        for study in studies
+        if study.split == "train"
+        for context in contexts_of(study)
+    )
     write_jsonl(directory / "answers.jsonl", answers)
 
 
@@ -115,7 +103,7 @@ def _write_annotations(studies: list[PhantomStudy], tokenizer: Tokenizer, direct
 
 def _record(study: PhantomStudy, context: Context, tokenizer: Tokenizer) -> dict[str, object]:
     """One record with the fields that its context has in MIMIC-RG4."""
-    lateral, _ = availability(context)
+    lateral, prior = availability(context)
     report = report_of(study, context)
     record: dict[str, object] = {
         "id": study.study_id,
@@ -126,7 +114,7 @@ def _record(study: PhantomStudy, context: Context, tokenizer: Tokenizer) -> dict
     }
     if lateral:
         record["lateral_imagepath"] = image_path(study, "lateral")
-    if study.prior is not None and availability(context)[1]:
+    if prior and study.prior is not None:
         previous = fullest_report_of(study.prior)
         record["last_finding"] = previous.findings or ABSENT_TEXT
         record["last_impression"] = previous.impression or ABSENT_TEXT

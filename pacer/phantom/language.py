@@ -244,12 +244,9 @@ def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices
     # "pleural effusion or pleural thickening" could be read as one phrase; thickening goes first
     listed = sorted((name for name in chosen if name not in own), key=lambda name: name != "pleural abnormality")
     sentences: list[Sentence] = []
-    if len(own) == 2:
-        sentences.append((choices.pick(by_style(WORDING.both_absent, style), FINDINGS.index(own[0]), 5), frozenset()))
-    elif own:
-        sentences.append(
-            (choices.pick(by_style(WORDING.absences[own[0]], style), FINDINGS.index(own[0]), 5), frozenset())
-        )
+    if own:
+        frames = by_style(WORDING.both_absent if len(own) == 2 else WORDING.absences[own[0]], style)
+        sentences.append((choices.pick(frames, FINDINGS.index(own[0]), 5), frozenset()))
     if len(listed) == 2 and style == "terse" and wording < 0.3:
         sentences += [(denial([name], style, wording), frozenset()) for name in listed]
     elif listed:

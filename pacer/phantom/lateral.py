@@ -27,7 +27,7 @@ class Lateral:
         thorax: inside of the rib cage, 0 to 1.
         lung: air-filled lung, 0 to 1.
         below: distance below the diaphragm.
-        texture: three numbers in [0, 1) that pick the windows on the sheets of texture.
+        texture, window: a number in [0, 1) that picks the sheets of texture, and two that pick the place on them.
     """
 
     def __init__(self, study: PhantomStudy, size: int):
@@ -35,7 +35,8 @@ class Lateral:
         anatomy = study.anatomy
         self.canvas = Canvas(size, anatomy, anatomy.kyphosis)
         self.rng = study.rng(11)
-        self.texture = self.rng.random(3).tolist()
+        left, top, self.texture = self.rng.random(3).tolist()
+        self.window = left, top
         x, y = self.canvas.x, self.canvas.y
         height = np.where(y > 0.0, anatomy.lung_height + 0.20, anatomy.lung_height)
         width = np.float32(anatomy.lung_width + 0.26)
@@ -70,7 +71,6 @@ class Lateral:
     def _body(self) -> Array:
         canvas, anatomy = self.canvas, self.study.anatomy
         x, y, bone = canvas.x, canvas.y, np.float32(anatomy.bone)
-        window = (self.texture[0], self.texture[1])
         trunk = ramp(0.85 + 0.08 * np.float32(anatomy.fat) - np.abs(x), 0.06)
         trunk *= ramp(y + 1.15 - 0.25 * np.abs(x), 0.1)
         density = trunk * np.float32(0.56) + np.float32(0.03)
@@ -89,8 +89,8 @@ class Lateral:
         density += (0.10 + 0.4 * anatomy.hilum) * hilum * self.lung
         ribs = np.clip(np.cos((y - 0.45 * x + 0.3) * (2 * math.pi / anatomy.rib_spacing)) * 1.6 - 0.8, 0.0, 0.8)
         density += 0.035 * bone * ribs * self.thorax
-        density += 0.02 * smooth_noise(canvas.size, 22, self.texture[2], window) * self.lung
-        return density + 0.015 * smooth_noise(canvas.size, 5, self.texture[2], window) * trunk
+        density += 0.02 * smooth_noise(canvas.size, 22, self.texture, self.window) * self.lung
+        return density + 0.015 * smooth_noise(canvas.size, 5, self.texture, self.window) * trunk
 
     def _heart(self) -> None:
         """The heart, and the arch of the aorta that grows with age."""

@@ -52,14 +52,10 @@ def _training_texts() -> tuple[str, ...]:
     return (*texts, *_TASKS * 200, *FINDINGS * 20)
 
 
+@lru_cache(maxsize=4)
 def phantom_tokenizer(vocabulary: int = 900) -> Tokenizer:
     """The tokenizer of the phantom's language model; see :func:`train_tokenizer`."""
-    return Tokenizer.from_str(_phantom_definition(vocabulary))
-
-
-@lru_cache(maxsize=4)
-def _phantom_definition(vocabulary: int) -> str:
-    return train_tokenizer(_training_texts(), vocabulary).to_str()
+    return train_tokenizer(_training_texts(), vocabulary)
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:

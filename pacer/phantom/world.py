@@ -174,11 +174,8 @@ def _assign_splits(rng: np.random.Generator, patients: int, val: float, test: fl
     num_val = max(round(val * patients), int(val > 0))
     num_test = max(round(test * patients), int(test > 0))
     splits: list[Split] = ["train"] * patients
-    for rank, index in enumerate(rng.permutation(patients)):
-        if rank < num_test:
-            splits[index] = "test"
-        elif rank < num_test + num_val:
-            splits[index] = "val"
+    for rank, index in enumerate(rng.permutation(patients)[: num_test + num_val]):
+        splits[index] = "test" if rank < num_test else "val"
     return splits
 
 

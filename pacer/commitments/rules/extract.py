@@ -24,10 +24,10 @@ from pacer.commitments.rules.segments import located_segments, segments
 class Mention(NamedTuple):
     """One mention of a finding in a report, for explanations.
 
-    ``report[start:end]`` names the finding; ``polarity`` is None where nothing is said of it (a look-alike is no
-    mention at all). ``cue`` is the span of the words that decided the polarity and ``kind`` what they are:
-    ``uncertain``, ``hint``, ``negative``, ``instead``, ``silent``; ``normality`` lies in the mention itself; None for a
-    plain mention. ``decided``: the anchor has this finding's polarity from here.
+    ``report[start:end]`` names the finding; ``polarity`` is None where nothing is said of it. ``cue`` is the span of
+    the words that decided the polarity and ``kind`` what they are: ``uncertain``, ``hint``, ``negative``, ``instead``,
+    ``silent``; ``normality`` lies in the mention itself; None for a plain mention. ``decided``: the anchor has this
+    finding's polarity from here.
     """
 
     start: int

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 #: Start, end and name of a match.
 Match = tuple[int, int, str]
 
-#: Distinct words whose patterns are remembered; then the memory starts anew.
+#: Distinct words whose patterns are remembered.
 _WORDS = 1 << 16
-
-_BETWEEN_WORDS = re.compile(r"\W+")
 
 
 class Pattern(NamedTuple):
@@ -51,46 +50,32 @@ class Patterns:
             for stem in pattern.stems:
                 bits, key = (self._whole, stem[1:]) if stem.startswith("=") else (self._part, stem)
                 bits[key] = bits.get(key, 0) | 1 << rank
-        self._by_word: dict[str, int] = {}
-        self._by_mask: dict[int, list[tuple[int, Callable[[str], Iterator[re.Match[str]]]]]] = {}
+        self._called_for = lru_cache(maxsize=_WORDS)(self._stems_in)
+        self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
 
     def find(self, text: str, words: list[str]) -> list[Match]:
         """The matches in ``text``, ``words`` with single blanks between: in order, none overlapping another."""
-        mask, by_word = 0, self._by_word
+        mask = 0
         for word in words:
-            try:
-                mask |= by_word[word]
-            except KeyError:
-                mask |= self._learn(word)
-        if not mask:
-            return []
+            mask |= self._called_for(word)
         padded, found = f" {text}", []
-        for rank, search in self._by_mask.get(mask) or self._called_for(mask):
+        for rank, search in self._of_mask(mask):
             for match in search(padded):
                 start, end = match.span()
                 found.append((start if padded[start] == " " else start - 1, rank, end - 1))
-        if len(found) > 1:
-            found.sort()
         free, matches = 0, []
-        for start, rank, end in found:
+        for start, rank, end in sorted(found):
             if start >= free:
                 matches.append((start, end, self._names[rank]))
                 free = end
         return matches
 
-    def _learn(self, word: str) -> int:
-        """What a new word calls for."""
-        if len(self._by_word) >= _WORDS:
-            self._by_word.clear()
+    def _stems_in(self, word: str) -> int:
+        """The patterns that a word calls for, one bit each."""
         mask = 0
-        for part in _BETWEEN_WORDS.split(word):
+        for part in re.split(r"\W+", word):
             mask |= self._whole.get(part, 0)
         for stem, bits in self._part.items():
             if stem in word:
                 mask |= bits
-        self._by_word[word] = mask
         return mask
-
-    def _called_for(self, mask: int) -> list[tuple[int, Callable[[str], Iterator[re.Match[str]]]]]:
-        self._by_mask[mask] = [pair for pair in self._searches if mask >> pair[0] & 1]
-        return self._by_mask[mask]

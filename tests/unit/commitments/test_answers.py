@@ -27,7 +27,7 @@ from tests.support.endpoint import completion
         ('{"positive": [1], "negative": [], "uncertain": []}', None, "malformed"),
         ('{"sample_uid": "b", "positive": [], "negative": [], "uncertain": []}', None, "other_record"),
         ('{"sample_uid": "a", "positive": [], "negative": [], "uncertain": []}', None, "ok"),
-        ('{"sample_uid": "a", "positive": [], "negative": [], "uncertain": []} and more', "length", "ok"),
+        ('{"sample_uid": "a", "positive": [], "negative": [], "uncertain": []} and {more', "length", "ok"),
         ('<think>{"positive": [], "negative": [], "uncertain": []}', "length", "cut_off"),
         ('<think>{"positive": [], "negative": [], "uncertain": []}</think>', "stop", "unparseable"),
         ('<think>{a}</think>{"positive": [', "length", "cut_off"),
@@ -35,8 +35,7 @@ from tests.support.endpoint import completion
         ('{"report": "x", "regex_anchor": {"positive": [], "negative": [], "uncertain": []}, "ri', "length", "cut_off"),
         ('{"report": "x", "regex_anchor": {"positive": [], "negative": [], "uncertain": []}}', None, "malformed"),
         ('{"sample_uid": "a", "rationale": {"edema": "x"}, "positive": [', "length", "cut_off"),
-        ('{"a": 1} then {"positive": [], "negative": [], "uncertain": []}', None, "ok"),
-        ('{"a": 1,} then {"positive": [], "negative": [], "uncertain": []}', None, "ok"),
+        ('{"a": 1} then {"positive": [], "negative": [], "uncertain": []}', None, "malformed"),
     ],
 )
 def test_statuses(content: str, finish: str | None, status: str) -> None:
@@ -47,22 +46,13 @@ def test_answer_in_a_code_fence() -> None:
     content = '{"positive": ["Lung Opacities"], "negative": ["mass"], "uncertain": ["lung opacity"]}'
     read = read_answer(f"```json\n{content}\n```\nDone {{", "a")
     assert read.anchor == Anchor(("lung opacity",))
-    assert (read.off_vocabulary, read.repeated) == (1, 1)
-
-
-def test_the_last_object_with_the_lists_counts() -> None:
-    """A model that drafts, or repeats its input with the rules' candidate, means what it says last."""
-    echo = {"sample_uid": "a", "report": "x", "regex_anchor": {"positive": ["mass"], "negative": [], "uncertain": []}}
-    draft, final = ({"positive": [name], "negative": [], "uncertain": []} for name in ("pneumonia", "edema"))
-    content = "\n".join(["I see {edema} here.", *map(json.dumps, (echo, draft, final, {"note": 1}))])
-    assert read_answer(content, "a").anchor == Anchor(("edema",))
+    assert read.off_vocabulary == 1
 
 
 def test_rationale_by_finding() -> None:
     lists = {"positive": [], "negative": [], "uncertain": []}
     read = read_answer(json.dumps(lists | {"rationale": {"edema": ["a", 3, "b"], "mass": "c\ud800"}}), "a")
     assert read.rationale == {"edema": ("a", "b"), "mass": ("c?",)}
-    assert read.phrases == ["a", "b", "c?"]
 
 
 names = st.lists(st.one_of(st.sampled_from(FINDINGS), st.text(max_size=8)), max_size=6)
@@ -98,9 +88,10 @@ def test_completions() -> None:
     assert (reply.prompt_tokens, reply.completion_tokens) == (1000, 100)
     refused = read_completion(completion(None, refusal="no"))
     assert refused is not None and refused.finish_reason == "refusal"
-    parts = read_completion({"choices": [{"message": {"content": ["parts"]}}], "usage": 3})
-    assert parts is not None and parts.raw == ""
-    for body in (None, [], {}, {"choices": []}, {"choices": [{"message": 1}]}, {"detail": "x"}):
+    without_usage = read_completion(completion("hello") | {"usage": None})
+    assert without_usage is not None and without_usage.prompt_tokens is None
+    parts = {"choices": [{"message": {"content": ["parts"]}}]}
+    for body in (None, [], {}, {"choices": []}, {"choices": [{"message": 1}]}, {"detail": "x"}, parts):
         assert read_completion(body) is None
 
 

@@ -48,9 +48,8 @@ def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp
     assert audit["origins"] == {"mw": {"llm": 1, "rules": 11}, "sn": {"llm": 1, "rules": 47}}
     assert {name: count for name, count in audit["answers"]["statuses"].items() if count} == {"ok": 2, "unparseable": 1}
     assert audit["answers"]["names_off_vocabulary"] == 1
-    assert audit["answers"]["findings_repeated"] == 1
     assert audit["empty_anchors"] == 15
-    assert audit["polarities"]["llm"]["pneumonia"] == {"positive": 1, "negative": 0, "uncertain": 1}
+    assert audit["polarities_by_context"]["mw"]["pneumonia"]["uncertain"] == 3
     assert audit["agreement"]["records"] == 2
     assert audit["agreement"]["identical"] == 0.5
     json.dumps(audit, allow_nan=False)
@@ -71,7 +70,7 @@ def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_p
         ([line("sn-test0sn")], "1 record_ids of the labelling sample also occur in val or test"),
         ([line("sn-nobody")], "answers for 1 records that the corpus lacks, such as sn-nobody"),
         ([line("sn-train0sn"), line("sn-train0sn")], "record sn-train0sn has two answers"),
-        ([{"record_id": "sn-train0sn"}], r"line 1 is no labelling answer \(raw is missing or wrong\)"),
+        ([{"record_id": "sn-train0sn"}], r"line 1, raw: Field required"),
     ],
 )
 def test_bad_cache(records: pl.DataFrame, tmp_path: Path, lines: list[dict], message: str) -> None:

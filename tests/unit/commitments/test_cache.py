@@ -29,12 +29,6 @@ def test_blank_lines_and_a_torn_last_one_are_passed_over(tmp_path: Path) -> None
     assert hashes(tmp_path / "none.jsonl") == []
 
 
-def test_a_last_line_without_its_end_counts(tmp_path: Path) -> None:
-    """As some editors write it."""
-    (tmp_path / "cache.jsonl").write_text("\n".join(json.dumps(line(number)) for number in range(2)))
-    assert hashes(tmp_path / "cache.jsonl") == ["hash of sn-0", "hash of sn-1"]
-
-
 def test_parts_that_older_files_have_are_passed_over(tmp_path: Path) -> None:
     older = line(0) | {"prompt_hash": "h", "lost": 1, "dropped": {"off_vocabulary": [], "repeated": 0}}
     (tmp_path / "cache.jsonl").write_text(json.dumps(older) + "\n")
@@ -56,23 +50,14 @@ def test_parts_that_older_files_have_are_passed_over(tmp_path: Path) -> None:
 )
 def test_lines_edited_by_hand(tmp_path: Path, part: str, value: object) -> None:
     (tmp_path / "cache.jsonl").write_text(f"{json.dumps(line(0))}\n\n{json.dumps(line(1) | {part: value})}\n")
-    with pytest.raises(
-        DataError, match=rf"cache.jsonl, line 3 is no labelling answer \({part} is missing or wrong\); delete"
-    ):
+    with pytest.raises(DataError, match=rf"cache.jsonl, line 3, {part}[.0]*: Input should .*; correct or delete"):
         read_answers(tmp_path / "cache.jsonl")
 
 
-@pytest.mark.parametrize("content", ["[]", '"text"', '{"event": "sent"}'])
-def test_lines_of_something_else(tmp_path: Path, content: str) -> None:
-    (tmp_path / "cache.jsonl").write_text(f"{content}\n{json.dumps(line(0))}\n")
-    with pytest.raises(DataError, match=r"cache.jsonl, line 1 is no labelling answer"):
-        read_answers(tmp_path / "cache.jsonl")
-
-
-@pytest.mark.parametrize("content", [b'{"record_id": "a\xff"}', b"[" * 200_000, b"{", b'{"a": ' + b"1" * 9999 + b"}"])
-def test_lines_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"[]", b'{"event": "sent"}', b'{"record_id": "a\xff"}', b"[" * 200_000, b"{"])
+def test_lines_of_something_else(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "cache.jsonl").write_bytes(b"\n" + content + b"\n" + json.dumps(line(0)).encode() + b"\n")
-    with pytest.raises(DataError, match=r"cache.jsonl, line 2 is not valid JSON"):
+    with pytest.raises(DataError, match=r"cache.jsonl, line 2, (raw|the object): "):
         read_answers(tmp_path / "cache.jsonl")
 
 

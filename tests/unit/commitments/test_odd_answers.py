@@ -35,8 +35,7 @@ def test_odd_values(endpoint, asking, sample, records, tmp_path, where, value) -
     endpoint.replies = lambda asked, _: Reply(body=odd(asked, where, value))
     for _ in range(2):
         audit = label_sample(sample, records, asking(), tmp_path)
-        assert audit["statuses"] == {"ok": 6}
-    assert audit["without_usage"] == (6 if where == "usage" else 0)
+        assert audit["statuses"] == {"ok" if where == "finding" else "malformed": 6}
     assert set(endpoint.seen.values()) == {1}
 
 
@@ -53,7 +52,7 @@ def test_refusals_of_everything_are_not_believed(endpoint, asking, records, tmp_
     sample = sample_records(records, 40, seed=1)[0]
     label_sample(sample.head(1), records, asking(), tmp_path)
     endpoint.replies = lambda *_: Reply(400, {"error": {"message": "unsupported parameter"}})
-    with pytest.raises(PacerError, match=r"no usable answer .*\(HTTP 400, 20 in a row\)"):
+    with pytest.raises(PacerError, match=r"no usable answer for 20 records in a row.*\(HTTP 400\)"):
         label_sample(sample, records, asking(concurrency=1), tmp_path)
     assert sum(endpoint.seen.values()) == 1 + MAX_IN_A_ROW
     endpoint.replies = good
@@ -76,7 +75,7 @@ def test_refusals_between_answers_are_believed(endpoint, asking, records, tmp_pa
 def test_rubbish_does_not_use_up_the_sample(endpoint, asking, records, tmp_path) -> None:
     sample = sample_records(records, 40, seed=1)[0]
     endpoint.replies = lambda *_: Reply(body=b"<html>login</html>")
-    with pytest.raises(PacerError, match=r"no usable answer .*\(unparseable, 20 in a row\)"):
+    with pytest.raises(PacerError, match=r"no usable answer for 20 records in a row.*\(unparseable\)"):
         label_sample(sample, records, asking(concurrency=1), tmp_path)
     assert sum(endpoint.seen.values()) == MAX_IN_A_ROW
     endpoint.replies = good

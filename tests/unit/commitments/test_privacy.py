@@ -16,7 +16,7 @@ from tests.support.labelling import KEY
 )
 def test_nothing_is_sent_without_consent(endpoint, asking, sample, records, tmp_path, consent, said) -> None:
     config = asking().model_copy(update={"send_reports_to": consent})
-    message = f"send_reports_to is {said}, but the endpoint's host is '127.0.0.1': no report text was sent"
+    message = f"send_reports_to is {said}, but the host of anchors.llm.base_url is '127.0.0.1': no report text was sent"
     with pytest.raises(ConfigError, match=message):
         label_sample(sample, records, config, tmp_path)
     assert endpoint.keys == set()
@@ -55,17 +55,11 @@ def test_key_that_cannot_be_sent(endpoint, asking, sample, records, tmp_path, mo
 
 @pytest.mark.parametrize(
     ("address", "consent"),
-    [
-        ("", ""),
-        ("http://[::1/v1", "::1"),
-        ("ftp://localhost/v1", "localhost"),
-        ("http://localhost:99999/v1", "localhost"),
-        ("localhost:8000/v1", "localhost"),
-    ],
+    [("", ""), ("http://[::1/v1", "::1"), ("ftp://localhost/v1", "localhost"), ("localhost:8000/v1", "localhost")],
 )
 def test_address_that_is_none(endpoint, asking, sample, records, tmp_path, address, consent) -> None:
     config = asking().model_copy(update={"base_url": address, "send_reports_to": consent})
-    with pytest.raises(ConfigError, match=r"anchors.llm.base_url must be an address such as http://localhost:8000/v1"):
+    with pytest.raises(ConfigError, match=r"host of anchors.llm.base_url is ''"):
         label_sample(sample, records, config, tmp_path)
 
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from pacer.config.anchors import Emphasis
-from pacer.core.errors import BackboneError, DataError
+from pacer.core.errors import BackboneError
 from pacer.core.io import hash_file, read_json, read_jsonl
 from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, read_table, write_table
 from pacer.emphasis import attribution
@@ -135,8 +135,7 @@ def test_a_corpus_without_marks_says_so(case: Case, source: str, capsys: pytest.
         row["emphasis"] = [0.0, 1.0] if source == "none" else None
     assert case.make(source) == [None] * len(case.rows)
     said = capsys.readouterr().out
-    assert "no train record has emphasised tokens, so L_TLW is 0" in said
-    assert ("emphasis.source: computed" in said) == (source == "corpus")
+    assert f"emphasis.source: {source} gives no train record emphasised tokens, so L_TLW is 0" in said
 
 
 @pytest.fixture
@@ -201,13 +200,6 @@ def test_only_new_texts_and_settings_of_the_attribution_are_attributed(case: Cas
         case.make()
 
 
-def test_a_line_that_holds_no_scores_is_named(case: Case) -> None:
-    (case.folder / "emphasis").mkdir()
-    (case.folder / "emphasis" / room.CACHE).write_text('{"key": "a"}\n')
-    with pytest.raises(DataError, match=r"attributions.jsonl: a line lacks key or scores; delete it"):
-        case.make()
-
-
 @pytest.mark.usefixtures("known")
 def test_computed_marks_reach_as_far_as_the_report(case: Case) -> None:
     """Targets may be longer than released marks are (``trajectory.report_tokens``)."""
@@ -225,6 +217,5 @@ def test_computed_marks_that_mark_nothing_are_doubted(
 ) -> None:
     monkeypatch.setattr(attribution, "sentence_scores", lambda report, *_: [0.0] * report.count(" ."))
     case.make()
-    assert case.audit["doubt"].startswith("no train record has")
-    assert case.audit["doubt"].endswith("CheXbert labels these reports well")
+    assert "gives no train record emphasised tokens" in case.audit["doubt"]
     assert capsys.readouterr().out.count(case.audit["doubt"]) == 1
