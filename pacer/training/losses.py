@@ -138,15 +138,14 @@ def objective(
         "trajectory": trajectory_loss(nll, omega, batch.kappa, denominator=below[0]),
         "emphasis": emphasis_loss(nll, s, denominator=below[1]),
     }
-    weights = {"trajectory": 1.0, "emphasis": losses.lambda_tlw}
-    if teacher is not None:
+    total = parts["trajectory"] + losses.lambda_tlw * parts["emphasis"]
+    if teacher is not None and losses.lambda_cons:
         parts["consistency"] = mean_divergence(divergence, omega_cons, denominator=below[2])
-        weights["consistency"] = losses.lambda_cons
+        total = total + losses.lambda_cons * parts["consistency"]
     if residual is not None and losses.lambda_drift is not None:
         mask = batch.prefix_mask[:, : residual.shape[1]]
         parts["drift"] = drift_loss(residual, mask, denominator=below[3])
-        weights["drift"] = losses.lambda_drift
-    total = torch.stack([weights[name] * part for name, part in parts.items()]).sum()
+        total = total + losses.lambda_drift * parts["drift"]
 
     means = depth_weights(embedded)
     if gate is not None:
