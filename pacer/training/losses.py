@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from pacer.core.contexts import CONTEXTS
 from pacer.model.pacer import Batch, Embedded, Pacer
-from pacer.training.head import token_divergence, token_terms
+from pacer.training.head import token_terms
 
 EPSILON = 1e-3
 
@@ -59,7 +59,7 @@ def consistency_loss(teacher_logits: Tensor, student_logits: Tensor, mask: Tenso
         teacher_logits, student_logits: [B, T, V]. mask: [B, T] bool, Omega_cons. An empty mask gives 0.
     """
     log_p0, log_p = (F.log_softmax(at_least_float32(logits[mask]), -1) for logits in (teacher_logits, student_logits))
-    return mean_divergence(token_divergence(log_p0, log_p), mask[mask])
+    return mean_divergence(torch.linalg.vecdot(log_p0.exp(), log_p0 - log_p), mask[mask])
 
 
 def mean_divergence(divergence: Tensor, omega_cons: Tensor, *, denominator: Tensor | None = None) -> Tensor:
