@@ -10,7 +10,7 @@ from shapes import Preset
 from torch import Tensor
 from upstream_style import IGNORED, all_position_head
 
-from pacer.training.head import head_losses
+from pacer.training.head import token_terms
 
 
 class HeadCase(NamedTuple):
@@ -44,16 +44,16 @@ def head_case(preset: Preset, device: torch.device, divergence: bool) -> HeadCas
 
 
 def our_head(case: HeadCase) -> Tensor:
-    """The loss of :func:`pacer.training.head.head_losses`, with a gradient to all hidden states."""
-    places = case.labels != IGNORED
-    return head_losses(
-        case.hidden[places],
-        case.head,
-        case.labels[places],
-        case.weight[places],
-        None if case.teacher is None else case.teacher[places],
-        None if case.divergence_weight is None else case.divergence_weight[places],
-    ).total
+    """The loss of the terms of :func:`pacer.training.head.token_terms`, with a gradient to all hidden states."""
+    at = case.labels != IGNORED
+    teacher = compared = None
+    if case.teacher is not None and case.divergence_weight is not None:
+        teacher, compared = case.teacher[at], case.divergence_weight[at] > 0
+    nll, divergence = token_terms(case.hidden[at], case.head, case.labels[at], teacher, compared)
+    total = (case.weight[at] * nll).sum()
+    if case.divergence_weight is not None:
+        total = total + (case.divergence_weight[at] * divergence).sum()
+    return total
 
 
 def their_head(case: HeadCase) -> Tensor:

@@ -14,9 +14,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.config import Params
 from pacer.config.profiles import load_profile
-from pacer.model.assemble import wire
+from pacer.model.assemble import from_modules
+from pacer.model.checkpoint import specification_of
 from pacer.model.pacer import Pacer
-from pacer.model.specification import specification_of
 from pacer.training.phases import phase_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,7 +45,7 @@ def published_model(params: Params) -> Pacer:
     """The model of ``params`` around the published frozen models' shapes, on the meta device."""
     with torch.device("meta"):
         language = LlamaForCausalLM(LlamaConfig(**VICUNA))
-        return wire(language, nn.LayerNorm(WIDTH), WIDTH, specification_of("calibrate", params))
+        return from_modules(language, nn.LayerNorm(WIDTH), WIDTH, specification_of("calibrate", params))
 
 
 def trainable_counts(model: Pacer, params: Params) -> dict[str, dict[str, int]]:

@@ -43,8 +43,8 @@ RECORDS = sum(splits["test"] for splits in PAPER_RECORDS.values())
 
 def batches_of(bench: Bench, phase: Phase) -> list[Batch]:
     """Micro-batches of the phase in the published order; those of the warm-up have one image and no instruction."""
-    records = make_records(UPSTREAM if phase.bare else PACERS, bench.preset)
-    if phase.bare:
+    records = make_records(UPSTREAM if phase.frontal_only else PACERS, bench.preset)
+    if phase.frontal_only:
         nothing = 0 * records.context
         records = replace(records, context=nothing, before=nothing, after=nothing)
     return our_batches(bench, records, phase, PARAMS.batches.window)

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.config.profiles import load_profile
-from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.contexts import CONTEXTS
 from pacer.data.audit import PAPER_RECORDS
-from pacer.model.assemble import wire
-from pacer.model.collate import Sources, Target, collate
+from pacer.model.assemble import from_modules
+from pacer.model.checkpoint import ModelSpecification, specification_of
 from pacer.model.pacer import Batch, Pacer
-from pacer.model.prompt.instruction import PromptIds
-from pacer.model.specification import ModelSpecification, specification_of
-from pacer.training.batches import MicroBatch, Order, micro_batches
+from pacer.model.prompt import PromptIds
+from pacer.training.examples import MicroBatch, collate
+from pacer.training.sampler import Order, micro_batches
 from pacer.training.trajectory import Span, Trajectory
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -276,7 +276,7 @@ class Records:
         return self.commit[rows, visits % VISITS]
 
     def lengths(self, rows: np.ndarray, visits: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """:meth:`tokens` wherever the records are (a :data:`pacer.training.batches.Lengths`)."""
+        """:meth:`tokens` wherever the records are (a :data:`pacer.training.sampler.Lengths`)."""
         tokens = self.tokens(rows, visits)
         return lambda numbers: tokens
 
@@ -373,7 +373,7 @@ def make_batch(records: Records, micro: MicroBatch, preset: Preset, states: Rand
     def words(count: int) -> np.ndarray:
         return rng.integers(FIRST_WORD, preset.vocabulary, count)
 
-    prompts, targets, sources = [], [], []
+    prefixes, starts, targets, sources = [], [], [], []
     for row, commit in zip(micro.rows.tolist(), records.commits(*micro).tolist()):
         pieces = [(Span.BOS, np.array([BOS]))]
         if commit:
@@ -384,14 +384,14 @@ def make_batch(records: Records, micro: MicroBatch, preset: Preset, states: Rand
         pieces.append((Span.END, np.array([EOS])))
         spans = np.concatenate([np.full(len(ids), span, dtype=np.int8) for span, ids in pieces])
         emphasis = ((spans == Span.REPORT) & (rng.random(len(spans)) < 0.3)).astype(np.float32)
-        own = Trajectory(np.concatenate([ids for _, ids in pieces]), spans, emphasis, commit, cut=False)
-        targets.append(Target(own.ids, own.weights(lambda_q), emphasis, own.consistency(), own.kappa(lambda_q)))
+        targets.append(Trajectory(np.concatenate([ids for _, ids in pieces]), spans, emphasis, commit, cut=False))
         after = records.after_commit[row] if commit else records.after[row]
-        prompts.append(PromptIds(words(records.before[row]).tolist(), words(after).tolist()))
+        prompt = PromptIds(words(records.before[row]).tolist(), words(after).tolist())
+        prefixes.append(prompt.prefix(BOS, preset.queries))
+        starts.append(1 + len(prompt.before))
         context = CONTEXTS[records.context[row]]
-        lateral, prior = availability(context)
-        sources.append(Sources(context, str(row), str(row + 1) if lateral else None, str(row) if prior else None))
-    return collate(prompts, targets, sources, states, bos=BOS, num_queries=preset.queries)
+        sources.append({"context": context, "frontal": str(row), "lateral": str(row + 1), "prior_report": str(row)})
+    return collate(prefixes, starts, targets, sources, states, lambda_q)
 
 
 def make_model(preset: Preset, device: torch.device, d_model: int | None = None, layers: int | None = None) -> Pacer:
@@ -425,7 +425,7 @@ def make_model(preset: Preset, device: torch.device, d_model: int | None = None,
             language = LlamaForCausalLM(config)
         finally:
             torch.set_default_dtype(before)
-        model = wire(
+        model = from_modules(
             language, nn.LayerNorm(preset.d_vision), preset.d_vision, ModelSpecification.model_validate(groups)
         )
     model.to(device)

@@ -18,15 +18,15 @@ import torch
 
 from pacer.backbones.pointers import resolve
 from pacer.config import load_params
+from pacer.core.contexts import CONTEXTS
 from pacer.data.schemas import read_records
 from pacer.decoding.generate import Generator
 from pacer.features.encoder import ImageEncoder
 from pacer.features.store import FeatureStore
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.training.examples import Examples
-from pacer.training.objective import objective
+from pacer.training.examples import Examples, RecordTable
+from pacer.training.losses import objective
 from pacer.training.phases import phase_of
-from pacer.training.record_table import RecordTable
 
 BACKBONES, REPEATS = Path("models/backbones"), 5
 
@@ -67,9 +67,9 @@ def main() -> None:
     if model.calibrator is not None:
         model.calibrator.requires_grad_(True)
     tokenizer, store = load_tokenizer(BACKBONES), FeatureStore("data/features")
-    examples = Examples(
-        RecordTable.of(records, pl.read_parquet("data/anchors/anchors.parquet")), tokenizer, store, record.model
-    )
+    tables = [Path("data") / name for name in ("corpus/records.parquet", "emphasis/emphasis.parquet")]
+    table = RecordTable.read(*tables, Path("data/anchors/anchors.parquet"), CONTEXTS)
+    examples = Examples(table, tokenizer, store, record.model)
     rows = examples.table.rows("train", ["sn"])["sn"][: params.calibrate.batch_size]
     batch = examples.batch(rows, [True] * len(rows), params.calibrate.lambda_q)
 

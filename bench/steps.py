@@ -16,7 +16,7 @@ from torch import Tensor
 from upstream_style import FixedBatch, calibrate_losses, commit_losses, fixed_layout
 
 from pacer.model.pacer import Batch, Pacer
-from pacer.training.objective import objective
+from pacer.training.losses import objective
 from pacer.training.phases import Phase, phase_of
 
 WARMUP, COMMIT, CALIBRATE = (phase_of(name, PARAMS) for name in ("warmup", "parent", "calibrate"))
@@ -77,13 +77,13 @@ class Side(NamedTuple):
 
 
 def our_side(model: Pacer, phase: Phase, lambdas: Mapping[str, float] = LAMBDAS) -> Side:
-    """With the loss of :func:`pacer.training.objective.objective`."""
+    """With the loss of :func:`pacer.training.losses.objective`."""
     losses = replace(phase.losses, lambda_tlw=lambdas["emphasis"])
     if phase is CALIBRATE:
         losses = replace(losses, lambda_cons=lambdas["consistency"], lambda_drift=lambdas["drift"])
 
     def loss(batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        found = objective(model, batch, losses, bare=phase.bare)
+        found = objective(model, batch, losses, frontal_only=phase.frontal_only)
         return found.total, found.parts
 
     return Side(model, phase, loss)

@@ -77,8 +77,8 @@ from steps import (
 )
 
 from pacer.model.pacer import Pacer
-from pacer.training.batches import real_share
 from pacer.training.phases import Phase
+from pacer.training.sampler import padding_efficiency
 
 
 class Section(NamedTuple):
@@ -213,7 +213,8 @@ def measure_padding(bench: Bench) -> Section:
         real = sum(int(records.tokens(*micro).sum()) for micro in published)
         fixed = real / sum(records.fixed_positions(micro, texts) for micro in published)
         plain, grouped = (
-            real_share(micros, records.lengths) for micros in (published, records.epoch(preset.batch_size, WINDOW))
+            padding_efficiency(micros, records.lengths)
+            for micros in (published, records.epoch(preset.batch_size, WINDOW))
         )
         rows.append(
             [

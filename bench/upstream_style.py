@@ -120,8 +120,8 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
         mask[row, 1 + before : first] = 1
         labels[row, answer] = batch.ids[row, own]
         labels[row, first + after] = IGNORED  # the target's BOS
-        weight[row, answer], emphasis[row, answer] = batch.weight[row, own], batch.emphasis[row, own]
-        consistency[row, answer] = batch.consistency[row, own]
+        weight[row, answer], emphasis[row, answer] = batch.omega[row, own], batch.s[row, own]
+        consistency[row, answer] = batch.omega_cons[row, own]
     return FixedBatch(
         ids[:, : 1 + before],
         ids[:, first:],

@@ -8,7 +8,7 @@ from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_directory
 from pacer.data.schemas import read_images, read_records
-from pacer.model.prompt.instruction import instruction
+from pacer.model.prompt import instruction
 
 
 def main() -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
 from pacer.core.errors import CheckpointError, ConfigError, run_cleanly
-from pacer.model.upstream import import_llm_rg4
-from pacer.released.adopt import adopt_llm_rg4
+from pacer.model.llm_rg4 import adopt_llm_rg4, import_llm_rg4
 
 
 def main() -> None:

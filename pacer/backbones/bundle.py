@@ -25,7 +25,7 @@ from pacer.config.profiles import profile_text
 from pacer.core.errors import BackboneError, run_cleanly
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.metrics.chexbert.observations import CHECKPOINT
-from pacer.model.prompt.instruction import instruction
+from pacer.model.prompt import instruction
 
 #: How far a model that is made again may be from the one described, as a share of its quality and in its first losses.
 QUALITY, LOSSES = 0.02, 1e-3

@@ -91,7 +91,7 @@ class AdaptedTraining(Training, Generic[Own]):
         phase = Phase(
             name=name,
             contexts=CONTEXTS,
-            bare=False,
+            frontal_only=False,
             trains=("added.",),
             schedule=own.model_copy(update={"batch_size": batch_size}),
             losses=LossWeights(lambda_q=own.lambda_q, lambda_tlw=params.train.lambda_tlw),

@@ -32,7 +32,7 @@ from pacer.core.progress import Ticker
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.checkpoint import checkpoint_hash
-from pacer.model.collate import Sources, read_sources
+from pacer.model.pacer import read_sources
 from pacer.model.precision import language_parameters
 from pacer.training.run import mixed_precision
 
@@ -140,7 +140,7 @@ def build_bank(
         final = directory / "out"
 
         def compressed(rows: list[dict[str, Any]]) -> Tensor:
-            states = read_sources([Sources.of(row) for row in rows], store)
+            states = read_sources(rows, store)
             return model.compress(states.to(accelerator.device)).tokens.to(dtype)
 
         def keys_of(names: list[str]) -> Tensor:

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from pacer.config.baselines import PairTarget
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS
 from pacer.model.pacer import Batch
-from pacer.training.batches import MicroBatch
-from pacer.training.examples import Draw, Examples, Survey
-from pacer.training.record_table import RecordTable
+from pacer.training.examples import Examples, MicroBatch, RecordTable, SequenceStatistics
+from pacer.training.trajectory import RouteSeed
 
 #: Samples that a pair is made of.
 PARTS: dict[PairTarget, int] = {"own_and_poorer": 3, "poorer": 2, "own": 2}
@@ -39,18 +37,19 @@ class PairTable(RecordTable):
     draw of :func:`pair_draws` has numbers of its own, so a micro-batch of each in turn keeps the published frequencies.
 
     Args:
-        table: as of a record table. target: see :data:`~pacer.config.baselines.PairTarget`; all parts but those of
+        frame: as of a record table. target: see :data:`~pacer.config.baselines.PairTarget`; all parts but those of
             ``own`` have the richer record's sources, as far as their context goes.
 
     Raises:
         DataError: there is no pair.
     """
 
-    def __init__(self, table: pa.Table, target: PairTarget):
-        super().__init__(table)
+    def __init__(self, frame: pl.DataFrame, target: PairTarget):
+        super().__init__(frame)
         self.target = target
-        frontal = pl.DataFrame(table.select(["frontal"]))
-        train = frontal.with_columns(row=pl.int_range(pl.len(), dtype=pl.Int32), context=pl.Series(self.context))
+        train = frame.select("frontal").with_columns(
+            row=pl.int_range(pl.len(), dtype=pl.Int32), context=pl.Series(self.context)
+        )
         train = train.filter(pl.Series(self.split == SPLITS.index("train")))
         train = train.unique(["context", "frontal"], keep="first", maintain_order=True)
         own: dict[str, pl.DataFrame] = {
@@ -124,22 +123,22 @@ class PairedExamples(Examples):
         assert isinstance(self.table, PairTable)
         return self.table
 
-    def survey(self) -> Survey:
+    def statistics(self) -> SequenceStatistics:
         """As of the records; a pair is as long as its longest part, and pairs are counted by draw."""
-        counts, lengths = super().survey()
+        counts, lengths = super().statistics()
         table = self.pair_table
         richer, poorer = lengths[table.pairs.T]
         own = poorer if table.target == "poorer" else np.maximum(richer, poorer)
         counts = dict(counts)
         for (more, fewer), size in zip(table.draws, np.diff(table.bounds), strict=True):
             counts[f"targets/pairs_{more}_{fewer}"] = float(size)
-        return Survey(counts, np.concatenate([lengths, own]))
+        return SequenceStatistics(counts, np.concatenate([lengths, own]))
 
-    def drawn(self, micro: MicroBatch, rho: float, draws: Draw, lambda_q: float) -> Batch:
+    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> Batch:
         """All parts of each pair, on the route that the pair's visit draws; the third ones have no weight."""
-        table, routes = self.pair_table, self.routes(micro.rows, micro.visits, rho, draws)
+        table, routes = self.pair_table, self.routes(micro.rows, micro.visits, rho, seed)
         batch = self.batch(table.parts_of(micro.rows), routes * table.parts, lambda_q)
-        for weight in (batch.weight, batch.emphasis, batch.kappa, batch.consistency):
+        for weight in (batch.omega, batch.s, batch.kappa, batch.omega_cons):
             assert weight is not None
             weight[2 * len(micro.rows) :] = 0
         return batch

@@ -132,9 +132,9 @@ class RAGPT(Adapted):
         fused = self.interface.fuse(filled, torch.ones_like(batch.availability))
         return FilledTokens(fused.tokens, fused.fused, filled)
 
-    def embed(self, batch: Batch, bare: bool = False) -> Embedded:
+    def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
         """Input embeddings with prompts and visual tokens in their places."""
-        assert isinstance(batch, RetrievedBatch) and not bare
+        assert isinstance(batch, RetrievedBatch) and not frontal_only
         embedded = super().embed(batch)
         assert isinstance(embedded.sources, FilledTokens)
         prompts = self.added.prompt(embedded.sources.filled, batch.neighbours).to(embedded.inputs.dtype)

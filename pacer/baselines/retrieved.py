@@ -11,7 +11,7 @@ from pacer.baselines.bank import Retrieval
 from pacer.baselines.ragpt import RetrievedBatch
 from pacer.decoding.generate import Generator
 from pacer.model.pacer import Batch
-from pacer.model.prompt.instruction import PromptIds
+from pacer.model.prompt import PromptIds
 from pacer.training.examples import Examples
 
 
@@ -57,6 +57,6 @@ class RetrievedGenerator(Generator):
         """Text of the prefix, behind the prompts."""
         return with_prompt_places(super().prompt_ids(record), self.places)
 
-    def batch(self, records: Sequence[dict[str, Any]]) -> Batch:
-        """Prefix and the target's BOS of each record, with its neighbours."""
-        return retrieved(super().batch(records), [record["frontal"] for record in records], self.retrieval)
+    def batch(self, record: dict[str, Any]) -> Batch:
+        """Prefix and the target's BOS of one record, with its neighbours."""
+        return retrieved(super().batch(record), [record["frontal"]], self.retrieval)

@@ -23,10 +23,9 @@ from pacer.decoding.run import decode_records
 from pacer.features.online import open_features
 from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import CheckpointRecord
-from pacer.model.collate import FeatureSource
-from pacer.model.precision import automatic_dtype, language_parameters
-from pacer.training.examples import Examples
-from pacer.training.record_table import RecordTable
+from pacer.model.pacer import FeatureSource
+from pacer.model.precision import recorded_dtype
+from pacer.training.examples import Examples, RecordTable
 from pacer.training.run import Inputs, OpenLog, run_training
 
 
@@ -39,7 +38,7 @@ class SimMLMTraining(AdaptedTraining[SimMLM]):
 
     def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: FeatureSource) -> Examples:
         """Examples of pairs."""
-        return PairedExamples(PairTable(table.table, self.own.pair_target), tokenizer, features, self.record.model)
+        return PairedExamples(PairTable(table.frame, self.own.pair_target), tokenizer, features, self.record.model)
 
 
 class RAGPTTraining(AdaptedTraining[ragpt.TrainedRAGPT]):
@@ -76,7 +75,7 @@ def decode_simmlm(
     def generator(
         checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
     ) -> tuple[Generator, CheckpointRecord]:
-        dtype = automatic_dtype(device, language_parameters(backbones))
+        dtype = recorded_dtype(checkpoint, backbones, device)
         model, record, _ = load_adapted(checkpoint, backbones, SimMLM, simmlm.SimMLM, dtype)
         store = open_features(features, backbones, device)
         return Generator(model, load_tokenizer(backbones), store, record.model, config, device), record
@@ -97,7 +96,7 @@ def decode_ragpt(
     def generator(
         checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
     ) -> tuple[Generator, CheckpointRecord]:
-        dtype = automatic_dtype(device, language_parameters(backbones))
+        dtype = recorded_dtype(checkpoint, backbones, device)
         model, record, own = load_adapted(checkpoint, backbones, ragpt.TrainedRAGPT, ragpt.RAGPT, dtype)
         assert record.parent is not None
         retrieval = Retrieval(bank, checkpoint / record.parent.path)

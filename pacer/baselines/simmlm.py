@@ -18,9 +18,18 @@ from pacer.config import baselines as params
 from pacer.core.contexts import availability
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Batch, Pacer
-from pacer.training.head import head_losses
-from pacer.training.losses import EPSILON, LossWeights
-from pacer.training.objective import Mean, Objective, Targets, by_context, denominators, depth_weights
+from pacer.training.head import token_terms
+from pacer.training.losses import (
+    EPSILON,
+    LossWeights,
+    Mean,
+    Objective,
+    by_context,
+    denominators,
+    depth_weights,
+    emphasis_loss,
+    trajectory_loss,
+)
 
 
 class ResidualExperts(nn.Module):
@@ -97,15 +106,13 @@ def paired_objective(
     losses: LossWeights,
     *,
     own: params.SimMLM,
-    bare: bool = False,
-    whole: Tensor | None = None,
+    frontal_only: bool = False,
+    global_denominators: Tensor | None = None,
 ) -> Objective:
     """The parent's objective over both halves of a batch, plus ``alpha * mean relu(n_more - n_fewer)``.
 
     n is a sample's negative log-likelihood over the weight of what is supervised, ``sum(omega l) / sum(omega)``.
     Nothing is detached: where more evidence explains the target worse, the gradient also raises the other loss.
-
-    The ranking term's coefficients depend on the losses themselves, so the head is run once without a gradient before.
 
     Args:
         batch: the samples with more evidence, then in the same order those with less; of three ``parts`` the last is
@@ -113,36 +120,31 @@ def paired_objective(
             for the first in the ranking.
         own: alpha, the pairs' target, and twice the pairs of a micro-batch over all processes.
     """
-    assert batch.weight is not None
-    supervised, emphasised = (denominators(batch) if whole is None else whole)[:2]
-    embedded = model.embed(batch, bare=bare)
-    hidden = model.target_hidden(model.hidden(embedded.inputs, batch.predicting), batch)
+    assert batch.omega is not None and batch.s is not None and batch.kappa is not None
+    below = (denominators(batch) if global_denominators is None else global_denominators).to(batch.omega.dtype)
+    embedded = model.embed(batch)
     at = batch.predicted
-    ids, weight, emphasis, *_ = Targets.of(batch)
-    sample, pairs, parts = at.nonzero()[:, 0], own.batch_size // 2, PARTS[own.pair_target]
-    head = model.language.lm_head.weight
+    states = model.predicting_states(embedded.inputs, batch)
+    nll, _ = token_terms(states, model.language.lm_head.weight, batch.ids[at])
+    trajectory = trajectory_loss(nll, batch.omega[at], batch.kappa, denominator=below[0])
+    emphasis = emphasis_loss(nll, batch.s[at], denominator=below[1])
 
+    pairs, parts = own.batch_size // 2, PARTS[own.pair_target]
     first, second, *third = torch.arange(len(batch.ids), device=at.device).chunk(parts)
     compared = third[0] if third else first
-    ranked = batch.weight.clone()
+    ranked = batch.omega.clone()
     if third:
-        ranked[first], ranked[compared] = 0, batch.weight[second]
+        ranked[first], ranked[compared] = 0, batch.omega[second]
     share = (ranked / ranked.sum(1, keepdim=True).clamp(min=EPSILON))[at]
-    with torch.no_grad():
-        nll = head_losses(hidden, head, ids, weight).nll
-        per_sample = nll.new_zeros(len(batch.ids)).index_add(0, sample, share * nll)
+    per_sample = nll.new_zeros(len(batch.ids)).index_add(0, at.nonzero()[:, 0], share * nll)
     more, fewer = per_sample[compared], per_sample[second]
-    sign = torch.zeros_like(per_sample)
-    sign[compared] = (more > fewer).to(sign.dtype)
-    sign[second] = -sign[compared]
+    ranking = F.relu(more - fewer).sum() / pairs
 
-    scaled = {"trajectory": weight / (supervised + EPSILON), "emphasis": emphasis / (emphasised + EPSILON)}
-    coefficient = scaled["trajectory"] + losses.lambda_tlw * scaled["emphasis"]
-    ranking = own.alpha / pairs * sign[sample] * share
-    total, nll, _ = head_losses(hidden, head, ids, coefficient + ranking)
-    parts_of_loss = {name: (own_weight * nll).sum() for name, own_weight in scaled.items()}
-    parts_of_loss |= {"ranking": F.relu(more - fewer).sum() / pairs, "violated": sign[compared].sum() / pairs}
-    return Objective(total, parts_of_loss, depth_weights(embedded) | _shares(embedded.sources, batch))
+    total = trajectory + losses.lambda_tlw * emphasis + own.alpha * ranking
+    parts_of_loss = {"trajectory": trajectory, "emphasis": emphasis, "ranking": ranking}
+    logged = {name: part.detach() for name, part in parts_of_loss.items()}
+    logged["violated"] = (more > fewer).sum() / pairs
+    return Objective(total, logged, depth_weights(embedded) | _shares(embedded.sources, batch))
 
 
 def _shares(sources: SourceTokens, batch: Batch) -> dict[str, Mean]:

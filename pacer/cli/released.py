@@ -20,7 +20,7 @@ def import_llm_rg4(
     """Convert LLM-RG4's released weights to a checkpoint: for parent.start, or from its second stage for decoding."""
     from pacer.core.io import check_replaceable
     from pacer.model.checkpoint import RECORD, WEIGHTS
-    from pacer.released.adopt import adopt_llm_rg4
+    from pacer.model.llm_rg4 import adopt_llm_rg4
 
     check_replaceable(out, (RECORD, WEIGHTS))
     weights = adopt_llm_rg4(file, load_profile(params), backbones, out)

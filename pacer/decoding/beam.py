@@ -27,26 +27,35 @@ from pacer.model.pacer import own_precision
 
 #: New records are admitted when this part of the places is free: prefixes computed together cost fewer passes.
 _REFILL = 8
+#: Families of language models whose layers attend to all that stands before, as :mod:`pacer.decoding.tree` does.
+FAMILIES = ("llama", "mistral")
+
+
+def unknown_attention(config: Any) -> str | None:
+    """What of a language model's attention this search does not compute, by its configuration; None: nothing."""
+    if config.model_type not in FAMILIES:
+        return f"the attention of the family {config.model_type}"
+    if getattr(config, "sliding_window", None) is not None:
+        return f"attention in sliding windows ({config.sliding_window} positions)"
+    if getattr(config, "attn_logit_softcapping", None) is not None:
+        return "attention with soft caps"
+    return None
 
 
 class BeamSearch:
     """Searches for the best continuations of many prefixes, ``decode.batch_size`` at a time.
 
     Args:
-        language: a LlamaForCausalLM in eval mode, LoRA merged or not.
+        language: a causal language model of :data:`FAMILIES` in eval mode, LoRA merged or not.
         decode: beams, least and most tokens, penalties, records at a time. eos: the token that ends a report.
 
     Raises:
-        BackboneError: the model is of another family: its layers may attend in ways that are not known here.
+        BackboneError: its attention is another than this search computes.
     """
 
     def __init__(self, language: Any, decode: Decode, eos: int):
-        family = language.config.model_type
-        if family != "llama":
-            raise BackboneError(
-                f"decode.engine beam searches with language models of the llama family, and this one "
-                f"is of the family {family}; set decode.engine: generate"
-            )
+        if unknown := unknown_attention(language.config):
+            raise BackboneError(f"the beam search does not know {unknown}; set decode.engine: generate")
         self.language, self.decode, self.eos = language, decode, eos
 
     @torch.no_grad()
@@ -126,11 +135,11 @@ class _Search:
         ended, used = torch.stack([step.ended.long(), used]).tolist()  # the step's one wait for the device
         for record, nodes in zip(self.records[rows], used, strict=True):
             record.tokens, record.nodes = record.tokens + 1, nodes
-        gone = [row for row, end in enumerate(ended, rows.start or 0) if end]
-        results = [(self.records[row].number, self.hypotheses.result(row)) for row in gone]
-        left = len(self.records) - len(gone)
-        targets = [row for row in gone if row < left]
-        sources = [row for row in range(left, len(self.records)) if row not in gone]
+        free = [row for row, end in enumerate(ended, rows.start or 0) if end]
+        results = [(self.records[row].number, self.hypotheses.result(row)) for row in free]
+        left = len(self.records) - len(free)
+        targets = [row for row in free if row < left]
+        sources = [row for row in range(left, len(self.records)) if row not in free]
         if sources:
             self.tree.move(sources, targets)
             self.hypotheses.move(sources, targets)

@@ -1,7 +1,7 @@
 """Reports from a trained model: the calibrated prefix of each record, continued by the chosen engine.
 
-One search generates commitment and report; the repetition penalty covers the whole generated history. Configurations
-with Commit decode commitment-first, those without decode directly.
+One search generates commitment and report; the repetition penalty covers the complete generated history.
+Configurations with Commit decode commitment-first, those without decode directly.
 """
 
 from __future__ import annotations
@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from pacer.config import Decode
 from pacer.core.errors import DataError
-from pacer.decoding.beam import BeamSearch
+from pacer.decoding.beam import BeamSearch, unknown_attention
 from pacer.decoding.transformers_generate import Generate
-from pacer.model.collate import FeatureSource, Sources, Target, collate
-from pacer.model.pacer import Batch, Pacer
-from pacer.model.prompt.instruction import PromptIds, build_prompt
-from pacer.model.specification import ModelSpecification
+from pacer.model.checkpoint import ModelSpecification
+from pacer.model.pacer import Batch, FeatureSource, Pacer, read_sources
+from pacer.model.prompt import PromptIds, build_prompt
 
 #: ``decode.engine``. Both take prefixes and give the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}
@@ -54,6 +52,9 @@ class Generated(NamedTuple):
 class Generator:
     """Generates reports for records; ``decode`` may be replaced between calls.
 
+    With ``decode.engine: beam`` and a language model whose attention the beam search does not know, ``generate`` is
+    used, and a line says so.
+
     Args:
         model: in eval mode, not of the warm-up, which knows no instruction. specification: of its checkpoint record.
     """
@@ -69,26 +70,27 @@ class Generator:
     ):
         self.model, self.tokenizer, self.features, self.decode = model.to(device), tokenizer, features, decode
         assert specification.prompt is not None, "a model of the warm-up"
-        self.prompt, self.device = specification.prompt, device
+        self.prompt, self.device = specification.prompt, torch.device(device)
         self.commit = specification.commits
         self.num_queries = specification.interface.num_queries
+        self.unknown_attention = unknown_attention(model.language.config)
+        if self.unknown_attention and decode.engine == "beam":
+            print(f"decode: the beam search does not know {self.unknown_attention}; using decode.engine: generate")
 
     def prompt_ids(self, record: Row) -> PromptIds:
         """Text of the prefix, in which alone the lengths of prefixes differ."""
         return build_prompt(self.tokenizer, record, commit=self.commit, **self.prompt.model_dump())
 
-    def batch(self, records: Sequence[Row]) -> Batch:
-        """Prefix and the target's BOS of each record."""
-        bos = self.tokenizer.bos_token_id
-        zero = np.zeros(1, dtype=np.float32)
-        target = Target(np.array([bos], dtype=np.int64), zero, zero, zero, 0.0)
-        return collate(
-            [self.prompt_ids(r) for r in records],
-            [target] * len(records),
-            [Sources.of(record) for record in records],
-            self.features,
-            bos=bos,
-            num_queries=self.num_queries,
+    def batch(self, record: Row) -> Batch:
+        """Prefix and the target's BOS of one record."""
+        prompt, bos = self.prompt_ids(record), self.tokenizer.bos_token_id
+        prefix = prompt.prefix(bos, self.num_queries)
+        return Batch(
+            ids=torch.tensor([[*prefix, bos]]),
+            visual_start=torch.tensor([1 + len(prompt.before)]),
+            prefix_length=torch.tensor([len(prefix)]),
+            length=torch.tensor([len(prefix) + 1]),
+            **vars(read_sources([record], self.features)),
         )
 
     @torch.no_grad()
@@ -101,7 +103,7 @@ class Generator:
         Raises:
             DataError: it is not finite. A search would go on from it and give a report of any words.
         """
-        batch = self.batch([record]).to(torch.device(self.device))
+        batch = self.batch(record).to(self.device)
         embedded = self.model.embed(batch)
         inputs, gate, _ = self.model.calibrate(embedded, batch)
         if not inputs.isfinite().all():
@@ -122,19 +124,20 @@ class Generator:
 
         Records enter in the order given, and are asked for when there is room: similar lengths side by side cost least.
         """
-        known: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
+        beside: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
 
         def inputs() -> Iterator[Tensor]:
             for place, record in enumerate(records):
                 prefix = self.prefix(record)
-                known[place] = prefix[1:]  # the inputs of all of them would take too much memory
+                beside[place] = prefix[1:]  # the inputs of all of them would take too much memory
                 yield prefix.inputs
 
-        engine = ENGINES[self.decode.engine](self.model.language, self.decode, self.tokenizer.eos_token_id)
-        for place, tokens in engine(inputs()):
+        engine = ENGINES["generate" if self.unknown_attention else self.decode.engine]
+        search = engine(self.model.language, self.decode, self.tokenizer.eos_token_id)
+        for place, tokens in search(inputs()):
             text = str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-            yield place, Generated(text, len(tokens), *known.pop(place))
+            yield place, Generated(text, len(tokens), *beside.pop(place))
 
     def __call__(self, records: Sequence[Row]) -> list[Generated]:
         """Results in the records' order."""
-        return [result for _, result in sorted(self.stream(records), key=lambda found: found[0])]
+        return [result for _, result in sorted(self.stream(records), key=lambda placed: placed[0])]

@@ -132,8 +132,8 @@ class Hypotheses:
         if longest == 0 or penalty == 1.0:
             return scores
         generated = self.tokens[rows, :, :longest]
-        found = scores.gather(2, generated)
-        return scores.scatter(2, generated, torch.where(found < 0, found * penalty, found / penalty))
+        before = scores.gather(2, generated)
+        return scores.scatter(2, generated, torch.where(before < 0, before * penalty, before / penalty))
 
 
 def _pick(values: Tensor, places: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash
-from pacer.model.precision import automatic_dtype, language_parameters
+from pacer.model.precision import recorded_dtype
 
 #: What a folder of predictions consists of.
 OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json")
@@ -45,11 +45,9 @@ def trained_generator(
         raise CheckpointError(
             f"{checkpoint} is of the warm-up, which writes no reports; decode a parent or a calibrate"
         )
-    dtype = automatic_dtype(device, language_parameters(backbones))
-    model, record = load_model(checkpoint, backbones, dtype)
-    return Generator(
-        model, load_tokenizer(backbones), open_features(features, backbones, device), record.model, config, device
-    ), record
+    model, record = load_model(checkpoint, backbones, recorded_dtype(checkpoint, backbones, device))
+    store = open_features(features, backbones, device)
+    return Generator(model, load_tokenizer(backbones), store, record.model, config, device), record
 
 
 #: Called as :func:`trained_generator`.
@@ -188,16 +186,8 @@ def _finished(parts: Path) -> dict[tuple[str, str], dict]:
     Raises:
         DataError: a line is damaged; file and line are named.
     """
-    finished = {}
-    for path in sorted(parts.glob("*.jsonl")):
-        try:
-            for number, prediction in read_journal(path):
-                if not isinstance(prediction, dict) or not {"run", "record_id", "routing"} <= prediction.keys():
-                    raise DataError(f"{path}, line {number} is no prediction with its run and record")
-                finished[prediction.pop("run"), prediction["record_id"]] = prediction
-        except DataError as error:
-            raise DataError(f"{error}; remove the line, and its record is decoded again") from None
-    return finished
+    lines = (line for path in sorted(parts.glob("*.jsonl")) for _, line in read_journal(path))
+    return {(line.pop("run"), line["record_id"]): line for line in lines}
 
 
 def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], out: Path) -> None:

@@ -145,12 +145,12 @@ def tree_attention(
     are queries side by side, so keys and values are read once for all of them.
     """
     if mask is None:
-        found = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
+        attended = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
     else:
         packed = query.reshape(*key.shape[:2], -1, query.shape[-1])
-        found = F.scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
-        found = found.reshape(query.shape)
-    return found.transpose(1, 2), None
+        attended = F.scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
+        attended = attended.reshape(query.shape)
+    return attended.transpose(1, 2), None
 
 
 AttentionInterface.register(_ATTENTION, tree_attention)

@@ -15,11 +15,10 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import read_json
 from pacer.model.calibrate import PrefixCalibrator
-from pacer.model.checkpoint import CheckpointRecord, check_frozen, load_strictly, load_weights
+from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, check_frozen, load_strictly, load_weights
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Pacer
 from pacer.model.refine import DepthRouter
-from pacer.model.specification import ModelSpecification
 
 FROZEN = ("vision", "language", "text")
 
@@ -71,7 +70,7 @@ def build_model(backbones: str | Path, specification: ModelSpecification, dtype:
         language = load_frozen(AutoModelForCausalLM, directory, dtype=dtype)
     vision = resolve(backbones / "vision")
     d_text = read_json(resolve(backbones / "text") / "config.json")["hidden_size"]
-    return wire(language, load_endpoint_norm(vision), d_text, specification)
+    return from_modules(language, load_endpoint_norm(vision), d_text, specification)
 
 
 def load_nf4(directory: Path, dtype: torch.dtype) -> PreTrainedModel:
@@ -100,7 +99,7 @@ def load_nf4(directory: Path, dtype: torch.dtype) -> PreTrainedModel:
     return language
 
 
-def wire(
+def from_modules(
     language: PreTrainedModel, endpoint_norm: nn.LayerNorm, d_text: int, specification: ModelSpecification
 ) -> Pacer:
     """Fresh trainable parts around frozen modules; see :func:`build_model`. On the meta device nothing is allocated.

@@ -79,8 +79,8 @@ class PrefixCalibrator(nn.Module):
             source_tokens: [B, 3, Q, d] pre-fusion tokens, anything where absent. availability: [B, 2] bool.
         """
         mask = prefix_mask.unsqueeze(-1)
-        kept = torch.where(mask, prefix, 0)  # padding, whatever it holds, takes no part
-        h = kept.sum(1) / mask.sum(1)
+        valid = torch.where(mask, prefix, 0)  # padding, whatever it holds, takes no part
+        h = valid.sum(1) / mask.sum(1)
         observed = F.pad(availability, (1, 0), value=True)  # [B, 3]: the frontal is always there
         means = torch.where(observed.unsqueeze(-1), source_tokens.mean(2), 0).to(prefix.dtype)
         z = means.sum(1) / observed.sum(1, keepdim=True)
@@ -90,6 +90,6 @@ class PrefixCalibrator(nn.Module):
         if "e" not in self.gate_inputs:
             e = torch.zeros_like(e)
         gate = torch.sigmoid(self.gate_out(F.gelu(self.gate_in(torch.cat([h, z, e], dim=-1)))).squeeze(-1))
-        correction = self.up(self.dropout(F.gelu(self.down(self.norm(kept)))))
+        correction = self.up(self.dropout(F.gelu(self.down(self.norm(valid)))))
         residual = torch.where(mask, gate[:, None, None] * correction, 0)
         return Calibrated(prefix + residual, gate, residual)

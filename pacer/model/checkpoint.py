@@ -1,4 +1,7 @@
-"""Checkpoints: trainable weights alone, with a record of what they are and of the frozen parts they belong to."""
+"""Checkpoints: trainable weights alone, with a record of what they are and of the frozen parts they belong to.
+
+What a model is built and decoded with is written into the record by training; everything later reads it there.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,84 @@ import os
 import shutil
 from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import safetensors.torch
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from pacer.config import Natural, Strict, validated
-from pacer.config.strict import Groups
+from pacer.config import Natural, Params, Positive, Strict, validated
+from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
+from pacer.config.strict import Fraction, Groups, Size
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import hash_file, publish, read_json, scratch_directory, write_json
-from pacer.model.specification import ModelSpecification
 
 WEIGHTS, RECORD = "model.safetensors", "config.json"
 PACKAGES = ("torch", "transformers", "peft", "safetensors")
+
+
+class TappedDepths(Strict):
+    """Encoder blocks whose states the model reads; 1 is the first."""
+
+    depths: Annotated[list[Positive], Field(min_length=1)]
+
+
+class Calibrator(Strict):
+    """Arguments of :class:`~pacer.model.calibrate.PrefixCalibrator`; with ``none`` there is no calibrator."""
+
+    gate_inputs: Literal["none", "h", "he", "hz", "hze"]
+    rank: Size
+    d_availability: Size | None
+    d_gate: Size | None
+    dropout: Fraction
+    gate_bias: float
+
+
+class ModelSpecification(Strict):
+    """The groups of ``params.yaml`` that a model consists of.
+
+    ``lora``, ``prompt`` and ``commit`` are None in the warm-up, ``calibrate`` in the warm-up and the parent;
+    ``quantization`` (of the frozen language model, which the trained weights belong to) where there is none.
+    """
+
+    features: TappedDepths
+    refine: Refine
+    interface: Interface
+    trajectory: Trajectory
+    lora: Lora | None = None
+    prompt: Prompt | None = None
+    commit: Commit | None = None
+    calibrate: Calibrator | None = None
+    quantization: Literal["nf4"] | None = None
+
+    @property
+    def commits(self) -> bool:
+        """Whether reports are decoded commitment first."""
+        return self.commit is not None and self.commit.route != "direct"
+
+    def written(self) -> dict[str, Any]:
+        """The form on disk, which leaves out groups that are None."""
+        return {name: group for name, group in self.model_dump().items() if group is not None}
+
+
+def specification_of(phase: str, params: Params) -> ModelSpecification:
+    """The model of phase ``warmup``, ``parent`` or ``calibrate``."""
+    instructed = phase != "warmup"
+    calibrated = phase == "calibrate" and params.calibrate.trains == "calibrator"
+    return ModelSpecification(
+        features=TappedDepths(depths=params.features.depths),
+        refine=params.refine,
+        interface=params.interface,
+        trajectory=params.trajectory,
+        lora=params.lora if instructed else None,
+        prompt=params.prompt if instructed else None,
+        commit=params.commit if instructed else None,
+        calibrate=Calibrator(**params.calibrate.model_dump(include=set(Calibrator.model_fields)))
+        if calibrated
+        else None,
+        quantization=None if params.train.quantization == "none" else params.train.quantization,
+    )
 
 
 class ParentReference(Strict):
@@ -34,6 +102,7 @@ class CheckpointRecord(Strict):
     Attributes:
         phase: warmup | parent | calibrate, or the name of a baseline. step: optimiser updates done.
         frozen: fingerprint of each frozen model. versions: of the packages at training time.
+        precision: type that the frozen language model had in training, and has in decoding; None: not recorded.
     """
 
     phase: str
@@ -42,6 +111,7 @@ class CheckpointRecord(Strict):
     frozen: dict[str, str]
     parent: ParentReference | None
     versions: dict[str, str]
+    precision: Literal["float32", "bfloat16"] | None = None
 
     def write(self, directory: Path) -> None:
         """Write the record into a checkpoint's directory."""
@@ -72,8 +142,8 @@ def checkpoint_hash(directory: str | Path) -> str:
 def weights_hash(directory: str | Path) -> str:
     """SHA-256 of the weights that make the model: its own, or its parent's where it is a reference to that."""
     parent = read_record(directory).parent
-    own = Path(directory) / WEIGHTS
-    return hash_file(own) if parent is None or own.exists() else parent.sha256
+    path = Path(directory) / WEIGHTS
+    return hash_file(path) if parent is None or path.exists() else parent.sha256
 
 
 def refer_to_parent(out: str | Path, record: CheckpointRecord) -> None:
@@ -109,20 +179,6 @@ def read_strictly(path: Path, kind: type[Groups], what: str) -> Groups:
         return validated(content, f"{path} is not the record of {what}", kind)
     except ConfigError as error:
         raise CheckpointError(f"{error}; use the version of this software that wrote it, or train again") from None
-
-
-def check_quantization(record: CheckpointRecord, own: ModelSpecification, start: str | Path) -> None:
-    """Refuse to train on from a checkpoint ``start`` that belongs to a language model of other quantization.
-
-    Raises:
-        CheckpointError: it does.
-    """
-    if record.model.quantization != own.quantization:
-        made = record.model.quantization or "none"
-        raise CheckpointError(
-            f"{start} was trained with train.quantization: {made}, and the settings say {own.quantization or 'none'}; "
-            f"all phases train on one frozen model: set train.quantization: {made}, or start from another checkpoint"
-        )
 
 
 def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
@@ -180,10 +236,10 @@ def load_strictly(module: torch.nn.Module, weights: dict[str, Tensor], origin: s
     Raises:
         CheckpointError: names or shapes differ; they are listed.
     """
-    own = dict(module.named_parameters())
-    unknown = sorted(set(weights) - set(own))
-    missing = sorted(name for name, p in own.items() if p.requires_grad and name not in weights)
-    shapes = [n for n in weights if n in own and own[n].shape != weights[n].shape]
+    parameters = dict(module.named_parameters())
+    unknown = sorted(set(weights) - set(parameters))
+    missing = sorted(name for name, p in parameters.items() if p.requires_grad and name not in weights)
+    shapes = [n for n in weights if n in parameters and parameters[n].shape != weights[n].shape]
     problems = [
         f"{title}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
         for title, names in (("unknown weights", unknown), ("missing weights", missing), ("other shapes", shapes))
@@ -193,4 +249,4 @@ def load_strictly(module: torch.nn.Module, weights: dict[str, Tensor], origin: s
         raise CheckpointError(f"{origin} does not fit this model: {'; '.join(problems)}")
     with torch.no_grad():
         for name, tensor in weights.items():
-            own[name].copy_(tensor)
+            parameters[name].copy_(tensor)

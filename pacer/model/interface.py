@@ -147,8 +147,8 @@ class SourceInterface(nn.Module):
                 if source is None:
                     raise ValueError(f"{len(rows)} rows have a {name} source, but no {name} states were passed")
                 module = getattr(self, name)
-                own = module(compressed[rows], source[rows], None if padding is None else padding[rows])
-                slot = slot.index_copy(0, rows, own.to(slot.dtype))
+                present = module(compressed[rows], source[rows], None if padding is None else padding[rows])
+                slot = slot.index_copy(0, rows, present.to(slot.dtype))
             slots.append(slot)
         return torch.stack(slots, dim=1)
 

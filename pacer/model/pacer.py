@@ -5,11 +5,11 @@ Shapes: B samples, T positions, P prefix positions, Q visual tokens, K depths, N
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from peft import LoraConfig, inject_adapter_in_model
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
+from pacer.core.contexts import availability
 from pacer.core.errors import ConfigError
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
@@ -52,6 +53,43 @@ class SourceStates:
         return type(self)(**{k: change(v) if isinstance(v, Tensor) else v for k, v in vars(self).items()})
 
 
+class FeatureSource(Protocol):
+    """What a batch needs of a feature store (:class:`pacer.features.store.FeatureStore`)."""
+
+    def depth_states(self, image_ids: Sequence[str]) -> Tensor:
+        """[B, K, N, d_v]."""
+        ...
+
+    def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """[B, L, d_text] and the mask [B, L]."""
+        ...
+
+
+def read_sources(records: Sequence[Mapping[str, Any]], features: FeatureSource) -> SourceStates:
+    """The stored states of the sources that the contexts of these rows of ``records.parquet`` have.
+
+    Raises:
+        ValueError: a record's context asks for a source that it does not have.
+    """
+    available = [availability(record["context"]) for record in records]
+
+    def of(column: str, source: int) -> list[str]:
+        names = [record[column] for record, has in zip(records, available, strict=True) if has[source]]
+        if None in names:
+            raise ValueError(f"a record's context asks for {column}, which the record does not have")
+        return names
+
+    laterals, priors = of("lateral", 0), of("prior_report", 1)
+    prior, prior_mask = features.prior_states(priors) if priors else (None, None)
+    return SourceStates(
+        availability=torch.tensor(available),
+        frontal=features.depth_states([record["frontal"] for record in records]),
+        lateral=features.depth_states(laterals) if laterals else None,
+        prior=prior,
+        prior_mask=prior_mask,
+    )
+
+
 @dataclass(kw_only=True)
 class Batch(SourceStates):
     """One micro-batch of model inputs, right-padded; every sample is contiguous.
@@ -59,18 +97,18 @@ class Batch(SourceStates):
     Attributes:
         ids: [B, T] token ids; zeros at the visual positions and in the padding.
         visual_start: [B] first visual position. prefix_length: [B] positions left of ``||``. length: [B].
-        weight: [B, T] omega of the token at each position (zero outside targets and on BOS). emphasis: [B, T] s.
-        kappa: [B]. consistency: [B, T] bool, Omega_cons.
+        omega, s: [B, T] of the token at each position (zero outside targets and on BOS). kappa: [B].
+        omega_cons: [B, T] bool. None where nothing is trained.
     """
 
     ids: Tensor
     visual_start: Tensor
     prefix_length: Tensor
     length: Tensor
-    weight: Tensor | None = None
-    emphasis: Tensor | None = None
+    omega: Tensor | None = None
+    s: Tensor | None = None
     kappa: Tensor | None = None
-    consistency: Tensor | None = None
+    omega_cons: Tensor | None = None
 
     @property
     def prefix_mask(self) -> Tensor:
@@ -162,18 +200,13 @@ class Pacer(nn.Module):
         """Let the language model attend with transformers' implementation of this name.
 
         Raises:
-            ConfigError: this installation does not have it, or it does not take the language model's type.
+            ConfigError: this installation does not have it.
         """
         try:
             self.language.set_attn_implementation(name)
         except (ImportError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise ConfigError(f"train.attention = {name} cannot be used here: {reason}; use sdpa") from None
-        if name.startswith("flash_attention") and self.language.dtype.itemsize != 2:
-            raise ConfigError(
-                f"train.attention = {name} computes in half precision, and the language model is "
-                f"{self.language.dtype}; set train.precision: bfloat16, or use sdpa"
-            )
 
     def checkpoint_blocks(self) -> None:
         """Keep only the inputs of the language model's blocks for the backward pass, which computes the rest again,
@@ -209,13 +242,13 @@ class Pacer(nn.Module):
         """The source tokens of compressed sources [B, 3, Q, d_v]."""
         return self.interface.fuse(compressed, batch.availability)
 
-    def embed(self, batch: Batch, bare: bool = False) -> Embedded:
+    def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
         """Input embeddings: text tokens with the visual tokens in their places.
 
-        ``bare``: the visual tokens are the unfused frontal tokens (the warm-up, as upstream's first stage).
+        ``frontal_only``: the visual tokens are the unfused frontal tokens (the warm-up, as upstream's first stage).
         """
         text = self.language.get_input_embeddings()(batch.ids)
-        if bare:
+        if frontal_only:
             frontal, weights = self.refine(batch.frontal)
             visual = self.interface.frontal.to_model(self.interface.compress_frontal(frontal))
             sources, lateral_weights = SourceTokens(visual.unsqueeze(1), visual), None
@@ -250,14 +283,9 @@ class Pacer(nn.Module):
         with _only_at(self.language.model.layers[-1].mlp, wanted), own_precision(self.language):
             return self.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
 
-    def target_hidden(self, hidden: Tensor, batch: Batch) -> Tensor:
+    def predicting_states(self, inputs: Tensor, batch: Batch) -> Tensor:
         """Hidden states [n, d] that predict the n target tokens, in row-major order of ``batch.predicted``."""
-        return hidden[:, :-1][batch.predicted[:, 1:]]
-
-    def target_logits(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """Logits [n, V] of the n predicted target tokens: what the losses are defined on, though training forms them
-        from :meth:`target_hidden`."""
-        return self.language.lm_head(self.target_hidden(hidden, batch))
+        return self.hidden(inputs, batch.predicting)[batch.predicting]
 
 
 def own_precision(language: Any) -> torch.autocast:

@@ -1,4 +1,4 @@
-"""The type that the frozen language model computes in where no setting names one: the same in training and decoding."""
+"""The type that the frozen language model computes in: the recorded one, or where nothing names one the faster one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pacer.backbones.pointers import resolve
 from pacer.core.devices import gains_from_bfloat16
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
+from pacer.model.checkpoint import read_record
 
 #: Size from which a language model is about twice as fast in bfloat16 on CPUs that have it (docs/training.md).
 CPU_BFLOAT16_PARAMETERS = 10_000_000
@@ -25,6 +26,17 @@ def automatic_dtype(device: str | torch.device, parameters: float) -> torch.dtyp
     else:
         half = parameters >= CPU_BFLOAT16_PARAMETERS and gains_from_bfloat16()
     return torch.bfloat16 if half else torch.float32
+
+
+def recorded_dtype(checkpoint: str | Path, backbones: str | Path, device: str | torch.device) -> torch.dtype:
+    """The type that a checkpoint's language model was trained in, so that what is decoded is what was trained.
+
+    A checkpoint that does not say so: :func:`automatic_dtype` of the device.
+    """
+    precision = read_record(checkpoint).precision
+    if precision is None:
+        return automatic_dtype(device, language_parameters(backbones))
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[precision]
 
 
 def language_parameters(backbones: str | Path) -> int:

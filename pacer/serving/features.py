@@ -14,7 +14,7 @@ from pacer.features.store import DTYPES, as_stored
 
 
 class CaseFeatures:
-    """What :class:`pacer.model.collate.Features` asks for, of prepared images in memory.
+    """What :class:`pacer.model.pacer.FeatureSource` asks for, of prepared images in memory.
 
     An image and a text are each encoded alone, so a report is the same to the last bit in whatever company its case
     comes, and rounded as the store rounds that the model was trained on.

@@ -25,8 +25,8 @@ from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Prefix
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
-from pacer.model.precision import automatic_dtype, language_parameters
-from pacer.model.prompt.instruction import instruction
+from pacer.model.precision import recorded_dtype
+from pacer.model.prompt import instruction
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Timings, Truncation, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.package import GENERATED, MANIFEST, TOKENIZER, frozen_models, read_settings
@@ -53,7 +53,7 @@ class Reporter:
 
     Args:
         directory: made by ``pacer export``. device: None: the first GPU, else the CPU.
-        dtype: of the language model, ``float32`` or ``bfloat16``; None: as the stage ``decode`` chooses.
+        dtype: of the language model, ``float32`` or ``bfloat16``; None: as it was trained.
         backbones: folder with frozen models in ``vision``, ``language`` and ``text`` (those that are there count),
             for a directory that came without them from another machine.
 
@@ -83,7 +83,7 @@ class Reporter:
         self.notes = (GENERATED_NOTE,) if read_json(self.directory / MANIFEST).get(GENERATED) else ()
         states = settings.states
         with frozen_models(self.directory, given) as root:
-            found = automatic_dtype(self.device, language_parameters(root)) if dtype is None else _dtype(dtype)
+            found = recorded_dtype(self.directory, root, self.device) if dtype is None else _dtype(dtype)
             self.dtype = found
             model, record = load_model(self.directory, root, self.dtype)
             self._features = CaseFeatures(

@@ -1,33 +1,126 @@
-"""Training examples: from record rows to model batches, with the route drawn before prompt and target are built."""
+"""Training examples: from rows of the records to model batches. The route is drawn before prompt and target."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import torch
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from pacer.commitments.anchor import Anchor, render_anchor
-from pacer.model.collate import FeatureSource, Sources, Target, collate
-from pacer.model.pacer import Batch
-from pacer.model.prompt.instruction import PromptIds, build_prompt
-from pacer.model.specification import ModelSpecification
-from pacer.training.batches import MicroBatch
-from pacer.training.record_table import RecordTable
-from pacer.training.trajectory import Span, Trajectory, TrajectoryBuilder, draw
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
+from pacer.data.schemas import SPLITS, read_records, readable
+from pacer.model.checkpoint import ModelSpecification
+from pacer.model.pacer import Batch, FeatureSource, read_sources
+from pacer.model.prompt import PromptIds, build_prompt
+from pacer.training.trajectory import RouteSeed, Span, Trajectory, TrajectoryBuilder
+
+#: A row of ``records.parquet`` with its emphasis and, but in the warm-up, its commitment.
+Row = dict[str, Any]
+
+#: Columns of the records that training has no use for, or has from ``emphasis.parquet``.
+_UNUSED = ("report_raw", "findings_original", "emphasis", "emphasis_text")
+ANCHOR_COLUMNS = ("positive", "negative", "uncertain")
 
 
-class Draw(NamedTuple):
-    """What routes are drawn from: ``train.seed`` and the name of the phase."""
+class RecordTable:
+    """The records of a phase by number.
 
-    seed: int
-    phase: str
+    Args:
+        frame: rows of ``records.parquet`` with the columns of their emphasis and, unless all reports are direct, of
+            their commitments.
+
+    Attributes:
+        context, split: place in CONTEXTS and SPLITS of each record, uint8 [rows].
+    """
+
+    def __init__(self, frame: pl.DataFrame):
+        self.frame = frame
+        self.context, self.split = (
+            frame[column].cast(pl.Enum(list(names))).to_physical().to_numpy().astype(np.uint8)
+            for column, names in (("context", CONTEXTS), ("split", SPLITS))
+        )
+
+    @classmethod
+    def of(cls, records: pl.DataFrame, anchors: pl.DataFrame | None = None) -> RecordTable:
+        """``records`` with their emphasis, and ``anchors`` in the same order."""
+        return cls(
+            records if anchors is None else _joined(records, anchors.select("record_id", *ANCHOR_COLUMNS), "anchors")
+        )
+
+    @classmethod
+    def read(cls, records: Path, emphasis: Path, anchors: Path | None, contexts: Sequence[str]) -> RecordTable:
+        """The rows of ``contexts`` in ``records.parquet``, ``emphasis.parquet`` and ``anchors.parquet`` (or None).
+
+        Raises:
+            DataError: there is no record, a file is unreadable, or the other two do not have a row for each record, in
+                the records' order.
+        """
+        frame = read_records(records).drop(_UNUSED)
+        if frame.is_empty():
+            raise DataError(f"{records} holds no record")
+        frame = _joined(frame, _columns(emphasis, "emphasis"), "emphasis")
+        if anchors is not None:
+            frame = _joined(frame, _columns(anchors, *ANCHOR_COLUMNS), "anchors")
+        return cls(frame.filter(pl.col("context").is_in(list(contexts))))
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the rows hold commitments."""
+        return ANCHOR_COLUMNS[0] in self.frame.columns
+
+    def row(self, number: int) -> Row:
+        """All columns of one record."""
+        return self.frame.row(number, named=True)
+
+    def record_id(self, number: int) -> str:
+        """The id of one record."""
+        return self.frame["record_id"][number]
+
+    def rows(self, split: str, contexts: Sequence[str]) -> dict[str, np.ndarray]:
+        """Row numbers of a split per context, int32, in the order of ``contexts``."""
+        inside = self.split == SPLITS.index(split)
+        return {c: np.flatnonzero(inside & (self.context == CONTEXTS.index(c))).astype(np.int32) for c in contexts}
 
 
-class Survey(NamedTuple):
-    """What :meth:`Examples.survey` found.
+def _columns(path: Path, *columns: str) -> pl.DataFrame:
+    with readable(path):
+        return pl.DataFrame(pq.read_table(path, columns=["record_id", *columns]))
+
+
+def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFrame:
+    """The records with columns that a ``stage`` made of them: a row for each record, in the records' order."""
+    if not records["record_id"].equals(other["record_id"]):
+        pairs = zip_longest(records["record_id"], other["record_id"])
+        row, (record_id, _) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
+        raise DataError(
+            f"{stage}: record {record_id} has no row in its place (row {row}); run the stage {stage} on these records"
+        )
+    return records.hstack(other.drop("record_id"))
+
+
+class MicroBatch(NamedTuple):
+    """Row numbers of one micro-batch, and how often each row's record was met before in this phase."""
+
+    rows: np.ndarray
+    visits: np.ndarray
+
+
+class SequenceStatistics(NamedTuple):
+    """What :meth:`Examples.statistics` counts.
 
     ``counts`` of train reports: ``cut`` are longer than the token limit; ``emphasised`` have tokens that L_TLW counts;
     ``commitment_tokens_mean``, ``..._most``: of the written commitments.
@@ -61,81 +154,100 @@ class Examples:
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """:attr:`Survey.lengths`; may be set where a survey was made before."""
-        return self.survey().lengths
+        """:attr:`SequenceStatistics.lengths`; may be set where the statistics are known."""
+        return self.statistics().lengths
 
-    def survey(self) -> Survey:
+    def statistics(self) -> SequenceStatistics:
         """Measure every record's sequence and count what the train targets lose on their way into tokens."""
         counts = dict.fromkeys(("reports", "cut", "emphasised"), 0)
         lengths = np.empty((len(self.table), 2), dtype=np.int32)
-        labelled, written = self.table.labelled, []
-        for first, rows in self.table.in_blocks():
-            for number, row in enumerate(rows, first):
-                for commit in (False, True)[: 1 + labelled]:
-                    prompt, target = self._sample(row, commit)
-                    left = 1 + len(prompt.before) + self.num_queries + len(prompt.after)
-                    lengths[number, int(commit) :] = left + len(target.ids)
-                if row["split"] == "train":
-                    counts["reports"] += 1
-                    counts["cut"] += target.cut
-                    counts["emphasised"] += any((row["emphasis"] or ())[1:])
-                    if labelled:
-                        written.append(int((target.spans == Span.ANCHOR).sum()))
-        found = {name: float(count) for name, count in counts.items()}
-        if written:
-            found |= {"commitment_tokens_mean": float(np.mean(written)), "commitment_tokens_most": float(max(written))}
-        return Survey({f"targets/{name}": value for name, value in found.items()}, lengths)
+        commitments: list[int] = []
+        for number, row in enumerate(self.table.frame.iter_rows(named=True)):
+            for commit in (False, True)[: 1 + self.table.labelled]:
+                prompt, target = self._sequence(row, commit)
+                lengths[number, int(commit) :] = len(self._prefix(prompt)) + len(target.ids)
+            if row["split"] == "train":
+                counts["reports"] += 1
+                counts["cut"] += target.cut
+                counts["emphasised"] += any((row["emphasis"] or ())[1:])
+                if self.table.labelled:
+                    commitments.append(int((target.spans == Span.ANCHOR).sum()))
+        named = {f"targets/{name}": float(count) for name, count in counts.items()}
+        if commitments:
+            named["targets/commitment_tokens_mean"] = float(np.mean(commitments))
+            named["targets/commitment_tokens_most"] = float(max(commitments))
+        return SequenceStatistics(named, lengths)
 
-    def _sample(self, record: dict, commit: bool) -> tuple[PromptIds, Trajectory]:
-        """Text of the prefix and target of one record on a route."""
-        anchor = render_anchor(_anchor(record)) if commit else None
-        return self.prompt_ids(record, commit), self.builder.build(record["report"], anchor, record["emphasis"])
-
-    def uniform(self, rows: np.ndarray, visits: np.ndarray, draws: Draw) -> np.ndarray:
+    def uniform(self, rows: np.ndarray, visits: np.ndarray, seed: RouteSeed) -> np.ndarray:
         """The number in [0, 1) that each visit draws."""
-        return np.array(
-            [draw(*draws, int(visit), self.table.record_id(int(row))) for row, visit in zip(rows, visits, strict=True)]
-        )
+        ids = [self.table.record_id(int(row)) for row in rows]
+        return np.array([seed.uniform(int(visit), name) for name, visit in zip(ids, visits, strict=True)])
 
-    def routes(self, rows: np.ndarray, visits: np.ndarray, rho: float, draws: Draw) -> list[bool]:
+    def routes(self, rows: np.ndarray, visits: np.ndarray, rho: float, seed: RouteSeed) -> list[bool]:
         """True where the commitment-first route is drawn (probability 1 - rho)."""
-        return (self.uniform(rows, visits, draws) >= rho).tolist()
+        return (self.uniform(rows, visits, seed) >= rho).tolist()
 
-    def drawn(self, micro: MicroBatch, rho: float, draws: Draw, lambda_q: float) -> Batch:
+    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> Batch:
         """The batch of a micro-batch, each record on the route that its visit draws."""
-        return self.batch(micro.rows, self.routes(micro.rows, micro.visits, rho, draws), lambda_q)
+        return self.batch(micro.rows, self.routes(micro.rows, micro.visits, rho, seed), lambda_q)
 
     def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> Batch:
         """The batch of these rows; ``commits`` gives the route of each (True: commitment first)."""
         records = [self.table.row(int(number)) for number in rows]
-        prompts, targets = [], []
-        for record, commit in zip(records, commits, strict=True):
-            prompt, trajectory = self._sample(record, commit)
-            prompts.append(prompt)
-            targets.append(
-                Target(
-                    trajectory.ids,
-                    trajectory.weights(lambda_q),
-                    trajectory.emphasis,
-                    trajectory.consistency(),
-                    trajectory.kappa(lambda_q),
-                )
-            )
-        return collate(
-            prompts,
-            targets,
-            [Sources.of(record) for record in records],
-            self.features,
-            bos=self.builder.tokenizer.bos_token_id,
-            num_queries=self.num_queries,
-        )
+        sequences = [self._sequence(record, commit) for record, commit in zip(records, commits, strict=True)]
+        prefixes = [self._prefix(prompt) for prompt, _ in sequences]
+        starts = [1 + len(prompt.before) for prompt, _ in sequences]
+        return collate(prefixes, starts, [target for _, target in sequences], records, self.features, lambda_q)
 
-    def prompt_ids(self, record: dict, commit: bool) -> PromptIds:
+    def _sequence(self, record: Row, commit: bool) -> tuple[PromptIds, Trajectory]:
+        """Text of the prefix and target of one record on a route."""
+        anchor = None
+        if commit:
+            anchor = render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS)))
+        return self.prompt_ids(record, commit), self.builder.build(record["report"], anchor, record["emphasis"])
+
+    def _prefix(self, prompt: PromptIds) -> list[int]:
+        return prompt.prefix(self.tokenizer.bos_token_id, self.num_queries)
+
+    def prompt_ids(self, record: Row, commit: bool) -> PromptIds:
         """Text of the prefix of one record."""
         if self.prompt is None:
             return PromptIds([], [])
         return build_prompt(self.tokenizer, record, commit=commit, **self.prompt.model_dump())
 
 
-def _anchor(record: dict) -> Anchor:
-    return Anchor(*(tuple(record[key]) for key in ("positive", "negative", "uncertain")))
+def collate(
+    prefixes: Sequence[list[int]],
+    visual_starts: Sequence[int],
+    targets: Sequence[Trajectory],
+    records: Sequence[Row],
+    features: FeatureSource,
+    lambda_q: float,
+) -> Batch:
+    """One batch of B samples: ``[BOS] before | Q places | after || target``, padded on the right with zeros.
+
+    Args:
+        prefixes: ids left of ``||`` (:meth:`PromptIds.prefix`). visual_starts: place of the first visual token in each.
+
+    Raises:
+        ValueError: a record's context asks for a source that it does not have.
+    """
+    lengths = [len(prefix) for prefix in prefixes]
+
+    def aligned(values: Sequence[np.ndarray]) -> torch.Tensor:
+        """[B, T] of values of the targets' tokens; zeros left of ``||`` and in the padding."""
+        padded = [F.pad(torch.from_numpy(v), (left, 0)) for v, left in zip(values, lengths, strict=True)]
+        return pad_sequence(padded, batch_first=True)
+
+    ids = [torch.tensor([*prefix, *target.ids]) for prefix, target in zip(prefixes, targets, strict=True)]
+    return Batch(
+        ids=pad_sequence(ids, batch_first=True),
+        visual_start=torch.tensor(visual_starts),
+        prefix_length=torch.tensor(lengths),
+        length=torch.tensor([len(row) for row in ids]),
+        **vars(read_sources(records, features)),
+        omega=aligned([target.omega(lambda_q) for target in targets]),
+        s=aligned([target.s for target in targets]),
+        kappa=torch.tensor([target.kappa(lambda_q) for target in targets], dtype=torch.float32),
+        omega_cons=aligned([target.omega_cons for target in targets]),
+    )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,19 +26,18 @@ from pacer.core.io import atomic_path
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.model.pacer import Batch, Pacer
-from pacer.training.batches import MicroBatch
-from pacer.training.examples import Examples
-from pacer.training.gradients import Gradients
-from pacer.training.objective import Objective, denominators, objective
+from pacer.training.examples import Examples, MicroBatch
+from pacer.training.head import token_terms
+from pacer.training.losses import EPSILON, Mean, Objective, denominators, objective
 from pacer.training.phases import Phase
-from pacer.training.plan import Plan
-from pacer.training.tally import Means, Tally
-from pacer.training.validation import validate
+from pacer.training.sampler import Sampler
 
 #: Receives named values and the update that they belong to.
 Log = Callable[[dict[str, float], int], None]
-#: The loss of a micro-batch, called as :func:`pacer.training.objective.objective`.
+#: The loss of a micro-batch, called as :func:`pacer.training.losses.objective`.
 Loss = Callable[..., Objective]
+#: A process's part of a micro-batch, on the CPU, and the rows it holds.
+Part = tuple[np.ndarray, Batch]
 STATE = "state.pt"
 
 
@@ -82,11 +81,35 @@ def train(
     return run.trained if run.best is None else run.best["weights"]
 
 
-class _Micro(NamedTuple):
-    """This process's part of a micro-batch, on the CPU, and the rows it holds."""
+class StepMetrics:
+    """Means of the values of one update, over its micro-batches and over processes; nothing is read off the device
+    before :meth:`values`.
 
-    rows: np.ndarray
-    batch: Batch
+    Args:
+        share: 1 in one process and 0 in the others: their losses are shares of one micro-batch, whose sum is its loss.
+    """
+
+    def __init__(self, share: int):
+        self.share, self.means = share, dict[str, Tensor]()
+
+    def add(self, result: Objective, batch: Batch) -> None:
+        """Add one micro-batch, or this process's part of it."""
+        parts = {"loss": result.total.detach(), **{f"loss_{name}": part for name, part in result.parts.items()}}
+        parts["tokens"] = batch.length.sum()
+        means = {name: Mean(part, part.new_tensor(self.share)) for name, part in parts.items()} | result.means
+        for name, mean in means.items():
+            pair = torch.stack([value.float() for value in mean])
+            self.means[name] = self.means.get(name, 0) + pair
+
+    @property
+    def sums(self) -> Tensor:
+        """Sums and counts [2 n] float32, in an order that is the same in every process."""
+        return torch.cat(list(self.means.values()))
+
+    def values(self, sums: Tensor) -> dict[str, float]:
+        """Named means of :attr:`sums` added up over the processes; those without a count are left out."""
+        pairs = zip(self.means, sums.view(-1, 2).tolist(), strict=True)
+        return {name: total / count for name, (total, count) in pairs if count}
 
 
 class _Run:
@@ -94,20 +117,26 @@ class _Run:
 
     Attributes:
         done: updates so far. history: points that were logged. best: loss and weights of the best validation.
+        means: sum and count, by name, of the values of the updates since the last logged point: a micro-batch has one
+            context, so a single update covers few, and a value that an update lacks is averaged over the others.
     """
 
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator, loss: Loss):
-        _check(examples, phase, accelerator)
+        phase.check_processes(accelerator.num_processes)
+        if phase.train.checkpoint == "best" and not any(map(len, examples.table.rows("val", phase.contexts).values())):
+            raise DataError("train.checkpoint: best needs records in split val and there are none; use last")
         self.model, self.examples, self.phase, self.accelerator, self.loss = model, examples, phase, accelerator, loss
         self.parameters = {n: p for n, p in model.named_parameters() if phase.trainable(n)}
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name in self.parameters)
         model.to(accelerator.device)
+        for parameter in self.parameters.values():
+            parameter.grad = torch.zeros_like(parameter)  # a source that no row has adds nothing
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
         )
-        self.gradients = Gradients(list(self.parameters.values()))
-        self.done, self.means = 0, Means()
+        self.done = 0
+        self.means: dict[str, tuple[float, int]] = {}
         self.history: list[tuple[dict[str, float], int]] = []
         self.best: dict[str, Any] | None = None
 
@@ -125,8 +154,8 @@ class _Run:
             for name, parameter in self.parameters.items():
                 parameter.copy_(state["weights"][name])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.done, self.history, self.best = state["update"], state["history"], state["best"]
-        self.means = Means(state["means"])
+        self.done, self.history, self.means = state["update"], state["history"], state["means"]
+        self.best = state["best"]
 
     def save(self, scratch: Path) -> None:
         """Replace the state in ``scratch``."""
@@ -135,30 +164,30 @@ class _Run:
             "optimizer": self.optimizer.state_dict(),
             "update": self.done,
             "history": self.history,
-            "means": self.means.sums,
+            "means": self.means,
             "best": self.best,
         }
         with atomic_path(scratch / STATE, durable=True) as temporary:
             torch.save(state, temporary)
 
-    def stream(self, first: int) -> Iterator[_Micro]:
+    def stream(self, first: int) -> Iterator[Part]:
         """This process's parts of the micro-batches from update ``first`` to the last."""
-        plan = Plan(self.phase, self.examples)
+        sampler = Sampler(self.phase, self.examples)
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
 
-        def make(item: tuple[MicroBatch, float]) -> _Micro:
+        def make(item: tuple[MicroBatch, float]) -> Part:
             micro, rho = item
-            batch = self.examples.drawn(micro, rho, plan.draws, self.phase.losses.lambda_q)
-            return _Micro(micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch)
+            batch = self.examples.drawn(micro, rho, sampler.route_seed, self.phase.losses.lambda_q)
+            return micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         parts = (
             (MicroBatch(micro.rows[rank::ranks], micro.visits[rank::ranks]), rho)
-            for micro, rho in islice(plan.from_update(first), left)
+            for micro, rho in islice(sampler.from_update(first), left)
         )
         return prefetch(make, parts, self.phase.train.workers)
 
-    def update(self, stream: Iterator[_Micro]) -> dict[str, float]:
+    def update(self, stream: Iterator[Part]) -> dict[str, float]:
         """One optimiser step on the next micro-batches; returns its values, which are also added to the means."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.phase.learning_rate(self.done)
@@ -168,12 +197,15 @@ class _Run:
         values = self.gradient(micros)
         self.optimizer.step()
         elapsed = time.perf_counter() - started
-        speed = {"tokens_per_second": values.pop("tokens") / elapsed, "loader_wait": waited / elapsed}
-        self.means.add(values | speed)
+        tokens = values.pop("tokens") * len(micros)
+        speed = {"tokens_per_second": tokens / elapsed, "loader_wait": waited / elapsed}
+        for name, value in (values | speed).items():
+            total, count = self.means.get(name, (0.0, 0))
+            self.means[name] = total + value, count + 1
         self.done += 1
         return values
 
-    def gradient(self, micros: list[_Micro]) -> dict[str, float]:
+    def gradient(self, micros: list[Part]) -> dict[str, float]:
         """Leave the gradient of accumulated micro-batches with the parameters; returns the values to log.
 
         All processes meet twice: for the denominators of the losses, and for gradients and logged values at once.
@@ -181,22 +213,36 @@ class _Run:
         train, device = self.phase.train, self.accelerator.device
         self._train_mode()
         torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
-        whole = torch.stack([denominators(micro.batch) for micro in micros]).to(device)
-        whole = self.accelerator.reduce(whole, reduction="sum")
-        self.gradients.clear()
-        tally, totals = Tally(len(micros)), []
-        for micro, own in zip(micros, whole, strict=True):
-            batch = micro.batch.to(device)
-            result = self.loss(self.model, batch, self.phase.losses, bare=self.phase.bare, whole=own)
+        below = torch.stack([denominators(batch) for _, batch in micros]).to(device)
+        below = self.accelerator.reduce(below, reduction="sum")
+        self.optimizer.zero_grad(set_to_none=False)
+        metrics, totals = StepMetrics(int(self.accelerator.is_main_process)), []
+        for (_, batch), sums in zip(micros, below, strict=True):
+            batch = batch.to(device)
+            named = {"frontal_only": self.phase.frontal_only, "global_denominators": sums}
+            result = self.loss(self.model, batch, self.phase.losses, **named)
             (result.total / len(micros)).backward()
             totals.append(result.total.detach())
-            tally.add(result, batch)
-        values = tally.values(self.gradients.sum_over_processes(tally.sums, self.accelerator))
-        norm = self.gradients.norm()
+            metrics.add(result, batch)
+        values = metrics.values(self._over_processes(metrics.sums))
+        gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients).item()
         if not (math.isfinite(values["loss"]) and math.isfinite(norm)):
             self._stop(micros, totals, values["loss"], norm)
-        self.gradients.clip(norm, train.max_grad_norm)
+        if train.max_grad_norm is not None and norm > train.max_grad_norm:
+            torch._foreach_mul_(gradients, train.max_grad_norm / norm)
         return values | {"gradient_norm": norm}
+
+    def _over_processes(self, sums: Tensor) -> Tensor:
+        """Add up the gradients, and the numbers ``sums`` [n] that travel with them; returns the numbers' sums."""
+        if self.accelerator.num_processes == 1:
+            return sums
+        gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+        flat = self.accelerator.reduce(torch.cat([*(g.flatten() for g in gradients), sums]), reduction="sum")
+        *parts, sums = flat.split([*(g.numel() for g in gradients), len(sums)])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+        return sums
 
     def validate(self) -> dict[str, float]:
         """The validation losses; remembers the best weights where ``train.checkpoint`` asks for them."""
@@ -218,13 +264,15 @@ class _Run:
         now["memory_gb"] = _memory(device) / 1e9
         if hasattr(self.model.router, "eta"):
             now["alpha"] = self.model.router.scale.item()
-        return self.means.take() | now
+        means = {name: total / count for name, (total, count) in self.means.items()}
+        self.means = {}
+        return means | now
 
-    def _stop(self, micros: list[_Micro], totals: list[Tensor], loss: float, norm: float) -> None:
+    def _stop(self, micros: list[Part], totals: list[Tensor], loss: float, norm: float) -> None:
         """Name the records of the micro-batches whose loss is not finite (of all, when only the gradient is not)."""
-        bad = [micro for micro, total in zip(micros, totals, strict=True) if not torch.isfinite(total)]
-        bad = bad or (micros if math.isfinite(loss) else [])
-        ids = gather_object([self.examples.table.record_id(int(row)) for micro in bad for row in micro.rows])
+        bad = [rows for (rows, _), total in zip(micros, totals, strict=True) if not torch.isfinite(total)]
+        bad = bad or ([rows for rows, _ in micros] if math.isfinite(loss) else [])
+        ids = gather_object([self.examples.table.record_id(int(row)) for rows in bad for row in rows])
         what, value = ("gradient norm", norm) if math.isfinite(loss) else ("loss", loss)
         raise PacerError(
             f"{self.phase.name}: the {what} of update {self.done} is {value} on records {', '.join(ids)}; the last "
@@ -239,11 +287,44 @@ class _Run:
                 module.train()
 
 
-def _check(examples: Examples, phase: Phase, accelerator: Accelerator) -> None:
-    phase.check_processes(accelerator.num_processes)
-    validation = sum(len(rows) for rows in examples.table.rows("val", phase.contexts).values())
-    if phase.train.checkpoint == "best" and not validation:
-        raise DataError("train.checkpoint: best needs records in split val and there are none; use last")
+@torch.no_grad()
+def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator) -> dict[str, float]:
+    """``validation/<context>`` and their mean: equation (trajectory-objective) with all of a context as one batch.
+
+    So neither the size of a batch nor the number of processes enters. The route is the one of inference:
+    commitment first, unless all reports of the phase are direct.
+    """
+    model.eval()
+    commit = phase.rho(phase.schedule.updates) < 1.0
+    contexts = {
+        context: rows[: phase.train.validation_records]
+        for context, rows in examples.table.rows("val", phase.contexts).items()
+        if len(rows)
+    }
+    batches: list[tuple[int, np.ndarray]] = []
+    for place, rows in enumerate(contexts.values()):
+        by_length = rows[np.argsort(examples.lengths[rows, int(commit)], kind="stable")]
+        size = phase.schedule.batch_size
+        batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
+    mine = batches[accelerator.process_index :: accelerator.num_processes]
+
+    def make(item: tuple[int, np.ndarray]) -> Batch:
+        return examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q)
+
+    # sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
+    sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
+    for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
+        batch = batch.to(accelerator.device)
+        assert batch.omega is not None and batch.s is not None
+        inputs, _, _ = model.calibrate(model.embed(batch, frontal_only=phase.frontal_only), batch)
+        at, head = batch.predicted, model.language.lm_head.weight
+        nll = token_terms(model.predicting_states(inputs, batch), head, batch.ids[at])[0].double()
+        above = torch.stack([(batch.omega[at] * nll).sum(), (batch.s[at] * nll).sum()])
+        sums[context] += torch.cat([above, denominators(batch)[:2]])
+    supervised, emphasised, omega, s = accelerator.reduce(sums, reduction="sum").unbind(1)
+    means = supervised / (omega + EPSILON) + phase.losses.lambda_tlw * emphasised / (s + EPSILON)
+    losses = {f"validation/{context}": loss for context, loss in zip(contexts, means.tolist(), strict=True)}
+    return losses | ({"validation/mean": means.mean().item()} if losses else {})
 
 
 def _memory(device: torch.device) -> int:

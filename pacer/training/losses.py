@@ -1,15 +1,21 @@
-"""The paper's losses as plain functions of tensors: the definition that faster forms are tested against.
+"""The paper's losses, and their sum on a micro-batch of B samples and T positions; epsilon is the paper's 1e-3.
 
-All are taken over one micro-batch of B samples and T target positions; epsilon is the paper's 1e-3.
+``denominator``: where a micro-batch is split over processes, the sum over all of them of what stands below the
+fraction, so that the processes' shares add up to the loss of the whole; None: the tensors are the whole.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from pacer.core.contexts import CONTEXTS
+from pacer.model.pacer import Batch, Embedded, Pacer
+from pacer.training.head import token_terms
 
 EPSILON = 1e-3
 
@@ -29,41 +35,139 @@ class LossWeights:
     lambda_drift: float | None = None
 
 
-def trajectory_loss(nll: Tensor, weight: Tensor, kappa: Tensor, eps: float = EPSILON) -> Tensor:
-    """First term of equation (trajectory-objective): ``sum(w l) / (sum(w) + sum(kappa) + eps)``.
+def trajectory_loss(
+    nll: Tensor, omega: Tensor, kappa: Tensor, eps: float = EPSILON, *, denominator: Tensor | None = None
+) -> Tensor:
+    """First term of equation (trajectory-objective): ``sum(omega l) / (sum(omega) + sum(kappa) + eps)``.
 
     Args:
-        nll: [B, T] negative log-likelihoods l. weight: [B, T] omega, zero where nothing is supervised.
-        kappa: [B] weight of the ignored BOS.
+        nll: [B, T] negative log-likelihoods l. omega: [B, T], zero where nothing is supervised.
+        kappa: [B] weight of the ignored BOS. denominator: ``sum(omega) + sum(kappa)``.
     """
-    return (weight * nll).sum() / (weight.sum() + kappa.sum() + eps)
+    return (omega * nll).sum() / ((omega.sum() + kappa.sum() if denominator is None else denominator) + eps)
 
 
-def emphasis_loss(nll: Tensor, emphasis: Tensor, eps: float = EPSILON) -> Tensor:
-    """L_TLW: ``sum(s l) / (sum(s) + eps)`` with s [B, T] zero outside the report span."""
-    return (emphasis * nll).sum() / (emphasis.sum() + eps)
+def emphasis_loss(nll: Tensor, s: Tensor, eps: float = EPSILON, *, denominator: Tensor | None = None) -> Tensor:
+    """L_TLW: ``sum(s l) / (sum(s) + eps)`` with s [B, T] zero outside the report span. denominator: ``sum(s)``."""
+    return (s * nll).sum() / ((s.sum() if denominator is None else denominator) + eps)
 
 
 def consistency_loss(teacher_logits: Tensor, student_logits: Tensor, mask: Tensor) -> Tensor:
-    """Equation (parent-consistency): mean over masked positions of ``KL(p_0 || p_theta)``.
+    """Equation (parent-consistency) of all logits at once: the mean over ``mask`` of ``KL(p_0 || p_theta)``.
 
     Args:
         teacher_logits, student_logits: [B, T, V]. mask: [B, T] bool, Omega_cons. An empty mask gives 0.
     """
-    teacher = F.log_softmax(at_least_float32(teacher_logits[mask]), dim=-1)
-    student = F.log_softmax(at_least_float32(student_logits[mask]), dim=-1)
-    divergence = F.kl_div(student, teacher, reduction="none", log_target=True).sum(-1)
-    return divergence.sum() / max(divergence.numel(), 1)
+    log_p0, log_p = (F.log_softmax(at_least_float32(logits[mask]), -1) for logits in (teacher_logits, student_logits))
+    return mean_divergence(torch.linalg.vecdot(log_p0.exp(), log_p0 - log_p), mask[mask])
 
 
-def drift_loss(residual: Tensor, prefix_mask: Tensor) -> Tensor:
+def mean_divergence(divergence: Tensor, omega_cons: Tensor, *, denominator: Tensor | None = None) -> Tensor:
+    """Equation (parent-consistency) of the tokens' divergences, zero outside ``omega_cons`` (bool, the same shape).
+
+    An empty Omega_cons gives 0. denominator: ``|Omega_cons|``.
+    """
+    return divergence.sum() / (omega_cons.sum() if denominator is None else denominator).clamp(min=1)
+
+
+def drift_loss(residual: Tensor, prefix_mask: Tensor, *, denominator: Tensor | None = None) -> Tensor:
     """Equation (prefix-drift): mean over valid prefix positions of ``||residual||^2 / d``.
 
     Args:
-        residual: [B, T, d], the gated correction. prefix_mask: [B, T] bool.
+        residual: [B, T, d], the gated correction. prefix_mask: m [B, T] bool. denominator: ``sum(m)``.
     """
     squared = at_least_float32(residual).square().mean(-1)
-    return torch.where(prefix_mask, squared, 0).sum() / prefix_mask.sum().clamp(min=1)
+    positions = prefix_mask.sum() if denominator is None else denominator
+    return torch.where(prefix_mask, squared, 0).sum() / positions.clamp(min=1)
+
+
+class Mean(NamedTuple):
+    """A value to log: a sum and the count that it is divided by, both added up over micro-batches and processes."""
+
+    sum: Tensor
+    count: Tensor
+
+
+class Objective(NamedTuple):
+    """``total`` is what is differentiated; ``parts`` are this process's shares of the named losses and ``means`` what
+    else is logged, both without a gradient."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+    means: dict[str, Mean]
+
+
+def denominators(batch: Batch) -> Tensor:
+    """``sum(omega) + sum(kappa)``, ``sum(s)``, ``|Omega_cons|`` and ``sum(m)``, float64 [4], to be added up over the
+    processes that a micro-batch is split over."""
+    assert batch.omega is not None and batch.kappa is not None and batch.s is not None and batch.omega_cons is not None
+    sums = [t.sum(dtype=torch.float64) for t in (batch.omega, batch.s, batch.omega_cons, batch.prefix_length)]
+    sums[0] = sums[0] + batch.kappa.sum(dtype=torch.float64)
+    return torch.stack(sums)
+
+
+def objective(
+    model: Pacer,
+    batch: Batch,
+    losses: LossWeights,
+    *,
+    frontal_only: bool = False,
+    global_denominators: Tensor | None = None,
+) -> Objective:
+    """Equation (complete-objective), or (trajectory-objective) where ``losses`` or the model have no more terms.
+
+    With ``lambda_cons`` 0 the frozen parent is not evaluated and ``parts`` has no consistency.
+
+    Args:
+        frontal_only: as in :meth:`Pacer.embed`.
+        global_denominators: :func:`denominators` of the micro-batch of which ``batch`` is a part; None: it is all.
+    """
+    assert batch.omega is not None and batch.kappa is not None and batch.s is not None and batch.omega_cons is not None
+    below = (denominators(batch) if global_denominators is None else global_denominators).to(batch.omega.dtype)
+    embedded = model.embed(batch, frontal_only=frontal_only)
+    inputs, gate, residual = model.calibrate(embedded, batch)
+    at = batch.predicted
+    omega, s, omega_cons, teacher = batch.omega[at], batch.s[at], batch.omega_cons[at], None
+    if residual is not None and losses.lambda_cons:
+        with torch.no_grad():
+            teacher = model.predicting_states(embedded.inputs, batch)
+    states = model.predicting_states(inputs, batch)
+    nll, divergence = token_terms(states, model.language.lm_head.weight, batch.ids[at], teacher, omega_cons)
+
+    parts = {
+        "trajectory": trajectory_loss(nll, omega, batch.kappa, denominator=below[0]),
+        "emphasis": emphasis_loss(nll, s, denominator=below[1]),
+    }
+    total = parts["trajectory"] + losses.lambda_tlw * parts["emphasis"]
+    if teacher is not None and losses.lambda_cons:
+        parts["consistency"] = mean_divergence(divergence, omega_cons, denominator=below[2])
+        total = total + losses.lambda_cons * parts["consistency"]
+    if residual is not None and losses.lambda_drift is not None:
+        mask = batch.prefix_mask[:, : residual.shape[1]]
+        parts["drift"] = drift_loss(residual, mask, denominator=below[3])
+        total = total + losses.lambda_drift * parts["drift"]
+
+    means = depth_weights(embedded)
+    if gate is not None:
+        means |= {f"gate/{context}": mean for context, mean in by_context(gate, batch).items()}
+    return Objective(total, {name: part.detach() for name, part in parts.items()}, means)
+
+
+def depth_weights(embedded: Embedded) -> dict[str, Mean]:
+    """``depth_weight/<k>``: mean over patches and records."""
+    weights = embedded.depth_weights.detach()
+    count = weights.new_tensor(len(weights))
+    return {f"depth_weight/{k}": Mean(mean * count, count) for k, mean in enumerate(weights.mean((0, 1)))}
+
+
+def by_context(values: Tensor, batch: Batch) -> dict[str, Mean]:
+    """Means of ``values`` [B] over the records of each context."""
+    places = batch.availability.long() @ batch.availability.new_tensor([2, 1], dtype=torch.long)
+    means: dict[str, Mean] = {}
+    for place, context in enumerate(CONTEXTS):
+        inside = places == place
+        means[context] = Mean(torch.where(inside, values.detach(), 0).sum(), inside.sum())
+    return means
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

@@ -36,14 +36,14 @@ class Phase:
     """One row of the training protocol (paper, appendix "Optimization Protocol").
 
     Attributes:
-        bare: as in upstream's first stage: frontal tokens alone, unfused, and no instruction around them.
+        frontal_only: as in upstream's first stage: frontal tokens alone, unfused, and no instruction around them.
         trains: prefixes of the trainable parameters' names; of the language model only LoRA is ever trained.
         schedule: learning rate, batch size and number of updates. train, batches: as in ``params.yaml``.
     """
 
     name: str
     contexts: tuple[str, ...]
-    bare: bool
+    frontal_only: bool
     trains: tuple[str, ...]
     schedule: Warmup
     losses: LossWeights
@@ -63,24 +63,13 @@ class Phase:
                 f"the number of processes, {processes}"
             )
 
-    def cut_short(self) -> str | None:
-        """What is to be said where the phase ends while its learning rate still rises; None where it does not."""
-        own = self.schedule
-        if own.updates >= own.warmup_updates:
-            return None
-        return (
-            f"{self.name}.updates = {own.updates} is below {self.name}.warmup_updates = {own.warmup_updates}, so the "
-            f"learning rate rises to {self.learning_rate(own.updates - 1):.2g} and never to {own.learning_rate:.2g}; "
-            f"set {self.name}.warmup_updates to {own.updates} at most, or train longer"
-        )
-
     def learning_rate(self, update: int) -> float:
         """Linear warm-up, then a cosine to 0 at the last update. ``update`` counts from 0."""
-        own = self.schedule
-        if update < own.warmup_updates:
-            return own.learning_rate * ((update + 1) / own.warmup_updates)
-        progress = (update - own.warmup_updates) / max(own.updates - own.warmup_updates, 1)
-        return own.learning_rate * (0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
+        highest, rise, updates = self.schedule.learning_rate, self.schedule.warmup_updates, self.schedule.updates
+        if update < rise:
+            return highest * ((update + 1) / rise)
+        progress = (update - rise) / max(updates - rise, 1)
+        return highest * (0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
 
 
 def phase_of(name: str, params: Params) -> Phase:

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from pacer.config import Params
 from pacer.config.training import Warmup
-from pacer.core.errors import CheckpointError, DataError, PacerError
+from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
 from pacer.core.processes import open_accelerator, process_state
 from pacer.features.online import open_features
@@ -23,28 +23,26 @@ from pacer.features.store import content_hash
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
-    check_quantization,
     checkpoint_hash,
     load_strictly,
     load_weights,
     package_versions,
     parent_reference,
+    read_record,
     refer_to_parent,
     save_checkpoint,
+    specification_of,
 )
-from pacer.model.collate import FeatureSource
-from pacer.model.pacer import Pacer
+from pacer.model.pacer import FeatureSource, Pacer
 from pacer.model.precision import automatic_dtype, language_parameters
-from pacer.model.specification import specification_of
-from pacer.training.examples import Examples
+from pacer.training.examples import Examples, RecordTable
 from pacer.training.loop import Log, Loss, train
-from pacer.training.objective import objective
+from pacer.training.losses import objective
 from pacer.training.phases import Phase, phase_of
-from pacer.training.plan import Plan
-from pacer.training.record_table import RecordTable, write_record_table
+from pacer.training.sampler import Sampler
 
-#: Files of the run's scratch directory: the phase's records, the tokens of each, and what was counted of them.
-_RECORDS, _LENGTHS, _SURVEY = "records.arrow", "lengths.npy", "survey.json"
+#: Files of the run's scratch directory: the tokens of each record, and what was counted of them.
+_LENGTHS, _STATISTICS = "lengths.npy", "statistics.json"
 
 #: Settings of ``train`` that a stopped run may continue with other values of.
 _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
@@ -97,6 +95,7 @@ class PhaseTraining(Training):
             model=specification_of(name, params),
             frozen=frozen_fingerprints(inputs.backbones),
             parent=parent_reference(out, inputs.start) if name == "calibrate" and inputs.start else None,
+            precision=read_record(inputs.start).precision if name == "calibrate" and inputs.start else None,
             versions=package_versions(),
         )
         super().__init__(phase, phase.schedule, record, inputs)
@@ -121,9 +120,8 @@ class PhaseTraining(Training):
 
 def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
     """Train phase ``name`` and publish its checkpoint as ``out``; resumes what an earlier run left in scratch."""
-    training = PhaseTraining(name, params, inputs, out)
-    own = params.calibrate
-    if name == "calibrate" and own.trains == "calibrator" and own.gate_inputs == "none":
+    training, settings = PhaseTraining(name, params, inputs, out), params.calibrate
+    if name == "calibrate" and settings.trains == "calibrator" and settings.gate_inputs == "none":
         state = process_state()
         if state.is_main_process:
             with scratch_directory(out, "log") as directory, open_log(directory) as log:
@@ -136,33 +134,33 @@ def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: Op
 
 def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
     """Train and publish the checkpoint as ``out``; resumes what an earlier run left in scratch."""
-    phase, record, inputs = training.phase, training.record, training.inputs
+    phase, inputs = training.phase, training.inputs
     accelerator = open_accelerator(mixed_precision(phase.train.precision, language_parameters(inputs.backbones)))
+    half = accelerator.mixed_precision == "bf16"
+    record = training.record.model_copy(update={"precision": "bfloat16" if half else "float32"})
     main = accelerator.is_main_process
     depends_on = {
         "settings": training.settings.model_dump(),
         "train": phase.train.model_dump(exclude=_FREE_TO_CHANGE),
         "batches": phase.batches.model_dump(),
         "record": record.model_dump(exclude={"step", "parent", "versions"}),
-        "precision": accelerator.mixed_precision,
         "records": hash_file(inputs.corpus / "records.parquet"),
         "emphasis": hash_file(inputs.emphasis),
         "anchors": hash_file(inputs.anchors) if inputs.anchors else None,
         "features": content_hash(inputs.features),
         "start": checkpoint_hash(inputs.start) if inputs.start else None,
     }
-    fingerprint = hash_json(depends_on)
-    with scratch_directory(out, fingerprint, main=main) as directory:
+    with scratch_directory(out, hash_json(depends_on), main=main) as directory:
         model = training.build(accelerator)
         model.set_attention(phase.train.attention)
         if phase.train.checkpointing == "on":
             model.checkpoint_blocks()
         examples = _examples(training, directory, accelerator)
-        facts = read_json(directory / _SURVEY)
+        counts = read_json(directory / _STATISTICS)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             if main:
-                print(_opening(phase, facts), flush=True)
-                log(facts, 0)
+                print(_opening(phase, counts), flush=True)
+                log(counts, 0)
             weights = train(model, examples, phase, accelerator, directory, log, training.loss)
         accelerator.wait_for_everyone()  # nobody reads the scratch directory any more
         if main:
@@ -173,57 +171,49 @@ def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
 
 
 def _examples(training: Training, directory: Path, accelerator: Accelerator) -> Examples:
-    """The records of a training, measured; the first process writes what the others map."""
+    """The examples of a training, which the first process measures for all."""
     phase, inputs = training.phase, training.inputs
+    records = inputs.corpus / "records.parquet"
+    table = RecordTable.read(records, inputs.emphasis, inputs.anchors, phase.contexts)
+    if not any(len(rows) for rows in table.rows("train", phase.contexts).values()):
+        raise DataError(
+            f"{inputs.corpus} has no record of split train in {', '.join(phase.contexts)}, which {phase.name} "
+            "trains on; look at the corpus audit"
+        )
     features = open_features(inputs.features, inputs.backbones, accelerator.device)
-
-    def mapped() -> Examples:
-        return training.examples(RecordTable.map(directory / _RECORDS), load_tokenizer(inputs.backbones), features)
-
-    if accelerator.is_main_process and not (directory / _SURVEY).exists():
-        write_record_table(
-            inputs.corpus / "records.parquet", inputs.emphasis, inputs.anchors, phase.contexts, directory / _RECORDS
-        )
-        own = mapped()
-        if not any(len(rows) for rows in own.table.rows("train", phase.contexts).values()):
-            raise DataError(
-                f"{inputs.corpus} has no record of split train in {', '.join(phase.contexts)}, which {phase.name} "
-                "trains on; look at the corpus audit"
-            )
-        counts, own.lengths = own.survey()
+    examples = training.examples(table, load_tokenizer(inputs.backbones), features)
+    if accelerator.is_main_process and not (directory / _STATISTICS).exists():
+        counts, examples.lengths = examples.statistics()
         with atomic_path(directory / _LENGTHS) as temporary, open(temporary, "wb") as file:
-            np.save(file, own.lengths)
-        write_json(directory / _SURVEY, counts | Plan(phase, own).real_share())
+            np.save(file, examples.lengths)
+        write_json(directory / _STATISTICS, counts | Sampler(phase, examples).padding_efficiency())
     accelerator.wait_for_everyone()
-    if not (directory / _SURVEY).exists():
-        raise PacerError(
-            f"process {accelerator.process_index} does not see {directory}, which the first process wrote; all nodes "
-            "must run in one shared working tree"
-        )
-    own = mapped()
-    own.lengths = np.load(directory / _LENGTHS, mmap_mode="r")
-    return own
+    examples.lengths = np.load(directory / _LENGTHS)
+    return examples
 
 
-def _opening(phase: Phase, facts: dict[str, float]) -> str:
-    said = (
-        f"{phase.name}: {facts['targets/reports']:.0f} records; real tokens over padded tokens in an epoch "
-        f"{facts['batches/real_share']:.3f} (batches.window {phase.batches.window}), in LLM-RG4's order "
-        f"{facts['batches/published_real_share']:.3f}"
+def _opening(phase: Phase, counts: dict[str, float]) -> str:
+    words = (
+        f"{phase.name}: {counts['targets/reports']:.0f} records; real tokens over padded tokens in an epoch "
+        f"{counts['batches/real_share']:.3f} (batches.window {phase.batches.window}), in LLM-RG4's order "
+        f"{counts['batches/published_real_share']:.3f}"
     )
-    if phase.losses.lambda_tlw and not facts["targets/emphasised"]:
-        said += f"\n{phase.name}: L_TLW is 0: no target has emphasised tokens; emphasis.source: computed marks them"
-    if note := phase.cut_short():
-        said += f"\nwarning: {note}"
-    return said
+    if phase.losses.lambda_tlw and not counts["targets/emphasised"]:
+        words += f"\n{phase.name}: L_TLW is 0: no target has emphasised tokens; emphasis.source: computed marks them"
+    return words
 
 
-def _start_from(model: torch.nn.Module, start: Path, own: CheckpointRecord) -> str:
+def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> str:
     """Load the weights of the phase before, and name it; what it did not train keeps its initial value."""
     record, weights = load_weights(start)
-    if record.frozen != own.frozen:
+    if record.frozen != new.frozen:
         raise CheckpointError(f"{start} was trained on frozen models other than the current ones; run its phase again")
-    check_quantization(record, own.model, start)
+    if record.model.quantization != new.model.quantization:
+        before, now = (quantization or "none" for quantization in (record.model.quantization, new.model.quantization))
+        raise CheckpointError(
+            f"{start} was trained with train.quantization: {before}, and the settings say {now}; all phases train on "
+            f"one frozen model: set train.quantization: {before}, or start from another checkpoint"
+        )
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in weights)
     load_strictly(model, weights, start)

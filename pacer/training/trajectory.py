@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from pacer.model.prompt.instruction import continuation_ids
+from pacer.model.prompt import continuation_ids
 
 OPENING_TEXT, CLOSING_TEXT = "\n<REPORT>\n", "\n</REPORT>"
 
@@ -36,30 +36,45 @@ class Span(IntEnum):
     END = 5
 
 
-class Trajectory(NamedTuple):
-    """One target sequence. Arrays have one entry per token, BOS first.
+class RouteSeed(NamedTuple):
+    """What routes are drawn from: ``train.seed`` and the name of the phase."""
 
-    ``ids`` int64, ``spans`` int8 (:class:`Span`), ``emphasis`` float32 (s, zero outside the report), ``commit`` whether
-    it is commitment-first, ``cut`` whether the report was cut at the token limit.
+    seed: int
+    phase: str
+
+    def uniform(self, visit: int, record_id: str) -> float:
+        """A number in [0, 1) that depends on nothing else: the route is direct (xi = 0) iff it is below rho.
+
+        ``visit`` counts how often the phase has met the record before.
+        """
+        digest = hashlib.blake2b(f"{self.seed}|{self.phase}|{visit}|{record_id}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") / 2**64
+
+
+class Trajectory(NamedTuple):
+    """One target sequence tau. Arrays have one entry per token, BOS first.
+
+    ``ids`` int64, ``spans`` int8 (:class:`Span`), ``s`` float32 (emphasised tokens, zero outside the report),
+    ``commit`` whether it is commitment-first (xi = 1), ``cut`` whether the report was cut at the token limit.
     """
 
     ids: np.ndarray
     spans: np.ndarray
-    emphasis: np.ndarray
+    s: np.ndarray
     commit: bool
     cut: bool
 
-    def weights(self, lambda_q: float) -> np.ndarray:
-        """omega: lambda_q on Omega_Q, 1 on Omega_Y, 0 on BOS (ignored by cross-entropy)."""
-        return np.select([self.spans == Span.BOS, self.spans <= Span.OPENING], [0.0, lambda_q], default=1.0).astype(
-            np.float32
-        )
+    def omega(self, lambda_q: float) -> np.ndarray:
+        """Weights float32: lambda_q on Omega_Q, 1 on Omega_Y, 0 on BOS (ignored by cross-entropy)."""
+        weights = np.select([self.spans == Span.BOS, self.spans <= Span.OPENING], [0.0, lambda_q], default=1.0)
+        return weights.astype(np.float32)
 
     def kappa(self, lambda_q: float) -> float:
         """The weight that the ignored BOS keeps in the denominator."""
         return lambda_q if self.commit else 1.0
 
-    def consistency(self) -> np.ndarray:
+    @property
+    def omega_cons(self) -> np.ndarray:
         """Omega_cons as booleans: all that is predicted after ``</ANCHOR>``."""
         return self.spans >= Span.OPENING
 
@@ -79,7 +94,7 @@ class TrajectoryBuilder:
         self.closing = continuation_ids(tokenizer, CLOSING_TEXT)
 
     def is_cut(self, report_ids: Sequence[int]) -> bool:
-        """Whether a report is too long: upstream tokenises BOS + report + EOS and cuts the whole at the limit."""
+        """Whether a report is too long: upstream tokenises BOS + report + EOS and cuts it all at the limit."""
         return len(report_ids) + 2 > self.report_tokens
 
     def build(self, report: str, anchor: str | None, emphasis: list[float] | None) -> Trajectory:
@@ -106,16 +121,7 @@ class TrajectoryBuilder:
 
         ids = np.concatenate([np.asarray(piece, dtype=np.int64) for _, piece in pieces])
         spans = np.concatenate([np.full(len(piece), span, dtype=np.int8) for span, piece in pieces])
-        aligned = np.zeros(len(ids), dtype=np.float32)
+        s = np.zeros(len(ids), dtype=np.float32)
         scored = np.flatnonzero((spans == Span.REPORT) | (spans == Span.END))[: len(scores)]
-        aligned[scored] = scores[: len(scored)]
-        return Trajectory(ids, spans, aligned, anchor is not None, cut)
-
-
-def draw(seed: int, phase: str, visit: int, record_id: str) -> float:
-    """A uniform number in [0, 1) that depends on nothing but its arguments: the route is direct iff it is below rho.
-
-    ``visit`` counts how often the phase has met the record before.
-    """
-    digest = hashlib.blake2b(f"{seed}|{phase}|{visit}|{record_id}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
+        s[scored] = scores[: len(scored)]
+        return Trajectory(ids, spans, s, anchor is not None, cut)

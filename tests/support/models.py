@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from pacer.core.io import write_json
-from pacer.model.specification import ModelSpecification
+from pacer.model.checkpoint import ModelSpecification
 from pacer.phantom.tokenizer import phantom_tokenizer
 from tests.support.made_records import few_records
 

@@ -16,8 +16,7 @@ from pacer.config import Params, parse_params
 from pacer.config.profiles import load_profile
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Pacer
-from pacer.training.examples import Examples
-from pacer.training.record_table import RecordTable
+from pacer.training.examples import Examples, RecordTable
 from tests.support.models import specification
 
 ROOT = Path(__file__).parents[2]
@@ -67,9 +66,9 @@ def setting(
         torch.manual_seed(5)
         own = specification(phase, **{group: {"dropout": dropout} for group in ("interface", "lora", "calibrate")})
         model = build_model(backbones, own)
-        bare = phase == "warmup"
-        rows = records.filter(pl.col("context") == "sn") if bare else records
-        examples = Examples(RecordTable.of(rows, None if bare else anchors), load_tokenizer(backbones), features, own)
+        direct = phase == "warmup"
+        rows = records.filter(pl.col("context") == "sn") if direct else records
+        examples = Examples(RecordTable.of(rows, None if direct else anchors), load_tokenizer(backbones), features, own)
         return model, examples
 
     return make

@@ -15,7 +15,7 @@ from pacer.config.backbones import Backbones
 from pacer.config.profiles import load_profile
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import hash_file
-from pacer.model.prompt.instruction import instruction
+from pacer.model.prompt import instruction
 
 _TEXTS = {"heads": 2, "vocabulary": 600, "texts": 200, "steps": 4}
 SMALL = Backbones.model_validate(

@@ -25,10 +25,8 @@ from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.model.pacer import Batch
-from pacer.training.examples import Examples
-from pacer.training.losses import LossWeights
-from pacer.training.objective import objective
-from pacer.training.record_table import RecordTable
+from pacer.training.examples import Examples, RecordTable
+from pacer.training.losses import LossWeights, objective
 from pacer.training.run import Inputs
 from tests.support.models import QUERIES, WIDTH, specification
 from tests.support.searches import settings as decode_settings
@@ -266,7 +264,7 @@ def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
     whole = batch.availability.all(1)
     assert torch.equal(found.inputs[whole, 1 + PLACES :], theirs[whole, 1:])
     assert found.depth_weights is not None
-    np.testing.assert_array_equal(examples.survey().lengths, plain.survey().lengths + PLACES)
+    np.testing.assert_array_equal(examples.statistics().lengths, plain.statistics().lengths + PLACES)
 
 
 def test_gradients_reach_the_added_modules_alone(model: RAGPT, examples: RetrievedExamples) -> None:

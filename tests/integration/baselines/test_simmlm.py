@@ -25,19 +25,17 @@ from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.model.pacer import Batch, Pacer
-from pacer.training.batches import MicroBatch
-from pacer.training.examples import Draw
-from pacer.training.losses import LossWeights, emphasis_loss, trajectory_loss
-from pacer.training.objective import Objective, denominators
-from pacer.training.record_table import RecordTable
+from pacer.training.examples import MicroBatch, RecordTable
+from pacer.training.loop import StepMetrics
+from pacer.training.losses import LossWeights, Objective, denominators, emphasis_loss, trajectory_loss
 from pacer.training.run import Inputs
-from pacer.training.tally import Tally
+from pacer.training.trajectory import RouteSeed
 from tests.support.models import QUERIES, specification
 from tests.support.searches import settings as decode_settings
 
 D, Q = 24, 3
 ROOT = Path(__file__).parents[3]
-DRAWS = Draw(42, "simmlm")
+SEED = RouteSeed(42, "simmlm")
 CONTEXTS = torch.tensor([[False, False], [False, True], [True, False], [True, True]])
 
 
@@ -81,7 +79,7 @@ def examples(
 ) -> PairedExamples:
     # targets differ from context to context
     table = RecordTable.of(records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors)
-    return PairedExamples(PairTable(table.table, request.param), load_tokenizer(backbones), features, specification())
+    return PairedExamples(PairTable(table.frame, request.param), load_tokenizer(backbones), features, specification())
 
 
 def two_of_each_draw(examples: PairedExamples) -> np.ndarray:
@@ -92,8 +90,8 @@ def batch_of(examples: PairedExamples, rows: np.ndarray | None = None) -> Batch:
     """Two pairs of each draw (or the pairs ``rows``), on both routes."""
     rows = two_of_each_draw(examples) if rows is None else rows
     micro = MicroBatch(rows, np.zeros(len(rows), dtype=np.int32))
-    assert 0 < sum(examples.routes(*micro, 0.5, DRAWS)) < len(rows)
-    return examples.drawn(micro, 0.5, DRAWS, 0.35)
+    assert 0 < sum(examples.routes(*micro, 0.5, SEED)) < len(rows)
+    return examples.drawn(micro, 0.5, SEED, 0.35)
 
 
 def objective_of(model: SimMLM, examples: PairedExamples, batch: Batch, **given: Any) -> Objective:
@@ -110,12 +108,12 @@ def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(
         == denominators(
             examples.batch(
                 examples.pair_table.parts_of(two_of_each_draw(examples))[:28],
-                examples.routes(two_of_each_draw(examples), np.zeros(14), 0.5, DRAWS) * 2,
+                examples.routes(two_of_each_draw(examples), np.zeros(14), 0.5, SEED) * 2,
                 0.35,
             )
         ).tolist()[:3]
     )
-    for name in ("weight", "emphasis", "kappa", "consistency"):
+    for name in ("omega", "s", "kappa", "omega_cons"):
         halves = getattr(batch, name)[:28]
         assert halves[:14].any() and halves[14:].any() and not getattr(batch, name)[28:].any()
     if parts == 3:
@@ -159,7 +157,7 @@ def plain_objective(model: Pacer, batch: Batch, parts: int, alpha: float, lambda
     nll = torch.zeros(batch.ids.shape)
     means = []
     for i in range(len(batch.ids)):
-        weight = batch.weight[i if i < 2 * pairs else i - pairs]
+        weight = batch.omega[i if i < 2 * pairs else i - pairs]
         total = 0.0
         for t in range(int(batch.prefix_length[i]) + 1, int(batch.length[i])):
             nll[i, t] = -F.log_softmax(logits[i, t - 1], -1)[batch.ids[i, t]]
@@ -170,8 +168,8 @@ def plain_objective(model: Pacer, batch: Batch, parts: int, alpha: float, lambda
     ranking = sum(F.relu(more - fewer) for more, fewer in zip(with_more, with_fewer, strict=True)) / pairs
     own = slice(0, 2 * pairs)
     return (
-        trajectory_loss(nll[own], batch.weight[own], batch.kappa[own])
-        + lambda_tlw * emphasis_loss(nll[own], batch.emphasis[own])
+        trajectory_loss(nll[own], batch.omega[own], batch.kappa[own])
+        + lambda_tlw * emphasis_loss(nll[own], batch.s[own])
         + alpha * ranking
     )
 
@@ -205,7 +203,8 @@ def test_shares_of_two_processes_add_up_to_the_whole(
     whole = objective_of(model, examples, batch_of(examples))
     whole_batch = denominators(batch_of(examples))
     shares = [
-        objective_of(model, examples, batch_of(examples, own), whole=whole_batch) for own in (rows[::2], rows[1::2])
+        objective_of(model, examples, batch_of(examples, own), global_denominators=whole_batch)
+        for own in (rows[::2], rows[1::2])
     ]
     torch.testing.assert_close(shares[0].total + shares[1].total, whole.total)
     for name, value in whole.parts.items():
@@ -217,13 +216,13 @@ def test_shares_of_the_sources_are_logged_by_context(
 ) -> None:
     model = SimMLM(load_parent(parent, backbones)[0], small(own)).eval()
     stirred(model.added)
-    batches, tally = [batch_of(examples), batch_of(examples)], Tally(2)
+    batches, metrics = [batch_of(examples), batch_of(examples)], StepMetrics(1)
     found = []
     for batch in batches:
         result = objective_of(model, examples, batch)
-        tally.add(result, batch)
+        metrics.add(result, batch)
         found += list(zip(batch.availability.tolist(), model.embed(batch).sources.mixture.tolist(), strict=True))
-    values = tally.values(tally.sums)
+    values = metrics.values(metrics.sums)
     expected = {
         f"share/{context}_{source}": [shares[place] for there, shares in found if there == own_there]
         for context, own_there in (

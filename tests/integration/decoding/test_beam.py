@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
 from pacer.core.errors import BackboneError
 from pacer.decoding import beam
@@ -162,10 +162,31 @@ def test_beams_share_their_prefix_and_their_start(counts: type[CountingTree]) ->
     assert counts.read < 2 * counts.nodes
 
 
-def test_models_of_another_family_are_refused() -> None:
-    other = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=9))
-    with pytest.raises(BackboneError, match="of the family gpt2; set"):
-        BeamSearch(other, settings(), EOS)
+def mistral(window: int | None) -> MistralForCausalLM:
+    torch.manual_seed(8)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 30}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4}
+    config = MistralConfig(**sizes, **heads, sliding_window=window, initializer_range=0.4)
+    return MistralForCausalLM(config).double().eval()
+
+
+def test_another_family_with_the_same_attention() -> None:
+    language = mistral(None)
+    prefixes = [torch.randn(length, 16, dtype=torch.float64) for length in (3, 9, 5)]
+    case = Case(language, settings(num_beams=3, max_new_tokens=12), prefixes)
+    assert own(case) == alone(case)
+
+
+@pytest.mark.parametrize(
+    ("language", "unknown"),
+    [
+        (GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=9)), "the attention of the family gpt2"),
+        (mistral(4), r"attention in sliding windows \(4 positions\)"),
+    ],
+)
+def test_an_attention_that_is_not_known_is_refused(language, unknown: str) -> None:
+    with pytest.raises(BackboneError, match=f"does not know {unknown}; set decode.engine: generate"):
+        BeamSearch(language, settings(), EOS)
 
 
 def test_the_model_attends_as_before_afterwards() -> None:

@@ -45,6 +45,20 @@ def test_engines_give_the_same_results(generator: Generator, records) -> None:
         assert (own.lateral_weights is None) == (row["lateral"] is None)
 
 
+def test_generate_is_used_where_the_beam_search_does_not_know_the_attention(
+    generator: Generator, records, capsys: pytest.CaptureFixture[str]
+) -> None:
+    language, specific = generator.model.language, specification()
+    language.config.attn_logit_softcapping = 50.0
+    named = generator.tokenizer, generator.features, specific, settings(max_new_tokens=6)
+    other = Generator(generator.model, *named)
+    assert "does not know attention with soft caps; using decode.engine: generate" in capsys.readouterr().out
+    asked: list[object] = []
+    generate = language.generate
+    language.generate = lambda **inputs: asked.append(1) or generate(**inputs)
+    assert len(other(rows(records)[:2])) == 2 and asked
+
+
 def test_results_come_with_their_own_record_as_they_end(generator: Generator, records) -> None:
     generator.decode = settings(max_new_tokens=24, batch_size=3, length_penalty=0.0)
     given = rows(records)

@@ -136,8 +136,8 @@ def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path
 
 def test_a_damaged_line_of_a_stopped_run_is_named(stage, tmp_path: Path, monkeypatch) -> None:
     part = stopped(stage, tmp_path, monkeypatch, 3)
-    part.write_bytes(part.read_bytes() + b'{"run": ""}\n')
-    with pytest.raises(DataError, match=r"parts/0.jsonl, line 4 .*remove the line, and its record is decoded again"):
+    part.write_bytes(part.read_bytes() + b'{"run": \n')
+    with pytest.raises(DataError, match=r"parts/0.jsonl, line 4"):
         stage("again")
 
 

@@ -19,12 +19,11 @@ from torch import Tensor
 from pacer.config import Params, parse_params
 from pacer.config.profiles import load_profile
 from pacer.model.assemble import build_model, load_tokenizer
+from pacer.model.checkpoint import specification_of
 from pacer.model.pacer import Pacer
-from pacer.model.specification import specification_of
 from pacer.training import loop
-from pacer.training.examples import Examples
+from pacer.training.examples import Examples, RecordTable
 from pacer.training.phases import phase_of
-from pacer.training.record_table import RecordTable
 from tests.support.models import MODEL
 
 ROOT = Path(__file__).parents[3]
@@ -93,10 +92,9 @@ def row(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features,
                     model.get_parameter(parameter).copy_(value)
             if name == "calibrate":
                 model.merge_lora()
-            bare = name == "warmup"
-            table = (
-                RecordTable.of(records.filter(pl.col("context") == "sn")) if bare else RecordTable.of(records, anchors)
-            )
+            direct = name == "warmup"
+            rows = records.filter(pl.col("context") == "sn") if direct else records
+            table = RecordTable.of(rows, None if direct else anchors)
             examples = Examples(table, load_tokenizer(backbones), features, own)
             done[name] = run(model, examples, name, params, tmp_path / name)
             weights |= {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}

@@ -23,7 +23,7 @@ from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import load_model
 from pacer.model.checkpoint import read_record
-from pacer.model.precision import CPU_BFLOAT16_PARAMETERS, language_parameters
+from pacer.model.precision import CPU_BFLOAT16_PARAMETERS, language_parameters, recorded_dtype
 from pacer.training import run
 from pacer.training.examples import Examples
 from tests.support.models import DEPTHS, MODEL, RandomFeatures
@@ -177,6 +177,8 @@ def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path
     finally:
         AcceleratorState._reset_state()
     assert all(0 < values["loss"] < 20 for curve in curves for step, values in curve if step)
+    assert {read_record(tmp_path / name).precision for name in ("warmup", "parent", "calibrate")} == {"bfloat16"}
+    assert recorded_dtype(tmp_path / "calibrate", backbones, "cpu") == torch.bfloat16
     model, _ = load_model(tmp_path / "calibrate", backbones, torch.bfloat16)
     assert {p.dtype for n, p in model.named_parameters() if n.startswith(("router.", "interface.", "calibrator."))} == {
         torch.float32
@@ -237,11 +239,11 @@ def test_the_stand_in_of_the_default_profile_stays_in_float32(tmp_path: Path) ->
     assert found[1:] == pytest.approx([134.5e6, 6.738e9], rel=1e-3)
 
 
-def test_the_survey_is_logged_first_and_made_once(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_statistics_are_logged_first_and_made_once(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     params, update = parameters(), run.train
-    surveys: list[int] = []
-    survey = Examples.survey
-    monkeypatch.setattr(Examples, "survey", lambda self: surveys.append(1) or survey(self))
+    made: list[int] = []
+    statistics = Examples.statistics
+    monkeypatch.setattr(Examples, "statistics", lambda self: made.append(1) or statistics(self))
 
     def stopped(*arguments):
         raise KeyboardInterrupt
@@ -251,7 +253,7 @@ def test_the_survey_is_logged_first_and_made_once(phase, monkeypatch: pytest.Mon
         phase("parent", params, None)
     monkeypatch.setattr(run, "train", update)
     step, values = phase("parent", params, None)[0]
-    assert step == 0 and surveys == [1]
+    assert step == 0 and made == [1]
     assert values["targets/reports"] == 24 and 0 < values["batches/published_real_share"] <= 1
     assert "batches/real_share" in values
 
@@ -278,25 +280,6 @@ def test_a_corpus_without_released_scores_is_told_that_nothing_is_emphasised(
     assert "warmup: L_TLW is 0: no target has emphasised tokens" in said(params)
     without = params.model_copy(update={"train": params.train.model_copy(update={"lambda_tlw": 0.0})})
     assert "L_TLW" not in said(without)
-
-
-def test_a_phase_that_never_leaves_its_warm_up_says_so(
-    phase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def stopped(*arguments):
-        raise KeyboardInterrupt
-
-    def said(updates: int) -> str:
-        params = parameters()
-        schedule = params.warmup.model_copy(update={"updates": updates, "warmup_updates": 4, "learning_rate": 0.02})
-        with pytest.raises(KeyboardInterrupt):
-            phase("warmup", params.model_copy(update={"warmup": schedule}), None)
-        return capsys.readouterr().out
-
-    monkeypatch.setattr(run, "train", stopped)
-    assert "warning" not in said(4)
-    assert "warning: warmup.updates = 3 is below warmup.warmup_updates = 4" in (words := said(3))
-    assert "the learning rate rises to 0.015 and never to 0.02" in words
 
 
 def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFrame, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pacer.model.upstream import interface_names
+from pacer.model.llm_rg4 import interface_names
 from tests.support.repository import STAGES, Repository, check_baseline, ran
 
 PAIR = """

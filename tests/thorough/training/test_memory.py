@@ -54,7 +54,7 @@ def test_checkpointing_keeps_little_of_a_block(phase: str, setting) -> None:
     batch = examples.batch(examples.table.rows("train", ("sn",))["sn"][:4], [False] * 4, 0.35)
 
     def kept() -> int:
-        inputs = model.embed(batch, bare=phase == "warmup").inputs.requires_grad_()
+        inputs = model.embed(batch, frontal_only=phase == "warmup").inputs.requires_grad_()
         sizes: dict[int, int] = {}
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -88,11 +88,4 @@ def test_attention_goes_by_transformers_names(setting) -> None:
 def test_an_attention_that_is_not_installed_is_refused(setting) -> None:
     model, _ = setting("parent")
     with pytest.raises(ConfigError, match=r"train.attention = flash_attention_2 cannot be used here: .*; use sdpa"):
-        model.set_attention("flash_attention_2")
-
-
-def test_flash_attention_in_single_precision_is_refused(setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, _ = setting("parent")
-    monkeypatch.setattr(model.language, "set_attn_implementation", lambda name: None)
-    with pytest.raises(ConfigError, match=r"computes in half precision, and the language model is torch.float32"):
         model.set_attention("flash_attention_2")

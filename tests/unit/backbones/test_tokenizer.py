@@ -20,7 +20,7 @@ from pacer.backbones.tokenizer import SENTENCEPIECE, read_tokenizer
 from pacer.config import Backbone
 from pacer.core.errors import BackboneError
 from pacer.model.assemble import load_tokenizer
-from pacer.model.prompt.instruction import instruction
+from pacer.model.prompt import instruction
 from pacer.phantom.language import sample_texts
 
 #: Vicuna's, what decides about ids.

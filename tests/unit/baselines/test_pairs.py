@@ -13,8 +13,8 @@ import pytest
 
 from pacer.baselines.pairs import PairTable, pair_draws
 from pacer.core.errors import DataError
-from pacer.training.batches import Order, micro_batches
-from pacer.training.record_table import RecordTable
+from pacer.training.examples import RecordTable
+from pacer.training.sampler import Order, micro_batches
 
 ALL = ("sn", "sw", "mn", "mw")
 PUBLISHED = {
@@ -56,11 +56,11 @@ def test_two_contexts_leave_one_pair_and_none_is_an_error(records: pl.DataFrame,
         records.filter(pl.col("context") == "sn"), anchors.filter(pl.col("record_id").str.starts_with("sn"))
     )
     with pytest.raises(DataError, match="more sources"):
-        PairTable(alone.table, "poorer")
+        PairTable(alone.frame, "poorer")
 
 
 def test_micro_batches_keep_the_frequencies(table: RecordTable) -> None:
-    pairs = PairTable(table.table, "poorer")
+    pairs = PairTable(table.frame, "poorer")
     order = Order(pairs.rows("train", ALL), 3, 1, False, 42, "simmlm")
     assert order.micro_batches_per_epoch == 7 * 2
 
@@ -76,7 +76,7 @@ def test_micro_batches_keep_the_frequencies(table: RecordTable) -> None:
 
 
 def test_halves_have_the_poorer_target_and_nested_sources(table: RecordTable) -> None:
-    pairs = PairTable(table.table, "poorer")
+    pairs = PairTable(table.frame, "poorer")
     train = {table.row(n)["record_id"]: table.row(n) for n in range(len(table)) if table.row(n)["split"] == "train"}
     seen = set()
     for row in np.concatenate(list(pairs.rows("train", ALL).values())):
@@ -96,14 +96,14 @@ def test_halves_have_the_poorer_target_and_nested_sources(table: RecordTable) ->
 
 
 def test_halves_may_keep_their_own_targets(table: RecordTable) -> None:
-    pairs = PairTable(table.table, "own")
+    pairs = PairTable(table.frame, "own")
     for row in np.concatenate(list(pairs.rows("train", ALL).values())):
         found = [pairs.row(int(n))["record_id"] for n in pairs.parts_of(np.array([row]))]
         assert ">".join(found) == pairs.record_id(int(row))
 
 
 def test_halves_with_their_own_targets_are_ranked_by_the_poorer_one(table: RecordTable) -> None:
-    pairs, poorer = PairTable(table.table, "own_and_poorer"), PairTable(table.table, "poorer")
+    pairs, poorer = PairTable(table.frame, "own_and_poorer"), PairTable(table.frame, "poorer")
     trained = set()
     for row in np.concatenate(list(pairs.rows("train", ALL).values())):
         numbers = pairs.parts_of(np.array([row]))
@@ -120,7 +120,7 @@ def test_halves_with_their_own_targets_are_ranked_by_the_poorer_one(table: Recor
 
 
 def test_validation_meets_the_records_themselves(table: RecordTable) -> None:
-    pairs = PairTable(table.table, "poorer")
+    pairs = PairTable(table.frame, "poorer")
     for context, rows in pairs.rows("val", ALL).items():
         np.testing.assert_array_equal(rows, table.rows("val", ALL)[context])
         assert [pairs.row(int(n)) for n in rows] == [table.row(int(n)) for n in rows]

@@ -37,7 +37,7 @@ def test_the_prefix_that_was_trained_is_decoded(generator, records: pl.DataFrame
     model.language.to(torch.bfloat16)
     generator.decode = settings(engine=engine, batch_size=1)
     row = records.filter(pl.col("context") == "mw").row(0, named=True)
-    batch, seen = generator.batch([row]), []
+    batch, seen = generator.batch(row), []
     model.language.model.layers[0].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
     with torch.no_grad():
         model.hidden(model.calibrate(model.embed(batch), batch)[0])

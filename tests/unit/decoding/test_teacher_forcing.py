@@ -12,11 +12,10 @@ from torch import Tensor
 
 from pacer.decoding.generate import Generator
 from pacer.model.assemble import build_model, load_tokenizer
-from pacer.model.collate import Sources, Target, collate
 from pacer.model.pacer import Batch, Pacer
-from pacer.model.prompt.instruction import build_prompt
-from pacer.training.examples import Examples
-from pacer.training.record_table import RecordTable
+from pacer.model.prompt import build_prompt
+from pacer.training.examples import Examples, RecordTable, collate
+from pacer.training.trajectory import Span, Trajectory
 from tests.support import searches
 from tests.support.models import QUERIES, specification
 
@@ -89,16 +88,15 @@ def teacher_forced(generator: Generator, records: list[dict], sequences: list[li
     targets = []
     for tokens in sequences:
         ids = np.array([generator.tokenizer.bos_token_id, *tokens], dtype=np.int64)
-        ones = np.ones(len(ids), dtype=np.float32)
-        targets.append(Target(ids, ones, ones, ones, 1.0))
-    sources = [Sources(r["context"], r["frontal"], r["lateral"], r["prior_report"]) for r in records]
-    batch = collate(
-        prompts, targets, sources, generator.features, bos=generator.tokenizer.bos_token_id, num_queries=QUERIES
-    )
+        spans = np.array([Span.BOS, *[Span.REPORT] * len(tokens)], dtype=np.int8)
+        targets.append(Trajectory(ids, spans, np.zeros(len(ids), dtype=np.float32), commit=True, cut=False))
+    prefixes = [prompt.prefix(generator.tokenizer.bos_token_id, QUERIES) for prompt in prompts]
+    starts = [1 + len(prompt.before) for prompt in prompts]
+    batch = collate(prefixes, starts, targets, records, generator.features, lambda_q=1.0)
     model: Pacer = generator.model
     with torch.no_grad():
         inputs, _, _ = model.calibrate(model.embed(batch), batch)
-        logits = model.target_logits(model.hidden(inputs), batch)
+        logits = model.language.lm_head(model.predicting_states(inputs, batch))
     return batch, list(logits.split([len(tokens) for tokens in sequences]))
 
 
@@ -151,7 +149,7 @@ def test_generation_starts_from_the_training_prefix(
     heard, model = listen(generator, records, monkeypatch), generator.model
     table = model.language.get_input_embeddings().weight
     for place, (row, record) in enumerate(zip(ROWS, records, strict=True)):
-        training, own = examples.batch([row], [True], 0.35), generator.batch([record])
+        training, own = examples.batch([row], [True], 0.35), generator.batch(record)
         with torch.no_grad():
             embedded = model.embed(training)
             inputs, _, residual = model.calibrate(embedded, training)
@@ -172,7 +170,8 @@ def test_a_direct_configuration_starts_from_the_direct_prefix(generator: Generat
     direct = Generator(
         generator.model, generator.tokenizer, generator.features, specification(commit={"route": "direct"}), settings()
     )
-    own, training = direct.batch([examples.table.row(row) for row in ROWS]), examples.batch(ROWS, [False] * 8, 0.35)
-    for row, prefix in enumerate(training.prefix_length.tolist()):
-        assert own.length[row] == prefix + 1
-        assert torch.equal(own.ids[row, : prefix + 1], training.ids[row, : prefix + 1])
+    training = examples.batch(ROWS, [False] * 8, 0.35)
+    for place, prefix in enumerate(training.prefix_length.tolist()):
+        own = direct.batch(examples.table.row(ROWS[place]))
+        assert int(own.length) == prefix + 1
+        assert torch.equal(own.ids[0], training.ids[place, : prefix + 1])

@@ -15,7 +15,7 @@ from pacer.emphasis import attribution
 from pacer.emphasis import build_emphasis as room
 from pacer.emphasis.attribution import Attributor
 from pacer.model.assemble import load_tokenizer
-from pacer.training.record_table import RecordTable, write_record_table
+from pacer.training.examples import RecordTable
 from pacer.training.trajectory import Span, TrajectoryBuilder
 
 REPORTS = ["the heart is normal . small left effusion .", "no pneumothorax . possible edema .", "lungs are clear ."]
@@ -96,17 +96,16 @@ def test_marks_of_a_longer_text_end_with_the_report(case: Case) -> None:
 def test_computed_marks_are_the_sentences_that_training_weights(case: Case) -> None:
     marks = case.make()
     paths = case.folder / "records.parquet", case.folder / "emphasis" / "emphasis.parquet"
-    write_record_table(*paths, None, ("sn",), case.folder / "a.arrow")
-    table = RecordTable.map(case.folder / "a.arrow")
+    table = RecordTable.read(*paths, None, ("sn",))
     builder = TrajectoryBuilder(load_tokenizer(case.backbones), 100)
     expected = dict(zip(REPORTS, ["small left effusion .", "possible edema .", ""], strict=True))
     for number in range(len(table)):
         row = table.row(number)
         assert row["emphasis"] == marks[number] and (row["split"] == "test") == (row["emphasis"] is None)
         trajectory = builder.build(row["report"], None, row["emphasis"])
-        weighted = trajectory.ids[trajectory.emphasis > 0]
+        weighted = trajectory.ids[trajectory.s > 0]
         assert builder.tokenizer.decode(weighted.tolist()).strip() == expected.get(row["report"], "")
-        assert not trajectory.emphasis[trajectory.spans != Span.REPORT].any()
+        assert not trajectory.s[trajectory.spans != Span.REPORT].any()
 
 
 @pytest.mark.usefixtures("known")
@@ -209,7 +208,7 @@ def test_computed_marks_reach_as_far_as_the_report(case: Case) -> None:
     marks = case.make()[0]
     assert marks is not None and len(marks) == len(ids) + 2 > 150
     trajectory = TrajectoryBuilder(load_tokenizer(case.backbones), len(ids) + 2).build(report, None, marks)
-    assert trajectory.emphasis.sum() == sum(marks) >= 4 and not any(marks[:100])
+    assert trajectory.s.sum() == sum(marks) >= 4 and not any(marks[:100])
 
 
 def test_computed_marks_that_mark_nothing_are_doubted(

@@ -20,14 +20,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pacer.model.assemble import build_model, load_tokenizer
-from pacer.model.collate import Sources, Target, collate
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Batch, Pacer
-from pacer.model.prompt.instruction import build_prompt
-from pacer.training.examples import Examples
-from pacer.training.losses import LossWeights
-from pacer.training.objective import objective
-from pacer.training.record_table import RecordTable
+from pacer.model.prompt import build_prompt
+from pacer.training.examples import Examples, RecordTable, collate
+from pacer.training.losses import LossWeights, objective
+from pacer.training.trajectory import Span, Trajectory
 from tests.support.models import QUERIES, specification
 
 #: One record of each context, in the order sn, sw, mn, mw, with prompts and targets of different lengths.
@@ -279,15 +277,21 @@ class Tagged:
         return states
 
 
-def collated(sources: list[Sources], store: Tagged, backbones: Path) -> Batch:
+def sources(context: str, frontal: str, lateral: str | None, prior: str | None) -> dict[str, Any]:
+    """What of a record says where its states are."""
+    return {"context": context, "frontal": frontal, "lateral": lateral, "prior_report": prior}
+
+
+def collated(records: list[dict[str, Any]], store: Tagged, backbones: Path) -> Batch:
     tokenizer = load_tokenizer(backbones)
     prompt = build_prompt(
         tokenizer, dict.fromkeys(("indication", "history")) | {"view": "AP", "sections": "findings"}, commit=True
     )
     ids = torch.tensor([1, *range(300, 300 + 5), 2]).numpy()
-    weight = (ids > 1).astype("float32")
-    target = Target(ids, weight, weight, weight, 1.0)
-    return collate([prompt] * len(sources), [target] * len(sources), sources, store, bos=1, num_queries=QUERIES)
+    spans = torch.tensor([Span.BOS, *[Span.REPORT] * 5, Span.END], dtype=torch.int8).numpy()
+    target = Trajectory(ids, spans, (ids > 1).astype("float32"), commit=False, cut=False)
+    many, prefix = len(records), prompt.prefix(1, QUERIES)
+    return collate([prefix] * many, [1 + len(prompt.before)] * many, [target] * many, records, store, lambda_q=0.35)
 
 
 def complete_loss(model: Pacer, batch: Batch) -> Tensor:
@@ -302,13 +306,13 @@ def test_what_a_context_leaves_out_reaches_neither_logits_nor_gradients(features
     """Records name a lateral view and a previous report that their context does not have, and those are no numbers."""
     model = assemble(backbones)
     clean = [
-        Sources("sn", "f0", None, None),
-        Sources("sw", "f1", None, "edema"),
-        Sources("mn", "f2", "l2", None),
-        Sources("mw", "f3", "l3", "no edema"),
+        sources("sn", "f0", None, None),
+        sources("sw", "f1", None, "edema"),
+        sources("mn", "f2", "l2", None),
+        sources("mw", "f3", "l3", "no edema"),
     ]
-    named = [source._replace(lateral=source.lateral or "bad", prior=source.prior or "bad") for source in clean]
-    one, two = (collated(sources, Tagged(features), backbones) for sources in (clean, named))
+    named = [{name: value or "bad" for name, value in record.items()} for record in clean]
+    one, two = (collated(records, Tagged(features), backbones) for records in (clean, named))
     assert all(torch.equal(a, b) for a, b in zip(run(model, one), run(model, two), strict=True))
     expected = complete_loss(model, one)
     gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.requires_grad}
@@ -322,12 +326,12 @@ def test_numbers_that_are_none_stay_in_their_own_row(features, backbones) -> Non
     """Whatever is wrong with one row's lateral view or previous report, the other rows never see it."""
     model = assemble(backbones)
     contexts = ("sn", "sw", "mn", "mw")
-    clean = [Sources(c, f"f{i}", f"l{i}", f"text {i}") for i, c in enumerate(contexts)]
+    clean = [sources(c, f"f{i}", f"l{i}", f"text {i}") for i, c in enumerate(contexts)]
     whole = run(model, collated(clean, Tagged(features), backbones))
-    for change, row in ({"lateral": "bad"}, 2), ({"prior": "bad"}, 1), ({"frontal": "bad"}, 3):
-        sources = list(clean)
-        sources[row] = sources[row]._replace(**change)
-        outcome = run(model, collated(sources, Tagged(features), backbones))
+    for change, row in ({"lateral": "bad"}, 2), ({"prior_report": "bad"}, 1), ({"frontal": "bad"}, 3):
+        records = list(clean)
+        records[row] = records[row] | change
+        outcome = run(model, collated(records, Tagged(features), backbones))
         assert outcome.gate[row].isnan()
         others = [i for i in range(4) if i != row]
         for before, after in zip(whole, outcome, strict=True):
@@ -365,10 +369,10 @@ def watched(model: Pacer) -> Iterator[dict[str, list[int]]]:
 )
 def test_only_present_sources_are_computed(contexts: list[str], features, backbones) -> None:
     model, store = assemble(backbones), Tagged(features)
-    sources = [Sources(c, f"f{i}", f"l{i}", f"text {i}") for i, c in enumerate(contexts)]
+    records = [sources(c, f"f{i}", f"l{i}", f"text {i}") for i, c in enumerate(contexts)]
     laterals = [f"l{i}" for i, c in enumerate(contexts) if c[0] == "m"]
     priors = [f"text {i}" for i, c in enumerate(contexts) if c[1] == "w"]
-    batch = collated(sources, store, backbones)
+    batch = collated(records, store, backbones)
     # neither is a state read, or by an encoder computed, that nothing uses
     assert store.asked["images"] == [[f"f{i}" for i in range(len(contexts))], *([laterals] if laterals else [])]
     assert store.asked["texts"] == ([priors] if priors else [])
@@ -385,7 +389,7 @@ def test_only_present_sources_are_computed(contexts: list[str], features, backbo
 def test_the_warm_up_computes_the_frontal_view_alone(examples, backbones) -> None:
     model = assemble(backbones)
     with watched(model) as met, torch.no_grad():
-        model.embed(examples.batch(ROWS, COMMITS, 0.35), bare=True)
+        model.embed(examples.batch(ROWS, COMMITS, 0.35), frontal_only=True)
     assert met == {"frontal": [4], "router": [4]}
 
 
@@ -420,5 +424,5 @@ def test_states_that_nobody_wants_are_not_computed_and_the_others_stay(examples,
         inputs = model.embed(batch).inputs
         whole, some = model.hidden(inputs), model.hidden(inputs, batch.predicting)
     assert met == [tuple(inputs.shape), (int(batch.predicted.sum()), inputs.shape[2])]
-    assert_near(model.target_hidden(some, batch), model.target_hidden(whole, batch))
+    assert_near(some[batch.predicting], whole[batch.predicting])
     assert not last._forward_hooks and not last._forward_pre_hooks

@@ -20,12 +20,18 @@ from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceCompressor, SourceInterface
 from pacer.model.pacer import Batch
-from pacer.model.prompt.instruction import continuation_ids
+from pacer.model.prompt import continuation_ids
 from pacer.model.refine import DepthRouter
-from pacer.training.examples import Examples
-from pacer.training.losses import LossWeights, consistency_loss, drift_loss, emphasis_loss, trajectory_loss
-from pacer.training.objective import denominators, objective
-from pacer.training.record_table import RecordTable
+from pacer.training.examples import Examples, RecordTable
+from pacer.training.losses import (
+    LossWeights,
+    consistency_loss,
+    denominators,
+    drift_loss,
+    emphasis_loss,
+    objective,
+    trajectory_loss,
+)
 from tests.support.models import specification
 
 #: lambda_Q: a number that float32, in which batches hold weights, has exactly.
@@ -303,7 +309,7 @@ def setting(backbones, records, anchors, features) -> SimpleNamespace:
                 parameter.copy_(next(originals))
     rows, commits = [0, 9, 18, 27], [True, False, True, False]
     batch = examples.batch(rows, commits, COMMITMENT)
-    for name in ("frontal", "lateral", "prior", "weight", "emphasis", "kappa"):
+    for name in ("frontal", "lateral", "prior", "omega", "s", "kappa"):
         setattr(batch, name, getattr(batch, name).double())
     own = [examples.table.row(row) for row in rows]
     return SimpleNamespace(model=model, batch=batch, records=own, commits=commits, tokenizer=tokenizer)
@@ -376,7 +382,9 @@ def split_and_whole(setting: SimpleNamespace) -> dict[str, tuple[float, float]]:
         whole = objective(setting.model, setting.batch, COMPLETE).parts
         own = [denominators(batch) for batch in batches]
         assert (own[0] != own[1]).all()  # every denominator is divided unevenly
-        shares = [objective(setting.model, batch, COMPLETE, whole=own[0] + own[1]).parts for batch in batches]
+        shares = [
+            objective(setting.model, batch, COMPLETE, global_denominators=own[0] + own[1]).parts for batch in batches
+        ]
     return {name: (sum(float(share[name]) for share in shares), float(whole[name])) for name in whole}
 
 

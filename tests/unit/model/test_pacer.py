@@ -10,8 +10,7 @@ from peft.tuners.lora import LoraLayer
 
 from pacer.core.errors import ConfigError
 from pacer.model.assemble import build_model, load_tokenizer
-from pacer.training.examples import Examples
-from pacer.training.record_table import RecordTable
+from pacer.training.examples import Examples, RecordTable
 from tests.support.models import QUERIES, specification
 
 

@@ -22,7 +22,7 @@ LEVELS = (
     ("config", "backbones.pointers"),
     ("data", "backbones.tokenizer"),
     ("commitments", "features", "metrics.chexbert", "phantom", "model"),
-    ("backbones", "metrics", "training", "decoding", "released", "emphasis"),
+    ("backbones", "metrics", "training", "decoding", "emphasis"),
     ("comparison", "external", "baselines"),
     ("reporting",),
     ("serving", "studies"),

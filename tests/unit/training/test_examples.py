@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from pacer.model.assemble import load_tokenizer
-from pacer.training.examples import Examples
-from pacer.training.record_table import RecordTable
+from pacer.training.examples import Examples, RecordTable
 from tests.support.models import specification
 
 
@@ -17,5 +16,5 @@ def test_what_targets_lose_is_counted(records: pl.DataFrame, backbones, features
     rows[5]["emphasis"] = [1.0, 0.0]  # of BOS, which no loss counts
     rows[6]["emphasis"] = [7.0]  # a record of val
     table = RecordTable.of(pl.DataFrame(rows, schema=records.schema))
-    survey = Examples(table, load_tokenizer(backbones), features, specification("warmup")).survey()
-    assert survey.counts == {"targets/reports": 6.0, "targets/cut": 1.0, "targets/emphasised": 4.0}
+    found = Examples(table, load_tokenizer(backbones), features, specification("warmup")).statistics()
+    assert found.counts == {"targets/reports": 6.0, "targets/cut": 1.0, "targets/emphasised": 4.0}

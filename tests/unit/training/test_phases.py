@@ -16,11 +16,9 @@ from pacer.config.profiles import load_profile
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Batch, Pacer
 from pacer.training import loop
-from pacer.training.examples import Examples
-from pacer.training.losses import LossWeights, consistency_loss
-from pacer.training.objective import objective
+from pacer.training.examples import Examples, RecordTable
+from pacer.training.losses import LossWeights, consistency_loss, objective
 from pacer.training.phases import Phase, phase_of
-from pacer.training.record_table import RecordTable
 from tests.support.models import specification
 
 ROOT = Path(__file__).parents[3]
@@ -93,10 +91,9 @@ def assemble(backbones: Path, name: str, *, trained: bool, merged: bool = False,
 @pytest.fixture
 def examples(records, anchors, backbones, features):
     def make(name: str) -> Examples:
-        bare = name == "warmup"
-        table = RecordTable.of(
-            records.filter(pl.col("context") == "sn") if bare else records, None if bare else anchors
-        )
+        direct = name == "warmup"
+        rows = records.filter(pl.col("context") == "sn") if direct else records
+        table = RecordTable.of(rows, None if direct else anchors)
         return Examples(table, load_tokenizer(backbones), features, specification(name))
 
     return make
@@ -149,7 +146,7 @@ def logits(model: Pacer, batch: Batch, calibrated: bool) -> Tensor:
     """The target's logits with Calibrate's residual on or off."""
     embedded = model.embed(batch)
     inputs = model.calibrate(embedded, batch)[0] if calibrated else embedded.inputs
-    return model.target_logits(model.hidden(inputs), batch)
+    return model.language.lm_head(model.predicting_states(inputs, batch))
 
 
 def regularised(model: Pacer, batch: Batch) -> dict[str, Tensor]:
@@ -206,7 +203,7 @@ def test_the_teacher_is_the_parent_itself(backbones: Path, examples) -> None:
     batch = mixed(examples("calibrate"), "calibrate")
     teacher, student = logits(parent, batch, calibrated=True), logits(model, batch, calibrated=True)
     assert torch.equal(teacher, logits(model, batch, calibrated=False))
-    expected = consistency_loss(teacher, student, batch.consistency[batch.predicted])
+    expected = consistency_loss(teacher, student, batch.omega_cons[batch.predicted])
     assert expected > 1e-6
     # two orders of the same float32 sums: 1e-6 on one processor, 1.3e-6 on another
     torch.testing.assert_close(regularised(model, batch)["consistency"], expected, rtol=1e-5, atol=0)
@@ -219,14 +216,14 @@ def test_the_teacher_gets_no_gradient(backbones: Path, examples) -> None:
     batch = mixed(examples("calibrate"), "calibrate")
     names = [n for n, p in model.named_parameters() if p.requires_grad]
     parameters = [model.get_parameter(n) for n in names]
-    silent = replace(batch, weight=torch.zeros_like(batch.weight))  # nothing is left but the divergence
+    silent = replace(batch, omega=torch.zeros_like(batch.omega))  # nothing is left but the divergence
     found = torch.autograd.grad(
         objective(model, silent, LossWeights(lambda_q=0.35, lambda_tlw=0.0, lambda_cons=1.0)).total, parameters
     )
     teacher = logits(model, batch, calibrated=False)
     embedded = model.embed(batch)
-    student = model.target_logits(model.hidden(model.calibrate(embedded, batch)[0]), batch)
-    alone = consistency_loss(teacher, student, batch.consistency[batch.predicted])
+    student = model.language.lm_head(model.predicting_states(model.calibrate(embedded, batch)[0], batch))
+    alone = consistency_loss(teacher, student, batch.omega_cons[batch.predicted])
     expected = torch.autograd.grad(alone, parameters)
     for name, one, other in zip(names, found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6 * other.abs().max().item(), msg=name)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import islice
 
 import numpy as np
+import polars as pl
 import pytest
 
+from pacer.training.examples import RecordTable
 from pacer.training.phases import phase_of
-from pacer.training.plan import Plan
+from pacer.training.sampler import Sampler
 from tests.support.training import parameters
 
 
@@ -17,21 +19,17 @@ from tests.support.training import parameters
 def test_measured_lengths_are_those_of_the_batches(name: str, window: int, setting) -> None:
     params = parameters(batches={"window": window}, parent={"rho_start": 0.5})
     _, examples = setting(name)
-    plan = Plan(phase_of(name, params), examples)
+    sampler = Sampler(phase_of(name, params), examples)
     routes = set()
-    for micro, rho in islice(plan.from_update(0), 12):
-        commits = examples.routes(micro.rows, micro.visits, rho, plan.draws)
-        batch = examples.drawn(micro, rho, plan.draws, 0.35)
+    for micro, rho in islice(sampler.from_update(0), 12):
+        commits = examples.routes(micro.rows, micro.visits, rho, sampler.route_seed)
+        batch = examples.drawn(micro, rho, sampler.route_seed, 0.35)
         assert batch.length.tolist() == examples.lengths[micro.rows, np.array(commits, dtype=int)].tolist()
         routes |= set(commits)
     assert routes == ({False} if name == "warmup" else {False, True})
 
 
 def test_long_reports_and_histories_are_measured_as_they_are_cut(setting, records, anchors) -> None:
-    import polars as pl
-
-    from pacer.training.record_table import RecordTable
-
     _, examples = setting("parent")
     long = records.with_columns(report=pl.lit("no edema . " * 60), history=pl.lit("fever " * 90))
     examples.table = RecordTable.of(long, anchors)
@@ -43,11 +41,11 @@ def test_long_reports_and_histories_are_measured_as_they_are_cut(setting, record
 def test_the_shares_of_real_tokens_are_those_of_an_epoch(setting) -> None:
     params = parameters(batches={"window": 6})
     _, examples = setting("parent")
-    plan = Plan(phase_of("parent", params), examples)
+    sampler = Sampler(phase_of("parent", params), examples)
     real = padded = 0
-    for micro, rho in islice(plan.from_update(0), plan.order.micro_batches_per_epoch):
-        batch = examples.drawn(micro, rho, plan.draws, 0.35)
+    for micro, rho in islice(sampler.from_update(0), sampler.order.micro_batches_per_epoch):
+        batch = examples.drawn(micro, rho, sampler.route_seed, 0.35)
         real, padded = real + int(batch.length.sum()), padded + batch.ids.numel()
-    shares = plan.real_share()
+    shares = sampler.padding_efficiency()
     assert shares["batches/real_share"] == pytest.approx(real / padded)
     assert shares["batches/published_real_share"] < shares["batches/real_share"] < 1

@@ -12,19 +12,19 @@ import torch
 from pacer.core.errors import DataError
 from pacer.core.prefetch import prefetch
 from pacer.training.loop import _Run
-from pacer.training.objective import objective
+from pacer.training.losses import objective
 from pacer.training.phases import phase_of
-from pacer.training.plan import Plan
+from pacer.training.sampler import Sampler
 from tests.support.training import parameters
 
 
 def test_workers_make_the_batches_that_the_process_itself_makes(setting) -> None:
     params = parameters(batches={"window": 3})
     _, examples = setting("parent")
-    plan = Plan(phase_of("parent", params), examples)
+    sampler = Sampler(phase_of("parent", params), examples)
 
     def batches(workers: int) -> list:
-        stream = prefetch(lambda item: examples.drawn(*item, plan.draws, 0.35), plan.from_update(0), workers)
+        stream = prefetch(lambda item: examples.drawn(*item, sampler.route_seed, 0.35), sampler.from_update(0), workers)
         return list(islice(stream, 8))
 
     for one, other in zip(batches(0), batches(2), strict=True):
@@ -36,11 +36,12 @@ def test_workers_make_the_batches_that_the_process_itself_makes(setting) -> None
 def test_for_a_gpu_batches_wait_in_page_locked_memory(setting, device_accelerator, device: torch.device) -> None:
     model, examples = setting("parent")
     phase = phase_of("parent", parameters(train={"workers": 2}))
-    run, plan = _Run(model, examples, phase, device_accelerator(), objective), Plan(phase, examples)
-    for micro, (drawn, rho) in islice(zip(run.stream(0), plan.from_update(0)), 8):
-        moved, expected = micro.batch.to(device), examples.drawn(drawn, rho, plan.draws, phase.losses.lambda_q)
+    run = _Run(model, examples, phase, device_accelerator(), objective)
+    sampler = Sampler(phase, examples)
+    for (_, batch), (drawn, rho) in islice(zip(run.stream(0), sampler.from_update(0)), 8):
+        moved, expected = batch.to(device), examples.drawn(drawn, rho, sampler.route_seed, phase.losses.lambda_q)
         for field in fields(expected):
-            waiting, arrived, own = (getattr(batch, field.name) for batch in (micro.batch, moved, expected))
+            waiting, arrived, own = (getattr(one, field.name) for one in (batch, moved, expected))
             if own is not None:
                 assert waiting.is_pinned() is (device.type == "cuda") and arrived.device.type == device.type, field.name
                 assert torch.equal(arrived.cpu(), own), field.name

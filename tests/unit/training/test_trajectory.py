@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.model.assemble import load_tokenizer
-from pacer.training.trajectory import Span, TrajectoryBuilder, draw
+from pacer.training.trajectory import RouteSeed, Span, TrajectoryBuilder
 
 ANCHOR = "<ANCHOR> positive: edema; negative: none; uncertain: none </ANCHOR>"
 REPORT = "there is edema . no effusion ."
@@ -34,18 +34,18 @@ def test_commitment_first_text_and_spans(builder: TrajectoryBuilder) -> None:
 def test_direct_has_neither_commitment_nor_delimiters(builder: TrajectoryBuilder) -> None:
     trajectory = builder.build(REPORT, None, None)
     assert trajectory.ids.tolist() == [1, *ids(builder, REPORT), 2]
-    assert trajectory.consistency()[1:].all()
+    assert trajectory.omega_cons[1:].all()
 
 
 def test_weights_kappa_and_consistency(builder: TrajectoryBuilder) -> None:
     trajectory = builder.build(REPORT, ANCHOR, None)
-    weights = trajectory.weights(0.35)
+    weights = trajectory.omega(0.35)
     assert weights[0] == 0
     assert set(weights[(trajectory.spans == Span.ANCHOR) | (trajectory.spans == Span.OPENING)]) == {np.float32(0.35)}
     assert set(weights[trajectory.spans >= Span.REPORT]) == {1.0}
     assert trajectory.kappa(0.35) == 0.35 and builder.build(REPORT, None, None).kappa(0.35) == 1.0
-    assert not trajectory.consistency()[trajectory.spans == Span.ANCHOR].any()
-    assert trajectory.consistency()[trajectory.spans >= Span.OPENING].all()
+    assert not trajectory.omega_cons[trajectory.spans == Span.ANCHOR].any()
+    assert trajectory.omega_cons[trajectory.spans >= Span.OPENING].all()
 
 
 def test_emphasis_moves_to_the_report_span(builder: TrajectoryBuilder) -> None:
@@ -53,10 +53,10 @@ def test_emphasis_moves_to_the_report_span(builder: TrajectoryBuilder) -> None:
     scores = [1.0, *([1.0, 0.0] * count)[:count], 1.0]  # BOS, report, EOS
     for anchor in (ANCHOR, None):
         trajectory = builder.build(REPORT, anchor, scores)
-        assert trajectory.emphasis[trajectory.spans == Span.REPORT].tolist() == scores[1 : count + 1]
-        assert trajectory.emphasis[-1] == 1.0
-        assert trajectory.emphasis[trajectory.spans < Span.REPORT].sum() == 0
-        assert trajectory.emphasis[trajectory.spans == Span.CLOSING].sum() == 0
+        assert trajectory.s[trajectory.spans == Span.REPORT].tolist() == scores[1 : count + 1]
+        assert trajectory.s[-1] == 1.0
+        assert trajectory.s[trajectory.spans < Span.REPORT].sum() == 0
+        assert trajectory.s[trajectory.spans == Span.CLOSING].sum() == 0
 
 
 @given(words=st.integers(1, 160), anchored=st.booleans())
@@ -74,8 +74,8 @@ def test_cut_as_upstream_cuts(builder: TrajectoryBuilder, words: int, anchored: 
 
 
 def test_the_route_is_a_function_of_its_arguments() -> None:
-    draws = [draw(42, "parent", 0, f"sn-{i}") for i in range(2000)]
-    assert draws == [draw(42, "parent", 0, f"sn-{i}") for i in range(2000)]
+    draws = [RouteSeed(42, "parent").uniform(0, f"sn-{i}") for i in range(2000)]
+    assert draws == [RouteSeed(42, "parent").uniform(0, f"sn-{i}") for i in range(2000)]
     assert all(0 <= d < 1 for d in draws)
     assert abs(np.mean(np.array(draws) < 0.3) - 0.3) < 0.04
-    assert draw(42, "parent", 1, "sn-0") != draws[0] != draw(43, "parent", 0, "sn-0")
+    assert RouteSeed(42, "parent").uniform(1, "sn-0") != draws[0] != RouteSeed(43, "parent").uniform(0, "sn-0")

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pacer.training.objective import objective
+from pacer.training.loop import validate
+from pacer.training.losses import objective
 from pacer.training.phases import phase_of
-from pacer.training.validation import validate
 from tests.support.training import parameters
 
 
@@ -25,9 +25,9 @@ def test_it_is_the_objective_of_the_whole_context_as_one_batch(name: str, settin
             for context, rows in examples.table.rows("val", phase.contexts).items():
                 if len(rows):
                     batch = examples.batch(rows, [name != "warmup"] * len(rows), phase.losses.lambda_q)
-                    expected[f"validation/{context}"] = objective(
-                        model, batch, replace(phase.losses, lambda_cons=None, lambda_drift=None), bare=phase.bare
-                    ).total.item()
+                    losses_alone = replace(phase.losses, lambda_cons=None, lambda_drift=None)
+                    found = objective(model, batch, losses_alone, frontal_only=phase.frontal_only)
+                    expected[f"validation/{context}"] = found.total.item()
         mean = sum(expected.values()) / len(expected)
         assert losses == pytest.approx(expected | {"validation/mean": mean}, rel=1e-5)
     assert len(expected) == (1 if name == "warmup" else 4)

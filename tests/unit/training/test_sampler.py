@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.config.profiles import load_profile
-from pacer.training import batches
-from pacer.training.batches import MicroBatch, Order, micro_batches, real_share
+from pacer.training import sampler
+from pacer.training.examples import MicroBatch
 from pacer.training.phases import DirectProbability, phase_of
+from pacer.training.sampler import Order, micro_batches, padding_efficiency
 from tests.support.training import parameters
 
 ROOT = Path(__file__).parents[3]
@@ -86,14 +87,14 @@ def test_windows_bring_similar_lengths_together() -> None:
 
     def share(window: int) -> float:
         own = order({"sn": 400}, window)
-        return real_share(islice(micro_batches(own, lengths), own.micro_batches_per_epoch), lengths)
+        return padding_efficiency(islice(micro_batches(own, lengths), own.micro_batches_per_epoch), lengths)
 
     assert share(8) > 0.9 > share(1)
 
 
-def test_the_real_share_is_real_over_padded_tokens() -> None:
+def test_padding_efficiency_is_real_over_padded_tokens() -> None:
     batches = [MicroBatch(np.array([0, 1]), np.array([0, 0])), MicroBatch(np.array([2, 2]), np.array([0, 1]))]
-    assert real_share(batches, by_table(np.array([3, 5, 9]))) == (3 + 5 + 9 + 9) / (5 + 5 + 9 + 9)
+    assert padding_efficiency(batches, by_table(np.array([3, 5, 9]))) == (3 + 5 + 9 + 9) / (5 + 5 + 9 + 9)
 
 
 @pytest.mark.parametrize("window", [30])
@@ -107,10 +108,10 @@ def test_length_and_place_are_brought_into_line(window: int, monkeypatch: pytest
 
     shares = []
     for rounds in (1, 3):
-        monkeypatch.setattr(batches, "_ROUNDS", rounds)
+        monkeypatch.setattr(sampler, "_ROUNDS", rounds)
         epoch = list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))
         assert met(epoch) == Counter({(row, 0): 1 for row in range(960)})
-        shares.append(real_share(epoch, lengths))
+        shares.append(padding_efficiency(epoch, lengths))
     assert shares[1] > shares[0] + 0.01
 
 

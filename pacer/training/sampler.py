@@ -1,11 +1,20 @@
-"""Which records form which micro-batch: context rounds as LLM-RG4 has them, or mixed batches; grouped by length."""
+"""Which records form which micro-batch: context rounds as LLM-RG4 has them, or mixed batches; grouped by length.
+
+All of a phase is known before it starts: every micro-batch, and the routes of its records.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
+
+from pacer.training.examples import Examples, MicroBatch
+from pacer.training.phases import Phase
+from pacer.training.trajectory import RouteSeed
 
 #: Maps (rows, visits) to their token counts as a function of the micro-batch number (from the start of the phase):
 #: that number decides the route.
@@ -13,13 +22,6 @@ Lengths = Callable[[np.ndarray, np.ndarray], Callable[[np.ndarray], np.ndarray]]
 
 #: How often length and place are brought into line.
 _ROUNDS = 3
-
-
-class MicroBatch(NamedTuple):
-    """Row numbers of one micro-batch, and how often each row's record was met before in this phase."""
-
-    rows: np.ndarray
-    visits: np.ndarray
 
 
 class Order(NamedTuple):
@@ -45,7 +47,7 @@ class Order(NamedTuple):
         Raises:
             ValueError: no context has a record.
         """
-        largest = max((len(own) for own in self.rows.values()), default=0)
+        largest = max((len(numbers) for numbers in self.rows.values()), default=0)
         if largest == 0:
             raise ValueError("no context has a training record")
         return -(-largest // self.batch_size)
@@ -53,7 +55,7 @@ class Order(NamedTuple):
     @property
     def micro_batches_per_epoch(self) -> int:
         """Micro-batches in which the largest context is seen once."""
-        return self.rounds * sum(len(own) > 0 for own in self.rows.values())
+        return self.rounds * sum(len(numbers) > 0 for numbers in self.rows.values())
 
 
 def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator[MicroBatch]:
@@ -67,7 +69,7 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
     visit, so its length is known beforehand.
     """
     epoch, per_epoch = 0, order.micro_batches_per_epoch
-    visits = np.zeros(1 + max(int(own.max()) for own in order.rows.values() if len(own)), dtype=np.int32)
+    visits = np.zeros(1 + max(int(numbers.max()) for numbers in order.rows.values() if len(numbers)), dtype=np.int32)
     while True:
         first = epoch * per_epoch
         rng = np.random.default_rng([order.seed, epoch, *order.phase.encode()])
@@ -77,8 +79,8 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
             np.add.at(visits, stream, 1)
         if start < first + per_epoch:
             cut = [
-                _windows(order, stream, own, lengths, range(first + place, first + per_epoch, len(streams)), rng)
-                for place, (stream, own) in enumerate(zip(streams, met, strict=True))
+                _windows(order, stream, before, lengths, range(first + place, first + per_epoch, len(streams)), rng)
+                for place, (stream, before) in enumerate(zip(streams, met, strict=True))
             ]
             position = first
             for group in zip(*cut, strict=True):
@@ -93,22 +95,17 @@ def _streams(order: Order, rng: np.random.Generator) -> list[np.ndarray]:
     """The records of an epoch in shuffled order, one stream per context, or one in all."""
     needed = order.rounds * order.batch_size
     streams = []
-    for own in order.rows.values():
-        if len(own):
-            repeats = -(-needed // len(own))
-            streams.append(np.concatenate([rng.permutation(own) for _ in range(repeats)])[:needed])
+    for numbers in order.rows.values():
+        if len(numbers):
+            repeats = -(-needed // len(numbers))
+            streams.append(np.concatenate([rng.permutation(numbers) for _ in range(repeats)])[:needed])
     return [rng.permutation(np.concatenate(streams))] if order.mix else streams
 
 
 def _occurrence(stream: np.ndarray) -> np.ndarray:
-    """How often each entry's value stands before it."""
-    by_value = np.argsort(stream, kind="stable")
-    ordered = stream[by_value]
-    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    counts = np.arange(len(stream)) - np.repeat(first, np.diff(np.r_[first, len(stream)]))
-    occurrence = np.empty(len(stream), dtype=np.int32)
-    occurrence[by_value] = counts
-    return occurrence
+    """How often each entry's value stands before it, int32."""
+    numbered = pl.DataFrame({"row": stream}).select(pl.int_range(pl.len(), dtype=pl.Int32).over("row"))
+    return numbered.to_series().to_numpy()
 
 
 def _windows(
@@ -143,10 +140,52 @@ def _grouped(window: MicroBatch, lengths: Callable[[np.ndarray], np.ndarray], pl
     return MicroBatch(window.rows[in_place], window.visits[in_place])
 
 
-def real_share(batches: Iterable[MicroBatch], lengths: Lengths) -> float:
+def padding_efficiency(batches: Iterable[MicroBatch], lengths: Lengths) -> float:
     """Real tokens over padded tokens of micro-batches that begin with number 0."""
     real = padded = 0
     for number, batch in enumerate(batches):
-        own = lengths(*batch)(np.full(len(batch.rows), number))
-        real, padded = real + int(own.sum()), padded + int(own.max()) * len(own)
+        tokens = lengths(*batch)(np.full(len(batch.rows), number))
+        real, padded = real + int(tokens.sum()), padded + int(tokens.max()) * len(tokens)
     return real / padded
+
+
+class Sampler:
+    """The micro-batches of a phase over the train split; a pure function of seed, parameters and records."""
+
+    def __init__(self, phase: Phase, examples: Examples):
+        self.phase, self.examples = phase, examples
+        self.route_seed = RouteSeed(phase.train.seed, phase.name)
+        self.order = Order(
+            examples.table.rows("train", phase.contexts),
+            phase.schedule.batch_size,
+            phase.batches.window,
+            phase.batches.mix,
+            phase.train.seed,
+            phase.name,
+        )
+
+    def from_update(self, first: int) -> Iterator[tuple[MicroBatch, float]]:
+        """Micro-batches from update ``first`` on, without end, each with the rho that its routes are drawn with."""
+        start = first * self.phase.schedule.accumulation
+        for number, micro in enumerate(micro_batches(self.order, self._lengths, start=start), start):
+            yield micro, self._rho(number)
+
+    def padding_efficiency(self) -> dict[str, float]:
+        """Real tokens over padded tokens in an epoch: of this order, and of LLM-RG4's (window 1)."""
+        shares = {}
+        for name, order in (("real_share", self.order), ("published_real_share", self.order._replace(window=1))):
+            epoch = islice(micro_batches(order, self._lengths), order.micro_batches_per_epoch)
+            shares[f"batches/{name}"] = padding_efficiency(epoch, self._lengths)
+        return shares
+
+    def _rho(self, number: int) -> float:
+        return self.phase.rho(number // self.phase.schedule.accumulation)
+
+    def _lengths(self, rows: np.ndarray, visits: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        uniform, tokens = self.examples.uniform(rows, visits, self.route_seed), self.examples.lengths[rows]
+
+        def at(numbers: np.ndarray) -> np.ndarray:
+            commits = uniform >= np.array([self._rho(int(number)) for number in numbers])
+            return np.where(commits, tokens[:, 1], tokens[:, 0])
+
+        return at

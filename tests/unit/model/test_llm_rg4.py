@@ -18,10 +18,8 @@ from pacer.config.profiles import load_profile
 from pacer.core.errors import CheckpointError
 from pacer.decoding.run import trained_generator
 from pacer.model.assemble import build_model, load_model
-from pacer.model.checkpoint import read_record
-from pacer.model.specification import specification_of
-from pacer.model.upstream import interface_names
-from pacer.released.adopt import adopt_llm_rg4
+from pacer.model.checkpoint import read_record, specification_of
+from pacer.model.llm_rg4 import adopt_llm_rg4, interface_names
 from pacer.training.run import Inputs, PhaseTraining
 from tests.support.models import MODEL, WIDTH
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from pacer.core.errors import CheckpointError
 from pacer.model.interface import SourceInterface
-from pacer.model.upstream import FROZEN, UpstreamWeights, import_llm_rg4, interface_names
+from pacer.model.llm_rg4 import FROZEN, UpstreamWeights, import_llm_rg4, interface_names
 
 
 class Upstream(nn.Module):
@@ -232,5 +232,3 @@ def test_strange_files(tmp_path: Path, state, monkeypatch: pytest.MonkeyPatch) -
     torch.save({"model_state_dict": {"module.bert": torch.zeros(1)}}, tmp_path / "chexbert.pth")
     with pytest.raises(CheckpointError, match="besides tensors it holds model_state_dict"):
         import_llm_rg4(tmp_path / "chexbert.pth")
-    with pytest.raises(CheckpointError, match=r"\[3, 16\], expected \[1, queries, width\]"):
-        import_llm_rg4(state | {"APPA_visual_query_tokens": state["APPA_visual_query_tokens"][0]})

@@ -25,6 +25,10 @@ class PromptIds(NamedTuple):
     before: list[int]
     after: list[int]
 
+    def prefix(self, bos: int, num_queries: int) -> list[int]:
+        """All ids left of ``||``, with zeros in the places of the visual tokens."""
+        return [bos, *self.before, *([0] * num_queries), *self.after]
+
 
 def clinical_context(indication: str | None, history: str | None) -> str:
     """``INDICATION: … HISTORY: …``, whichever exist, as upstream writes them."""

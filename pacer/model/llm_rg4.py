@@ -1,0 +1,251 @@
+"""LLM-RG4's released weights in PACER's modules, and as a checkpoint to decode with or to start the parent phase from.
+
+LLM-RG4 saves its trainable weights as a ``.pth`` (``{"model": state, "config", "epoch", "step"}``), and Lightning saves
+the complete model as a ``.ckpt`` (``{"state_dict": state, ...}``). Both hold the source interface under upstream's
+names and the LoRA matrices under PEFT's; a ``.ckpt`` holds the frozen models as well, which are not taken from it. The
+first stage trains the frontal interface alone, so its files (upstream's ``visual_delta_file``) hold nothing else.
+
+    upstream                                PACER (SourceInterface)
+    APPA_visual_query_tokens [1, Q, d_v]    queries [Q, d_v]
+    APPA_, lateral_, text_                  frontal., lateral., prior.
+      crossattention_block.*                  attention.*
+      layernorm_768_1                         attention_norm
+      llama_proj_1                            mix
+      layernorm_768_2                         mix_norm
+      llama_proj_2, llama_proj_3              up, project
+      layernorm_4096_1                        project_norm
+    iit_proj, iit_layernorm                 fusion, fusion_norm
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pacer.config import Params
+from pacer.config.model import Commit
+from pacer.core.errors import CheckpointError
+from pacer.core.io import atomic_directory
+from pacer.model.assemble import build_model, frozen_fingerprints
+from pacer.model.checkpoint import CheckpointRecord, load_strictly, package_versions, save_checkpoint, specification_of
+
+_SOURCES = {"APPA": "frontal", "lateral": "lateral", "text": "prior"}
+_LAYERS = {
+    "crossattention_block": "attention",
+    "layernorm_768_1": "attention_norm",
+    "llama_proj_1": "mix",
+    "layernorm_768_2": "mix_norm",
+    "llama_proj_2": "up",
+    "llama_proj_3": "project",
+    "layernorm_4096_1": "project_norm",
+}
+_ATTENTION = ("in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias")
+_QUERIES = "APPA_visual_query_tokens"
+#: Starts of PACER's names of what the first stage trains.
+_FIRST_STAGE = ("queries", "frontal.")
+_LANGUAGE = "llama_model.base_model.model."
+
+#: Parts of a complete ``.ckpt`` that PACER takes from the frozen models themselves.
+FROZEN = ("visual_encoder.", "text_encoder.", "llama_model.", "embed_tokens.", "chexbert")
+
+#: The only classes beside tensors that the released files hold.
+_HARMLESS: list[Any] = [
+    argparse.Namespace,
+    *(
+        (dict, f"{module}.AttributeDict")
+        for module in (
+            "lightning.fabric.utilities.data",
+            "lightning_fabric.utilities.data",
+            "pytorch_lightning.utilities.parsing",
+            "lightning.pytorch.utilities.parsing",
+        )
+    ),
+]
+
+
+@dataclass(frozen=True)
+class UpstreamWeights:
+    """LLM-RG4's weights under PACER's names.
+
+    Attributes:
+        interface: state of a :class:`~pacer.model.interface.SourceInterface`: complete, or of the first stage its
+            queries and frontal compressor.
+        lora: state of the LoRA matrices, named below the language model (``model.layers.0...lora_A.default.weight``).
+        unused: names in the file that PACER has no place for, sorted; frozen models included.
+        settings: ``num_queries``, ``d_vision``, ``d_hidden``, ``d_model`` and, with LoRA, ``lora_rank``, read off the
+            shapes; ``lora_alpha`` and ``step`` where the file says so.
+    """
+
+    interface: dict[str, Tensor]
+    lora: dict[str, Tensor]
+    unused: tuple[str, ...]
+    settings: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def first_stage(self) -> bool:
+        """Whether they are of upstream's first stage, PACER's warm-up."""
+        return all(name.startswith(_FIRST_STAGE) for name in self.interface)
+
+    @property
+    def surplus(self) -> tuple[str, ...]:
+        """Unused names that belong to no frozen model: a reason to look."""
+        return tuple(name for name in self.unused if not name.startswith(FROZEN))
+
+
+def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
+    """Read a released LLM-RG4 checkpoint.
+
+    Args:
+        source: a ``.pth`` or ``.ckpt`` file, or what such a file holds (also a plain state dict).
+
+    Raises:
+        CheckpointError: the file is missing, damaged, or something else; names of the interface are missing (all are
+            listed).
+    """
+    origin, content = ("the state dict", source) if isinstance(source, Mapping) else (str(source), _load(Path(source)))
+    state = _state(content, origin)
+    names = interface_names()
+    first = {ours: theirs for ours, theirs in names.items() if ours.startswith(_FIRST_STAGE)}
+    if state.keys().isdisjoint(set(names.values()) - set(first.values())) and not any(".lora_" in n for n in state):
+        names = first
+    missing = sorted(theirs for theirs in names.values() if theirs not in state)
+    if len(missing) == len(names):
+        raise CheckpointError(f"{origin} is no checkpoint of LLM-RG4: it holds {', '.join(sorted(state)[:5])}")
+    if missing:
+        raise CheckpointError(f"{origin} is an incomplete checkpoint of LLM-RG4. Missing: {', '.join(missing)}")
+    interface = {ours: state[theirs] for ours, theirs in names.items()}
+    interface["queries"] = interface["queries"].squeeze(0)
+    adapted = [name for name in state if name.startswith(_LANGUAGE) and ".lora_" in name]
+    lora = {
+        re.sub(r"(lora_[AB])\.weight", r"\1.default.weight", name.removeprefix(_LANGUAGE)): state[name]
+        for name in adapted
+    }
+    unused = set(state) - set(names.values()) - set(adapted)
+    return UpstreamWeights(interface, lora, tuple(sorted(unused)), _settings(interface, lora, content))
+
+
+def interface_names() -> dict[str, str]:
+    """``{PACER's name: upstream's name}`` of every tensor of the source interface."""
+    names = {"queries": _QUERIES}
+    for theirs, ours in _SOURCES.items():
+        for layer, place in _LAYERS.items():
+            for part in _ATTENTION if place == "attention" else ("weight", "bias"):
+                names[f"{ours}.{place}.{part}"] = f"{theirs}_{layer}.{part}"
+    for layer, place in (("iit_proj", "fusion"), ("iit_layernorm", "fusion_norm")):
+        names |= {f"{place}.{part}": f"{layer}.{part}" for part in ("weight", "bias")}
+    return names
+
+
+def _settings(interface: dict[str, Tensor], lora: dict[str, Tensor], content: Mapping[str, Any]) -> dict[str, int]:
+    config = content.get("config") or content.get("hyper_parameters") or {}
+    config = vars(config) if isinstance(config, argparse.Namespace) else config
+    found = {
+        "num_queries": interface["queries"].shape[0],
+        "d_vision": interface["queries"].shape[-1],
+        "d_hidden": interface["frontal.up.weight"].shape[0],
+        "d_model": interface["frontal.project.weight"].shape[0],
+        "lora_rank": next((len(tensor) for name, tensor in lora.items() if ".lora_A." in name), None),
+        "lora_alpha": config.get("llm_alpha"),
+        "step": content.get("step", content.get("global_step")),
+    }
+    return {name: int(value) for name, value in found.items() if value is not None}
+
+
+def _state(content: Any, origin: str) -> dict[str, Tensor]:
+    """The named tensors of a file's content."""
+    for key in ("model", "state_dict"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+            break
+    if not isinstance(content, Mapping) or not content:
+        raise CheckpointError(f"{origin} holds {type(content).__name__}, expected named tensors")
+    if strange := [str(name) for name, value in content.items() if not isinstance(value, Tensor)]:
+        names = ", ".join(strange[:5])
+        raise CheckpointError(f"{origin} is no checkpoint of LLM-RG4: besides tensors it holds {names}")
+    return dict(content)
+
+
+def _load(path: Path) -> Mapping[str, Any]:
+    """The content of a file, read without running any code that it may hold."""
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist; download LLM-RG4's released weights and name the file")
+    try:
+        with torch.serialization.safe_globals(_HARMLESS):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except Exception as error:  # a damaged file raises anything
+        raise CheckpointError(
+            f"{path} is not a complete PyTorch file, or holds more than weights and settings ({type(error).__name__}); "
+            "download it again"
+        ) from None
+
+
+def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> UpstreamWeights:
+    """Write LLM-RG4's weights to ``out`` as a checkpoint without Refine, Commit and Calibrate.
+
+    Of its second stage it is a parent: it decodes as LLM-RG4 does (direct reports from the encoder's endpoint, long
+    prompts cut at their end), and as ``parent.start`` it gives the parent phase its source interface, fusion and LoRA.
+    Of its first stage it is a warm-up, which gives the parent phase its frontal interface. Either way Refine starts as
+    the identity.
+
+    Args:
+        params: ``interface`` and, for the second stage, ``lora`` must describe the weights; other groups go into the
+            record.
+        backbones: the frozen models that the weights were trained with.
+
+    Raises:
+        CheckpointError: the file is something else, or its shapes do not fit the parameters; differences are listed.
+    """
+    weights = import_llm_rg4(source)
+    _compare(weights, params, source)
+    phase = "warmup" if weights.first_stage else "parent"
+    specification = specification_of(phase, params).model_copy(
+        update={
+            "refine": params.refine.model_copy(update={"variant": "endpoint"}),
+            "prompt": None if weights.first_stage else params.prompt.model_copy(update={"truncation": "upstream"}),
+            "commit": None if weights.first_stage else Commit(route="direct"),
+            "quantization": None,  # whatever the settings say: the weights were trained beside bfloat16 matrices
+        }
+    )
+    model = build_model(backbones, specification)
+    state = {f"interface.{name}": tensor.float() for name, tensor in weights.interface.items()}
+    state |= {f"language.{name}": tensor.float() for name, tensor in weights.lora.items()}
+    for name, parameter in model.named_parameters():  # what must be there: the interface's part, and LoRA
+        parameter.requires_grad_(name in state or "lora_" in name)
+    load_strictly(model, state, source)
+    record = CheckpointRecord(
+        phase=phase,
+        step=weights.settings.get("step", 0),
+        model=specification,
+        frozen=frozen_fingerprints(backbones),
+        parent=None,
+        versions=package_versions(),
+        precision="bfloat16",
+    )
+    with atomic_directory(out) as directory:
+        save_checkpoint(directory, state, record)
+    return weights
+
+
+def _compare(weights: UpstreamWeights, params: Params, source: Path) -> None:
+    """Make sure that the parameters describe the weights, where shapes alone would not say what to change."""
+    found = weights.settings
+    wanted: dict[str, tuple[int | None, int]] = {
+        "interface.num_queries": (found["num_queries"], params.interface.num_queries),
+        "interface.d_hidden": (found["d_hidden"], params.interface.d_hidden),
+    }
+    if not weights.first_stage:
+        wanted["lora.rank"] = found.get("lora_rank"), params.lora.rank
+        wanted["lora.alpha"] = found.get("lora_alpha", params.lora.alpha), params.lora.alpha
+    wrong = [f"{key} is {ours}, the file has {theirs}" for key, (theirs, ours) in wanted.items() if theirs != ours]
+    if wrong:
+        raise CheckpointError(f"{source} does not fit the parameters: {'; '.join(wrong)}")
+    if not all(torch.isfinite(tensor).all() for tensor in weights.interface.values()):
+        raise CheckpointError(f"{source} holds weights that are not finite")

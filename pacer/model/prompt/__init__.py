@@ -1,4 +1,0 @@
-"""The instruction around the visual tokens.
-
-Uses no other package.
-"""

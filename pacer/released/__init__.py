@@ -1,4 +1,0 @@
-"""Released weights of other systems, made into checkpoints of this one.
-
-Uses model, params, pretrained and core.
-"""
