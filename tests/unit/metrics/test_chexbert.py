@@ -125,8 +125,6 @@ def broken(kind: str, state: dict) -> object:
         state["linear_heads.14.weight"] = torch.zeros(4, 16)
     elif kind == "shape":
         state[key] = torch.zeros(2, 16)
-    elif kind == "positions":
-        state["bert.embeddings.position_ids"] = torch.arange(512).flip(0)[None]
     elif kind == "no key":
         return {"state_dict": state}
     elif kind == "no dictionary":
@@ -140,7 +138,6 @@ def broken(kind: str, state: dict) -> object:
         ("missing", r"Missing key.*linear_heads\.3\.weight"),
         ("unknown", r"Unexpected key.*linear_heads\.14\.weight"),
         ("shape", r"size mismatch for linear_heads.3.weight.*\[2, 16\].*\[4, 16\]"),
-        ("positions", "position_ids"),
         ("no key", "model_state_dict"),
         ("no dictionary", "model_state_dict"),
     ],

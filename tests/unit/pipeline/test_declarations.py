@@ -23,7 +23,7 @@ LEVELS = (
     ("data", "backbones.tokenizer"),
     ("commitments", "features", "metrics.chexbert", "phantom", "model"),
     ("backbones", "metrics", "training", "decoding", "released", "emphasis"),
-    ("comparison", "external", "baselines"),
+    ("baselines",),
     ("reporting",),
     ("serving", "studies"),
 )

@@ -9,24 +9,19 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.comparison.case_statistics import UNITS, case_statistics, contexts_of, resampled_units
-from pacer.comparison.groups import GroupDifference, group_differences
-from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
+from pacer.metrics.cases import MEAN, by_context
 from pacer.metrics.columns import columns_in
 from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.pairing import check_pairs
+from pacer.metrics.predictions import check_pairs
+from pacer.metrics.statistics.bootstrap import Difference, Statistics, differences
+from pacer.metrics.statistics.groups import GroupDifference, group_differences
+from pacer.metrics.statistics.intervals import UNITS, case_statistics, resampled_units, rows_of
 
 _NEEDED = (
-    "record_id",
-    "context",
-    "reference",
-    "hypothesis",
-    "reference_labels",
-    "hypothesis_labels",
-    "rougeL",
-    "meteor_statistics",
+    *("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels"),
+    *("rougeL", "meteor_statistics"),
 )
 #: The scores that are compared, beside those of ``score.columns``.
 _SCORES = ("f1", "bleu4", "rougeL", "meteor")
@@ -70,7 +65,7 @@ def compare_runs(
         convention: of the F1, one with a micro or weighted headline.
         unit: what is resampled, one of :data:`UNITS`; default: patients, where they are known, else examinations, else
             records.
-        resamples, seed, level: see :func:`~pacer.comparison.resampling.differences`.
+        resamples, seed, level: see :func:`~pacer.metrics.statistics.bootstrap.differences`.
 
     Raises:
         DataError: a folder has no cases, their ids do not pair one to one, or their labellers or references differ.
@@ -84,12 +79,12 @@ def compare_runs(
         raise ConfigError(f"resamples must be at least 1 and level between 0 and 1, got {resamples} and {level}")
     found = _paired(first, second, convention, unit)
     return Comparison(
-        differences(found.pairs, resamples, seed, level),
+        differences(*found.statistics, resamples, seed, level),
         group_differences(*found.cases, convention, found.groups, unit, resamples, seed, level),
         convention,
         found.unit,
         len(found.ids),
-        sum(found.contexts.values()),
+        len(found.cases[0]),
         resamples,
         seed,
         level,
@@ -114,27 +109,30 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     """
     convention = (read_run(runs[0][0])[1].get("clinical") or {}).get("convention", "llm-rg4")
     repeats = [_paired(first, second, convention, None) for first, second in runs]
-    for (first, _), repeat in zip(runs, repeats, strict=True):
-        if (repeat.unit, repeat.ids, repeat.contexts) != (repeats[0].unit, repeats[0].ids, repeats[0].contexts):
+    sizes = [repeat.cases[0]["context"].value_counts().sort("context") for repeat in repeats]
+    for (first, _), repeat, size in zip(runs, repeats, sizes, strict=True):
+        if (repeat.unit, repeat.ids) != (repeats[0].unit, repeats[0].ids) or not size.equals(sizes[0]):
             raise DataError(f"{first} has other patients or contexts than {runs[0][0]}; repeats need the same records")
-    pairs = {
-        f"{context} {number}": {name: scores[name] for name in _SCORES if name in scores}
-        for number, repeat in enumerate(repeats)
-        for context, scores in repeat.pairs.items()
-    }
-    found = differences(pairs, resamples)
+    sides = (
+        {
+            f"{context} {number}": statistics.only(_SCORES)
+            for number, repeat in enumerate(repeats)
+            for context, statistics in repeat.statistics[side].items()
+        }
+        for side in (0, 1)
+    )
+    found = differences(*sides, resamples)
     return found[MEAN] if MEAN in found else next(iter(found.values()))
 
 
 class _Paired(NamedTuple):
-    """Two runs: their ``cases`` row by row, ``pairs`` of statistics by context, what is resampled and the ``ids`` of
-    it, and what :class:`Comparison` says. ``contexts``: records of each. ``groups``: columns of ``cases``."""
+    """Two runs: their ``cases`` row by row and ``statistics`` by context and unit, what is resampled, the ``ids`` of
+    it, and what :class:`Comparison` says. ``groups``: columns of ``cases``."""
 
     cases: tuple[pl.DataFrame, pl.DataFrame]
-    pairs: dict[str, dict[str, Pair]]
+    statistics: tuple[dict[str, Statistics], dict[str, Statistics]]
     unit: str
     ids: list[str]
-    contexts: dict[str, int]
     groups: list[str]
     left_out: list[str]
     partial: dict[str, int]
@@ -160,9 +158,8 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
             )
     further = [name for name in theirs if name not in groups]
     one = one.with_columns(two.select(further))
-    scores = columns_in(signature, "scores"), columns_in(other, "scores")
-    columns = [name for name in scores[0] if name in scores[1]]
-    left_out = sorted({*scores[0], *scores[1]} - {*columns})
+    scores, others = columns_in(signature, "scores"), columns_in(other, "scores")
+    columns = [name for name in scores if name in others]
     partial = {}
     for name in columns:
         in_both = one[name].is_not_null() & two[name].is_not_null()
@@ -170,20 +167,18 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
         if not in_both.all():
             partial[name] = int(in_both.sum())
     chosen, codes, count = resampled_units(one, unit)
-    pairs: dict[str, dict[str, Pair]] = {}
-    for context in contexts_of(one):
-        mine = (one["context"] == context).to_numpy()
-        sides = [
-            case_statistics(table.filter(pl.Series(mine)), CONVENTIONS[convention], columns) for table in (one, two)
-        ]
-        pairs[context] = {
-            name: Pair(*(sums_by_unit(side[name].rows, codes[mine], count) for side in sides), sides[0][name].score)
-            for name in (*_SCORES, *columns)
-            if name in sides[0]  # without a labeller there is no F1
+
+    def statistics(table: pl.DataFrame) -> dict[str, Statistics]:
+        return {
+            context: case_statistics(own, CONVENTIONS[convention], columns)
+            .only([*_SCORES, *columns])
+            .by_unit(codes[rows_of(one, context)], count)
+            for context, own in by_context(table).items()
         }
+
     ids = one[f"{chosen}_id"].unique().sort().cast(pl.String).to_list()
-    contexts = {context: int((one["context"] == context).sum()) for context in pairs}
-    return _Paired((one, two), pairs, chosen, ids, contexts, [*groups, *further], left_out, partial)
+    left_out = sorted({*scores, *others} - {*columns})
+    return _Paired((one, two), (statistics(one), statistics(two)), chosen, ids, [*groups, *further], left_out, partial)
 
 
 def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
