@@ -225,10 +225,7 @@ def compare(
     first: Annotated[Path, typer.Argument(metavar="RUN_A", help="Folder of scores, or a folder with metrics/.")],
     second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The other one; differences are B - A.")],
     convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
-    unit: Annotated[str | None, typer.Option(help="Resample: subject, study or record; default: as known.")] = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap samples, and as many of randomisation.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Seed of both.", min=0)] = 0,
-    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Compare two scored runs case by case: paired bootstrap intervals and approximate randomisation."""
@@ -238,7 +235,7 @@ def compare(
     from pacer.metrics.statistics.comparison import compare_runs
     from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
-    found = compare_runs(first, second, convention=convention, unit=unit, resamples=resamples, seed=seed, level=level)
+    found = compare_runs(first, second, convention=convention, resamples=resamples)
     if json:
         print(dumps(asdict(found), indent=2))
         return

@@ -48,7 +48,7 @@ def column_scores(columns: pl.DataFrame, taken: Collection[str]) -> dict[str, fl
         DataError: a name is one of ``taken``, the scores that there are already.
     """
     scores: dict[str, float | None] = {}
-    for name in score_names(columns):
+    for name in names_by_kind(columns)["scores"]:
         numbers = columns[name].drop_nulls().to_numpy()
         mean = float(numbers.mean()) if len(numbers) else None
         for key, value in ((name, mean), (f"{name}_n", len(numbers))):
@@ -58,14 +58,10 @@ def column_scores(columns: pl.DataFrame, taken: Collection[str]) -> dict[str, fl
     return scores
 
 
-def score_names(columns: pl.DataFrame) -> list[str]:
-    """The columns that are scores."""
-    return [column.name for column in columns if column.dtype.is_numeric()]
-
-
-def group_names(columns: pl.DataFrame) -> list[str]:
-    """The columns that are groups."""
-    return [column.name for column in columns if not column.dtype.is_numeric()]
+def names_by_kind(columns: pl.DataFrame) -> dict[str, list[str]]:
+    """Which columns are ``scores`` and which are ``groups``."""
+    scores = [column.name for column in columns if column.dtype.is_numeric()]
+    return {"scores": scores, "groups": [name for name in columns.columns if name not in scores]}
 
 
 def columns_in(signature: Mapping[str, Any], kind: Literal["scores", "groups"]) -> list[str]:

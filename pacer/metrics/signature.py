@@ -16,7 +16,7 @@ from pacer.backbones.pointers import is_standin, provenance, resolve
 from pacer.config.decode import Score
 from pacer.core.io import hash_file, hash_json
 from pacer.metrics.chexbert.observations import CHECKPOINT
-from pacer.metrics.columns import group_names, score_names
+from pacer.metrics.columns import names_by_kind
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs
 
@@ -74,6 +74,7 @@ def build_signature(
     protocol, about, limit = origin.protocol, origin.about, origin.decoding.get("limit")
     limited = f"by record id, one to one; the first {limit} records of each context alone"
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
+    rules = "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
     return {
         "standin_labeller": labeller and labeller["standin"],
         "clinical": labeller and _clinical(labeller, settings),
@@ -83,11 +84,11 @@ def build_signature(
             **{name: about.get(name, "not recorded") for name in _ABOUT},
             **_LANGUAGE,
         },
-        "anchors": _ANCHORS | {"reference": _reference_anchors(protocol, inputs.anchors)},
+        "anchors": _ANCHORS | {"reference": rules if inputs.anchors is None else "file"},
         "wording": _WORDING,
         "protocol": dict(protocol) if protocol else None,
         "truth": None if inputs.truth is None else _TRUTH,
-        "columns": {"scores": score_names(columns), "groups": group_names(columns)},
+        "columns": names_by_kind(columns),
         "mean": "plain mean of the context scores, before rounding",
         "pairing": (protocol or {}).get("pairing") or (STRICTLY if limit is None else limited),
         "counts": counts,
@@ -130,21 +131,14 @@ def _clinical(labeller: dict[str, Any], settings: Score) -> dict[str, Any]:
 
 def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any]) -> dict[str, str]:
     """Which texts are scored; of other systems' files no more is known than what was done to them."""
-    references = "the complete cleaned reports"
-    if protocol is None:
-        generated = f"the generated reports as extracted, not cleaned again{_LINES}"
-        return {"references": references, "hypotheses": generated}
-    if protocol["clean_references"] != "none":
-        references = f"the texts of their file, cleaned once by `cleaner`{_LINES}"
-    elif not about:
-        references = f"the texts of their file{_LINES}"
-    return {"references": references, "hypotheses": f"the texts of their file, changed as `protocol` says{_LINES}"}
-
-
-def _reference_anchors(protocol: Mapping[str, Any] | None, given: Path | None) -> str:
-    if given is not None:
-        return "file"
-    return "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
+    references, hypotheses = "the complete cleaned reports", "the generated reports as extracted, not cleaned again"
+    if protocol is not None:
+        hypotheses = "the texts of their file, changed as `protocol` says"
+        if protocol["clean_references"] != "none":
+            references = f"the texts of their file, cleaned once by `cleaner`{_LINES}"
+        elif not about:
+            references = f"the texts of their file{_LINES}"
+    return {"references": references, "hypotheses": hypotheses + _LINES}
 
 
 def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str) -> str:

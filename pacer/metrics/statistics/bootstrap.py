@@ -18,6 +18,8 @@ from pacer.metrics.cases import MEAN
 Key = tuple[str, str]
 #: Sums ``[..., k]`` -> scores ``[...]``; undefined ones are NaN.
 ScoreOf = Callable[[np.ndarray], np.ndarray]
+#: Level of all intervals, and the seed of all resamples.
+LEVEL, SEED = 0.95, 0
 #: Resamples that are held at a time.
 _CHUNK = 500
 
@@ -72,11 +74,7 @@ class Interval:
 
 
 def differences(
-    first: Mapping[str, Statistics],
-    second: Mapping[str, Statistics],
-    resamples: int = 10_000,
-    seed: int = 0,
-    level: float = 0.95,
+    first: Mapping[str, Statistics], second: Mapping[str, Statistics], resamples: int = 10_000, seed: int = SEED
 ) -> dict[str, dict[str, Difference]]:
     """Compare two runs in every context and score, and in the plain mean over contexts.
 
@@ -86,7 +84,7 @@ def differences(
 
     Args:
         first, second: context -> statistics by unit, all over the same units; every context has the same scores.
-        resamples: of either kind. seed: of both. level: of the intervals.
+        resamples: of either kind. seed: of both.
     """
     scored, other = _Contexts(first), _Contexts(second)
     rows, rows_of_other, draw = scored.rows, other.rows, np.random.default_rng(seed)
@@ -102,7 +100,7 @@ def differences(
     for key, value in ones.items():
         apart = float(twos[key]) - float(value)
         drawn, exchanged = np.concatenate([part[key] for part in parts], axis=1)
-        low, high, undefined = _percentiles(apart, drawn, level)
+        low, high, undefined = _percentiles(apart, drawn)
         # rounding: sums that are exchanged as a whole come back in another order
         as_large = np.isnan(exchanged) | (np.abs(exchanged) >= abs(apart) - 1e-12)
         p = None if np.isnan(apart) else (1 + int(as_large.sum())) / (1 + resamples)
@@ -111,13 +109,13 @@ def differences(
 
 
 def intervals(
-    statistics: Mapping[str, Statistics], resamples: int = 10_000, seed: int = 0, level: float = 0.95
+    statistics: Mapping[str, Statistics], resamples: int = 10_000, seed: int = SEED
 ) -> dict[str, dict[str, Interval]]:
     """Percentile bootstrap of one run's scores in every context, and of their plain mean over contexts.
 
     Args:
         statistics: by context and unit, all over the same units; every context has the same scores.
-        resamples, seed, level: as those of :func:`differences`.
+        resamples, seed: as those of :func:`differences`.
     """
     scored, draw = _Contexts(statistics), np.random.default_rng(seed)
     observed = scored(scored.rows.sum(axis=0))
@@ -125,7 +123,7 @@ def intervals(
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
     for key, value in observed.items():
         samples = np.concatenate([part[key] for part in drawn])
-        result[key[0]][key[1]] = Interval(_value(value), *_percentiles(float(value), samples, level))
+        result[key[0]][key[1]] = Interval(_value(value), *_percentiles(float(value), samples))
     return result
 
 
@@ -177,10 +175,10 @@ def _value(value: float | np.ndarray) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _percentiles(value: float, drawn: np.ndarray, level: float) -> tuple[float | None, float | None, int]:
+def _percentiles(value: float, drawn: np.ndarray) -> tuple[float | None, float | None, int]:
     """Both ends of an interval, and in how many resamples there is no value; no ends where ``value`` is undefined."""
     undefined = int(np.isnan(drawn).sum())
     if np.isnan(value):
         return None, None, undefined
-    low, high = np.nanquantile(drawn, ((1 - level) / 2, (1 + level) / 2))
+    low, high = np.nanquantile(drawn, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     return float(low), float(high), undefined

@@ -15,9 +15,9 @@ from pacer.metrics.cases import MEAN, by_context
 from pacer.metrics.columns import columns_in
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
-from pacer.metrics.statistics.bootstrap import Difference, Statistics, differences
+from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Statistics, differences
 from pacer.metrics.statistics.groups import GroupDifference, group_differences
-from pacer.metrics.statistics.intervals import UNITS, case_statistics, resampled_units, rows_of
+from pacer.metrics.statistics.intervals import case_statistics, resampled_units, rows_of
 
 _NEEDED = (
     *("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels"),
@@ -40,21 +40,14 @@ class Comparison:
     units: int
     records: int
     resamples: int
-    seed: int
-    level: float
+    seed: int = SEED
+    level: float = LEVEL
     left_out: list[str] = field(default_factory=list)
     partial: dict[str, int] = field(default_factory=dict)
 
 
 def compare_runs(
-    first: str | Path,
-    second: str | Path,
-    *,
-    convention: str = "llm-rg4",
-    unit: str | None = None,
-    resamples: int = 10_000,
-    seed: int = 0,
-    level: float = 0.95,
+    first: str | Path, second: str | Path, *, convention: str = "llm-rg4", resamples: int = 10_000
 ) -> Comparison:
     """Compare two folders of scores by context and for the mean over contexts: CE F1, BLEU-4, ROUGE-L, METEOR and
     the numbers of ``score.columns``; and F1 by group. Runs without a labeller are compared without F1.
@@ -63,9 +56,8 @@ def compare_runs(
         first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in
             ``metrics/``; differences are second minus first.
         convention: of the F1, one with a micro or weighted headline.
-        unit: what is resampled, one of :data:`UNITS`; default: patients, where they are known, else examinations, else
-            records.
-        resamples, seed, level: see :func:`~pacer.metrics.statistics.bootstrap.differences`.
+        resamples: of patients, where they are known, else examinations, else records; see
+            :func:`~pacer.metrics.statistics.bootstrap.differences`.
 
     Raises:
         DataError: a folder has no cases, their ids do not pair one to one, or their labellers or references differ.
@@ -73,23 +65,19 @@ def compare_runs(
     """
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
-    if unit not in (None, *UNITS):
-        raise ConfigError(f"unit {unit!r} is not one of {', '.join(UNITS)}")
-    if resamples < 1 or not 0 < level < 1:
-        raise ConfigError(f"resamples must be at least 1 and level between 0 and 1, got {resamples} and {level}")
-    found = _paired(first, second, convention, unit)
+    if resamples < 1:
+        raise ConfigError(f"resamples must be at least 1, got {resamples}")
+    found = _paired(first, second, convention)
     return Comparison(
-        differences(*found.statistics, resamples, seed, level),
-        group_differences(*found.cases, convention, found.groups, unit, resamples, seed, level),
+        differences(*found.statistics, resamples),
+        group_differences(*found.cases, convention, found.groups, resamples),
         convention,
         found.unit,
         len(found.ids),
         len(found.cases[0]),
         resamples,
-        seed,
-        level,
-        found.left_out,
-        found.partial,
+        left_out=found.left_out,
+        partial=found.partial,
     )
 
 
@@ -108,7 +96,7 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
         DataError: as :func:`compare_runs`; or the repeats do not have the same records.
     """
     convention = (read_run(runs[0][0])[1].get("clinical") or {}).get("convention", "llm-rg4")
-    repeats = [_paired(first, second, convention, None) for first, second in runs]
+    repeats = [_paired(first, second, convention) for first, second in runs]
     sizes = [repeat.cases[0]["context"].value_counts().sort("context") for repeat in repeats]
     for (first, _), repeat, size in zip(runs, repeats, sizes, strict=True):
         if (repeat.unit, repeat.ids) != (repeats[0].unit, repeats[0].ids) or not size.equals(sizes[0]):
@@ -138,7 +126,7 @@ class _Paired(NamedTuple):
     partial: dict[str, int]
 
 
-def _paired(first: str | Path, second: str | Path, convention: str, unit: str | None) -> _Paired:
+def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
     """Two runs, record by record; raises as :func:`compare_runs`."""
     (one, signature), (two, other) = read_run(first), read_run(second)
     check_pairs(one["record_id"].to_list(), two["record_id"].to_list(), str(first), str(second))
@@ -166,7 +154,7 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
         one, two = (table.with_columns(pl.when(in_both).then(pl.col(name)).alias(name)) for table in (one, two))
         if not in_both.all():
             partial[name] = int(in_both.sum())
-    chosen, codes, count = resampled_units(one, unit)
+    chosen, codes, count = resampled_units(one)
 
     def statistics(table: pl.DataFrame) -> dict[str, Statistics]:
         return {

@@ -46,7 +46,7 @@ class GroupDifference:
 
 
 def group_scores(
-    cases: pl.DataFrame, convention: str, columns: Sequence[str] = (), resamples: int = 10_000, level: float = 0.95
+    cases: pl.DataFrame, convention: str, columns: Sequence[str] = (), resamples: int = 10_000
 ) -> list[GroupScore]:
     """Every group of a run with its bootstrap interval.
 
@@ -57,7 +57,7 @@ def group_scores(
     groups = list(_groups(cases, columns))
     if not groups:
         return []
-    found = intervals({POOLED: _statistics(cases, convention, groups, codes, count)}, resamples, level=level)[POOLED]
+    found = intervals({POOLED: _statistics(cases, convention, groups, codes, count)}, resamples)[POOLED]
     return [
         GroupScore(*group, int(rows.sum()), _certain(f1, codes[rows]))
         for (group, rows), f1 in zip(groups, found.values(), strict=True)
@@ -65,23 +65,16 @@ def group_scores(
 
 
 def group_differences(
-    first: pl.DataFrame,
-    second: pl.DataFrame,
-    convention: str,
-    columns: Sequence[str] = (),
-    unit: str | None = None,
-    resamples: int = 10_000,
-    seed: int = 0,
-    level: float = 0.95,
+    first: pl.DataFrame, second: pl.DataFrame, convention: str, columns: Sequence[str] = (), resamples: int = 10_000
 ) -> list[GroupDifference]:
     """Every group in two runs of the same records, row by row; the groups are those of ``first``. None where the runs
     have no labels."""
-    _, codes, count = resampled_units(first, unit)
+    _, codes, count = resampled_units(first)
     groups = list(_groups(first, columns)) if is_labelled(first) else []
     if not groups:
         return []
     sides = ({POOLED: _statistics(cases, convention, groups, codes, count)} for cases in (first, second))
-    found = differences(*sides, resamples, seed, level)[POOLED]
+    found = differences(*sides, resamples)[POOLED]
     return [
         GroupDifference(*group, int(rows.sum()), replace(_certain(f1, codes[rows]), p=None))
         for (group, rows), f1 in zip(groups, found.values(), strict=True)

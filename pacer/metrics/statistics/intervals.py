@@ -9,15 +9,14 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from pacer.core.errors import DataError
 from pacer.metrics.cases import by_context, contexts_of, is_labelled, labels_of
 from pacer.metrics.clinical import RATIOS, label_counts, micro, present, weighted_f1
 from pacer.metrics.conventions import CONVENTIONS, Convention
 from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics
-from pacer.metrics.statistics.bootstrap import Interval, ScoreOf, Statistics, intervals
+from pacer.metrics.statistics.bootstrap import LEVEL, Interval, ScoreOf, Statistics, intervals
 
-#: What may be resampled, the coarsest first: the default is the first that the cases know.
+#: What may be resampled, the coarsest first.
 UNITS = ("subject", "study", "record")
 #: The row of all contexts' records together.
 POOLED = "pooled"
@@ -33,7 +32,7 @@ class Intervals:
     unit: str
     units: int
     resamples: int
-    level: float
+    level: float = LEVEL
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class LabelScores:
 
 
 def score_intervals(
-    cases: pl.DataFrame, convention: str, resamples: int = 10_000, level: float = 0.95, columns: Sequence[str] = ()
+    cases: pl.DataFrame, convention: str, resamples: int = 10_000, columns: Sequence[str] = ()
 ) -> Intervals:
     """Bootstrap intervals of the scores of :func:`case_statistics`, by context and for their mean."""
     unit, codes, count = resampled_units(cases)
@@ -57,7 +56,7 @@ def score_intervals(
         context: case_statistics(own, CONVENTIONS[convention], columns).by_unit(codes[rows_of(cases, context)], count)
         for context, own in by_context(cases).items()
     }
-    return Intervals(intervals(found, resamples, level=level), unit, count, resamples, level)
+    return Intervals(intervals(found, resamples), unit, count, resamples)
 
 
 def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:
@@ -88,25 +87,13 @@ def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_00
     return sorted(labels, key=lambda one: -one.present)
 
 
-def known(cases: pl.DataFrame, unit: str) -> bool:
-    """Do the cases say the ``unit`` of every record? A blank id says nothing."""
-    return f"{unit}_id" in cases.columns and bool((cases[f"{unit}_id"].fill_null("").str.strip_chars() != "").all())
-
-
-def resampled_units(cases: pl.DataFrame, unit: str | None = None) -> tuple[str, np.ndarray, int]:
-    """What is resampled, its index in each row ``[n]``, and how many there are.
-
-    Args:
-        unit: one of :data:`UNITS`; None: the coarsest that is known.
-
-    Raises:
-        DataError: the cases do not know it.
-    """
-    chosen = unit or next((name for name in UNITS if known(cases, name)), UNITS[-1])
-    if not known(cases, chosen):
-        raise DataError(f"the cases do not say the {chosen} of every record; choose another unit, or score again")
-    codes = cases[f"{chosen}_id"].rank("dense").to_numpy().astype(int) - 1
-    return chosen, codes, int(codes.max()) + 1
+def resampled_units(cases: pl.DataFrame) -> tuple[str, np.ndarray, int]:
+    """What is resampled, the coarsest of :data:`UNITS` that is known of every record (a blank id says nothing), its
+    index in each row ``[n]``, and how many there are."""
+    ids = {unit: cases[f"{unit}_id"] for unit in UNITS if f"{unit}_id" in cases.columns}
+    unit = next(unit for unit, column in ids.items() if (column.fill_null("").str.strip_chars() != "").all())
+    codes = ids[unit].rank("dense").to_numpy().astype(int) - 1
+    return unit, codes, int(codes.max()) + 1
 
 
 def rows_of(cases: pl.DataFrame, context: str) -> np.ndarray:

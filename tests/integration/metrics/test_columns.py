@@ -9,7 +9,7 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file
-from pacer.metrics.columns import column_scores, group_names, read_score_columns, score_names
+from pacer.metrics.columns import column_scores, names_by_kind, read_score_columns
 from pacer.metrics.statistics.intervals import score_intervals
 from pacer.reporting.score_tables import column_table
 from tests.integration.metrics.test_scoring import Case
@@ -31,7 +31,7 @@ def test_numbers_become_scores_and_texts_groups(tmp_path: Path, kind: str) -> No
         pl.read_csv(path, schema_overrides={"record_id": pl.String}).write_parquet(tmp_path / "columns.parquet")
     found = read_score_columns(tmp_path / f"columns.{kind}", IDS, ["f1"])
     assert found.to_dict(as_series=False) == {"words": [1.5, None, 3.0], "sex": ["M", None, "F"]}
-    assert score_names(found) == ["words"] and group_names(found) == ["sex"]
+    assert names_by_kind(found) == {"scores": ["words"], "groups": ["sex"]}
     assert column_scores(found, ["f1"]) == {"words": 2.25, "words_n": 2}
     assert column_scores(found[1:2], []) == {"words": None, "words_n": 0}
 
@@ -68,7 +68,7 @@ def test_a_word_among_numbers_is_named_and_words_for_no_value_are_none(tmp_path:
     rows = [f"{number},0.{number}\n" for number in ids]
     absent = [*rows[:3], "3,N/A\n", "4,NA\n", *rows[5:]]
     found = read_score_columns(written(tmp_path, "record_id,mine\n" + "".join(absent)), ids, [])
-    assert score_names(found) == ["mine"] and found["mine"].null_count() == 2
+    assert names_by_kind(found)["scores"] == ["mine"] and found["mine"].null_count() == 2
     with pytest.raises(DataError, match=r"column mine has .* texts \(record 3 has the first that is no number\)"):
         read_score_columns(written(tmp_path, "record_id,mine\n" + "".join([*rows[:3], "3,?\n", *rows[4:]])), ids, [])
 

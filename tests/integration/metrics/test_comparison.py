@@ -72,12 +72,11 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
 
 
 def test_conventions_and_units(runs):
-    weighted = compare_runs(*runs, convention="weighted", resamples=10, unit="study")
-    assert weighted.units == 24
+    weighted = compare_runs(*runs, convention="weighted", resamples=10)
+    assert weighted.units == 12
     cases = pl.read_parquet(runs[1] / "metrics/cases.parquet").filter(context="sn")
     labels = [cases[f"{side}_labels"].to_list() for side in ("reference", "hypothesis")]
     assert weighted.scores["sn"]["f1"].second == pytest.approx(clinical_efficacy(*labels, "weighted")["f1"])
-    assert compare_runs(*runs, unit="record", resamples=10).units == 48
 
 
 def test_the_table_shows_every_row(runs):
@@ -156,8 +155,6 @@ def test_blank_ids_are_no_patient(runs, column):
     pl.read_parquet(path).with_columns(pl.lit("").alias(column)).write_parquet(path)
     found = compare_runs(*runs, resamples=20, convention="nicolson")
     assert found.unit == {"subject_id": "study", "study_id": "subject"}[column] and found.units > 1
-    with pytest.raises(DataError, match=f"do not say the {column.removesuffix('_id')} of every record"):
-        compare_runs(*runs, unit=column.removesuffix("_id"))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +179,7 @@ def test_runs_of_other_records_are_refused(runs, change, problem):
 
 
 def test_wrong_arguments_are_refused(runs, tmp_path):
-    for wrong in ({"convention": "x"}, {"unit": "patient"}, {"resamples": 0}, {"level": 1.0}):
+    for wrong in ({"convention": "x"}, {"resamples": 0}):
         with pytest.raises(ConfigError):
             compare_runs(*runs, **wrong)
     with pytest.raises(DataError, match=r"has no cases\.parquet; name a folder that `pacer score`"):

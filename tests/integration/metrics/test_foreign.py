@@ -38,9 +38,8 @@ def file(ids, texts, name="h.csv", **extra) -> Reports:
 
 def paired(references: Reports, hypotheses: Reports, **protocol):
     cases, counts = pair_reports(references, hypotheses, Protocol(**protocol))
-    return {
-        key: (report, found) for key, report, found in cases["record_id", "report", "hypothesis"].iter_rows()
-    }, counts
+    rows = cases.select("record_id", "report", "hypothesis").iter_rows()
+    return {key: (report, found) for key, report, found in rows}, counts
 
 
 def test_pairs_by_id_or_by_position():

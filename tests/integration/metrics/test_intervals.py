@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import f1_score, precision_score, recall_score
 
-from pacer.core.errors import DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.nlg import language_scores
 from pacer.metrics.statistics.bootstrap import Statistics, intervals
@@ -107,5 +106,4 @@ def test_an_observation_that_nobody_has_is_undefined(cases: pl.DataFrame):
 def test_the_unit_is_the_coarsest_that_is_known(cases: pl.DataFrame):
     assert resampled_units(cases)[0] == "subject"
     assert resampled_units(cases.drop("subject_id"))[0] == "study"
-    with pytest.raises(DataError, match="do not say the subject of every record"):
-        resampled_units(cases.with_columns(subject_id=pl.lit(None)), "subject")
+    assert resampled_units(cases.with_columns(subject_id=pl.lit(None), study_id=pl.lit(" ")))[0] == "record"

@@ -55,7 +55,7 @@ def test_columns_are_the_known_ones_or_those_that_are_named(tmp_path):
     found = reports_of(path, REFERENCE_COLUMNS)
     assert found.columns == {"id": "Study_ID", "text": "REPORT"} and found.rows["subject_id"].to_list() == ["p"]
     path.write_text("id,report,prediction\n7,x,y\n")
-    with pytest.raises(DataError, match="several columns of reports, only report, prediction; .*--hypothesis-text"):
+    with pytest.raises(DataError, match=r"several columns of reports, only report, prediction; .*--hypothesis-text"):
         read(path)
     assert read(path, columns=REFERENCE_COLUMNS)[1] == ["x"]
     path.write_text("ID,id,report\n7,8,x\n")
