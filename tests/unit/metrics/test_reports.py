@@ -109,7 +109,7 @@ def test_files_and_columns_that_are_not_there(tmp_path):
     with pytest.raises(DataError, match="no column of ids, only study_id, report; expected uid"):
         read(tmp_path / "r.csv", "uid")
     (tmp_path / "res.csv").write_text("the heart is normal .\na .\n")
-    with pytest.raises(DataError, match="no column of reports, only the only column; expected out"):
+    with pytest.raises(DataError, match="no column of reports, only a text; expected out"):
         read(tmp_path / "res.csv", None, "out")
 
 
