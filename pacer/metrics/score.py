@@ -135,7 +135,7 @@ def score_cases(
     columns = pl.DataFrame()
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-        taken = {*COLUMNS, *FURTHER, *column_names(controls_of(cases)), *cases.columns}
+        taken = {*COLUMNS, *FURTHER, *column_names(controls_of(cases)), *cases.columns, "lateral_only", "prior_only"}
         columns = read_score_columns(settings.columns, cases["record_id"].to_list(), taken)
     cases = _with_labels(_with_texts(cases, train), inputs, settings)
     cases = with_language(cases).hstack(columns)
@@ -179,7 +179,6 @@ def with_prior_days(records: pl.DataFrame, priors: Path) -> pl.DataFrame:
 def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFrame:
     """The cases with every text in one line (the reference as ``reference``), what the rules read in the reports, and
     whether texts are copied from the training split."""
-
     sources = {"reference": "report"} | {name: name for name in _hypotheses(cases)}
     cases = cases.with_columns(
         pl.Series(name, [None if text is None else single_line(text) for text in cases[source]], dtype=pl.String)
@@ -235,7 +234,8 @@ def _context_scores(
     """Scores of one context; ``originals``: see :func:`_against_originals`."""
     scores: Numbers = {"n": len(cases)}
     if is_labelled(cases):
-        scores |= {ratio: _efficacy(cases, settings.convention)[ratio] for ratio in RATIOS}
+        values = _efficacy(cases, settings.convention)
+        scores |= {ratio: values[ratio] for ratio in RATIOS}
     scores |= language_scores(cases)
     if originals is not None:
         found = language_scores(originals)
@@ -249,9 +249,8 @@ def _context_scores(
 
 
 def _efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> Efficacy:
-    return clinical_efficacy(
-        labels_of(cases, "reference"), labels_of(cases, reports), convention, cases["study_id"].to_list()
-    )
+    sides = labels_of(cases, "reference"), labels_of(cases, reports)
+    return clinical_efficacy(*sides, convention, cases["study_id"].to_list())
 
 
 def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, averaged: bool) -> dict[str, Numbers]:

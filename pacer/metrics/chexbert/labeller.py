@@ -16,8 +16,6 @@ from pacer.metrics.chexbert.network import CheXbertNetwork
 from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATIONS
 
 MAX_PIECES = 512
-#: Pieces of a batch on a CPU: more do not stay in its caches, and padding costs what it would not on a GPU.
-CPU_PIECES = 512
 
 
 class CheXbert:
@@ -87,7 +85,8 @@ class CheXbert:
         pieces = self.tokenizer(distinct, truncation=True, max_length=self.max_pieces)["input_ids"]
         order = sorted(range(len(distinct)), key=lambda index: len(pieces[index]))
         with Ticker("labelling reports", len(order)) as ticker:
-            for rows in self._batches([len(pieces[row]) for row in order], order):
+            for start in range(0, len(order), self.batch_size):
+                rows = order[start : start + self.batch_size]
                 batch = self.tokenizer.pad({"input_ids": [pieces[row] for row in rows]}, return_tensors="pt")
                 found = self.network.classes(
                     batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device)
@@ -96,19 +95,6 @@ class CheXbert:
                 ticker.advance(len(rows))
         position = {text: index for index, text in enumerate(distinct)}
         return labels[[position[text] for text in texts]]
-
-    def _batches(self, lengths: list[int], rows: list[int]) -> list[list[int]]:
-        """``rows`` in runs of at most ``batch_size``; on a CPU also of at most :data:`CPU_PIECES`, padding counted.
-
-        ``lengths``: pieces of each row, ascending.
-        """
-        limit = CPU_PIECES if self.device.type == "cpu" else self.batch_size * self.max_pieces
-        batches: list[list[int]] = []
-        for length, row in zip(lengths, rows, strict=True):
-            if not batches or len(batches[-1]) == self.batch_size or (len(batches[-1]) + 1) * length > limit:
-                batches.append([])
-            batches[-1].append(row)
-        return batches
 
 
 def _load(network: CheXbertNetwork, path: Path) -> None:

@@ -59,7 +59,7 @@ def test_other_files_and_columns_of_many_texts_are_refused(tmp_path: Path) -> No
     with pytest.raises(DataError, match=r"none\.csv cannot be read as a table"):
         read_score_columns(tmp_path / "none.csv", IDS, [])
     rows = "".join(f"{number},{number} years\n" for number in range(21))
-    with pytest.raises(DataError, match=r"column age has 21 different texts .*, more than 20; give numbers, or bands"):
+    with pytest.raises(DataError, match=r"column age has 21 different texts, more than 20; give numbers, or bands"):
         read_score_columns(written(tmp_path, f"record_id,age\n{rows}"), [str(number) for number in range(21)], [])
 
 
@@ -69,7 +69,7 @@ def test_a_word_among_numbers_is_named_and_words_for_no_value_are_none(tmp_path:
     absent = [*rows[:3], "3,N/A\n", "4,NA\n", *rows[5:]]
     found = read_score_columns(written(tmp_path, "record_id,mine\n" + "".join(absent)), ids, [])
     assert names_by_kind(found)["scores"] == ["mine"] and found["mine"].null_count() == 2
-    with pytest.raises(DataError, match=r"column mine has .* texts \(record 3 has the first that is no number\)"):
+    with pytest.raises(DataError, match="column mine has 30 different texts"):
         read_score_columns(written(tmp_path, "record_id,mine\n" + "".join([*rows[:3], "3,?\n", *rows[4:]])), ids, [])
 
 
