@@ -133,12 +133,12 @@ def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any]) -> dict
     """Which texts are scored; of other systems' files no more is known than what was done to them."""
     references, hypotheses = "the complete cleaned reports", "the generated reports as extracted, not cleaned again"
     if protocol is not None:
-        hypotheses = "the texts of their file, changed as `protocol` says"
+        hypotheses = f"the texts of their file, changed as `protocol` says{_LINES}"
         if protocol["clean_references"] != "none":
             references = f"the texts of their file, cleaned once by `cleaner`{_LINES}"
         elif not about:
             references = f"the texts of their file{_LINES}"
-    return {"references": references, "hypotheses": hypotheses + _LINES}
+    return {"references": references, "hypotheses": hypotheses}
 
 
 def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str) -> str:
