@@ -46,7 +46,7 @@ _OF_CONTROL = ("unchanged", "labels")
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
     """What ``cases.parquet`` keeps of the table; ``columns``: those of ``score.columns``."""
     kept = [*COLUMNS, *FURTHER[:2], *column_names(controls_of(cases)), *FURTHER[2:-1], *columns, FURTHER[-1]]
-    return cases.select(name for name in kept if name in cases.columns).cast(COLUMNS)
+    return cases.select(name for name in kept if name in cases.columns).cast(pl.Schema(COLUMNS))
 
 
 def controls_of(cases: pl.DataFrame) -> list[str]:

@@ -48,7 +48,7 @@ def variety_scores(cases: pl.DataFrame) -> dict[str, float | None]:
         scores[f"{prefix}distinct_share"] = len(counts) / len(cases)
         scores[f"{prefix}most_frequent_share"] = max(counts.values()) / len(cases)
         if f"{side}_copied" in cases.columns:
-            scores[f"{prefix}copied_share"] = cases[f"{side}_copied"].sum() / len(cases)
+            scores[f"{prefix}copied_share"] = int(cases[f"{side}_copied"].sum()) / len(cases)
     written, expected = (sum(len(text.split()) for text in cases[side]) for side in ("hypothesis", "reference"))
     scores["length_ratio"] = written / expected if expected else None
     return scores

@@ -212,7 +212,9 @@ def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs, settings: Score) -> p
     sides = _hypotheses(cases) + ["reference"] * (inputs.labels is None)
     texts = pl.concat([cases[side] for side in sides]).drop_nulls().unique(maintain_order=True).to_list()
     labels = {None: None} | dict(zip(texts, labeller(texts).tolist(), strict=True))
-    columns = {f"{side.removesuffix('_hypothesis')}_labels": [labels[text] for text in cases[side]] for side in sides}
+    columns: dict[str, Sequence[list[int] | None]] = {
+        f"{side.removesuffix('_hypothesis')}_labels": [labels[text] for text in cases[side]] for side in sides
+    }
     if inputs.labels is not None:
         columns["reference_labels"] = known_labels(inputs.labels, cases, inputs.chexbert, labeller.precision)
     return cases.with_columns(pl.Series(name, values, dtype=LABELS) for name, values in columns.items())
@@ -272,7 +274,7 @@ def _control_scores(
             scores.setdefault(control, {})[name] = {
                 "n": len(own),
                 **{ratio: values[ratio] for ratio in RATIOS},
-                "unchanged_share": own[f"{control}_unchanged"].sum() / len(own),
+                "unchanged_share": int(own[f"{control}_unchanged"].sum()) / len(own),
             }
     return scores
 

@@ -101,7 +101,7 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     for (first, _), repeat, size in zip(runs, repeats, sizes, strict=True):
         if (repeat.unit, repeat.ids) != (repeats[0].unit, repeats[0].ids) or not size.equals(sizes[0]):
             raise DataError(f"{first} has other patients or contexts than {runs[0][0]}; repeats need the same records")
-    sides = (
+    ones, twos = (
         {
             f"{context} {number}": statistics.only(_SCORES)
             for number, repeat in enumerate(repeats)
@@ -109,7 +109,7 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
         }
         for side in (0, 1)
     )
-    found = differences(*sides, resamples)
+    found = differences(ones, twos, resamples)
     return found[MEAN] if MEAN in found else next(iter(found.values()))
 
 

@@ -73,8 +73,8 @@ def group_differences(
     groups = list(_groups(first, columns)) if is_labelled(first) else []
     if not groups:
         return []
-    sides = ({POOLED: _statistics(cases, convention, groups, codes, count)} for cases in (first, second))
-    found = differences(*sides, resamples)[POOLED]
+    one, two = ({POOLED: _statistics(cases, convention, groups, codes, count)} for cases in (first, second))
+    found = differences(one, two, resamples)[POOLED]
     return [
         GroupDifference(*group, int(rows.sum()), replace(_certain(f1, codes[rows]), p=None))
         for (group, rows), f1 in zip(groups, found.values(), strict=True)

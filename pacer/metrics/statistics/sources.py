@@ -61,7 +61,7 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
         return {}
     cases = cases.filter(pl.col(column).is_not_null())
     _, codes, count = resampled_units(cases)
-    sides = (
+    others, own_sources = (
         {
             context: clinical_statistics(own, CONVENTIONS[convention], reports)
             .only(["f1"])
@@ -70,4 +70,5 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
         }
         for reports in (_CONTROL, "hypothesis")
     )
-    return {context: found["f1"] for context, found in differences(*sides).items() if context in set(cases["context"])}
+    found = differences(others, own_sources)
+    return {context: found[context]["f1"] for context in others}
