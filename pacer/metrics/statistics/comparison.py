@@ -73,7 +73,7 @@ def compare_runs(
         group_differences(*found.cases, convention, found.groups, resamples),
         convention,
         found.unit,
-        len(found.ids),
+        found.units,
         len(found.cases[0]),
         resamples,
         left_out=found.left_out,
@@ -97,9 +97,12 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     """
     convention = (read_run(runs[0][0])[1].get("clinical") or {}).get("convention", "llm-rg4")
     repeats = [_paired(first, second, convention) for first, second in runs]
-    sizes = [repeat.cases[0]["context"].value_counts().sort("context") for repeat in repeats]
-    for (first, _), repeat, size in zip(runs, repeats, sizes, strict=True):
-        if (repeat.unit, repeat.ids) != (repeats[0].unit, repeats[0].ids) or not size.equals(sizes[0]):
+    records = [
+        repeat.cases[0].select("record_id", "context", pl.col(f"{repeat.unit}_id").alias("unit")).sort("record_id")
+        for repeat in repeats
+    ]
+    for (first, _), own in zip(runs, records, strict=True):
+        if not own.equals(records[0]):
             raise DataError(f"{first} has other patients or contexts than {runs[0][0]}; repeats need the same records")
     ones, twos = (
         {
@@ -114,13 +117,13 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
 
 
 class _Paired(NamedTuple):
-    """Two runs: their ``cases`` row by row and ``statistics`` by context and unit, what is resampled, the ``ids`` of
-    it, and what :class:`Comparison` says. ``groups``: columns of ``cases``."""
+    """Two runs: their ``cases`` row by row and ``statistics`` by context and unit, what is resampled, and
+    what :class:`Comparison` says. ``groups``: columns of ``cases``."""
 
     cases: tuple[pl.DataFrame, pl.DataFrame]
     statistics: tuple[dict[str, Statistics], dict[str, Statistics]]
     unit: str
-    ids: list[str]
+    units: int
     groups: list[str]
     left_out: list[str]
     partial: dict[str, int]
@@ -164,9 +167,10 @@ def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
             for context, own in by_context(table).items()
         }
 
-    ids = one[f"{chosen}_id"].unique().sort().cast(pl.String).to_list()
     left_out = sorted({*scores, *others} - {*columns})
-    return _Paired((one, two), (statistics(one), statistics(two)), chosen, ids, [*groups, *further], left_out, partial)
+    return _Paired(
+        (one, two), (statistics(one), statistics(two)), chosen, count, [*groups, *further], left_out, partial
+    )
 
 
 def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
