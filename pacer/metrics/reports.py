@@ -82,7 +82,11 @@ def reports_of(
         )
     columns = {"id": ids[0], "text": found[0]} if ids else {"text": found[0]}
     for number, row in enumerate(rows, start=1):
-        _check(row, columns, f"{path}, row {number}")
+        text, key = row.get(found[0]), row.get(ids[0]) if ids else number
+        if text is not None and not isinstance(text, str):
+            raise DataError(f"{path}, row {number}, {found[0]}: expected text, got {type(text).__name__}")
+        if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
+            raise DataError(f"{path}, row {number}, {ids[0]}: expected an id, text or a whole number")
     known = {name.strip().lower(): name for name in names}
     content = {
         "id": [str(row[ids[0]]) for row in rows] if ids else [str(number) for number in range(1, len(rows) + 1)],
@@ -97,14 +101,6 @@ def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> lis
     if given is not None:
         return [name for name in names if name == given]
     return [name for wanted in known for name in names if name.strip().lower() == wanted]
-
-
-def _check(row: dict[str, Any], columns: dict[str, str], place: str) -> None:
-    text, key = row.get(columns["text"]), row.get(columns.get("id", ""), "none")
-    if text is not None and not isinstance(text, str):
-        raise DataError(f"{place}, {columns['text']}: expected text, got {type(text).__name__}")
-    if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
-        raise DataError(f"{place}, {columns['id']}: expected an id, text or a whole number, got {type(key).__name__}")
 
 
 def _rows(path: Path, headings: Collection[str | None]) -> list[dict[str, Any]]:
