@@ -92,7 +92,7 @@ def score_reports(
             f"references and hypotheses are the same column {given.columns['text']} of {given.path}; name "
             "another file, or another column with --reference-text or --hypothesis-text"
         )
-    if protocol.split is None and "split" in given.rows.columns:
+    if protocol.split is None and given.rows["split"].count():
         protocol = protocol.model_copy(update={"split": "test"})
     about = _about(given, protocol)
     cases, counts = pair_reports(given, found, protocol)
@@ -154,15 +154,12 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     reports = _changed(cases["hypothesis"].fill_null("").to_list(), protocol)
     clean = CLEANERS.get(protocol.clean_references, str)
 
-    def column(name: str) -> pl.Expr:
-        return pl.col(name) if name in cases.columns else pl.lit(None, pl.String).alias(name)
-
     cases = cases.select(
         pl.col("id").alias("record_id"),
         pl.Series("context", _contexts(cases, references.path, protocol)),
-        *map(column, ("study_id", "subject_id", "findings_original", "view", "sections")),
+        *("study_id", "subject_id", "findings_original", "view", "sections"),
         pl.Series("report", [clean(text) for text in cases["text"]]),
-        pl.coalesce(column("report_raw"), "text").alias("report_raw"),
+        pl.coalesce("report_raw", "text").alias("report_raw"),
         pl.Series("hypothesis", reports),
         *(pl.lit(None, kind).alias(name) for name, kind in PREDICTIONS.items() if name in _NOT_SAID),
         pl.lit(False).alias("fallback"),
@@ -179,7 +176,7 @@ def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
     for column, wanted in (("split", protocol.split), ("context", protocol.context)):
         if wanted is None or (column, wanted) == ("split", "all"):
             continue
-        if column not in rows.columns:
+        if not rows[column].count():
             raise DataError(f"{file.path} has no column {column}, so {column} {wanted} cannot be chosen")
         rows = rows.filter(pl.col(column) == wanted)
         words.append(f", {column} {wanted}")
@@ -191,8 +188,8 @@ def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
 
 def _contexts(cases: pl.DataFrame, path: Path, protocol: Protocol) -> list[str]:
     """The context of each reference; one that is not known, where the file does not name the four."""
-    contexts = cases["context"].to_list() if "context" in cases.columns else []
-    if contexts and set(contexts) <= set(CONTEXTS):
+    contexts = cases["context"].to_list()
+    if set(contexts) <= set(CONTEXTS):
         return contexts
     if protocol.context is None and any(contexts):
         raise DataError(f"{path}: column context must hold {', '.join(CONTEXTS)} in every row")

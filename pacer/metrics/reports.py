@@ -43,8 +43,8 @@ _LONGEST_NAME = 50
 
 class Reports(NamedTuple):
     """The rows of a file in its order: ``id`` (where position alone says which is which, the row's number from 1),
-    ``text`` (null: missing) and those of :data:`EXTRA_COLUMNS` that it has, as text (null: blank). ``columns``: which
-    of the file's columns were taken; without ``id`` it has none."""
+    ``text`` (null: missing) and :data:`EXTRA_COLUMNS` as text (null: blank, or there is no such column). ``columns``:
+    which of the file's columns were taken; without ``id`` it has none."""
 
     path: Path
     rows: pl.DataFrame
@@ -91,7 +91,7 @@ def reports_of(
     content = {
         "id": [str(row[ids[0]]) for row in rows] if ids else [str(number) for number in range(1, len(rows) + 1)],
         "text": [row.get(found[0]) for row in rows],
-        **{name: [_cell(row.get(known[name])) for row in rows] for name in EXTRA_COLUMNS if name in known},
+        **{name: [_cell(row.get(known.get(name, name))) for row in rows] for name in EXTRA_COLUMNS},
     }
     return Reports(path, pl.DataFrame(content, schema=dict.fromkeys(content, pl.String())), columns)
 

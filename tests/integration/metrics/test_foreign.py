@@ -19,7 +19,7 @@ from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.foreign import Protocol, last_box, pair_reports, score_reports, without_repeats
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.nlg import single_line
-from pacer.metrics.reports import REFERENCE_COLUMNS, Reports, reports_of
+from pacer.metrics.reports import EXTRA_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
 from pacer.reporting.signature import reading_notes
 from tests.support.metrics import score_predictions
 
@@ -31,7 +31,7 @@ REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2"
 
 def file(ids, texts, name="h.csv", **extra) -> Reports:
     keys = [str(number) for number in range(1, len(texts) + 1)] if ids is None else ids
-    content = {"id": keys, "text": texts} | extra
+    content = {"id": keys, "text": texts} | dict.fromkeys(EXTRA_COLUMNS) | extra
     columns = {"text": "text"} if ids is None else {"id": "id", "text": "text"}
     return Reports(Path(name), pl.DataFrame(content, schema=dict.fromkeys(content, pl.String())), columns)
 
