@@ -39,13 +39,11 @@ COLUMNS: dict[str, pl.DataType] = {
 #: Columns that a file has where they are known: is a text copied from the training split, what the records can be
 #: grouped by, and the findings of a generated world.
 FURTHER = ("reference_copied", "hypothesis_copied", "view", "sections", "prior_days", "truth")
-#: What a file says of the reports of a control: are they the same as with the case's own sources, and their labels.
-_OF_CONTROL = ("unchanged", "labels")
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
     """What ``cases.parquet`` keeps of the table; ``columns``: those of ``score.columns``."""
-    kept = [*COLUMNS, *FURTHER[:2], *column_names(controls_of(cases)), *FURTHER[2:-1], *columns, FURTHER[-1]]
+    kept = [*COLUMNS, *FURTHER, *control_columns(cases), *columns]
     return cases.select(name for name in kept if name in cases.columns).cast(pl.Schema(COLUMNS))
 
 
@@ -54,9 +52,10 @@ def controls_of(cases: pl.DataFrame) -> list[str]:
     return [name.removesuffix("_hypothesis") for name in cases.columns if name.endswith("_hypothesis")]
 
 
-def column_names(controls: Iterable[str]) -> list[str]:
-    """The columns of controls in ``cases.parquet``; null where a control was not run."""
-    return [f"{control}_{what}" for what in _OF_CONTROL for control in controls]
+def control_columns(cases: pl.DataFrame) -> list[str]:
+    """What ``cases.parquet`` says of the reports of controls, null where one was not run: are they the same as with the
+    case's own sources, and their labels."""
+    return [f"{control}_{what}" for control in controls_of(cases) for what in ("unchanged", "labels")]
 
 
 def contexts_of(cases: pl.DataFrame) -> list[str]:

@@ -29,8 +29,8 @@ from pacer.metrics.cases import (
     LABELS,
     by_context,
     case_table,
-    column_names,
     contexts_of,
+    control_columns,
     controls_of,
     is_labelled,
     labels_of,
@@ -135,7 +135,7 @@ def score_cases(
     columns = pl.DataFrame()
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-        taken = {*COLUMNS, *FURTHER, *column_names(controls_of(cases)), *cases.columns, "lateral_only", "prior_only"}
+        taken = {*COLUMNS, *FURTHER, *control_columns(cases), *cases.columns, "lateral_only", "prior_only"}
         columns = read_score_columns(settings.columns, cases["record_id"].to_list(), taken)
     cases = _with_labels(_with_texts(cases, train), inputs, settings)
     cases = with_language(cases).hstack(columns)
