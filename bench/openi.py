@@ -33,7 +33,6 @@ from pacer.data.findings import FINDINGS
 from pacer.data.radiographs import open_image
 from pacer.data.schemas import of_split, read_images, read_records
 from pacer.features.store import FeatureStore
-from pacer.metrics.meteor import Meteor
 from pacer.metrics.nlg import nlg_scores
 
 RECORDS, IMAGES = Path("data/corpus/records.parquet"), Path("data/corpus/images.parquet")
@@ -132,12 +131,12 @@ def f1(agreed: float, written: float, there: float) -> float:
     return float(2 * agreed / (written + there)) if written + there else float("nan")
 
 
-def context_scores(records: pl.DataFrame, reports: Reports, meteor: Meteor) -> dict[str, float]:
+def context_scores(records: pl.DataFrame, reports: Reports) -> dict[str, float]:
     """Scores of the records of one context."""
     texts = {record: " ".join(reports[record].split()) for record in records["record_id"]}
     there, written = present(records["report_raw"].to_list()), present(list(texts.values()))
     agreed = (there & written).sum()
-    language = nlg_scores(dict(records.select("record_id", "report").iter_rows()), texts, meteor)
+    language = nlg_scores(dict(records.select("record_id", "report").iter_rows()), texts)
     return {name: value for name, value in language.items() if value is not None} | {
         "precision": float(agreed / written.sum()) if written.any() else float("nan"),
         "recall": float(agreed / there.sum()) if there.any() else float("nan"),
@@ -146,9 +145,9 @@ def context_scores(records: pl.DataFrame, reports: Reports, meteor: Meteor) -> d
     }
 
 
-def mean_scores(records: pl.DataFrame, reports: Reports, meteor: Meteor) -> dict[str, float]:
+def mean_scores(records: pl.DataFrame, reports: Reports) -> dict[str, float]:
     """Means over the contexts."""
-    parts = [context_scores(rows, reports, meteor) for _, rows in records.group_by("context", maintain_order=True)]
+    parts = [context_scores(rows, reports) for _, rows in records.group_by("context", maintain_order=True)]
     return {name: float(np.mean([scores[name] for scores in parts])) for name in COLUMNS}
 
 
@@ -156,16 +155,13 @@ def tables(train: pl.DataFrame, test: pl.DataFrame, systems: Mapping[str, Report
     """A table of all test reports, and one of those that are not in train."""
     lines = []
     new = test.filter(~pl.col("report").is_in(train["report"].implode()))
-    with Meteor() as meteor:
-        for title, chosen in (("All", test), ("Not in train", new)):
-            counts = [
-                f"{len(rows)} in {context}" for (context,), rows in chosen.group_by("context", maintain_order=True)
-            ]
-            lines += [f"## {title}, of the test reports: {', '.join(counts) or 'none'}", ""]
-            if len(chosen):
-                scores = {name: mean_scores(chosen, reports, meteor) for name, reports in systems.items()}
-                rows = [[name, *(f"{values[column]:.3f}" for column in COLUMNS)] for name, values in scores.items()]
-                lines += table(["system", *COLUMNS], rows)
+    for title, chosen in (("All", test), ("Not in train", new)):
+        counts = [f"{len(rows)} in {context}" for (context,), rows in chosen.group_by("context", maintain_order=True)]
+        lines += [f"## {title}, of the test reports: {', '.join(counts) or 'none'}", ""]
+        if len(chosen):
+            scores = {name: mean_scores(chosen, reports) for name, reports in systems.items()}
+            rows = [[name, *(f"{values[column]:.3f}" for column in COLUMNS)] for name, values in scores.items()]
+            lines += table(["system", *COLUMNS], rows)
     return lines
 
 

@@ -10,7 +10,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json
 from pacer.metrics.inputs import ScoreInputs
-from pacer.metrics.scoring import score_decoded
+from pacer.metrics.score import score_decoded
 
 
 def main() -> None:

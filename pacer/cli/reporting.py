@@ -111,7 +111,7 @@ def _language_model(params: Params) -> Path | None:
 
 def score(
     ctx: typer.Context,
-    out: Annotated[Path, typer.Option(help="Folder for scores, details, signature and cases.")],
+    out: Annotated[Path, typer.Option(help="Folder for scores, signature and cases.")],
     records: Annotated[Path | None, typer.Option(help="records.parquet that the predictions belong to.")] = None,
     predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl; of any model.")] = None,
     references: Annotated[
@@ -134,7 +134,6 @@ def score(
     ] = None,
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
-    duplicates: Annotated[str, typer.Option(help="An id that occurs more than once: error, first, or all.")] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option(help="Drop repeated sentences of a report.")] = False,
     clean_references: Annotated[str, typer.Option(help="Clean the references: none, upstream, iu_xray.")] = "none",
@@ -151,9 +150,9 @@ def score(
 ) -> None:
     """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
     from pacer.config.strict import validated
-    from pacer.external.foreign import Protocol, score_reports
+    from pacer.metrics.foreign import Protocol, score_reports
     from pacer.metrics.inputs import ScoreInputs
-    from pacer.metrics.scoring import score_decoded
+    from pacer.metrics.score import score_decoded
 
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     options["context"] = context[0] if context else None
@@ -164,7 +163,7 @@ def score(
     if records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
-                "--missing, --duplicates, --extract, --deduplicate, --clean-* and the names of columns go with "
+                "--missing, --extract, --deduplicate, --clean-* and the names of columns go with "
                 "--references and --hypotheses"
             )
         inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels, truth=truth)
@@ -183,9 +182,9 @@ def score(
 def _print_scores(scores: dict, out: Path, convention: str) -> None:
     import polars as pl
 
-    from pacer.comparison.source_sensitivity import warnings
     from pacer.core.io import read_json
     from pacer.metrics.columns import columns_in
+    from pacer.metrics.statistics.sources import warnings
     from pacer.reporting.score_tables import (
         CONTENTS,
         VARIETY,
@@ -226,20 +225,17 @@ def compare(
     first: Annotated[Path, typer.Argument(metavar="RUN_A", help="Folder of scores, or a folder with metrics/.")],
     second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The other one; differences are B - A.")],
     convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
-    unit: Annotated[str | None, typer.Option(help="Resample: subject, study or record; default: as known.")] = None,
     resamples: Annotated[int, typer.Option(help="Bootstrap samples, and as many of randomisation.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Seed of both.", min=0)] = 0,
-    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Compare two scored runs case by case: paired bootstrap intervals and approximate randomisation."""
     from dataclasses import asdict
     from json import dumps
 
-    from pacer.comparison.compare import compare_runs
+    from pacer.metrics.statistics.comparison import compare_runs
     from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
-    found = compare_runs(first, second, convention=convention, unit=unit, resamples=resamples, seed=seed, level=level)
+    found = compare_runs(first, second, convention=convention, resamples=resamples)
     if json:
         print(dumps(asdict(found), indent=2))
         return

@@ -61,7 +61,7 @@ def list_studies() -> None:
 
 def _write_table(chosen: Study) -> str:
     """Write a study's table in all formats; returns it as Markdown."""
-    from pacer.comparison.compare import compare_repeats
+    from pacer.metrics.statistics.comparison import compare_repeats
     from pacer.studies.paired import compare_worlds
     from pacer.studies.render import markdown, write_table
     from pacer.studies.run import results_folder

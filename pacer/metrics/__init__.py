@@ -1,4 +1,4 @@
-"""What is computed from references and predictions, and what it means.
+"""What is computed from references and predictions, and what it means; intervals, groups, one system against another.
 
-Uses `metrics.chexbert`, rules, `corpus.text` and what lies below them.
+Uses commitments, data and what lies below them.
 """

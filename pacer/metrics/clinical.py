@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
+from sklearn.metrics import precision_recall_fscore_support
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.conventions import CONVENTIONS, Average, Convention
 
 Score = float | None
 
@@ -25,17 +26,13 @@ RATIOS: tuple[Ratio, ...] = get_args(Ratio)
 
 class Efficacy(TypedDict):
     """``precision``, ``recall``, ``f1``: the convention's headline average; ``averages``: every average it quotes, by
-    name (``f1_macro``); ``n``: rows kept; ``undefined_parts``: how many observations or records had no value and count
-    as 0, by average; ``per_label``: the three ratios, ``support`` (references with the observation) and ``counts``
-    (both, only the hypothesis, only the reference, neither) of each observation."""
+    name (``f1_macro``); ``n``: rows that count."""
 
     precision: Score
     recall: Score
     f1: Score
     averages: dict[str, Score]
     n: int
-    undefined_parts: dict[str, dict[str, int]]
-    per_label: dict[str, dict[str, Score | list[int]]]
 
 
 def clinical_efficacy(
@@ -59,45 +56,39 @@ def clinical_efficacy(
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
     rule = CONVENTIONS[convention]
-    columns = [OBSERVATIONS.index(name) for name in rule.observations]
-    truth, found = (np.isin(side[:, columns], rule.present) for side in _both(references, hypotheses))
-    if studies is not None and len(studies) != len(truth):
-        raise DataError(f"{len(truth)} rows of labels and {len(studies)} studies; one per record each")
+    truth, found = present(references, rule), present(hypotheses, rule)
+    if len(truth) != len(found) or (studies is not None and len(studies) != len(truth)):
+        lengths = f"{len(truth)} reference rows, {len(found)} hypothesis rows"
+        raise DataError(f"{lengths}, {'no' if studies is None else len(studies)} studies; one per record each")
     if rule.duplicates == "first" and studies is not None:
         first = sorted({study or row: row for row, study in reversed(list(enumerate(studies)))}.values())
         truth, found = truth[first], found[first]
-    averages: dict[str, Score] = {}
-    undefined: dict[str, dict[str, int]] = {}
-    for average in rule.averages:
-        if average == "micro":
-            averages |= {f"{name}_micro": value for name, value in precision_recall_f1(truth, found).items()}
-            continue
-        axis = 1 if average == "example" else 0
-        weights = truth.sum(axis=0) if average == "weighted" else None
-        undefined[average] = {}
-        for name, parts in _ratios(truth, found, axis).items():
-            averages[f"{name}_{average}"] = _average(np.nan_to_num(parts), weights)
-            undefined[average][name] = int(np.isnan(parts).sum())
+    averages = {
+        f"{name}_{average}": value for average in rule.averages for name, value in ratios(truth, found, average).items()
+    }
     precision, recall, f1 = (averages[f"{name}_{rule.averages[0]}"] for name in RATIOS)
-    return Efficacy(
-        precision=precision,
-        recall=recall,
-        f1=f1,
-        averages=averages,
-        n=len(truth),
-        undefined_parts=undefined,
-        per_label={
-            name: precision_recall_f1(present, given)
-            | {"support": int(present.sum())}
-            | {"counts": np.bincount(2 * ~present + ~given, minlength=4)[[0, 2, 1, 3]].tolist()}
-            for name, present, given in zip(rule.observations, truth.T, found.T, strict=True)
-        },
+    return Efficacy(precision=precision, recall=recall, f1=f1, averages=averages, n=len(truth))
+
+
+#: scikit-learn's names of the averages.
+_AVERAGES: dict[Average, str] = {"micro": "micro", "macro": "macro", "weighted": "weighted", "example": "samples"}
+
+
+def ratios(truth: np.ndarray, found: np.ndarray, average: Average = "micro") -> dict[str, Score]:
+    """Precision, recall and F1 of two Boolean arrays ``[n, labels]``; ``None`` where undefined: a micro ratio without a
+    denominator, and a weighted average where nothing has a weight."""
+    if average == "weighted" and not truth.any():
+        return dict.fromkeys(RATIOS)
+    values = precision_recall_fscore_support(
+        truth, found, average=_AVERAGES[average], zero_division=np.nan if average == "micro" else 0.0
     )
+    return {name: None if np.isnan(value) else float(value) for name, value in zip(RATIOS, values[:3], strict=True)}
 
 
-def precision_recall_f1(truth: np.ndarray, found: np.ndarray) -> dict[str, Score]:
-    """Precision, recall and F1 over all cells of two Boolean arrays of one shape; ``None`` where undefined."""
-    return {name: None if np.isnan(value) else float(value) for name, value in _ratios(truth, found, None).items()}
+def present(labels: Any, rule: Convention) -> np.ndarray:
+    """Which observations of a convention are present, Boolean ``[n, observations]``, of CheXbert labels ``[n, 14]``;
+    raises as :func:`as_labels`."""
+    return np.isin(as_labels(labels)[:, [OBSERVATIONS.index(name) for name in rule.observations]], rule.present)
 
 
 def plain_mean(values: Sequence[Score]) -> Score:
@@ -106,51 +97,43 @@ def plain_mean(values: Sequence[Score]) -> Score:
     return sum(defined) / len(values) if values and len(defined) == len(values) else None
 
 
-def label_confusion(references: Any, hypotheses: Any) -> dict[str, list[list[int]]]:
-    """Counts of the four classes of each observation ``[4][4]``: rows the reference, columns the generated report."""
-    expected, found = _both(references, hypotheses)
-    counts = (np.bincount(4 * one + other, minlength=16) for one, other in zip(expected.T, found.T, strict=True))
-    return {name: cells.reshape(4, 4).tolist() for name, cells in zip(OBSERVATIONS, counts, strict=True)}
-
-
-def _both(references: Any, hypotheses: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The labels of both sides, of as many rows."""
-    expected, found = as_labels(references, "references"), as_labels(hypotheses, "hypotheses")
-    if len(expected) != len(found):
-        raise DataError(f"{len(expected)} reference rows and {len(found)} hypothesis rows; one row per record each")
-    return expected, found
-
-
-def _ratios(truth: np.ndarray, found: np.ndarray, axis: int | None) -> dict[str, np.ndarray]:
-    """The three ratios of every observation (axis 0) or record (axis 1), or over all cells; NaN where undefined."""
-    hits, predicted, present = ((part).sum(axis=axis).astype(float) for part in (truth & found, found, truth))
-    with np.errstate(invalid="ignore"):
-        values = (hits / predicted, hits / present, 2 * hits / (predicted + present))
-    return dict(zip(RATIOS, values, strict=True))
-
-
-def _average(parts: np.ndarray, weights: np.ndarray | None) -> Score:
-    """Mean of the parts; ``None`` where there is none, or none has a weight."""
-    weights = np.ones(len(parts)) if weights is None else weights
-    total = weights.sum()
-    return float((parts * weights).sum() / total) if total else None
-
-
-def as_labels(labels: Any, what: str) -> np.ndarray:
+def as_labels(labels: Any) -> np.ndarray:
     """Labels as an integer array ``[n, 14]``, checked: classes 0 to 3, "No Finding" 0 or 1.
 
     Raises:
         DataError: wrong shape or an unknown class.
     """
     array = np.asarray(labels.tolist() if hasattr(labels, "tolist") else labels)
-    if array.size == 0 and isinstance(labels, Sequence):
-        array = array.reshape(0, len(OBSERVATIONS)).astype(int)
-    if array.ndim != 2 or array.shape[1] != len(OBSERVATIONS):
-        raise DataError(f"{what}: expected labels of shape [n, {len(OBSERVATIONS)}], got {list(array.shape)}")
-    if not np.issubdtype(array.dtype, np.integer):
-        raise DataError(
-            f"{what}: labels must be integers 0 (blank), 1 (positive), 2 (negative), 3 (uncertain), got {array.dtype}"
-        )
+    if array.ndim != 2 or array.shape[1] != len(OBSERVATIONS) or not np.issubdtype(array.dtype, np.integer):
+        expected = f"integers [n, {len(OBSERVATIONS)}]: 0 blank, 1 positive, 2 negative, 3 uncertain"
+        raise DataError(f"labels must be {expected}; got {array.dtype} {list(array.shape)}")
     if array.size and (array.min() < 0 or array.max() > UNCERTAIN or array[:, -1].max() > POSITIVE):
-        raise DataError(f"{what}: labels must lie in 0..3 (No Finding: 0 or 1), got {array.min()}..{array.max()}")
+        raise DataError(f"labels must lie in 0..3 (No Finding: 0 or 1), got {array.min()}..{array.max()}")
     return array
+
+
+# Sums over cases, of which any resample can be scored
+
+
+def label_counts(truth: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Hits, predicted and present of each observation, ``[n, 3 * observations]``, of Boolean arrays
+    ``[n, observations]``."""
+    return np.concatenate([truth & found, found, truth], axis=1).astype(float)
+
+
+def micro(sums: np.ndarray, ratio: Ratio) -> np.ndarray:
+    """A micro-averaged ratio from sums ``[..., 3 * observations]`` of :func:`label_counts`; NaN where undefined."""
+    hits, predicted, expected = (part.sum(axis=-1) for part in np.split(sums, 3, axis=-1))
+    above, below = {"precision": (hits, predicted), "recall": (hits, expected), "f1": (2 * hits, predicted + expected)}[
+        ratio
+    ]
+    with np.errstate(invalid="ignore"):
+        return above / below
+
+
+def weighted_f1(sums: np.ndarray) -> np.ndarray:
+    """F1 averaged by support, from sums of :func:`label_counts`; NaN where nothing is present."""
+    hits, predicted, expected = np.split(sums, 3, axis=-1)
+    with np.errstate(invalid="ignore"):
+        each = np.nan_to_num(2 * hits / (predicted + expected))  # without support it has no weight
+        return (each * expected).sum(axis=-1) / expected.sum(axis=-1)

@@ -1,4 +1,7 @@
-"""Columns of a user's file beside the scores, by record: numbers become scores, texts become groups."""
+"""Columns of a user's file beside the scores, by record: numbers become scores, texts become groups.
+
+This is the one way by which numbers and groups that something else computed enter scores, tables and comparisons.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,9 @@ from typing import Any, Literal
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.metrics.pairing import check_pairs
+from pacer.metrics.predictions import check_pairs
 
 _ID = "record_id"
-_TEXTS = (pl.String, pl.Categorical, pl.Enum)
 #: How programs write in a CSV file that there is no value.
 _ABSENT = ["NA", "N/A", "n/a", "#N/A"]
 #: Values that a column of texts may have; of more no group is large enough to say anything.
@@ -46,7 +48,7 @@ def column_scores(columns: pl.DataFrame, taken: Collection[str]) -> dict[str, fl
         DataError: a name is one of ``taken``, the scores that there are already.
     """
     scores: dict[str, float | None] = {}
-    for name in score_names(columns):
+    for name in names_by_kind(columns)["scores"]:
         numbers = columns[name].drop_nulls().to_numpy()
         mean = float(numbers.mean()) if len(numbers) else None
         for key, value in ((name, mean), (f"{name}_n", len(numbers))):
@@ -56,14 +58,10 @@ def column_scores(columns: pl.DataFrame, taken: Collection[str]) -> dict[str, fl
     return scores
 
 
-def score_names(columns: pl.DataFrame) -> list[str]:
-    """The columns that are scores."""
-    return [column.name for column in columns if column.dtype.is_numeric()]
-
-
-def group_names(columns: pl.DataFrame) -> list[str]:
-    """The columns that are groups."""
-    return [column.name for column in columns if not column.dtype.is_numeric()]
+def names_by_kind(columns: pl.DataFrame) -> dict[str, list[str]]:
+    """Which columns are ``scores`` and which are ``groups``."""
+    scores = [column.name for column in columns if column.dtype.is_numeric()]
+    return {"scores": scores, "groups": [name for name in columns.columns if name not in scores]}
 
 
 def columns_in(signature: Mapping[str, Any], kind: Literal["scores", "groups"]) -> list[str]:
@@ -72,19 +70,14 @@ def columns_in(signature: Mapping[str, Any], kind: Literal["scores", "groups"]) 
 
 
 def _read(path: Path) -> pl.DataFrame:
-    kind = path.suffix.lower()
-    if kind not in (".csv", ".parquet"):
-        raise DataError(f"score.columns: {path} must be a .csv or .parquet file")
-    if not path.is_file():
-        raise DataError(f"score.columns: {path} does not exist")
     try:
-        if kind == ".parquet":
+        if path.suffix.lower() == ".parquet":
             return pl.read_parquet(path)
         return pl.read_csv(path, schema_overrides={_ID: pl.String}, infer_schema_length=None, null_values=_ABSENT)
-    except pl.exceptions.NoDataError:
-        raise DataError(f"score.columns: {path} is empty") from None
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"score.columns: {path} cannot be read as a table ({type(error).__name__})") from None
+        raise DataError(
+            f"score.columns: {path} cannot be read as a table ({type(error).__name__}); expected CSV or Parquet"
+        ) from None
 
 
 def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collection[str]) -> pl.Series:
@@ -93,16 +86,12 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collect
         raise DataError(f"{where}: cases.parquet has a column of this name; rename it")
     if column.dtype.is_numeric():
         numbers = column.cast(pl.Float64)
-        unfit = ids.filter(numbers.is_finite().not_().fill_null(False))
-        if len(unfit):
+        if len(unfit := ids.filter(numbers.is_finite().not_().fill_null(False))):
             raise DataError(f"{where}: record {unfit[0]} has no finite number; leave the cell empty")
         return numbers
-    if column.dtype not in _TEXTS:
+    if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
         raise DataError(f"{where}: expected numbers, which become scores, or texts, which become groups")
     texts = column.cast(pl.String).str.strip_chars().replace("", None)
     if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
-        numbers = texts.cast(pl.Float64, strict=False)
-        if 0 < (unfit := numbers.is_null() & texts.is_not_null()).sum() < len(texts) / 2:
-            raise DataError(f"{where}: record {ids.filter(unfit)[0]} has no number; leave the cell empty")
-        raise DataError(f"{where} has {count} different texts, more than {_MOST_VALUES}; give bands, or leave it out")
+        raise DataError(f"{where} has {count} different texts, more than {_MOST_VALUES}; give numbers, or bands")
     return texts

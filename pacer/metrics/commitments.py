@@ -2,53 +2,80 @@
 
 Three comparisons: the generated commitment with the reference's, the generated report with its own commitment (is the
 model faithful to what it committed to?), and the generated report with the reference commitment, which any system's
-reports allow.
+reports allow. Reports are read by the same rules that made the training commitments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
 
-from pacer.commitments.anchor import POLARITIES
-from pacer.metrics.polarity import Agreement, polarity_agreement
+import numpy as np
+import polars as pl
 
-_AGAINST_REFERENCE = ("agreement", "stated_agreement", *(f"{polarity}_f1" for polarity in POLARITIES))
+from pacer.commitments.anchor import FINDINGS, POLARITIES
+from pacer.commitments.rules.extract import extract_anchor
 
-Anchor = Mapping[str, Sequence[str]]
+#: The state of a finding that is not mentioned.
+ABSENT = len(POLARITIES)
 
 
-def commitment_scores(
-    references: Sequence[Anchor], generated: Sequence[Anchor | None], reports: Sequence[Anchor]
-) -> tuple[dict[str, float | None], dict[str, Agreement]]:
-    """Scores, and the whole comparisons behind them.
+def anchor_columns(texts: Iterable[str], side: str) -> list[pl.Series]:
+    """What the rules read in each text, as three columns of lists, ``{side}_{polarity}``."""
+    anchors = [extract_anchor(text).as_dict() for text in texts]
+    lists = {polarity: [anchor[polarity] for anchor in anchors] for polarity in POLARITIES}
+    return [pl.Series(f"{side}_{polarity}", lists[polarity], dtype=pl.List(pl.String)) for polarity in POLARITIES]
+
+
+def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
+    """Scores by name, ``None`` where undefined: ``report_*``, generated report against reference commitment, all
+    records. Over records with a generated commitment, left out where there is none: ``anchor_*``, generated against
+    reference commitment; ``report_follows_anchor``, share of the commitment's statements that the report makes with the
+    same polarity, and ``report_follows_{polarity}_f1``; ``report_covered_by_anchor``, share of the report's statements
+    that the commitment had made.
 
     Args:
-        references: reference commitments. generated: generated commitments, ``None`` where there is none.
-        reports: what the rules read in the generated reports. All row by row the same records.
-
-    Returns:
-        Scores by name, ``None`` where undefined. ``report_*``: generated report against reference commitment, all
-        records. Over records with a generated commitment, left out where there is none: ``anchor_*``: generated
-        against reference commitment; ``report_follows_anchor``: share of the commitment's statements that the report
-        makes with the same polarity, ``report_follows_{polarity}_f1``; ``report_covered_by_anchor``: share of the
-        report's statements that the commitment had made. And the comparisons with their confusion matrices (rows: the
-        first named): ``reference_report``, ``reference_anchor``, ``anchor_report``.
+        cases: rows with the lists ``{side}_{polarity}`` of three sides: ``reference`` and ``anchor``, the reference and
+            the generated commitment (null without one), and ``report``, what the rules read in the generated report.
     """
-    whole = {"reference_report": polarity_agreement(references, reports)}
-    scores = _named("report", whole["reference_report"], _AGAINST_REFERENCE)
-    rows = [row for row, anchor in enumerate(generated) if anchor is not None]
-    if not rows:
-        return scores, whole
-    own, stated = [generated[row] for row in rows], [reports[row] for row in rows]
-    whole["reference_anchor"] = polarity_agreement([references[row] for row in rows], own)
-    whole["anchor_report"] = follows = polarity_agreement(own, stated)
-    scores |= _named("anchor", whole["reference_anchor"], _AGAINST_REFERENCE)
+    agreed = polarity_agreement(states(cases, "reference"), states(cases, "report"))
+    scores = {f"report_{name}": value for name, value in agreed.items()}
+    committed = cases.filter(pl.col("anchor_positive").is_not_null())
+    if committed.is_empty():
+        return scores
+    reference, anchor, report = (states(committed, side) for side in ("reference", "anchor", "report"))
+    scores |= {f"anchor_{name}": value for name, value in polarity_agreement(reference, anchor).items()}
+    follows = polarity_agreement(anchor, report)
     scores["report_follows_anchor"] = follows["stated_agreement"]
-    scores |= _named("report_follows", follows, _AGAINST_REFERENCE[2:])
-    scores["report_covered_by_anchor"] = polarity_agreement(stated, own)["stated_agreement"]
-    return scores, whole
+    scores |= {f"report_follows_{polarity}_f1": follows[f"{polarity}_f1"] for polarity in POLARITIES}
+    scores["report_covered_by_anchor"] = polarity_agreement(report, anchor)["stated_agreement"]
+    return scores
 
 
-def _named(prefix: str, values: Mapping[str, Any], names: Sequence[str]) -> dict[str, float | None]:
-    return {f"{prefix}_{name}": values[name] for name in names}
+def states(cases: pl.DataFrame, side: str) -> np.ndarray:
+    """The state of each finding ``[n, 13]``, a place in :data:`POLARITIES` or :data:`ABSENT`, from the lists
+    ``{side}_{polarity}``; of a finding under several, positive counts before uncertain before negative."""
+
+    def state(finding: str) -> pl.Expr:
+        stated = (
+            pl.when(pl.col(f"{side}_{polarity}").list.contains(finding)).then(POLARITIES.index(polarity))
+            for polarity in ("positive", "uncertain", "negative")
+        )
+        return pl.coalesce(*stated, ABSENT).alias(finding)
+
+    return cases.select(map(state, FINDINGS)).to_numpy()
+
+
+def polarity_agreement(expected: np.ndarray, found: np.ndarray) -> dict[str, float | None]:
+    """Agreement of two arrays of :func:`states`, over records x findings: ``agreement``, share of cells with the same
+    state; ``stated_agreement``, the same over the cells where ``expected`` states something (``None`` when it states
+    nothing); ``positive_f1``, ``negative_f1``, ``uncertain_f1``, micro F1 of each polarity (``None`` when neither side
+    uses it)."""
+    same, stated = expected == found, expected != ABSENT
+    scores: dict[str, float | None] = {
+        "agreement": float(same.mean()),
+        "stated_agreement": float(same[stated].mean()) if stated.any() else None,
+    }
+    for state, polarity in enumerate(POLARITIES):
+        used = int((expected == state).sum() + (found == state).sum())
+        scores[f"{polarity}_f1"] = 2 * int((same & (expected == state)).sum()) / used if used else None
+    return scores

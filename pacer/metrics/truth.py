@@ -6,7 +6,6 @@ and the 13 findings. The yardstick of every such number is the same model shown 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,93 +15,70 @@ import polars as pl
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import read_truth
+from pacer.metrics.cases import by_context, labels_of
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.metrics.clinical import as_labels, plain_mean, precision_recall_f1
-from pacer.metrics.pairing import named
+from pacer.metrics.clinical import as_labels, plain_mean, ratios
+from pacer.metrics.predictions import named
+
+#: Context -> the source whose use it shows.
+_SOURCES = {"mn": "lateral", "sw": "prior"}
 
 
-class Truth:
-    """The latent findings of every study, from ``truth.parquet``.
+def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
+    """The cases with the latent findings of their studies, ``truth``, and those that one source alone shows,
+    ``lateral_only`` and ``prior_only``.
 
     Raises:
-        DataError: as :func:`~pacer.data.schemas.read_truth`, or a study occurs twice.
+        DataError: as :func:`~pacer.data.schemas.read_truth`; or a study occurs twice, or is not there.
     """
-
-    def __init__(self, path: str | Path):
-        self.path, self.table = path, read_truth(path)
-        self.rows = {study: row for row, study in enumerate(self.table["study_id"])}
-        if len(self.rows) != len(self.table):
-            raise DataError(f"{path}: a study occurs more than once")
-
-    def __call__(self, study_ids: Sequence[str]) -> np.ndarray:
-        """Presence of the 13 findings, Boolean ``[n, 13]``; a :class:`DataError` names a study that is not there."""
-        missing = [study for study in study_ids if study not in self.rows]
-        if missing:
-            raise DataError(f"{self.path} does not hold study {named(missing, 1)}")
-        return self._of(study_ids).select(FINDINGS).to_numpy()
-
-    def only(self, source: str, study_ids: Sequence[str]) -> np.ndarray:
-        """Findings that one source alone shows, ``lateral`` or ``prior``: Boolean ``[n, 13]``."""
-        shown = pl.col(f"{source}_only").list
-        return self._of(study_ids).select(shown.contains(name).alias(name) for name in FINDINGS).to_numpy()
-
-    def _of(self, study_ids: Sequence[str]) -> pl.DataFrame:
-        return self.table[[self.rows[study] for study in study_ids]]
+    table = read_truth(path)
+    if table["study_id"].is_duplicated().any():
+        raise DataError(f"{path}: a study occurs more than once")
+    if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
+        raise DataError(f"{path} does not hold study {named(missing, 1)}")
+    stated = pl.concat_list(pl.when(pl.col(finding)).then(pl.lit(finding)) for finding in FINDINGS).list.drop_nulls()
+    latent = table.select("study_id", stated.alias("truth"), "lateral_only", "prior_only")
+    return cases.join(latent, on="study_id", how="left", maintain_order="left")
 
 
 def findings_present(labels: Any) -> np.ndarray:
     """CheXbert labels ``[n, 14]`` -> which of the 13 findings are positive or uncertain, Boolean ``[n, 13]``."""
     columns = [OBSERVATIONS.index(OBSERVATION_OF[finding]) for finding in FINDINGS]
-    return np.isin(as_labels(labels, "labels")[:, columns], (POSITIVE, UNCERTAIN))
+    return np.isin(as_labels(labels)[:, columns], (POSITIVE, UNCERTAIN))
 
 
-def truth_f1(truth: np.ndarray, present: np.ndarray) -> float | None:
-    """Micro-F1 over records x findings of two Boolean arrays ``[n, 13]``; ``None`` when nothing is present."""
-    return precision_recall_f1(truth, present)["f1"]
-
-
-def truth_scores(
-    contexts: Mapping[str, Any], truth_path: str | Path
-) -> tuple[dict[str, float | None], dict[str, list[list[str]]]]:
-    """All scores against the latent truth, and the latent findings of every record.
-
-    Args:
-        contexts: context -> object with ``records``, ``labels`` ``[n, 14]`` and ``control_labels`` (control ->
-            ``[n, 14]``), row by row the same records.
+def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
+    """All scores against the latent truth, of labelled cases :func:`with_truth`.
 
     Returns:
         ``{context}_f1`` and their ``mean_f1``; the mean ``{control}_f1`` of controls that cover all contexts; where
         ``no_lateral`` was run, ``mn_with_lateral_f1`` and ``mn_without_lateral_f1``, and the recall of what only the
         lateral shows, ``lateral_only_recall`` and ``lateral_only_recall_without_lateral``; the same of ``sw``,
-        ``no_prior`` and ``prior``. And context -> findings per record.
+        ``no_prior`` and ``prior``.
     """
-    truth = Truth(truth_path)
-    latent = {name: truth(scored.records["study_id"].to_list()) for name, scored in contexts.items()}
-
-    def f1(name: str, labels: np.ndarray) -> float | None:
-        return truth_f1(latent[name], findings_present(labels))
-
-    scores = {f"{name}_f1": f1(name, scored.labels) for name, scored in contexts.items()}
+    contexts = by_context(cases)
+    scores = {f"{name}_f1": _ratio(own, "hypothesis") for name, own in contexts.items()}
     scores["mean_f1"] = plain_mean(list(scores.values()))
-    controls = [set(scored.control_labels) for scored in contexts.values()]
-    for control in sorted(set.intersection(*controls)):
-        found = [f1(name, scored.control_labels[control]) for name, scored in contexts.items()]
-        scores[f"{control}_f1"] = plain_mean(found)
-    for context, source in (("mn", "lateral"), ("sw", "prior")):
-        if context in contexts and f"no_{source}" in contexts[context].control_labels:
-            scores |= _source_scores(context, source, contexts[context], latent[context], truth)
-    names = np.array(FINDINGS, dtype=object)
-    return scores, {name: [names[row].tolist() for row in rows] for name, rows in latent.items()}
-
-
-def _source_scores(context: str, source: str, scored: Any, latent: np.ndarray, truth: Truth) -> dict[str, float | None]:
-    """What a source contributes: F1 with and without it, and the recall of what it alone shows."""
-    with_it, without = findings_present(scored.labels), findings_present(scored.control_labels[f"no_{source}"])
-    scores = {
-        f"{context}_with_{source}_f1": truth_f1(latent, with_it),
-        f"{context}_without_{source}_f1": truth_f1(latent, without),
-    }
-    only = truth.only(source, scored.records["study_id"].to_list())
-    for name, present in (("", with_it), (f"_without_{source}", without)):
-        scores[f"{source}_only_recall{name}"] = precision_recall_f1(only, present)["recall"]
+    labelled = {column.removesuffix("_labels"): cases[column] for column in cases.columns if column.endswith("_labels")}
+    for control in sorted(labelled.keys() - {"hypothesis", "reference"}):
+        if not labelled[control].null_count():
+            scores[f"{control}_f1"] = plain_mean([_ratio(own, control) for own in contexts.values()])
+    for context, source in _SOURCES.items():
+        without = f"no_{source}"
+        if context not in contexts or without not in labelled:
+            continue
+        own = contexts[context]
+        if own[f"{without}_labels"].null_count():
+            continue
+        scores[f"{context}_with_{source}_f1"] = _ratio(own, "hypothesis")
+        scores[f"{context}_without_{source}_f1"] = _ratio(own, without)
+        only = f"{source}_only"
+        scores[f"{only}_recall"] = _ratio(own, "hypothesis", only, "recall")
+        scores[f"{only}_recall_without_{source}"] = _ratio(own, without, only, "recall")
     return scores
+
+
+def _ratio(cases: pl.DataFrame, reports: str, truth: str = "truth", ratio: str = "f1") -> float | None:
+    """A micro-averaged ratio over records x findings of the labels of some reports against a column of findings."""
+    there = cases.select(pl.col(truth).list.contains(finding).alias(finding) for finding in FINDINGS).to_numpy()
+    return ratios(there, findings_present(labels_of(cases, reports)))[ratio]

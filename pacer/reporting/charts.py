@@ -15,8 +15,8 @@ from pacer.reporting.score_tables import row_name, rows_in
 from pacer.reporting.tables import number
 
 if TYPE_CHECKING:
-    from pacer.comparison.case_statistics import LabelScores
-    from pacer.comparison.resampling import Interval
+    from pacer.metrics.statistics.bootstrap import Interval
+    from pacer.metrics.statistics.intervals import LabelScores
 
 #: Least width of the score axis, so that small differences do not look large.
 NARROWEST = 0.25

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pacer.comparison.case_statistics import UNITS, Intervals, score_intervals
 from pacer.config import Params
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.data.schemas import read_images, read_records
 from pacer.metrics.columns import columns_in
+from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
 from pacer.reporting.cases import predictions_by_id
 from pacer.reporting.routing import read_routing
 from pacer.reporting.signature import caution

@@ -13,10 +13,10 @@ from pacer.metrics.conventions import CONVENTIONS
 from pacer.reporting.tables import Table, first_cell_changes, number, p_value, score_cell, signed
 
 if TYPE_CHECKING:
-    from pacer.comparison.case_statistics import Intervals, LabelScores
-    from pacer.comparison.compare import Comparison
-    from pacer.comparison.groups import GroupScore
-    from pacer.comparison.resampling import Difference, Interval
+    from pacer.metrics.statistics.bootstrap import Difference, Interval
+    from pacer.metrics.statistics.comparison import Comparison
+    from pacer.metrics.statistics.groups import GroupScore
+    from pacer.metrics.statistics.intervals import Intervals, LabelScores
     from pacer.reporting.published import PublishedTable
 
 Columns = Sequence[tuple[str, str]]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pacer.comparison import source_sensitivity
-from pacer.comparison.case_statistics import label_intervals
-from pacer.comparison.groups import LEAST_UNITS, group_scores
 from pacer.core.contexts import CONTEXTS
 from pacer.metrics.columns import columns_in
+from pacer.metrics.statistics import sources as source_sensitivity
+from pacer.metrics.statistics.groups import LEAST_UNITS, group_scores
+from pacer.metrics.statistics.intervals import label_intervals
 from pacer.reporting import charts, score_tables
 from pacer.reporting.anchor_audit import agreement_table, anchor_checks, origin_table, strata_table
 from pacer.reporting.cases import example_cases

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.comparison.compare import read_run
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.core.hygiene import file_name
 from pacer.core.io import write_text
 from pacer.data.schemas import read_images, read_records
-from pacer.external.report_files import HYPOTHESIS_COLUMNS, read_reports
 from pacer.metrics.cases import UNKNOWN
-from pacer.metrics.lines import single_line
+from pacer.metrics.nlg import single_line
+from pacer.metrics.reports import HYPOTHESIS_COLUMNS, reports_of
+from pacer.metrics.statistics.comparison import read_run
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
 from pacer.reporting.support import Piece, Side, pieces, statements
@@ -76,9 +76,12 @@ def _of_study(table: pl.DataFrame, study: str) -> list[dict[str, Any]]:
 def _reports(place: Path, study: str, contexts: Sequence[str], corpus: Mapping[str, dict]) -> list[dict[str, Any]]:
     """A system's row of the study in each context, with ``reference`` and ``hypothesis``."""
     if place.is_file():
-        file = read_reports(place, HYPOTHESIS_COLUMNS)
-        given = [(corpus.get(file.key(at)), text) for at, text in enumerate(file.texts) if text is not None]
-        rows = [row | {"reference": row["report"], "hypothesis": text} for row, text in given if row is not None]
+        given = reports_of(place, HYPOTHESIS_COLUMNS).rows.drop_nulls("text").select("id", "text").iter_rows()
+        rows = [
+            corpus[key] | {"reference": corpus[key]["report"], "hypothesis": text}
+            for key, text in given
+            if key in corpus
+        ]
     else:
         rows = _of_study(read_run(place)[0], study)
     found: dict[str, dict[str, Any]] = {}

@@ -27,7 +27,6 @@ def signature_line(signature: Signature) -> str:
         language = signature["language"]
         counts = list(signature["counts"].values())
         limit = decoding(signature).get("limit")
-        joined = sum(sum(context.get("texts_with_line_breaks", {}).values()) for context in counts)
         parts = {
             **_clinical(signature),
             "clean": language["cleaner"],
@@ -38,7 +37,6 @@ def signature_line(signature: Signature) -> str:
             "n": "+".join(str(context["n"]) for context in counts) + (f" (decode.limit {limit})" if limit else ""),
             "empty": sum(context.get("empty_hypotheses", 0) for context in counts),
             **dict(_protocol(signature.get("protocol") or {})),
-            **({"line-breaks": f"blanks-{joined}"} if joined else {}),
             "data": signature["data"]["records"][:8],
             "version": signature["versions"]["pacer"],
         }
@@ -66,8 +64,6 @@ def _protocol(protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What was done to other systems' reports, where something was."""
     if protocol.get("missing_hypotheses"):
         yield "missing", f"{protocol['missing']}-{protocol['missing_hypotheses']}"
-    if repeated := protocol.get("duplicate_hypotheses", 0) + protocol.get("duplicate_references", 0):
-        yield "duplicates", f"{protocol['duplicates']}-{repeated}"
     for name in ("extract", "clean_hypotheses", "clean_references"):
         if protocol.get(name, "none") != "none":
             yield name.replace("_", "-"), protocol[name]
@@ -94,6 +90,14 @@ def reading_notes(signature: Signature) -> list[str]:
     if protocol and 2 * empty > pairs:
         missing = protocol.get("missing_hypotheses", 0)
         notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
+    unclean = {side: protocol.get(f"unclean_{side}", 0) for side in ("references", "hypotheses")}
+    if any(unclean.values()):
+        found = " and ".join(f"{count} of {pairs} {side}" for side, count in unclean.items() if count)
+        options = " ".join(f"--clean-{side} upstream" for side, count in unclean.items() if count)
+        notes.append(
+            f"{found} have capitals or periods without a blank before them, which move BLEU and ROUGE-L; to score "
+            f"cleaned text: {options}"
+        )
     return notes
 
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from scipy.stats import ttest_1samp
 
-from pacer.comparison.resampling import Difference, holm
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
+from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.reporting.score_tables import context_mean, difference_cells
 from pacer.reporting.tables import p_value
 from pacer.studies.study import HEADINGS, Study

@@ -1,16 +1,24 @@
-"""A labeller with random weights in the original checkpoint format, and one running METEOR."""
+"""A labeller with random weights in the original checkpoint format, and a METEOR without its program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
-from pacer.metrics.meteor import Meteor
+from pacer.config.decode import Score
+from pacer.core.io import read_json
+from pacer.metrics.cases import contexts_of
+from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs
+from pacer.metrics.predictions import read_cases
+from pacer.metrics.score import score_cases
 
 WORDS = (
     "the",
@@ -100,22 +108,34 @@ def chexbert_directory(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-@pytest.fixture(scope="session")
-def meteor() -> Iterator[Meteor]:
-    with Meteor() as running:
-        yield running
-
-
 @pytest.fixture
-def one_meteor(meteor: Meteor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scoring uses the running METEOR and leaves it running."""
+def quick_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scoring counts exact matches alone in place of METEOR, whose program takes seconds to start."""
 
-    class Running:
-        def __enter__(self) -> Meteor:
-            return meteor
+    def counts(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:
+        rows = []
+        for reference, hypothesis in zip(references, hypotheses, strict=True):
+            sides = [text.split() for text in (hypothesis, reference)]
+            same = sum((Counter(sides[0]) & Counter(sides[1])).values())
+            rows.append([*map(len, sides), 0, 0, same, same, *[0] * 14, same, same, same])
+        return np.array(rows, dtype=float)
 
-        def __exit__(self, *error: object) -> None:
-            return None
+    monkeypatch.setattr("pacer.metrics.nlg.meteor_counts", counts)
 
-    for module in ("metrics.scoring", "external.foreign"):
-        monkeypatch.setattr(f"pacer.{module}.Meteor", Running)
+
+def score_predictions(
+    records: pl.DataFrame,
+    predictions: Path,
+    out: Path,
+    inputs: ScoreInputs,
+    settings: Score = DEFAULTS,
+    *,
+    train: Sequence[str] | None = None,
+    about: dict | None = None,
+) -> dict[str, dict]:
+    """Score predictions of records that stand in no file."""
+    cases = read_cases(records, predictions, inputs.anchors)
+    manifest = predictions / "manifest.json"
+    files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
+    made = read_json(manifest) if manifest.is_file() else None
+    return score_cases(cases, out, inputs, settings, Origin(files, about or {}, made=made), train)

@@ -16,8 +16,6 @@ from pacer.metrics.chexbert.network import CheXbertNetwork
 from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATIONS
 
 MAX_PIECES = 512
-#: Pieces of a batch on a CPU: more do not stay in its caches, and padding costs what it would not on a GPU.
-CPU_PIECES = 512
 
 
 class CheXbert:
@@ -48,23 +46,17 @@ class CheXbert:
                 "vocabulary of bert-base-uncased"
             )
         folder = resolve(directory)
-        self.batch_size, self.precision = batch_size, precision
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        missing = [name for name in (CHECKPOINT, "config.json") if not (folder / name).is_file()]
-        if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
-            missing.append("vocab.txt or tokenizer.json")  # without either, transformers makes an empty tokenizer
-        if missing:
+        # without either file of the tokenizer, transformers makes an empty one
+        tokenizer = "tokenizer.json" if (folder / "tokenizer.json").is_file() else "vocab.txt"
+        if missing := [name for name in (CHECKPOINT, "config.json", tokenizer) if not (folder / name).is_file()]:
             raise BackboneError(
                 f"{folder} lacks {', '.join(missing)}; expected {CHECKPOINT} and the config.json "
                 "and tokenizer files of its BERT (bert-base-uncased for the published weights)"
             )
+        self.batch_size, self.precision = batch_size, precision
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.tokenizer: Any = from_files(AutoTokenizer, folder)
-        try:
-            self.network = CheXbertNetwork(BertModel(from_files(BertConfig, folder)))
-        except (ArithmeticError, TypeError, ValueError, RuntimeError) as error:
-            raise BackboneError(
-                f"{folder / 'config.json'} is not of a BERT ({type(error).__name__}); fetch it again"
-            ) from None
+        self.network = CheXbertNetwork(BertModel(from_files(BertConfig, folder)))
         _load(self.network, folder / CHECKPOINT)
         if len(self.tokenizer) > self.network.bert.config.vocab_size:
             raise BackboneError(
@@ -93,7 +85,8 @@ class CheXbert:
         pieces = self.tokenizer(distinct, truncation=True, max_length=self.max_pieces)["input_ids"]
         order = sorted(range(len(distinct)), key=lambda index: len(pieces[index]))
         with Ticker("labelling reports", len(order)) as ticker:
-            for rows in self._batches([len(pieces[row]) for row in order], order):
+            for start in range(0, len(order), self.batch_size):
+                rows = order[start : start + self.batch_size]
                 batch = self.tokenizer.pad({"input_ids": [pieces[row] for row in rows]}, return_tensors="pt")
                 found = self.network.classes(
                     batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device)
@@ -102,19 +95,6 @@ class CheXbert:
                 ticker.advance(len(rows))
         position = {text: index for index, text in enumerate(distinct)}
         return labels[[position[text] for text in texts]]
-
-    def _batches(self, lengths: list[int], rows: list[int]) -> list[list[int]]:
-        """``rows`` in runs of at most ``batch_size``; on a CPU also of at most :data:`CPU_PIECES`, padding counted.
-
-        ``lengths``: pieces of each row, ascending.
-        """
-        limit = CPU_PIECES if self.device.type == "cpu" else self.batch_size * self.max_pieces
-        batches: list[list[int]] = []
-        for length, row in zip(lengths, rows, strict=True):
-            if not batches or len(batches[-1]) == self.batch_size or (len(batches[-1]) + 1) * length > limit:
-                batches.append([])
-            batches[-1].append(row)
-        return batches
 
 
 def _load(network: CheXbertNetwork, path: Path) -> None:
@@ -126,17 +106,12 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
             f"{path} cannot be read as weights alone ({type(error).__name__}); fetch it again from its authors"
         ) from None
     state = content.get("model_state_dict") if isinstance(content, dict) else None
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+    if not isinstance(state, dict):
         raise BackboneError(f"{path} is no CheXbert checkpoint: it has no state dictionary under model_state_dict")
-    if state and all(key.startswith("module.") for key in state):
-        state = {key.removeprefix("module."): value for key, value in state.items()}
-    positions = state.get("bert.embeddings.position_ids")
-    if positions is not None:
-        if not torch.equal(positions.flatten(), torch.arange(positions.numel())):
-            raise BackboneError(f"{path}: bert.embeddings.position_ids does not count from 0; this is another model")
-        state = {key: value for key, value in state.items() if key != "bert.embeddings.position_ids"}
+    state = {str(key).removeprefix("module."): value for key, value in state.items()}
+    state.pop("bert.embeddings.position_ids", None)  # a buffer that older versions of transformers saved
     try:
         network.load_state_dict(state)
-    except RuntimeError as error:  # it names the weights that are missing, unknown or of another shape
+    except (RuntimeError, AttributeError, TypeError) as error:  # it names the weights that are missing or do not fit
         problems = " ".join(str(error).split())
         raise BackboneError(f"{path} does not fit the config.json beside it: {problems:.500}") from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pacer.data.findings import FINDINGS
+
 #: The checkpoint's file: ``{"model_state_dict": {"module.bert...": ..., "module.linear_heads.i...": ...}}``.
 CHECKPOINT = "chexbert.pth"
 
@@ -24,20 +26,9 @@ OBSERVATIONS: tuple[str, ...] = (
 )
 
 #: The observation of each of the 13 findings of the commitments.
-OBSERVATION_OF: dict[str, str] = {
-    "atelectasis": "Atelectasis",
-    "cardiomegaly": "Cardiomegaly",
-    "consolidation": "Consolidation",
-    "edema": "Edema",
+OBSERVATION_OF: dict[str, str] = {finding: finding.title() for finding in FINDINGS} | {
     "enlarged mediastinum": "Enlarged Cardiomediastinum",
-    "fracture": "Fracture",
-    "lung lesion": "Lung Lesion",
-    "lung opacity": "Lung Opacity",
-    "pleural effusion": "Pleural Effusion",
     "pleural abnormality": "Pleural Other",
-    "pneumonia": "Pneumonia",
-    "pneumothorax": "Pneumothorax",
-    "support devices": "Support Devices",
 }
 
 #: The classes; "No Finding" knows the first two alone.

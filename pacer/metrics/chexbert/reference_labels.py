@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 
 import polars as pl
-import pyarrow.parquet as pq
 
 from pacer.backbones.pointers import fingerprint
 from pacer.core.errors import DataError
@@ -37,12 +36,9 @@ def label_references(
     Raises:
         DataError: a record id occurs twice or a report is null. BackboneError: the labeller is not usable.
     """
-    repeated = records.filter(pl.col("record_id").is_duplicated())
-    if len(repeated):
-        raise DataError(f"record {repeated['record_id'][0]} occurs more than once")
-    empty = records.filter(pl.col("report").is_null())
-    if len(empty):
-        raise DataError(f"record {empty['record_id'][0]} has no report to label")
+    unfit = records.filter(pl.col("record_id").is_duplicated() | pl.col("report").is_null())
+    if len(unfit):
+        raise DataError(f"record {unfit['record_id'][0]} occurs more than once or has no report to label")
     reports = records["report"].to_list()
     labeller = CheXbert(chexbert_dir, batch_size, precision=precision)
     labels = labeller(reports)
@@ -55,58 +51,36 @@ def label_references(
         table.write_parquet(temporary, metadata={_ABOUT: about})
 
 
-class KnownLabels:
-    """Labels of a file, given out for the texts and by the labeller that they were made with.
+def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Path, arithmetic: str) -> list[list[int]]:
+    """The labels ``[n][14]`` of ``records.report`` from the file of :func:`label_references`.
 
     Args:
         arithmetic: in which the labeller computes here (``score.precision``).
 
     Raises:
-        DataError: the file is missing, malformed, or was made by another labeller than ``chexbert_dir`` or in another
-            arithmetic.
+        DataError: the file is missing or malformed, was made by another labeller than ``chexbert_dir`` or in another
+            arithmetic, or holds no labels of a record's report.
     """
-
-    def __init__(self, path: str | Path, chexbert_dir: str | Path, arithmetic: str):
-        self.path = path
-        table, about = _read(path)
-        self._rows = {record: (labels, text) for record, labels, text in table.iter_rows()}
-        if about.get("labeller") != fingerprint(chexbert_dir):
-            raise DataError(f"{path} was made by another labeller than {chexbert_dir}; {_REMEDY}")
-        if about.get("arithmetic") != arithmetic:
-            raise DataError(
-                f"{path} was labelled in {about.get('arithmetic', 'an arithmetic that it does not state')}, "
-                f"and here the reports would be in {arithmetic}; set score.precision to the file's, or {_REMEDY}"
-            )
-
-    def __call__(self, records: pl.DataFrame) -> list[list[int]]:
-        """The labels ``[n][14]`` of ``records.report``; of a record that the file lacks, those of its ``given_id``,
-        where there is such a column.
-
-        Raises:
-            DataError: a record has no labels, or its report is not the one that was labelled.
-        """
-        found = []
-        given = records["given_id" if "given_id" in records.columns else "record_id"].to_list()
-        for (record, report), other in zip(records.select("record_id", "report").iter_rows(), given, strict=True):
-            row = self._rows.get(record) or self._rows.get(other)
-            if row is None:
-                raise DataError(f"{self.path} has no labels for record {record}; {_REMEDY}")
-            if row[1] != _hash(report):
-                raise DataError(f"{self.path} holds labels of another report for record {record}; {_REMEDY}")
-            found.append(row[0])
-        return found
-
-
-def _read(path: str | Path) -> tuple[pl.DataFrame, dict[str, str]]:
-    """The labels, and what the file says of them."""
     try:
         table = pl.read_parquet(path, columns=list(LABEL_SCHEMA))
-        about = dict(json.loads((pq.read_metadata(path).metadata or {}).get(_ABOUT.encode(), b"{}")))
-    except (OSError, ValueError, TypeError, pl.exceptions.PolarsError) as error:
+        about = json.loads(pl.read_parquet_metadata(path).get(_ABOUT, "{}"))
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is not a table of reference labels: {type(error).__name__}; {_REMEDY}") from None
-    if any(value is None or len(value) != len(OBSERVATIONS) for value in table["labels"].to_list()):
+    if (table["labels"].list.len().fill_null(0) != len(OBSERVATIONS)).any():
         raise DataError(f"{path}: expected {len(OBSERVATIONS)} labels for each record")
-    return table, about
+    if about.get("labeller") != fingerprint(chexbert_dir):
+        raise DataError(f"{path} was made by another labeller than {chexbert_dir}; {_REMEDY}")
+    if about.get("arithmetic") != arithmetic:
+        raise DataError(
+            f"{path} was labelled in {about.get('arithmetic', 'an arithmetic that it does not state')}, and here the "
+            f"reports would be in {arithmetic}; set score.precision to the file's, or {_REMEDY}"
+        )
+    by_text = dict(table.select("text", "labels").iter_rows())
+    texts = list(map(_hash, records["report"]))
+    lacking = [record for record, text in zip(records["record_id"], texts, strict=True) if text not in by_text]
+    if lacking:
+        raise DataError(f"{path} has no labels for the report of record {lacking[0]}; {_REMEDY}")
+    return [by_text[text] for text in texts]
 
 
 def _hash(report: str) -> str:

@@ -23,7 +23,7 @@ from pacer.serving.export import export_model
 from tests.support.cli import REPOSITORY
 from tests.support.world import World, rehashed
 
-pytestmark = pytest.mark.usefixtures("one_meteor")
+pytestmark = pytest.mark.usefixtures("quick_meteor")
 
 #: subject, study and day of each row, and the study of the world whose frontal image it shows.
 STUDIES = (("a", "1", "2024-01-01", 0), ("a", "2", "2024-03-01", 2), ("b", "3", "2024-02-01", 3), ("c", "4", "", 4))

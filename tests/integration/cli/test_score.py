@@ -13,7 +13,7 @@ import pytest
 from pacer.core.io import read_json
 from tests.support.cli import REPOSITORY, Outcome
 
-pytestmark = pytest.mark.usefixtures("one_meteor")
+pytestmark = pytest.mark.usefixtures("quick_meteor")
 
 REFERENCES = ["No effusion or pneumothorax.", "Small left effusion.", "Mild edema. No effusion.", "Normal heart."]
 REPORTS = ["No effusion.", "Small left pleural effusion.", "No edema. No effusion.", "Heart is normal."]

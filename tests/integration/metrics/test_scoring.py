@@ -17,13 +17,14 @@ from pacer.core.io import read_jsonl, write_json, write_jsonl
 from pacer.data.cleaning import CLEANERS
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import RECORD_SCHEMA, TRUTH_SCHEMA
-from pacer.metrics.chexbert import CheXbert
-from pacer.metrics.chexbert.reference_labels import KnownLabels, label_references
-from pacer.metrics.clinical import clinical_efficacy
+from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.metrics.chexbert.reference_labels import known_labels, label_references
+from pacer.metrics.clinical import clinical_efficacy, ratios
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
-from pacer.metrics.scoring import score_predictions, with_prior_days
-from pacer.metrics.truth import findings_present, truth_f1
+from pacer.metrics.score import with_prior_days
+from pacer.metrics.truth import findings_present
 from pacer.reporting.signature import signature_line
+from tests.support.metrics import score_predictions
 
 REPORTS = [
     "the heart is normal . no effusion .",
@@ -103,8 +104,8 @@ class Case:
         )
         arguments = {
             "records": self.records,
-            "predictions_dir": self.predictions,
-            "out_dir": self.folder / "metrics",
+            "predictions": self.predictions,
+            "out": self.folder / "metrics",
             "inputs": ScoreInputs(self.chexbert, **inputs),
             "settings": DEFAULTS.model_copy(update=settings),
         }
@@ -115,7 +116,7 @@ class Case:
 
 
 @pytest.fixture
-def case(tmp_path, chexbert_directory, one_meteor) -> Case:
+def case(tmp_path, chexbert_directory, quick_meteor) -> Case:
     return Case(tmp_path, chexbert_directory())
 
 
@@ -203,7 +204,7 @@ def test_truth_and_its_yardsticks(case):
     label, test = CheXbert(case.chexbert), case.latent
 
     def f1(texts: list[str], latent: np.ndarray) -> float:
-        return truth_f1(latent, findings_present(label(texts)))
+        return ratios(latent, findings_present(label(texts)))["f1"]
 
     assert truth["sn_f1"] == truth["mn_f1"] == truth["mean_f1"] == f1(case.generated["sn"], test)
     assert truth["another_patient_f1"] == pytest.approx(f1([REPORTS[0]] * 4, test))
@@ -317,9 +318,12 @@ def test_contexts_without_records_are_skipped(case):
         (lambda rows: rows[1:], "missing in .*: sn-test3"),
         (lambda rows: [*rows, rows[0]], "more than once in .*: sn-test3"),
         (lambda rows: [*rows, rows[0] | {"record_id": "sn-other"}], "not in the records: sn-other"),
-        (lambda rows: [rows[0] | {"report": None}, *rows[1:]], "sn-test3.*report must be text"),
-        (lambda rows: [{"report": "x"}, *rows[1:]], "line 1: expected an object with a record_id"),
-        (lambda rows: [rows[0] | {"anchor": {"positive": []}}, *rows[1:]], "sn-test3.*anchor must hold"),
+        (lambda rows: [rows[0] | {"report": None}, *rows[1:]], "sn-test3.*report: .* valid string"),
+        (lambda rows: [{"report": "x"}, *rows[1:]], "line 1: record_id: Field required"),
+        (
+            lambda rows: [rows[0] | {"anchor": {"positive": []}}, *rows[1:]],
+            "sn-test3.*anchor: expected positive, negative",
+        ),
     ],
 )
 def test_ids_must_pair_one_to_one(case, edit, problem):
@@ -331,8 +335,8 @@ def test_ids_must_pair_one_to_one(case, edit, problem):
 
 
 def test_inputs_that_lack_a_record_are_refused(case):
-    label_references(case.records[1:], case.chexbert, case.folder / "references.parquet")
-    with pytest.raises(DataError, match=r"no labels for record sn-test0; make it again"):
+    label_references(case.records[1:4], case.chexbert, case.folder / "references.parquet")
+    with pytest.raises(DataError, match=r"no labels for the report of record sn-test0; make it again"):
         case.score(labels=case.folder / "references.parquet")
     (case.predictions / "mn.jsonl").unlink()
     with pytest.raises(DataError, match=r"holds no mn\.jsonl, .*add --context sn"):
@@ -346,13 +350,13 @@ def test_inputs_that_lack_a_record_are_refused(case):
 def test_reference_labels_are_read_back(case):
     path = case.folder / "labels" / "references.parquet"
     label_references(case.records, case.chexbert, path)
-    labels = KnownLabels(path, case.chexbert, "float32")(case.records)
+    labels = known_labels(path, case.records, case.chexbert, "float32")
     assert len(labels) == len(case.records)
     assert labels[:4] == CheXbert(case.chexbert)(REPORTS).tolist()
     with pytest.raises(DataError, match="occurs more than once"):
         label_references(pl.concat([case.records, case.records[:1]]), case.chexbert, path)
     with pytest.raises(DataError, match="not a table of reference labels"):
-        KnownLabels(case.folder / "nothing.parquet", case.chexbert, "float32")
+        known_labels(case.folder / "nothing.parquet", case.records, case.chexbert, "float32")
 
 
 def test_labels_in_another_arithmetic_are_refused(case):

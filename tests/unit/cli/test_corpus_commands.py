@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from pacer.config.profiles import load_profile
-from pacer.metrics.scoring import decoded_records
+from pacer.metrics.score import decoded_records
 from pacer.phantom.generate import generate_phantom
 
 

@@ -14,7 +14,7 @@ from pacer.config.decode import Score
 from pacer.config.profiles import load_profile, profile_text
 from pacer.core.errors import ConfigError
 from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.scoring import ORIGINALS
+from pacer.metrics.score import ORIGINALS
 from pacer.reporting.published import load_published
 
 REPOSITORY = Path(__file__).parents[3]

@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pacer.comparison.groups import LEAST_UNITS, GroupScore, group_scores
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.clinical import clinical_efficacy
+from pacer.metrics.statistics.groups import LEAST_UNITS, GroupScore, group_scores
 from pacer.reporting.score_tables import group_table
 
 VIEWS, SECTIONS = ("AP", "PA", "other"), ("findings", "findings+impression")

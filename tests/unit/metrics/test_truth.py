@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import polars as pl
 import pytest
@@ -10,7 +8,7 @@ from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS
-from pacer.metrics.truth import Truth, findings_present, truth_f1, truth_scores
+from pacer.metrics.truth import findings_present, truth_scores, with_truth
 
 
 def table(**present: list[str]) -> pl.DataFrame:
@@ -38,12 +36,13 @@ def test_labels_become_findings_by_name():
 
 
 def test_truth_is_read_by_study(tmp_path):
-    table(s1=["edema", "fracture"], s2=[]).write_parquet(tmp_path / "truth.parquet")
-    truth = Truth(tmp_path / "truth.parquet")
-    assert truth(["s2", "s1", "s1"]).sum(axis=1).tolist() == [0, 2, 2]
-    assert truth.only("lateral", ["s1", "s2"]).sum() == 1
+    path = tmp_path / "truth.parquet"
+    table(s1=["edema", "fracture"], s2=[]).write_parquet(path)
+    found = with_truth(pl.DataFrame({"study_id": ["s2", "s1", "s1"]}), path)
+    assert found["truth"].to_list() == [[], ["edema", "fracture"], ["edema", "fracture"]]
+    assert found["lateral_only"].list.len().to_list() == [0, 1, 1]
     with pytest.raises(DataError, match="study s3 and 1 more"):
-        truth(["s1", "s3", "s4"])
+        with_truth(pl.DataFrame({"study_id": ["s1", "s3", "s4"]}), path)
 
 
 @pytest.mark.parametrize(("context", "source"), [("mn", "lateral"), ("sw", "prior")])
@@ -58,14 +57,16 @@ def test_what_a_source_contributes(tmp_path, context, source):
     without[0, column["edema"]] = 1
     with_it = without.copy()
     with_it[1, column["fracture"]] = 1
-    scored = SimpleNamespace(
-        records=pl.DataFrame({"study_id": ["s1", "s2"]}), labels=with_it, control_labels={f"no_{source}": without}
+    labels = {"hypothesis": with_it, "reference": with_it, f"no_{source}": without}
+    cases = pl.DataFrame({"study_id": ["s1", "s2"], "context": context}).with_columns(
+        pl.Series(f"{name}_labels", rows.tolist()) for name, rows in labels.items()
     )
-    scores, _ = truth_scores({context: scored}, tmp_path / "truth.parquet")
-    assert {
-        name: score for name, score in scores.items() if f"{source}_" in name and not name.startswith("no_")
-    } == pytest.approx(
+    scores = truth_scores(with_truth(cases, tmp_path / "truth.parquet"))
+    assert scores == pytest.approx(
         {
+            f"{context}_f1": 4 / 5,
+            "mean_f1": 4 / 5,
+            f"no_{source}_f1": 2 / 4,
             f"{context}_with_{source}_f1": 4 / 5,
             f"{context}_without_{source}_f1": 2 / 4,
             f"{source}_only_recall": 1 / 2,
@@ -75,18 +76,12 @@ def test_what_a_source_contributes(tmp_path, context, source):
 
 
 def test_malformed_truth_is_refused(tmp_path):
-    path = tmp_path / "truth.parquet"
+    path, cases = tmp_path / "truth.parquet", pl.DataFrame({"study_id": ["s1"]})
     with pytest.raises(DataError, match="does not exist"):
-        Truth(path)
+        with_truth(cases, path)
     table(s1=[]).drop("edema").write_parquet(path)
     with pytest.raises(DataError, match=r"missing columns \['edema'\]"):
-        Truth(path)
+        with_truth(cases, path)
     pl.concat([table(s1=[]), table(s1=["edema"])]).write_parquet(path)
     with pytest.raises(DataError, match="more than once"):
-        Truth(path)
-
-
-def test_undefined_without_any_finding():
-    nothing = np.zeros((4, 13), bool)
-    assert truth_f1(nothing, nothing) is None
-    assert truth_f1(nothing, ~nothing) == 0.0
+        with_truth(cases, path)

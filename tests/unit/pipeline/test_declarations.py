@@ -24,7 +24,7 @@ LEVELS = (
     ("data", "backbones.tokenizer"),
     ("commitments", "features", "metrics.chexbert", "phantom", "model"),
     ("backbones", "metrics", "training", "decoding", "emphasis"),
-    ("comparison", "external", "baselines"),
+    ("baselines",),
     ("reporting",),
     ("serving", "studies"),
 )

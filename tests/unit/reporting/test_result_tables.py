@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pacer.comparison.case_statistics import Intervals, LabelScores
-from pacer.comparison.resampling import Interval
+from pacer.metrics.statistics.bootstrap import Interval
+from pacer.metrics.statistics.intervals import Intervals, LabelScores
 from pacer.reporting.charts import label_chart
 from pacer.reporting.published import load_published, published_beside
 from pacer.reporting.score_tables import label_table, score_table

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.comparison.resampling import Difference
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
+from pacer.metrics.statistics.bootstrap import Difference
 from pacer.reporting.score_tables import context_mean
 from pacer.studies.chart import difference_chart
 from pacer.studies.paired import WORLDS_NOTE, compare_worlds

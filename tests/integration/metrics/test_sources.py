@@ -7,15 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pacer.comparison.source_sensitivity import source_gains, warnings
 from pacer.core.io import write_jsonl
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.inputs import ScoreInputs
-from pacer.metrics.scoring import score_predictions
-from pacer.metrics.variety import variety_scores
+from pacer.metrics.statistics.sources import source_gains, warnings
+from tests.support.metrics import score_predictions
 
 CASES = 40
 Texts = list[str]
@@ -31,29 +28,26 @@ def lines(context: str, texts: Texts) -> list[dict]:
 
 
 @pytest.fixture
-def scored(tmp_path, words, chexbert_directory, one_meteor) -> Callable[[Texts, Texts], tuple[dict, pl.DataFrame]]:
+def scored(tmp_path, words, chexbert_directory, quick_meteor) -> Callable[[Texts, Texts], tuple[dict, pl.DataFrame]]:
     """Scores and cases of one context, from a model's reports of the cases' own sources and of another patient's."""
     references, train = reports(words, 0), reports(words, 1)
-    records, known = (
-        pl.DataFrame(
-            {
-                "record_id": [f"sn-{number}" for number in range(CASES)],
-                "context": "sn",
-                "study_id": [str(number) for number in range(CASES)],
-                "subject_id": [str(number) for number in range(CASES)],
-                "report": texts,
-                "report_raw": texts,
-                "findings_original": [None] * CASES,
-            }
-        )
-        for texts in (references, train)
-    )
+    numbers = [str(number) for number in range(CASES)]
+    records = pl.DataFrame(
+        {
+            "record_id": [f"sn-{number}" for number in numbers],
+            "context": "sn",
+            "study_id": numbers,
+            "subject_id": numbers,
+            "report": references,
+            "report_raw": references,
+        }
+    ).with_columns(findings_original=pl.lit(None, pl.String))
 
     def score(own: Texts, other: Texts) -> tuple[dict, pl.DataFrame]:
         write_jsonl(tmp_path / "sn.jsonl", lines("sn", own))
         write_jsonl(tmp_path / "controls/another_patient/sn.jsonl", lines("sn", other))
         inputs = ScoreInputs(chexbert_directory())
-        scores = score_predictions(records, tmp_path, tmp_path / "scores", inputs, train_records=known)
+        scores = score_predictions(records, tmp_path, tmp_path / "scores", inputs, train=train)
         return scores, pl.read_parquet(tmp_path / "scores/cases.parquet")
 
     return score
@@ -83,14 +77,3 @@ def test_the_gain_is_that_of_the_scores(scored, words) -> None:
     assert gain.first == pytest.approx(clinical_efficacy(*labels)["f1"])
     assert scores["controls"]["another_patient"]["sn"]["unchanged_share"] == 0.0
     assert source_gains(cases.drop("another_patient_labels"), "llm-rg4") == {}
-
-
-@given(st.lists(st.sampled_from(["a", "b c", "d e f"]), min_size=1, max_size=8), st.sets(st.sampled_from(["a", "b c"])))
-def test_shares_by_hand(texts: Texts, train: set[str]) -> None:
-    found = variety_scores(texts[::-1], texts, train)
-    assert found["distinct_share"] * len(texts) == pytest.approx(len(set(texts)))
-    assert found["most_frequent_share"] * len(texts) == pytest.approx(max(map(texts.count, texts)))
-    assert found["copied_share"] * len(texts) == pytest.approx(sum(map(texts.count, train)))
-    assert found["length_ratio"] == 1 and "copied_share" not in variety_scores(texts, texts, None)
-    assert all(found[name] == found[f"reference_{name}"] for name in ("distinct_share", "copied_share"))
-    assert variety_scores([""], ["a"], None)["length_ratio"] is None

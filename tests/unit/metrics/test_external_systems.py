@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from pacer.external.foreign import Protocol, pair_reports
-from pacer.external.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, read_reports
+from pacer.metrics.foreign import Protocol, pair_reports
+from pacer.metrics.reports import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, reports_of
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text(encoding="utf-8")
 #: The code of the recipes: lines that serve all of them, then each recipe below its heading.
@@ -116,10 +116,10 @@ def test_a_systems_files_come_to_their_records(
     write(tmp_path)
     if recipe is not None:
         exec(RECIPES[recipe], {})
-    references = read_reports("references.parquet", REFERENCE_COLUMNS, key)
-    paired, reports, counts = pair_reports(references, read_reports(file, HYPOTHESIS_COLUMNS), Protocol())
+    references = reports_of("references.parquet", REFERENCE_COLUMNS, key)
+    paired, counts = pair_reports(references, reports_of(file, HYPOTHESIS_COLUMNS), Protocol())
     assert paired["report"].to_list() == [f"reference {n} ." for n in range(3)]
-    assert reports == TEXTS and counts["missing_hypotheses"] == 0
+    assert paired["hypothesis"].to_list() == TEXTS and counts["missing_hypotheses"] == 0
 
 
 def test_reports_of_all_four_contexts_come_into_one_file(tmp_path: Path, monkeypatch) -> None:
@@ -134,9 +134,9 @@ def test_reports_of_all_four_contexts_come_into_one_file(tmp_path: Path, monkeyp
         texts = [f"{context} {text}" for text in TEXTS]
         pl.DataFrame({"report": texts, "dicom_id": DICOMS}).reverse().write_csv(f"reports-{context}.csv")
     exec(RECIPES["recipe 6"], {})
-    references = read_reports("records.parquet", REFERENCE_COLUMNS)
-    paired, reports, _ = pair_reports(references, read_reports("hypotheses.jsonl", HYPOTHESIS_COLUMNS), Protocol())
-    assert reports == [f"{context} {text}" for context in contexts for text in TEXTS]
+    references = reports_of("records.parquet", REFERENCE_COLUMNS)
+    paired, _ = pair_reports(references, reports_of("hypotheses.jsonl", HYPOTHESIS_COLUMNS), Protocol())
+    assert paired["hypothesis"].to_list() == [f"{context} {text}" for context in contexts for text in TEXTS]
     assert paired["context"].to_list() == [context for context in contexts for _ in TEXTS]
 
 

@@ -9,24 +9,19 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.comparison.case_statistics import UNITS, case_statistics, contexts_of, resampled_units
-from pacer.comparison.groups import GroupDifference, group_differences
-from pacer.comparison.resampling import MEAN, Difference, Pair, differences, sums_by_unit
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
+from pacer.metrics.cases import MEAN, by_context
 from pacer.metrics.columns import columns_in
 from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.pairing import check_pairs
+from pacer.metrics.predictions import check_pairs
+from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Statistics, differences
+from pacer.metrics.statistics.groups import GroupDifference, group_differences
+from pacer.metrics.statistics.intervals import case_statistics, resampled_units, rows_of
 
 _NEEDED = (
-    "record_id",
-    "context",
-    "reference",
-    "hypothesis",
-    "reference_labels",
-    "hypothesis_labels",
-    "rougeL",
-    "meteor_statistics",
+    *("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels"),
+    *("rougeL", "meteor_statistics"),
 )
 #: The scores that are compared, beside those of ``score.columns``.
 _SCORES = ("f1", "bleu4", "rougeL", "meteor")
@@ -45,21 +40,14 @@ class Comparison:
     units: int
     records: int
     resamples: int
-    seed: int
-    level: float
+    seed: int = SEED
+    level: float = LEVEL
     left_out: list[str] = field(default_factory=list)
     partial: dict[str, int] = field(default_factory=dict)
 
 
 def compare_runs(
-    first: str | Path,
-    second: str | Path,
-    *,
-    convention: str = "llm-rg4",
-    unit: str | None = None,
-    resamples: int = 10_000,
-    seed: int = 0,
-    level: float = 0.95,
+    first: str | Path, second: str | Path, *, convention: str = "llm-rg4", resamples: int = 10_000
 ) -> Comparison:
     """Compare two folders of scores by context and for the mean over contexts: CE F1, BLEU-4, ROUGE-L, METEOR and
     the numbers of ``score.columns``; and F1 by group. Runs without a labeller are compared without F1.
@@ -68,9 +56,8 @@ def compare_runs(
         first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in
             ``metrics/``; differences are second minus first.
         convention: of the F1, one with a micro or weighted headline.
-        unit: what is resampled, one of :data:`UNITS`; default: patients, where they are known, else examinations, else
-            records.
-        resamples, seed, level: see :func:`~pacer.comparison.resampling.differences`.
+        resamples: of patients, where they are known, else examinations, else records; see
+            :func:`~pacer.metrics.statistics.bootstrap.differences`.
 
     Raises:
         DataError: a folder has no cases, their ids do not pair one to one, or their labellers or references differ.
@@ -78,23 +65,19 @@ def compare_runs(
     """
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
-    if unit not in (None, *UNITS):
-        raise ConfigError(f"unit {unit!r} is not one of {', '.join(UNITS)}")
-    if resamples < 1 or not 0 < level < 1:
-        raise ConfigError(f"resamples must be at least 1 and level between 0 and 1, got {resamples} and {level}")
-    found = _paired(first, second, convention, unit)
+    if resamples < 1:
+        raise ConfigError(f"resamples must be at least 1, got {resamples}")
+    found = _paired(first, second, convention)
     return Comparison(
-        differences(found.pairs, resamples, seed, level),
-        group_differences(*found.cases, convention, found.groups, unit, resamples, seed, level),
+        differences(*found.statistics, resamples),
+        group_differences(*found.cases, convention, found.groups, resamples),
         convention,
         found.unit,
-        len(found.ids),
-        sum(found.contexts.values()),
+        found.units,
+        len(found.cases[0]),
         resamples,
-        seed,
-        level,
-        found.left_out,
-        found.partial,
+        left_out=found.left_out,
+        partial=found.partial,
     )
 
 
@@ -113,34 +96,40 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
         DataError: as :func:`compare_runs`; or the repeats do not have the same records.
     """
     convention = (read_run(runs[0][0])[1].get("clinical") or {}).get("convention", "llm-rg4")
-    repeats = [_paired(first, second, convention, None) for first, second in runs]
-    for (first, _), repeat in zip(runs, repeats, strict=True):
-        if (repeat.unit, repeat.ids, repeat.contexts) != (repeats[0].unit, repeats[0].ids, repeats[0].contexts):
+    repeats = [_paired(first, second, convention) for first, second in runs]
+    records = [
+        repeat.cases[0].select("record_id", "context", pl.col(f"{repeat.unit}_id").alias("unit")).sort("record_id")
+        for repeat in repeats
+    ]
+    for (first, _), own in zip(runs, records, strict=True):
+        if not own.equals(records[0]):
             raise DataError(f"{first} has other patients or contexts than {runs[0][0]}; repeats need the same records")
-    pairs = {
-        f"{context} {number}": {name: scores[name] for name in _SCORES if name in scores}
-        for number, repeat in enumerate(repeats)
-        for context, scores in repeat.pairs.items()
-    }
-    found = differences(pairs, resamples)
+    ones, twos = (
+        {
+            f"{context} {number}": statistics.only(_SCORES)
+            for number, repeat in enumerate(repeats)
+            for context, statistics in repeat.statistics[side].items()
+        }
+        for side in (0, 1)
+    )
+    found = differences(ones, twos, resamples)
     return found[MEAN] if MEAN in found else next(iter(found.values()))
 
 
 class _Paired(NamedTuple):
-    """Two runs: their ``cases`` row by row, ``pairs`` of statistics by context, what is resampled and the ``ids`` of
-    it, and what :class:`Comparison` says. ``contexts``: records of each. ``groups``: columns of ``cases``."""
+    """Two runs: their ``cases`` row by row and ``statistics`` by context and unit, what is resampled, and
+    what :class:`Comparison` says. ``groups``: columns of ``cases``."""
 
     cases: tuple[pl.DataFrame, pl.DataFrame]
-    pairs: dict[str, dict[str, Pair]]
+    statistics: tuple[dict[str, Statistics], dict[str, Statistics]]
     unit: str
-    ids: list[str]
-    contexts: dict[str, int]
+    units: int
     groups: list[str]
     left_out: list[str]
     partial: dict[str, int]
 
 
-def _paired(first: str | Path, second: str | Path, convention: str, unit: str | None) -> _Paired:
+def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
     """Two runs, record by record; raises as :func:`compare_runs`."""
     (one, signature), (two, other) = read_run(first), read_run(second)
     check_pairs(one["record_id"].to_list(), two["record_id"].to_list(), str(first), str(second))
@@ -160,30 +149,28 @@ def _paired(first: str | Path, second: str | Path, convention: str, unit: str | 
             )
     further = [name for name in theirs if name not in groups]
     one = one.with_columns(two.select(further))
-    scores = columns_in(signature, "scores"), columns_in(other, "scores")
-    columns = [name for name in scores[0] if name in scores[1]]
-    left_out = sorted({*scores[0], *scores[1]} - {*columns})
+    scores, others = columns_in(signature, "scores"), columns_in(other, "scores")
+    columns = [name for name in scores if name in others]
     partial = {}
     for name in columns:
         in_both = one[name].is_not_null() & two[name].is_not_null()
         one, two = (table.with_columns(pl.when(in_both).then(pl.col(name)).alias(name)) for table in (one, two))
         if not in_both.all():
             partial[name] = int(in_both.sum())
-    chosen, codes, count = resampled_units(one, unit)
-    pairs: dict[str, dict[str, Pair]] = {}
-    for context in contexts_of(one):
-        mine = (one["context"] == context).to_numpy()
-        sides = [
-            case_statistics(table.filter(pl.Series(mine)), CONVENTIONS[convention], columns) for table in (one, two)
-        ]
-        pairs[context] = {
-            name: Pair(*(sums_by_unit(side[name].rows, codes[mine], count) for side in sides), sides[0][name].score)
-            for name in (*_SCORES, *columns)
-            if name in sides[0]  # without a labeller there is no F1
+    chosen, codes, count = resampled_units(one)
+
+    def statistics(table: pl.DataFrame) -> dict[str, Statistics]:
+        return {
+            context: case_statistics(own, CONVENTIONS[convention], columns)
+            .only([*_SCORES, *columns])
+            .by_unit(codes[rows_of(one, context)], count)
+            for context, own in by_context(table).items()
         }
-    ids = one[f"{chosen}_id"].unique().sort().cast(pl.String).to_list()
-    contexts = {context: int((one["context"] == context).sum()) for context in pairs}
-    return _Paired((one, two), pairs, chosen, ids, contexts, [*groups, *further], left_out, partial)
+
+    left_out = sorted({*scores, *others} - {*columns})
+    return _Paired(
+        (one, two), (statistics(one), statistics(two)), chosen, count, [*groups, *further], left_out, partial
+    )
 
 
 def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 
-from pacer.comparison.case_statistics import POOLED, clinical_statistics, is_labelled, resampled_units
-from pacer.comparison.resampling import Difference, Interval, Pair, differences, intervals, sums_by_unit
-from pacer.comparison.statistics import Statistics
 from pacer.core.contexts import CONTEXTS, availability
+from pacer.metrics.cases import is_labelled, labels_of
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.statistics.bootstrap import Difference, Interval, Statistics, differences, intervals
+from pacer.metrics.statistics.intervals import POOLED, clinical_statistics, resampled_units
 
 #: Patients (or what is resampled) that an interval needs; with fewer, nothing is known of the spread.
 LEAST_UNITS = 10
 _AGES = {0: "same day", 7: "up to a week", 90: "up to 90 days", 365: "up to a year"}
 _OLDER = "over a year"
+Found = TypeVar("Found", Interval, Difference)
+#: Column and value of a group, and which records are in it, Boolean ``[n]``.
+Group = tuple[tuple[str, str], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,8 @@ class GroupDifference:
     f1: Difference
 
 
-class _Group(NamedTuple):
-    """``rows``: which records are in it, Boolean ``[n]``."""
-
-    column: str
-    value: str
-    rows: np.ndarray
-
-
 def group_scores(
-    cases: pl.DataFrame, convention: str, columns: Sequence[str] = (), resamples: int = 10_000, level: float = 0.95
+    cases: pl.DataFrame, convention: str, columns: Sequence[str] = (), resamples: int = 10_000
 ) -> list[GroupScore]:
     """Every group of a run with its bootstrap interval.
 
@@ -59,56 +54,56 @@ def group_scores(
         cases: ``cases.parquet``. columns: those of it that are groups beside the pipeline's.
     """
     _, codes, count = resampled_units(cases)
-    groups, one = list(_groups(cases, columns)), clinical_statistics(cases, CONVENTIONS[convention])["f1"]
-    sums = {str(place): Statistics(_sums(one, group, codes, count), one.score) for place, group in enumerate(groups)}
-    found = intervals({POOLED: sums}, resamples, level=level)[POOLED] if sums else {}
-    result = []
-    for place, group in enumerate(groups):
-        f1 = found[str(place)]
-        if _is_small(group, codes):
-            f1 = replace(f1, low=None, high=None)
-        result.append(GroupScore(group.column, group.value, int(group.rows.sum()), f1))
-    return result
+    groups = list(_groups(cases, columns))
+    if not groups:
+        return []
+    found = intervals({POOLED: _statistics(cases, convention, groups, codes, count)}, resamples)[POOLED]
+    return [
+        GroupScore(*group, int(rows.sum()), _certain(f1, codes[rows]))
+        for (group, rows), f1 in zip(groups, found.values(), strict=True)
+    ]
 
 
 def group_differences(
-    first: pl.DataFrame,
-    second: pl.DataFrame,
-    convention: str,
-    columns: Sequence[str] = (),
-    unit: str | None = None,
-    resamples: int = 10_000,
-    seed: int = 0,
-    level: float = 0.95,
+    first: pl.DataFrame, second: pl.DataFrame, convention: str, columns: Sequence[str] = (), resamples: int = 10_000
 ) -> list[GroupDifference]:
     """Every group in two runs of the same records, row by row; the groups are those of ``first``. None where the runs
     have no labels."""
-    if not is_labelled(first):
+    _, codes, count = resampled_units(first)
+    groups = list(_groups(first, columns)) if is_labelled(first) else []
+    if not groups:
         return []
-    _, codes, count = resampled_units(first, unit)
-    groups = list(_groups(first, columns))
-    one, two = (clinical_statistics(cases, CONVENTIONS[convention])["f1"] for cases in (first, second))
-    pairs = {
-        str(place): Pair(_sums(one, group, codes, count), _sums(two, group, codes, count), one.score)
-        for place, group in enumerate(groups)
-    }
-    found = differences({POOLED: pairs}, resamples, seed, level)[POOLED] if pairs else {}
-    result = []
-    for place, group in enumerate(groups):
-        f1 = replace(found[str(place)], p=None)
-        if _is_small(group, codes):
-            f1 = replace(f1, low=None, high=None)
-        result.append(GroupDifference(group.column, group.value, int(group.rows.sum()), f1))
-    return result
+    one, two = ({POOLED: _statistics(cases, convention, groups, codes, count)} for cases in (first, second))
+    found = differences(one, two, resamples)[POOLED]
+    return [
+        GroupDifference(*group, int(rows.sum()), replace(_certain(f1, codes[rows]), p=None))
+        for (group, rows), f1 in zip(groups, found.values(), strict=True)
+    ]
 
 
-def _groups(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[_Group]:
+def _statistics(
+    cases: pl.DataFrame, convention: str, groups: Sequence[Group], codes: np.ndarray, count: int
+) -> Statistics:
+    """F1 of each group, in their order, with statistics by unit."""
+    clinical = clinical_statistics(cases, CONVENTIONS[convention])
+    table, score = clinical.scores["f1"]
+    # records outside the group add nothing to its sums
+    tables = {str(place): clinical.tables[table] * rows[:, None] for place, (_, rows) in enumerate(groups)}
+    return Statistics(tables, {name: (name, score) for name in tables}).by_unit(codes, count)
+
+
+def _certain(found: Found, units: np.ndarray) -> Found:
+    """Without an interval for a group of few ``units``."""
+    return replace(found, low=None, high=None) if len(np.unique(units)) < LEAST_UNITS else found
+
+
+def _groups(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[Group]:
     """The groups of every column that has more than one value; records without a value are in none of them."""
     for column, values in _grouped(cases, columns):
-        known = values.drop_nulls().unique().sort()
-        if len(known) > 1:
-            for value in known:
-                yield _Group(column, value, (values == value).fill_null(False).to_numpy())
+        distinct = values.drop_nulls().unique().sort()
+        if len(distinct) > 1:
+            for value in distinct:
+                yield (column, value), (values == value).fill_null(False).to_numpy()
 
 
 def _grouped(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[tuple[str, pl.Series]]:
@@ -124,7 +119,7 @@ def _grouped(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[tuple[str,
             age = age.when(pl.col("prior_days") <= days).then(pl.lit(words))
         ages = pl.Enum([*_AGES.values(), _OLDER])
         yield "Age of the previous report", cases.select(age.otherwise(pl.lit(_OLDER)).cast(ages)).to_series()
-    labels = np.isin(np.array(cases["reference_labels"].to_list()), (POSITIVE, UNCERTAIN))
+    labels = np.isin(labels_of(cases, "reference"), (POSITIVE, UNCERTAIN))
     nothing = OBSERVATIONS.index("No Finding")
     findings = np.delete(labels, nothing, axis=1).sum(axis=1)
     yield "Findings in the reference", pl.Series([str(number) if number < 4 else "4 or more" for number in findings])
@@ -136,11 +131,3 @@ def _grouped(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[tuple[str,
     yield "Length of the reference", pl.Series([thirds[(n > first) + (n > second)] for n in words], dtype=lengths)
     for name in columns:
         yield name, cases[name]
-
-
-def _sums(one: Statistics, group: _Group, codes: np.ndarray, count: int) -> np.ndarray:
-    return sums_by_unit(one.rows[group.rows], codes[group.rows], count)
-
-
-def _is_small(group: _Group, codes: np.ndarray) -> bool:
-    return len(np.unique(codes[group.rows])) < LEAST_UNITS

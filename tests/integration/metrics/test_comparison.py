@@ -7,16 +7,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pacer.comparison.compare import compare_repeats, compare_runs
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.clinical import clinical_efficacy
-from pacer.metrics.nlg import language_scores
+from pacer.metrics.nlg import language_scores, with_language
+from pacer.metrics.statistics.comparison import compare_repeats, compare_runs
 from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
 WORDS = ["the", "heart", "is", "clear", "no", "effusion", "small", "left", "."]
 
 
-def run(folder, meteor, seed: int, quality: float, labeller: str = "a" * 64):
+def run(folder, seed: int, quality: float, labeller: str = "a" * 64):
     """A scored run of 24 examinations of 12 patients in two contexts; ``quality``: share of words and labels right."""
     fixed, draw = np.random.default_rng(0), np.random.default_rng(seed)
     rows = []
@@ -35,8 +35,7 @@ def run(folder, meteor, seed: int, quality: float, labeller: str = "a" * 64):
             }
         )
     cases = pl.DataFrame(rows)
-    scored = language_scores(cases["reference"].to_list(), cases["hypothesis"].to_list(), meteor)
-    cases = cases.with_columns(rougeL=pl.Series(scored.rouge), meteor_statistics=pl.Series(scored.meteor_statistics))
+    cases = with_language(cases)
     (folder / "metrics").mkdir(parents=True)
     cases.sample(fraction=1.0, shuffle=True, seed=seed).write_parquet(folder / "metrics/cases.parquet")
     (folder / "metrics/signature.json").write_text(
@@ -46,11 +45,11 @@ def run(folder, meteor, seed: int, quality: float, labeller: str = "a" * 64):
 
 
 @pytest.fixture
-def runs(tmp_path, meteor):
-    return run(tmp_path / "a", meteor, 1, 0.5), run(tmp_path / "b", meteor, 2, 0.9)
+def runs(tmp_path, quick_meteor):
+    return run(tmp_path / "a", 1, 0.5), run(tmp_path / "b", 2, 0.9)
 
 
-def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs, meteor):
+def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
     found = compare_runs(*runs, resamples=400)
     assert list(found.scores) == ["sn", "mw", "mean"]
     assert (found.unit, found.units, found.records) == ("subject", 12, 48)
@@ -59,7 +58,7 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs, meteor):
         means = []
         for context in ("sn", "mw"):
             own = cases.filter(context=context)
-            language = language_scores(own["reference"].to_list(), own["hypothesis"].to_list(), meteor).scores
+            language = language_scores(own)
             expected = {name: language[name] for name in ("bleu4", "rougeL", "meteor")}
             labels = [own[f"{which}_labels"].to_list() for which in ("reference", "hypothesis")]
             expected["f1"] = clinical_efficacy(*labels)["f1"]
@@ -73,12 +72,11 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs, meteor):
 
 
 def test_conventions_and_units(runs):
-    weighted = compare_runs(*runs, convention="weighted", resamples=10, unit="study")
-    assert weighted.units == 24
+    weighted = compare_runs(*runs, convention="weighted", resamples=10)
+    assert weighted.units == 12
     cases = pl.read_parquet(runs[1] / "metrics/cases.parquet").filter(context="sn")
     labels = [cases[f"{side}_labels"].to_list() for side in ("reference", "hypothesis")]
     assert weighted.scores["sn"]["f1"].second == pytest.approx(clinical_efficacy(*labels, "weighted")["f1"])
-    assert compare_runs(*runs, unit="record", resamples=10).units == 48
 
 
 def test_the_table_shows_every_row(runs):
@@ -97,9 +95,9 @@ def edit(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_runs_of_other_labellers_are_refused(tmp_path, meteor, runs):
+def test_runs_of_other_labellers_are_refused(tmp_path, runs):
     """Asked before the labels of the references, which differ where another labeller made them."""
-    other = run(tmp_path / "c", meteor, 2, 0.9, labeller="b" * 64)
+    other = run(tmp_path / "c", 2, 0.9, labeller="b" * 64)
     path = other / "metrics/cases.parquet"
     pl.read_parquet(path).with_columns(reference_labels=pl.lit([0] * 14, dtype=pl.List(pl.Int64))).write_parquet(path)
     with pytest.raises(DataError, match="have different or unrecorded labellers or arithmetic"):
@@ -157,8 +155,6 @@ def test_blank_ids_are_no_patient(runs, column):
     pl.read_parquet(path).with_columns(pl.lit("").alias(column)).write_parquet(path)
     found = compare_runs(*runs, resamples=20, convention="nicolson")
     assert found.unit == {"subject_id": "study", "study_id": "subject"}[column] and found.units > 1
-    with pytest.raises(DataError, match=f"do not say the {column.removesuffix('_id')} of every record"):
-        compare_runs(*runs, unit=column.removesuffix("_id"))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +179,7 @@ def test_runs_of_other_records_are_refused(runs, change, problem):
 
 
 def test_wrong_arguments_are_refused(runs, tmp_path):
-    for wrong in ({"convention": "x"}, {"unit": "patient"}, {"resamples": 0}, {"level": 1.0}):
+    for wrong in ({"convention": "x"}, {"resamples": 0}):
         with pytest.raises(ConfigError):
             compare_runs(*runs, **wrong)
     with pytest.raises(DataError, match=r"has no cases\.parquet; name a folder that `pacer score`"):
@@ -201,8 +197,8 @@ def test_one_repeat_is_the_comparison_of_two_runs(runs):
     assert compare_repeats([runs], resamples=300) == compare_runs(*runs, resamples=300).scores["mean"]
 
 
-def test_repeats_are_averaged_and_are_no_further_patients(tmp_path, meteor, runs):
-    others = run(tmp_path / "c", meteor, 3, 0.5), run(tmp_path / "d", meteor, 4, 0.8)
+def test_repeats_are_averaged_and_are_no_further_patients(tmp_path, runs):
+    others = run(tmp_path / "c", 3, 0.5), run(tmp_path / "d", 4, 0.8)
     single = [compare_runs(*pair, resamples=300).scores["mean"] for pair in (runs, others)]
     both = compare_repeats([runs, others], resamples=300)
     for name, found in both.items():
@@ -212,7 +208,7 @@ def test_repeats_are_averaged_and_are_no_further_patients(tmp_path, meteor, runs
         assert (found.low, found.high, found.p) == pytest.approx((once.low, once.high, once.p))
 
 
-def test_repeats_have_the_convention_that_they_were_scored_with(tmp_path, meteor, runs):
+def test_repeats_have_the_convention_that_they_were_scored_with(tmp_path, runs):
     for folder in runs:
         path = folder / "metrics/signature.json"
         signature = json.loads(path.read_text())
@@ -223,8 +219,8 @@ def test_repeats_have_the_convention_that_they_were_scored_with(tmp_path, meteor
     assert compare_runs(*runs, resamples=50).scores["mean"]["f1"] != expected
 
 
-def test_repeats_of_other_records_are_refused(tmp_path, meteor, runs):
-    fewer = run(tmp_path / "c", meteor, 3, 0.5), run(tmp_path / "d", meteor, 4, 0.8)
+def test_repeats_of_other_records_are_refused(tmp_path, runs):
+    fewer = run(tmp_path / "c", 3, 0.5), run(tmp_path / "d", 4, 0.8)
     for folder in fewer:
         path = folder / "metrics/cases.parquet"
         pl.read_parquet(path).filter(pl.col("subject_id") != "3").write_parquet(path)

@@ -4,21 +4,24 @@ import json
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pacer.config import validated
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
 from pacer.data.cleaning import clean_report
-from pacer.external.foreign import Protocol, pair_reports, score_reports
-from pacer.external.report_files import REFERENCE_COLUMNS, ReportFile, read_reports
 from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.metrics.foreign import Protocol, last_box, pair_reports, score_reports, without_repeats
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
-from pacer.metrics.lines import single_line
-from pacer.metrics.scoring import score_predictions
-from pacer.reporting.signature import reading_notes, signature_line
+from pacer.metrics.nlg import single_line
+from pacer.metrics.reports import EXTRA_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
+from pacer.reporting.signature import reading_notes
+from tests.support.metrics import score_predictions
 
 AS_IS = DEFAULTS.model_copy(update={"originals": "as_is"})
 
@@ -26,22 +29,22 @@ REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left eff
 REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2": "no effusion . no effusion ."}
 
 
-def file(ids, texts, name="h.csv", **extra) -> ReportFile:
-    return ReportFile(name, ids, texts, {}, extra)
+def file(ids, texts, name="h.csv", **extra) -> Reports:
+    keys = [str(number) for number in range(1, len(texts) + 1)] if ids is None else ids
+    content = {"id": keys, "text": texts} | dict.fromkeys(EXTRA_COLUMNS) | extra
+    columns = {"text": "text"} if ids is None else {"id": "id", "text": "text"}
+    return Reports(Path(name), pl.DataFrame(content, schema=dict.fromkeys(content, pl.String())), columns)
 
 
-def paired(references: ReportFile, hypotheses: ReportFile, **protocol):
-    records, reports, counts = pair_reports(references, hypotheses, Protocol(**protocol))
-    return dict(zip(records["record_id"], zip(records["report"], reports, strict=True), strict=True)), counts
+def paired(references: Reports, hypotheses: Reports, **protocol):
+    cases, counts = pair_reports(references, hypotheses, Protocol(**protocol))
+    rows = cases.select("record_id", "report", "hypothesis").iter_rows()
+    return {key: (report, found) for key, report, found in rows}, counts
 
 
-def test_pairs_by_id_and_not_by_order():
+def test_pairs_by_id_or_by_position():
     found, counts = paired(file(["a", "b"], ["1", "2"]), file(["b", "a"], ["two", "one"]))
-    assert found == {"a": ("1", "one"), "b": ("2", "two")}
-    assert counts == {"duplicate_references": 0, "duplicate_hypotheses": 0, "missing_hypotheses": 0}
-
-
-def test_without_ids_pairs_by_position():
+    assert found == {"a": ("1", "one"), "b": ("2", "two")} and counts["missing_hypotheses"] == 0
     assert paired(file(None, ["1", "2"]), file(None, ["one", ""]))[0] == {"1": ("1", "one"), "2": ("2", "")}
 
 
@@ -49,19 +52,22 @@ def test_without_ids_pairs_by_position():
     "references, hypotheses, problem",
     [
         (file(["a"], ["1"]), file(None, ["one"]), "h.csv has no ids, h.csv has"),
-        (file(None, ["1"]), file(None, ["one", "two"]), "has 1 rows and h.csv 2"),
-        (file(["a", "b", "c"], ["1"] * 3), file(["a"], ["one"]), "h.csv has no report for b, c; to .* --missing empty"),
-        (file(["a"], ["1"]), file(["a"], [None]), r'for a \(1 of these 1 have a row, which holds null: write ""'),
-        (file(["a", "b"], ["1", "2"]), file(["a"], [None]), r"for a, b \(1 of these 2 have a row.*--missing empty"),
-        (file(["a"], ["1"]), file(["a", "x"], ["one", "ten"]), "h.csv has ids that h.csv has not: x"),
+        (file(None, ["1"]), file(None, ["one", "two"]), "in h.csv but not in h.csv: 2"),
+        (file(["a", "b", "c"], ["1"] * 3), file(["a"], ["one"]), "missing in h.csv: b, c; .*--missing empty"),
+        (file(["a"], ["1"]), file(["a"], [None]), "missing in h.csv: a; .*null"),
         (
-            file(["a"], ["1"]),
-            file(["a", "a"], ["one", "two"]),
-            "h.csv has more than one row for id a; --duplicates first",
+            file(list("abcdex"), ["1"] * 6),
+            file(list("vwxyz"), ["1"] * 5),
+            "missing in h.csv: a, b, c and 2 more; in h.csv but not in h.csv: v, w, y and 1 more",
         ),
-        (file(["a"], [None]), file(["a"], ["one"]), "id a: the reference is missing"),
-        (file([], []), file([], []), "holds no references"),
+        (file(["a"], ["1"]), file(["a", "a"], ["one", "two"]), "more than once in h.csv: a"),
+        (file(["a"], [None]), file(["a"], ["one"]), "the reference is missing for a"),
         (file(["a"], ["1"], context=["sn-x"]), file(["a"], ["one"]), "column context must hold sn, sw, mn, mw"),
+        (
+            file(["a", "a"], ["1", "2"], context=["sn", "mn"]),
+            file(["a"], ["one"]),
+            "more than once in h.csv: a; .*choose among references with --split and --context",
+        ),
     ],
 )
 def test_what_does_not_pair_is_refused(references, hypotheses, problem):
@@ -69,52 +75,69 @@ def test_what_does_not_pair_is_refused(references, hypotheses, problem):
         paired(references, hypotheses)
 
 
-def test_an_extra_report_is_told_which_split_and_context_the_references_were_chosen_by():
-    with pytest.raises(DataError, match=r"h\.csv has ids that h\.csv has not, split test, context sn: x"):
-        paired(file(["a"], ["1"]), file(["a", "x"], ["one", "ten"]), split="test", context="sn")
-
-
-@pytest.mark.parametrize("known, given", [("007", "7"), ("s1", " s1"), ("s1 ", "s1"), ("s51", "51"), ("51", "51.0")])
-def test_ids_that_look_the_same_are_shown_in_quotes(known, given):
-    with pytest.raises(DataError, match=f"'{given}' is not the same id as '{known}'"):
-        paired(file(["a", known], ["1", "2"]), file(["a", given], ["one", "two"]))
+def test_an_error_tells_which_split_and_context_the_references_were_chosen_by():
+    references = file(["a"], ["1"], split=["test"], context=["sn"])
+    with pytest.raises(DataError, match=r"in h\.csv but not in h\.csv, split test, context sn: x"):
+        paired(references, file(["a", "x"], ["one", "ten"]), split="test", context="sn")
+    with pytest.raises(DataError, match="split val: there is no reference"):
+        paired(references, file(["a"], ["one"]), split="val")
+    with pytest.raises(DataError, match=r"h.csv has no column split, so split test cannot be chosen"):
+        paired(file(["a"], ["1"]), file(["a"], ["one"]), split="test")
 
 
 def test_missing_reports_can_be_empty():
     found, counts = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "c"], ["one", None]), missing="empty")
     assert found == {"a": ("1", "one"), "b": ("2", ""), "c": ("3", "")} and counts["missing_hypotheses"] == 2
-    with pytest.raises(DataError, match="has not"):  # an id too many stays an error
+    with pytest.raises(DataError, match="but not in"):  # an id too many stays an error
         paired(file(["a"], ["1"]), file(["x"], ["ten"]), missing="empty")
 
 
-@pytest.mark.parametrize("duplicates", ["error", "first"])
-def test_no_context_is_taken_for_another(duplicates):
-    references = file(["a", "b", "a"], ["1", "2", "3"], context=["sn", "sn", "mn"])
-    with pytest.raises(DataError, match=r"has more than one context for id a; choose one with --context, sn"):
-        paired(references, file(["a", "b"], ["one", "two"]), duplicates=duplicates)
-    same = file(["a", "b", "a"], ["1", "2", "3"], context=["sn", "sn", "sn"])
-    assert paired(same, file(["a", "b"], ["one", "two"]), duplicates="first")[0]["a"] == ("1", "one")
+def test_the_protocols_change_the_reports():
+    texts = [r"thinking \boxed{No effusion. No effusion. Heart (normal).}", "no box", r"\boxed{cut"]
+    options = {"extract": "boxed", "deduplicate": True, "clean_hypotheses": "upstream", "clean_references": "upstream"}
+    found, _ = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "b", "c"], texts), **options)
+    assert found == {"a": ("1 .", clean_report("No effusion. Heart (normal).")), "b": ("2 .", ""), "c": ("3 .", "")}
+    with pytest.raises(ConfigError, match=r"missing = .*must be"):
+        validated({"missing": "zero"}, "pacer score", Protocol)
 
 
-def test_duplicates_first_or_all():
-    references, hypotheses = file(["a", "b"], ["1", "2"]), file(["a", "b", "a"], ["one", "two", "uno"])
-    found, counts = paired(references, hypotheses, duplicates="first")
-    assert found == {"a": ("1", "one"), "b": ("2", "two")} and counts["duplicate_hypotheses"] == 1
-    found, _ = paired(references, hypotheses, duplicates="all")
-    assert found == {"a": ("1", "one"), "a#2": ("1", "uno"), "b": ("2", "two")}
-    both = file(["a", "a"], ["1", "2"])
-    assert paired(both, both, duplicates="all")[0] == {"a": ("1", "1"), "a#2": ("2", "2")}
-    with pytest.raises(DataError, match="id a has 2 references and 1 reports"):
-        paired(both, file(["a"], ["one"]), duplicates="all")
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        (r"First \boxed{draft}, then \boxed{the lungs are clear .}", "the lungs are clear ."),
+        (r"\boxed{a {nested {deeply}} box} and words", "a {nested {deeply}} box"),
+        (r"\boxed{}", ""),
+        ("no box at all", ""),
+        (r"\boxed{closed} but \boxed{not closed", ""),
+        (r"\boxed{ends {too early}", ""),
+        ("\\boxed{over\ntwo lines}", "over\ntwo lines"),
+    ],
+)
+def test_the_last_box_by_brace_depth(text, expected):
+    assert last_box(text) == expected
 
 
-def test_a_name_for_a_second_row_is_never_that_of_another_id():
-    references, hypotheses = file(["c", "c#2"], ["1", "2"]), file(["c", "c#2", "c"], ["one", "two", "uno"])
-    with pytest.raises(DataError, match="row 2 of id c would be named c#2, which is another id"):
-        paired(references, hypotheses, duplicates="all")
+@given(st.lists(st.sampled_from(["a b .", "c .", "d?", "no e ."]), max_size=12))
+def test_sentences_stand_once(sentences):
+    once = without_repeats(" ".join(sentences))
+    assert once == without_repeats(once) == " ".join(dict.fromkeys(sentences))
+    assert without_repeats("No effusion. no  effusion . Size 1.2 cm") == "No effusion. Size 1.2 cm"
 
 
-def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directory, one_meteor):
+def test_text_that_is_not_cleaned_is_told_with_the_option(files, quick_meteor):
+    (files / "raw.csv").write_text("id,report\ns1,Heart is normal.\ns2,no effusion .\ns3,1.2 cm nodule .\n")
+
+    def notes(**protocol) -> str:
+        score_reports(files / "refs.csv", files / "raw.csv", None, files / "out", Protocol(**protocol))
+        return " ".join(reading_notes(json.loads((files / "out" / "signature.json").read_text())))
+
+    told = notes()
+    assert "1 of 3 hypotheses have capitals or periods without a blank" in told
+    assert told.endswith("--clean-hypotheses upstream") and "--clean-references" not in told
+    assert "capitals" not in notes(clean_hypotheses="upstream")
+
+
+def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directory, quick_meteor):
     """A text is scored in one line, whether it comes as a prediction of the pipeline or in a file of another system."""
     rows = [
         {
@@ -149,64 +172,25 @@ def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directo
     whole = records.with_columns(report=pl.Series(map(single_line, records["report"])))
     assert score_predictions(whole, tmp_path / "predictions", tmp_path / "lines", ScoreInputs(chexbert)) == own
     signatures = [json.loads((tmp_path / name / "signature.json").read_text()) for name in ("own", "foreign", "lines")]
-    for signature in signatures[:2]:
-        assert signature["counts"]["sn"]["texts_with_line_breaks"] == {"references": 3, "hypotheses": 3}
-        assert "line-breaks:blanks-6" in signature_line(signature)
-        assert signature["language"]["hypotheses"].endswith("line breaks and tabs are blanks")
-    assert "texts_with_line_breaks" not in signatures[2]["counts"]["sn"]
-    assert "line" not in signatures[2]["language"]["hypotheses"]
+    assert signatures[1]["language"]["hypotheses"].endswith("line breaks and tabs are blanks")
     assert len({signature["data"]["records"] for signature in signatures}) == 1
-
-
-@pytest.mark.parametrize("blank", ["", "  ", None, float("nan")])
-def test_blank_cells_are_unknown(blank):
-    extra = {
-        "study_id": ["s", blank],
-        "subject_id": [blank, blank],
-        "context": [blank, blank],
-        "report_raw": [blank, "two"],
-        "findings_original": [blank, "two"],
-    }
-    records, _, _ = pair_reports(file(["a", "b"], ["1", "2"], **extra), file(["a", "b"], ["one", "two"]), Protocol())
-    assert records["study_id"].to_list() == ["s", None] and records["subject_id"].to_list() == [None, None]
-    assert set(records["context"]) == {"all"} and records["report_raw"].to_list() == ["1", "two"]
-    assert records["findings_original"].to_list() == [None, "two"]
 
 
 def test_an_id_is_a_study_only_where_its_column_says_so(tmp_path):
     hypotheses = file(["1", "2"], ["one", "two"])
     for column, studies in (("study_id", ["1", "2"]), ("image_id", [None, None])):
         pl.DataFrame({column: ["1", "2"], "report": ["x", "y"]}).write_csv(tmp_path / "r.csv")
-        records, _, _ = pair_reports(read_reports(tmp_path / "r.csv", REFERENCE_COLUMNS), hypotheses, Protocol())
+        records, _ = pair_reports(reports_of(tmp_path / "r.csv", REFERENCE_COLUMNS), hypotheses, Protocol())
         assert records["study_id"].to_list() == studies
 
 
-def test_rows_of_unknown_studies_are_all_kept(files, chexbert_directory, one_meteor):
+def test_rows_of_unknown_studies_are_all_kept(files, chexbert_directory, quick_meteor):
     """The convention `nicolson` keeps the first row of a study; no row is lost where studies are not known."""
     scores = score_reports(files / "refs.csv", files / "test_result.json", chexbert_directory(), files / "out")
     assert scores["conventions"]["nicolson"]["all"]["n"] == 3
     signature = json.loads((files / "out" / "signature.json").read_text())
     assert signature["counts"]["all"]["studies"] is None
     assert pl.read_parquet(files / "out" / "cases.parquet")["study_id"].null_count() == 3
-
-
-def test_the_protocols_change_the_reports():
-    texts = [r"thinking \boxed{No effusion. No effusion. Heart (normal).}", "no box", r"\boxed{cut"]
-    found, counts = paired(
-        file(["a", "b", "c"], ["1", "2", "3"]),
-        file(["a", "b", "c"], texts),
-        extract="boxed",
-        deduplicate=True,
-        clean_hypotheses="upstream",
-        clean_references="upstream",
-    )
-    assert found == {"a": ("1 .", clean_report("No effusion. Heart (normal).")), "b": ("2 .", ""), "c": ("3 .", "")}
-    assert counts["boxes"] == {"closed": 1, "absent": 1, "unclosed": 1} and counts["reports_with_repeats"] == 1
-
-
-def test_unknown_protocols_are_refused():
-    with pytest.raises(ConfigError, match=r"missing = .*must be"):
-        validated({"missing": "zero"}, "pacer score", Protocol)
 
 
 @pytest.fixture
@@ -216,7 +200,7 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_files_without_contexts_are_scored_as_one(files, chexbert_directory, one_meteor):
+def test_files_without_contexts_are_scored_as_one(files, chexbert_directory, quick_meteor):
     scores = score_reports(files / "refs.csv", files / "test_result.json", chexbert_directory(), files / "out")
     assert list(scores) == ["all", "conventions"]
     assert "anchor_agreement" not in scores["all"] and 0 <= scores["all"]["report_agreement"] <= 1
@@ -225,12 +209,12 @@ def test_files_without_contexts_are_scored_as_one(files, chexbert_directory, one
     assert cases["record_id"].to_list() == list(REFERENCES)
     assert cases["hypothesis"].to_list() == [REPORTS[key] for key in REFERENCES]
     signature = json.loads((files / "out" / "signature.json").read_text())
-    assert signature["protocol"]["hypotheses"] == {"file": "test_result.json", "id": "the keys", "text": "the values"}
+    assert signature["protocol"]["hypotheses"] == {"file": "test_result.json", "id": "id", "text": "text"}
     assert len(signature["data"]["hypotheses"]) == 64 and signature["language"]["cleaner"] == "not recorded"
     assert "effusion" not in (files / "out" / "signature.json").read_text()
 
 
-def test_labels_of_the_references_are_made_once(files, chexbert_directory, one_meteor, monkeypatch):
+def test_labels_of_the_references_are_made_once(files, chexbert_directory, quick_meteor, monkeypatch):
     def scored() -> dict:
         return score_reports(
             files / "refs.csv",
@@ -248,7 +232,7 @@ def test_labels_of_the_references_are_made_once(files, chexbert_directory, one_m
     assert sorted(seen) == sorted(REPORTS.values())
     refs = (files / "refs.csv").read_text()
     (files / "refs.csv").write_text(refs.replace("small", "large"))
-    with pytest.raises(DataError, match="labels of another report for record s2"):
+    with pytest.raises(DataError, match="no labels for the report of record s2"):
         scored()
     (files / "refs.csv").write_text(refs)
     (chexbert / "vocab.txt").write_text((chexbert / "vocab.txt").read_text().replace("edema", "oedema"))
@@ -256,21 +240,7 @@ def test_labels_of_the_references_are_made_once(files, chexbert_directory, one_m
         scored()
 
 
-def test_duplicates_have_the_labels_of_their_id(files, chexbert_directory, one_meteor):
-    chexbert, labels = chexbert_directory(), files / "labels.parquet"
-    score_reports(files / "refs.csv", files / "test_result.json", chexbert, files / "out", labels_path=labels)
-    rows = [{"id": key, "text": text} for key, text in (*REPORTS.items(), ("s1", "small left effusion ."))]
-    write_jsonl(files / "h.jsonl", rows)
-    score = partial(
-        score_reports, files / "refs.csv", files / "h.jsonl", chexbert, files / "out", Protocol(duplicates="all")
-    )
-    assert score(labels_path=labels) == score() == score(labels_path=files / "new.parquet")
-    (files / "refs.csv").write_text((files / "refs.csv").read_text() + "s1,small effusion .\n")
-    with pytest.raises(DataError, match="labels of another report for record s1#2"):
-        score(labels_path=labels)
-
-
-def test_most_reports_empty_is_a_warning(files, chexbert_directory, one_meteor):
+def test_most_reports_empty_is_a_warning(files, chexbert_directory, quick_meteor):
     for kept, warned in ((1, True), (2, False)):
         (files / "h.json").write_text(json.dumps(dict(list(REPORTS.items())[:kept])))
         score_reports(
@@ -281,7 +251,7 @@ def test_most_reports_empty_is_a_warning(files, chexbert_directory, one_meteor):
         assert len(notes) == 2 + warned
 
 
-def test_references_with_contexts_are_scored_by_context(files, chexbert_directory, one_meteor):
+def test_references_with_contexts_are_scored_by_context(files, chexbert_directory, quick_meteor):
     rows = [
         {
             "record_id": f"{context}-{key}",
@@ -340,7 +310,7 @@ def pacer(capsys, monkeypatch) -> Callable[..., str]:
     return run
 
 
-def test_the_command_scores_and_compares(files, chexbert_directory, one_meteor, pacer):
+def test_the_command_scores_and_compares(files, chexbert_directory, quick_meteor, pacer):
     chexbert = chexbert_directory()
     told = pacer(
         "score",
@@ -380,7 +350,7 @@ def test_the_command_scores_and_compares(files, chexbert_directory, one_meteor, 
         assert "--references and --hypotheses" in pacer("score", "--out", files / "three", *wrong)
 
 
-def test_copies_of_train_are_called_so_and_columns_are_scored(files, chexbert_directory, one_meteor, pacer):
+def test_copies_of_train_are_called_so_and_columns_are_scored(files, chexbert_directory, quick_meteor, pacer):
     rows = [
         {
             "id": f"{split}{number}",
@@ -409,19 +379,7 @@ def test_copies_of_train_are_called_so_and_columns_are_scored(files, chexbert_di
     assert "missing in" in pacer(*command, files / "columns.csv")
 
 
-def test_a_split_or_context_that_the_references_do_not_tell_is_refused(files, chexbert_directory):
-    for column, wanted in (("split", "test"), ("context", "sn")):
-        with pytest.raises(DataError, match=f"refs.csv has no column {column}, so {column} {wanted} cannot be chosen"):
-            score_reports(
-                files / "refs.csv",
-                files / "test_result.json",
-                chexbert_directory(),
-                files / "out",
-                Protocol(**{column: wanted}),
-            )
-
-
-def test_a_column_is_not_scored_against_itself(files, chexbert_directory, one_meteor):
+def test_a_column_is_not_scored_against_itself(files, chexbert_directory, quick_meteor):
     table = pl.DataFrame(
         {"id": ["a", "b"], "findings": ["edema .", "no effusion ."], "prediction": ["edema .", "effusion ."]}
     )
@@ -433,7 +391,7 @@ def test_a_column_is_not_scored_against_itself(files, chexbert_directory, one_me
         score(Protocol(hypothesis_text="findings"))
 
 
-def test_the_signature_says_of_foreign_files_only_what_is_true(files, chexbert_directory, one_meteor):
+def test_the_signature_says_of_foreign_files_only_what_is_true(files, chexbert_directory, quick_meteor):
     def signature(references="refs.csv", **protocol):
         score_reports(files / references, files / "test_result.json", chexbert, files / "out", Protocol(**protocol))
         return json.loads((files / "out" / "signature.json").read_text())
@@ -467,14 +425,13 @@ def test_the_signature_says_of_foreign_files_only_what_is_true(files, chexbert_d
     assert raw["language"]["cleaner"] == "iu_xray" and raw["language"]["target"] == "not recorded"
 
 
-def test_the_command_says_how_files_without_ids_were_read(files, chexbert_directory, one_meteor, pacer):
+def test_the_command_says_how_files_without_ids_were_read(files, chexbert_directory, quick_meteor, pacer):
     (files / "gts.csv").write_text("the heart is normal .\nno effusion .\n")
     (files / "res.csv").write_text('the heart is normal .\n"no\neffusion ."\n')
     sides = ("--references", files / "gts.csv", "--hypotheses", files / "res.csv")
     told = pacer("score", *sides, "--out", files / "one", "--chexbert", chexbert_directory())
     for line in (
-        "references: gts.csv, text: the only column (2 rows, no header), paired by position",
-        "hypotheses: res.csv, text: the only column (2 rows, no header), paired by position",
-        "line-breaks:blanks-1",
+        "references: gts.csv, text: the only column, paired by position",
+        "hypotheses: res.csv, text: the only column, paired by position",
     ):
         assert line in told

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import polars as pl
 
-from pacer.comparison import statistics
-from pacer.comparison.case_statistics import contexts_of, label_rows, resampled_units
-from pacer.comparison.resampling import Difference, Pair, differences, sums_by_unit
+from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.statistics.bootstrap import Difference, differences
+from pacer.metrics.statistics.intervals import clinical_statistics, resampled_units, rows_of
 
 #: By how much the share of the most frequent report, and of copied ones, may exceed the same of the references.
 EXCESS = 0.25
@@ -35,16 +34,16 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
     ):
         shares = {c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts}
         beyond = [
-            f"{context.upper()} {own:.0%} (references {expected:.0%})"
-            for context, (own, expected) in shares.items()
-            if own is not None and expected is not None and own - expected >= EXCESS
+            f"{context.upper()} {share:.0%} (references {expected:.0%})"
+            for context, (share, expected) in shares.items()
+            if share is not None and expected is not None and share - expected >= EXCESS
         ]
         if beyond:
             found.append(f"Many reports {words}: {', '.join(beyond)}.")
     control = (scores.get("controls") or {}).get(_CONTROL, {})
     same = {c: control[c]["unchanged_share"] for c in contexts if "unchanged_share" in control.get(c, {})}
-    if kept := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:
-        found.append(f"Reports stay the same with another patient's sources: {', '.join(kept)}.")
+    if unmoved := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:
+        found.append(f"Reports stay the same with another patient's sources: {', '.join(unmoved)}.")
     blind = [context.upper() for context, gain in source_gains(cases, convention).items() if (gain.low or 0) <= 0]
     if blind:
         found.append(
@@ -61,16 +60,15 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
     if column not in cases.columns:
         return {}
     cases = cases.filter(pl.col(column).is_not_null())
-    rule = CONVENTIONS[convention]
     _, codes, count = resampled_units(cases)
-    score = partial(statistics.f1, weighted=rule.averages[0] == "weighted")
-    pairs = {}
-    for context in contexts_of(cases):
-        mine = (cases["context"] == context).to_numpy()
-        own = cases.filter(pl.Series(mine))
-        sums = (
-            sums_by_unit(label_rows(own, rule, reports), codes[mine], count) for reports in (_CONTROL, "hypothesis")
-        )
-        pairs[context] = {"f1": Pair(*sums, score)}
-    found = differences(pairs)
-    return {context: found[context]["f1"] for context in pairs}
+    others, own_sources = (
+        {
+            context: clinical_statistics(own, CONVENTIONS[convention], reports)
+            .only(["f1"])
+            .by_unit(codes[rows_of(cases, context)], count)
+            for context, own in by_context(cases).items()
+        }
+        for reports in (_CONTROL, "hypothesis")
+    )
+    found = differences(others, own_sources)
+    return {context: found[context]["f1"] for context in others}

@@ -1,33 +1,48 @@
 """Resampling: bootstrap intervals of one run's scores, and of the difference of two with approximate randomisation.
 
-All work on sums of per-case statistics (:mod:`pacer.comparison.statistics`), so a resample is one row of a matrix
-product and corpus-level scores cost no more than means. What is resampled is a unit with all its cases in all contexts
-and in all runs: a patient's examinations are alike, and one examination occurs in several contexts.
+All work on sums of per-case statistics, so a resample is one row of a matrix product and corpus-level scores cost no
+more than means. What is resampled is a unit with all its cases in all contexts and in all runs: a patient's
+examinations are alike, and one examination occurs in several contexts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from pacer.comparison.statistics import ScoreOf, Statistics
 from pacer.metrics.cases import MEAN
 
 #: Context (or ``mean``) and score.
 Key = tuple[str, str]
+#: Sums ``[..., k]`` -> scores ``[...]``; undefined ones are NaN.
+ScoreOf = Callable[[np.ndarray], np.ndarray]
+#: Level of all intervals, and the seed of all resamples.
+LEVEL, SEED = 0.95, 0
 #: Resamples that are held at a time.
 _CHUNK = 500
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Statistics of one score in one context by unit, ``[units, k]`` of either run, and how sums become the score."""
+class Statistics:
+    """What scores are made of: ``tables`` by name, ``[n, k]`` with a row for each case or unit, and ``scores``: from
+    which table each is computed, and how from its sums."""
 
-    first: np.ndarray
-    second: np.ndarray
-    score: ScoreOf
+    tables: dict[str, np.ndarray]
+    scores: dict[str, tuple[str, ScoreOf]]
+
+    def by_unit(self, units: np.ndarray, count: int) -> Statistics:
+        """The rows added up by unit, ``[count, k]``; ``units`` ``[n]`` are indices."""
+        summed = {name: np.zeros((count, table.shape[1])) for name, table in self.tables.items()}
+        for name, table in self.tables.items():
+            np.add.at(summed[name], units, table)
+        return Statistics(summed, self.scores)
+
+    def only(self, names: Sequence[str]) -> Statistics:
+        """Some of the scores, as far as they are there, in this order."""
+        scores = {name: self.scores[name] for name in names if name in self.scores}
+        return Statistics({table: self.tables[table] for table, _ in scores.values()}, scores)
 
 
 @dataclass(frozen=True)
@@ -58,15 +73,8 @@ class Interval:
     undefined: int
 
 
-def sums_by_unit(rows: np.ndarray, units: np.ndarray, count: int) -> np.ndarray:
-    """Per-case statistics ``[n, k]`` added up by unit ``[count, k]``; ``units`` ``[n]`` are indices."""
-    sums = np.zeros((count, rows.shape[1]))
-    np.add.at(sums, units, rows)
-    return sums
-
-
 def differences(
-    pairs: Mapping[str, Mapping[str, Pair]], resamples: int = 10_000, seed: int = 0, level: float = 0.95
+    first: Mapping[str, Statistics], second: Mapping[str, Statistics], resamples: int = 10_000, seed: int = SEED
 ) -> dict[str, dict[str, Difference]]:
     """Compare two runs in every context and score, and in the plain mean over contexts.
 
@@ -75,27 +83,24 @@ def differences(
     as the observed one) / (1 + resamples), where each unit's two results are exchanged with probability one half.
 
     Args:
-        pairs: context -> score -> statistics, all over the same units; every context has the same scores.
-        resamples: of either kind. seed: of both. level: of the intervals.
+        first, second: context -> statistics by unit, all over the same units; every context has the same scores.
+        resamples: of either kind. seed: of both.
     """
-    scored, other = (
-        _Scores({c: {n: Statistics(getattr(p, side), p.score) for n, p in named.items()} for c, named in pairs.items()})
-        for side in ("first", "second")
-    )
-    first, second, draw = scored.rows, other.rows, np.random.default_rng(seed)
-    ones, twos = scored(first.sum(axis=0)), scored(second.sum(axis=0))
-    both, gap = np.concatenate([first, second], axis=1), second - first
+    scored, other = _Contexts(first), _Contexts(second)
+    rows, rows_of_other, draw = scored.rows, other.rows, np.random.default_rng(seed)
+    ones, twos = scored(rows.sum(axis=0)), other(rows_of_other.sum(axis=0))
+    both, gap = np.concatenate([rows, rows_of_other], axis=1), rows_of_other - rows
     parts = []
     for size in _chunks(resamples):
-        one, two = (scored(part) for part in np.split(_weights(draw, len(first), size) @ both, 2, axis=1))
-        moved = draw.integers(0, 2, size=(size, len(first))).astype(float) @ gap
-        mine, other = scored(first.sum(axis=0) + moved), scored(second.sum(axis=0) - moved)
-        parts.append({key: np.stack([two[key] - one[key], other[key] - mine[key]]) for key in ones})
+        one, two = (scored(part) for part in np.split(_weights(draw, len(rows), size) @ both, 2, axis=1))
+        moved = draw.integers(0, 2, size=(size, len(rows))).astype(float) @ gap
+        mine, theirs = scored(rows.sum(axis=0) + moved), scored(rows_of_other.sum(axis=0) - moved)
+        parts.append({key: np.stack([two[key] - one[key], theirs[key] - mine[key]]) for key in ones})
     result: dict[str, dict[str, Difference]] = {context: {} for context, _ in ones}
     for key, value in ones.items():
         apart = float(twos[key]) - float(value)
         drawn, exchanged = np.concatenate([part[key] for part in parts], axis=1)
-        low, high, undefined = _percentiles(apart, drawn, level)
+        low, high, undefined = _percentiles(apart, drawn)
         # rounding: sums that are exchanged as a whole come back in another order
         as_large = np.isnan(exchanged) | (np.abs(exchanged) >= abs(apart) - 1e-12)
         p = None if np.isnan(apart) else (1 + int(as_large.sum())) / (1 + resamples)
@@ -104,22 +109,21 @@ def differences(
 
 
 def intervals(
-    scores: Mapping[str, Mapping[str, Statistics]], resamples: int = 10_000, seed: int = 0, level: float = 0.95
+    statistics: Mapping[str, Statistics], resamples: int = 10_000, seed: int = SEED
 ) -> dict[str, dict[str, Interval]]:
     """Percentile bootstrap of one run's scores in every context, and of their plain mean over contexts.
 
     Args:
-        scores: context -> score -> statistics by unit, all over the same units; every context has the same scores.
-        resamples, seed, level: as those of :func:`differences`.
+        statistics: by context and unit, all over the same units; every context has the same scores.
+        resamples, seed: as those of :func:`differences`.
     """
-    scored, draw = _Scores(scores), np.random.default_rng(seed)
+    scored, draw = _Contexts(statistics), np.random.default_rng(seed)
     observed = scored(scored.rows.sum(axis=0))
     drawn = [scored(_weights(draw, len(scored.rows), size) @ scored.rows) for size in _chunks(resamples)]
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
     for key, value in observed.items():
-        result[key[0]][key[1]] = Interval(
-            _value(value), *_percentiles(float(value), np.concatenate([part[key] for part in drawn]), level)
-        )
+        samples = np.concatenate([part[key] for part in drawn])
+        result[key[0]][key[1]] = Interval(_value(value), *_percentiles(float(value), samples))
     return result
 
 
@@ -134,26 +138,26 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-class _Scores:
-    """Statistics of several scores side by side; ``rows`` ``[units, k]`` has each table once, whoever shares it."""
+class _Contexts:
+    """The statistics of all contexts side by side: ``rows`` ``[units, k]``."""
 
-    def __init__(self, scores: Mapping[str, Mapping[str, Statistics]]):
-        self.scores = scores
-        tables = {id(one.rows): one.rows for named in scores.values() for one in named.values()}
-        edges = np.cumsum([0, *(table.shape[1] for table in tables.values())])
-        self.span = {name: slice(a, b) for name, a, b in zip(tables, edges[:-1], edges[1:], strict=True)}
+    def __init__(self, contexts: Mapping[str, Statistics]):
+        self.contexts = contexts
+        tables = {(name, table): rows for name, own in contexts.items() for table, rows in own.tables.items()}
+        edges = np.cumsum([0, *(rows.shape[1] for rows in tables.values())])
+        self.span = {key: slice(a, b) for key, a, b in zip(tables, edges[:-1], edges[1:], strict=True)}
         self.rows = np.concatenate(list(tables.values()), axis=1)
 
     def __call__(self, sums: np.ndarray) -> dict[Key, np.ndarray]:
         """Sums ``[..., k]`` -> (context, score) -> ``[...]``, with the mean where there are several contexts."""
         values = {
-            (context, name): one.score(sums[..., self.span[id(one.rows)]])
-            for context, named in self.scores.items()
-            for name, one in named.items()
+            (context, name): score(sums[..., self.span[context, table]])
+            for context, own in self.contexts.items()
+            for name, (table, score) in own.scores.items()
         }
-        if len(self.scores) > 1:
-            for name in next(iter(self.scores.values())):
-                values[MEAN, name] = np.mean([values[context, name] for context in self.scores], axis=0)
+        if len(self.contexts) > 1:
+            for name in next(iter(self.contexts.values())).scores:
+                values[MEAN, name] = np.mean([values[context, name] for context in self.contexts], axis=0)
         return values
 
 
@@ -171,10 +175,10 @@ def _value(value: float | np.ndarray) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _percentiles(value: float, drawn: np.ndarray, level: float) -> tuple[float | None, float | None, int]:
+def _percentiles(value: float, drawn: np.ndarray) -> tuple[float | None, float | None, int]:
     """Both ends of an interval, and in how many resamples there is no value; no ends where ``value`` is undefined."""
     undefined = int(np.isnan(drawn).sum())
     if np.isnan(value):
         return None, None, undefined
-    low, high = np.nanquantile(drawn, ((1 - level) / 2, (1 + level) / 2))
+    low, high = np.nanquantile(drawn, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     return float(low), float(high), undefined

@@ -1,4 +1,0 @@
-"""Intervals, groups, and one system against another.
-
-Uses metrics.
-"""

@@ -1,0 +1,231 @@
+"""Anyone's reports: references and hypotheses of other systems, paired strictly and scored like PACER's own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from pacer.config import Strict
+from pacer.config.corpus import Cleaner
+from pacer.config.decode import Score
+from pacer.core.contexts import CONTEXTS, Context
+from pacer.core.errors import ConfigError, DataError
+from pacer.data.cleaning import CLEANERS
+from pacer.data.schemas import read_about
+from pacer.metrics.cases import UNKNOWN
+from pacer.metrics.commitments import anchor_columns
+from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs
+from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
+from pacer.metrics.reports import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
+from pacer.metrics.score import score_cases
+from pacer.metrics.signature import STRICTLY
+
+#: What a language score of uncleaned text hangs on: capitals, and a period without a blank before it.
+_UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
+#: What to do about ids that do not pair.
+_WAYS = (
+    "write the ids in the same way in both files; choose among references with --split and --context; --missing empty "
+    "scores an empty report where one is missing or null"
+)
+#: Columns of predictions of which other systems say nothing.
+_NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "unclosed", "tokens")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+
+
+class Protocol(Strict):
+    """How reports are read, paired and changed before scoring; all of it goes into the signature.
+
+    ``missing``: a reference without a report is an error, or has an ``empty`` one. ``extract``: ``boxed`` takes the
+    last ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``: by a
+    report cleaner. ``split``: of references that have splits; ``None``: test, where they have them. ``context``: of
+    references that have contexts; ``None``: all.
+    """
+
+    missing: Literal["error", "empty"] = "error"
+    extract: Literal["none", "boxed"] = "none"
+    deduplicate: bool = False
+    clean_references: Literal["none", Cleaner] = "none"
+    clean_hypotheses: Literal["none", Cleaner] = "none"
+    split: str | None = None
+    context: Context | None = None
+    reference_id: str | None = None
+    reference_text: str | None = None
+    hypothesis_id: str | None = None
+    hypothesis_text: str | None = None
+
+
+#: Whole reports, paired one to one.
+AS_GIVEN = Protocol()
+
+
+def score_reports(
+    references: str | Path,
+    hypotheses: str | Path,
+    chexbert_dir: str | Path | None,
+    out_dir: str | Path,
+    protocol: Protocol = AS_GIVEN,
+    *,
+    labels_path: str | Path | None = None,
+    settings: Score = DEFAULTS,
+) -> dict[str, dict]:
+    """Score a file of hypotheses against a file of references; writes and returns what
+    :func:`~pacer.metrics.score.score_cases` does.
+
+    Args:
+        references, hypotheses: see :mod:`pacer.metrics.reports`. References with a column ``context`` that names
+            the four contexts are scored by context, others as one, ``all``.
+        chexbert_dir: the labeller; None: no scores of labels.
+        labels_path: CheXbert labels of the references, made there if the file does not exist.
+
+    Raises:
+        DataError: a file is malformed, both sides are the same column, a split or context is asked for that the
+            references do not have, or ids do not pair. ConfigError: the references are clean already.
+    """
+    inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert_dir, labels_path)))
+    given = reports_of(references, REFERENCE_COLUMNS, protocol.reference_id, protocol.reference_text)
+    found = reports_of(hypotheses, HYPOTHESIS_COLUMNS, protocol.hypothesis_id, protocol.hypothesis_text)
+    if given.path.samefile(found.path) and given.columns["text"] == found.columns["text"]:
+        raise DataError(
+            f"references and hypotheses are the same column {given.columns['text']} of {given.path}; name "
+            "another file, or another column with --reference-text or --hypothesis-text"
+        )
+    if protocol.split is None and given.rows["split"].count():
+        protocol = protocol.model_copy(update={"split": "test"})
+    about = _about(given, protocol)
+    cases, counts = pair_reports(given, found, protocol)
+    loose = "by id, as protocol says" if counts["missing_hypotheses"] else STRICTLY
+    files = {"references": given, "hypotheses": found}
+    read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
+    said = read | protocol.model_dump() | counts | {"pairing": loose if "id" in found.columns else "by position"}
+    origin = Origin({name: file.path for name, file in files.items()}, about, protocol=said)
+    return score_cases(cases, Path(out_dir), inputs, settings, origin, _train_reports(given, protocol))
+
+
+def _about(given: Reports, protocol: Protocol) -> dict[str, Any]:
+    """How the references were made: what a records.parquet says holds for its column of reports, not for the others."""
+    own = given.path.suffix.lower() == ".parquet" and given.columns["text"] == "report"
+    about = read_about(given.path) if own else {}
+    if protocol.clean_references == "none":
+        return about
+    if about:
+        raise ConfigError(
+            f"{given.path} holds reports that are clean already; cleaning twice is not cleaning once: "
+            "leave out --clean-references"
+        )
+    return {"cleaner": protocol.clean_references}
+
+
+def _train_reports(given: Reports, protocol: Protocol) -> list[str] | None:
+    """The train split's references, which copies are looked for in; None where the file does not tell it apart."""
+    if protocol.split in (None, "train", "all"):
+        return None
+    texts = given.rows.filter(split="train")["text"].drop_nulls().to_list()
+    clean = CLEANERS.get(protocol.clean_references, str)
+    return [clean(text) for text in texts if text] or None
+
+
+def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The cases, in the order of the references, and what was done to the reports, in counts.
+
+    Raises:
+        DataError: only one side has ids; an id is missing, extra or there twice, or a text is missing; or a context is
+            not one of the four.
+    """
+    if ("id" in references.columns) != ("id" in hypotheses.columns):
+        without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
+        raise DataError(
+            f"{without.path} has no ids, {other.path} has; give ids on both sides, or two files in the same order"
+        )
+    expected, name = _select(references, protocol)
+    given = hypotheses.rows.filter(pl.col("text").is_not_null())
+    allowed = protocol.missing == "empty"
+    try:
+        check_pairs(expected["id"].to_list(), given["id"].to_list(), name, str(hypotheses.path), missing=allowed)
+    except DataError as error:
+        raise DataError(f"{error}; {_WAYS}") from None
+    if unwritten := expected.filter(pl.col("text").is_null())["id"].to_list():
+        raise DataError(f"{references.path}: the reference is missing for {named(unwritten)}")
+    written = given.select("id", pl.col("text").alias("hypothesis"))
+    cases = expected.join(written, on="id", how="left", maintain_order="left")
+    missing = cases["hypothesis"].null_count()
+    reports = _changed(cases["hypothesis"].fill_null("").to_list(), protocol)
+    clean = CLEANERS.get(protocol.clean_references, str)
+
+    cases = cases.select(
+        pl.col("id").alias("record_id"),
+        pl.Series("context", _contexts(cases, references.path, protocol)),
+        *("study_id", "subject_id", "findings_original", "view", "sections"),
+        pl.Series("report", [clean(text) for text in cases["text"]]),
+        pl.coalesce("report_raw", "text").alias("report_raw"),
+        pl.Series("hypothesis", reports),
+        *(pl.lit(None, kind).alias(name) for name, kind in PREDICTIONS.items() if name in _NOT_SAID),
+        pl.lit(False).alias("fallback"),
+    )
+    counts: dict[str, Any] = {"missing_hypotheses": missing}
+    for side, name in (("references", "report"), ("hypotheses", "hypothesis")):
+        counts[f"unclean_{side}"] = int(cases[name].str.contains(_UNCLEAN).sum())
+    return cases.with_columns(anchor_columns(cases["report_raw"], "reference")), counts
+
+
+def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
+    """The references of the split and context that are asked for, where the file has them, and what they are called."""
+    rows, words = file.rows, []
+    for column, wanted in (("split", protocol.split), ("context", protocol.context)):
+        if wanted is None or (column, wanted) == ("split", "all"):
+            continue
+        if not rows[column].count():
+            raise DataError(f"{file.path} has no column {column}, so {column} {wanted} cannot be chosen")
+        rows = rows.filter(pl.col(column) == wanted)
+        words.append(f", {column} {wanted}")
+    name = f"{file.path}{''.join(words)}"
+    if rows.is_empty():
+        raise DataError(f"{name}: there is no reference")
+    return rows, name
+
+
+def _contexts(cases: pl.DataFrame, path: Path, protocol: Protocol) -> list[str]:
+    """The context of each reference; one that is not known, where the file does not name the four."""
+    contexts = cases["context"].to_list()
+    if set(contexts) <= set(CONTEXTS):
+        return contexts
+    if protocol.context is None and any(contexts):
+        raise DataError(f"{path}: column context must hold {', '.join(CONTEXTS)} in every row")
+    return [UNKNOWN] * len(cases)
+
+
+def _changed(texts: list[str], protocol: Protocol) -> list[str]:
+    """The reports as they are scored."""
+    if protocol.extract == "boxed":
+        texts = [last_box(text) for text in texts]
+    if protocol.deduplicate:
+        texts = [without_repeats(text) for text in texts]
+    if protocol.clean_hypotheses != "none":
+        texts = [CLEANERS[protocol.clean_hypotheses](text) if text.strip() else text for text in texts]
+    return texts
+
+
+def last_box(text: str) -> str:
+    r"""What stands in the last ``\boxed{...}``, its end found by counting braces (paper, appendix "Additional
+    Conventional-SN Baselines"). Without a box, and where the last one is not closed, the text is empty."""
+    _, box, rest = text.rpartition("\\boxed{")
+    depth = 1
+    for position, letter in enumerate(rest if box else ""):
+        depth += (letter == "{") - (letter == "}")
+        if depth == 0:
+            return rest[:position].strip()
+    return ""
+
+
+def without_repeats(text: str) -> str:
+    """The report with every sentence once, where it first stands.
+
+    Sentences end at a period, question or exclamation mark before white space, and are the same where they differ only
+    in case, white space and the blank before the end mark.
+    """
+    sentences: dict[str, str] = {}
+    for sentence in _SENTENCE_END.split(text.strip()):
+        sentences.setdefault(" ".join(sentence.lower().rstrip(".!? ").split()), sentence)
+    return " ".join(sentences.values())

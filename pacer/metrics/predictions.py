@@ -1,0 +1,168 @@
+"""Predictions of the pipeline's form, paired strictly with their records: exactly one for each, and none left over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, ValidationError
+
+from pacer.commitments.anchor import ANCHOR_SCHEMA, CLOSE_REPORT, OPEN_REPORT, POLARITIES
+from pacer.core.contexts import CONTEXTS
+from pacer.core.errors import DataError
+from pacer.core.io import numbered_jsonl
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import read_table
+from pacer.metrics.commitments import anchor_columns
+
+
+def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
+    if set(anchor) != set(POLARITIES) or set().union(*anchor.values()) - set(FINDINGS):
+        raise ValueError(f"expected {', '.join(POLARITIES)}, each a list of findings of the vocabulary")
+    return anchor
+
+
+class Prediction(BaseModel, strict=True):
+    """A line of predictions; ``generated``: the whole text, ``tokens``: its length. What it does not say is None."""
+
+    record_id: str
+    report: str
+    anchor: Annotated[dict[str, list[str]], AfterValidator(_known)] | None = None
+    fallback: bool | None = None
+    gate: FiniteFloat | None = None
+    generated: str | None = None
+    tokens: Annotated[int, Field(ge=0)] | None = None
+
+
+#: What is needed of the records; the last three where they have them.
+_OF_RECORDS = (
+    *("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"),
+    *("view", "sections", "prior_days"),
+)
+#: Columns of predictions; ``unclosed``: the last ``<REPORT>`` of the whole text has no ``</REPORT>``.
+PREDICTIONS: dict[str, pl.DataType] = {
+    "record_id": pl.String(),
+    "hypothesis": pl.String(),
+    **{f"anchor_{polarity}": pl.List(pl.String()) for polarity in POLARITIES},
+    "gate": pl.Float64(),
+    "fallback": pl.Boolean(),
+    "unclosed": pl.Boolean(),
+    "tokens": pl.Int64(),
+}
+
+
+def check_pairs(
+    expected: Sequence[str], found: Sequence[str], expected_name: str, found_name: str, *, missing: bool = False
+) -> None:
+    """Raise unless both hold the same ids, each once, in whatever order; ``missing`` allows some of ``expected`` to be
+    missing in ``found``.
+
+    Raises:
+        DataError: ids are missing, extra or there twice; all are counted and the first three named.
+    """
+    problems = []
+    for ids, name in ((expected, expected_name), (found, found_name)):
+        if repeated := [key for key, count in Counter(ids).items() if count > 1]:
+            problems.append(f"more than once in {name}: {named(repeated)}")
+    known, given = set(expected), set(found)
+    if not missing and (lacking := [key for key in expected if key not in given]):
+        problems.append(f"missing in {found_name}: {named(lacking)}")
+    if extra := [key for key in found if key not in known]:
+        problems.append(f"in {found_name} but not in {expected_name}: {named(extra)}")
+    if problems:
+        raise DataError(f"ids of {expected_name} and {found_name} do not pair; {'; '.join(problems)}")
+
+
+def named(ids: Sequence[str], most: int = 3) -> str:
+    """The first of ``ids``, and how many there are besides."""
+    return ", ".join(map(str, ids[:most])) + (f" and {len(ids) - most} more" if len(ids) > most else "")
+
+
+def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:
+    """The predictions in ``path``, columns :data:`PREDICTIONS`, in the order of ``record_ids``, exactly one for each.
+
+    Raises:
+        DataError: the file is missing, a line lacks a field or holds one of the wrong kind, or the ids do not pair.
+    """
+    lines = [_prediction(row, path, number) for number, row in numbered_jsonl(path)]
+    check_pairs(record_ids, [line.record_id for line in lines], "the records", str(path))
+    by_id = {line.record_id: line for line in lines}
+    return pl.DataFrame([_row(by_id[key]) for key in record_ids], schema=PREDICTIONS)
+
+
+def _row(line: Prediction) -> dict[str, Any]:
+    anchor = line.anchor or dict.fromkeys(POLARITIES)
+    return {
+        "record_id": line.record_id,
+        "hypothesis": line.report,
+        **{f"anchor_{polarity}": anchor[polarity] for polarity in POLARITIES},
+        "gate": line.gate,
+        "fallback": bool(line.fallback),
+        "unclosed": None if line.generated is None else is_unclosed(line.generated),
+        "tokens": line.tokens,
+    }
+
+
+def _prediction(row: Any, path: Path, number: int) -> Prediction:
+    try:
+        return Prediction.model_validate(row)
+    except ValidationError as error:
+        name = f" ({row['record_id']})" if isinstance(row, dict) and isinstance(row.get("record_id"), str) else ""
+        problems = (
+            f"{'.'.join(map(str, problem['loc'])) or 'line'}: {problem['msg'].removeprefix('Value error, ')}"
+            for problem in error.errors(include_input=False, include_url=False)
+        )
+        raise DataError(f"{path}, line {number}{name}: {'; '.join(problems)}") from None
+
+
+def is_unclosed(generated: str) -> bool:
+    """Whether the last ``<REPORT>`` of a generated text has no ``</REPORT>``."""
+    return OPEN_REPORT in generated and CLOSE_REPORT not in generated.rpartition(OPEN_REPORT)[2]
+
+
+def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | None) -> pl.DataFrame:
+    """The records with their predictions: columns :data:`PREDICTIONS`, the reports of each control
+    (``{control}_hypothesis``, null where it was not run) and the reference commitments (``reference_{polarity}``).
+
+    Args:
+        records: those that must have a prediction. predictions_dir: ``{context}.jsonl``, and
+            ``controls/{control}/{context}.jsonl`` where a control was run. anchors: the reference commitments;
+            ``None``: what the rules read in ``report_raw``.
+
+    Raises:
+        DataError: there are no records, ids do not pair one to one, or an input is missing or malformed.
+    """
+    ids = records["record_id"].to_list()
+    if not ids:
+        raise DataError("there are no records to score in this split; choose another with --split, or all")
+    check_pairs(ids, list(dict.fromkeys(ids)), "the records", "the records")
+    records = records.select(name for name in _OF_RECORDS if name in records.columns)
+    contexts = {name: records.filter(context=name) for name in CONTEXTS if name in set(records["context"])}
+    if sum(map(len, contexts.values())) < len(records):
+        raise DataError(f"a record's context is not one of {', '.join(CONTEXTS)}")
+    there = [name for name in CONTEXTS if (predictions_dir / f"{name}.jsonl").is_file()]
+    missing = [name for name in contexts if name not in there]
+    if missing and there:
+        raise DataError(
+            f"{predictions_dir} holds no {missing[0]}.jsonl, and there are records of {', '.join(missing)}; to score "
+            f"the others alone, add {' '.join(f'--context {name}' for name in there)}"
+        )
+    parts = []
+    for name, rows in contexts.items():
+        keys = rows["record_id"].to_list()
+        controls = [
+            read_predictions(path, keys)["hypothesis"].alias(f"{path.parent.name}_hypothesis")
+            for path in sorted(predictions_dir.glob(f"controls/*/{name}.jsonl"))
+        ]
+        made = read_predictions(predictions_dir / f"{name}.jsonl", keys).drop("record_id")
+        parts.append(rows.hstack(made).with_columns(controls))
+    cases = pl.concat(parts, how="diagonal")
+    if anchors is None:
+        return cases.with_columns(anchor_columns(cases["report_raw"], "reference"))
+    given = read_table(anchors, ANCHOR_SCHEMA).select("record_id", pl.col(POLARITIES).name.prefix("reference_"))
+    if lacking := cases.join(given, on="record_id", how="anti")["record_id"].to_list():
+        raise DataError(f"{anchors} has no anchor for record {named(lacking, 1)}")
+    return cases.join(given, on="record_id", how="left", maintain_order="left")

@@ -1,0 +1,159 @@
+"""Reports as other systems leave them, with ids or in an order.
+
+========================  ==================================================================================
+CSV, TSV                  a header with an id and a text column; or one column of texts without a header, as
+                          R2Gen's ``res.csv`` and ``gts.csv``: paired by position
+JSON                      ``{id: text}`` or ``{id: [text]}``, as LLM-RG4's and R2GenGPT's ``test_result.json`` and
+                          ``test_refs.json``
+JSONL                     an object a line, as PACER's own predictions (in which the column `report` is to be named)
+Parquet                   an id and a text column, as PACER's ``records.parquet``
+========================  ==================================================================================
+
+Columns are those that are named, else those of the lists below; of two that are in question none is chosen.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from pacer.core.errors import DataError
+from pacer.core.io import read_json, read_jsonl
+
+#: Names of the column with the ids, of which the first that a file has is taken, and with the text, of which it may
+#: have one; whatever their case.
+ID_COLUMNS = ("record_id", "id", "study_id", "image_id")
+REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text")
+HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text")
+#: What else a file of references may say of its records.
+EXTRA_COLUMNS = (
+    *("context", "split", "report_raw", "study_id", "subject_id", "findings_original", "view", "sections"),
+)
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_EXPECTED = {".json": "an object of ids and texts", ".jsonl": "an object a line"}
+#: How a file of texts alone names its column.
+_ALONE = "the only column"
+#: Characters of a column's name that a message shows: a longer one could be report text.
+_LONGEST_NAME = 50
+
+
+class Reports(NamedTuple):
+    """The rows of a file in its order: ``id`` (where position alone says which is which, the row's number from 1),
+    ``text`` (null: missing) and :data:`EXTRA_COLUMNS` as text (null: blank, or there is no such column). ``columns``:
+    which of the file's columns were taken; without ``id`` it has none."""
+
+    path: Path
+    rows: pl.DataFrame
+    columns: dict[str, str]
+
+
+def reports_of(
+    path: str | Path, text_columns: Sequence[str], id_column: str | None = None, text_column: str | None = None
+) -> Reports:
+    """Read a file of reports by the kind that its name says.
+
+    Args:
+        text_columns: names to look for, :data:`REFERENCE_COLUMNS` or :data:`HYPOTHESIS_COLUMNS`.
+        id_column, text_column: the columns to take instead.
+
+    Raises:
+        DataError: the file is missing, damaged or of another kind, a column is not there or not the only one in
+            question, or a row holds something else than text.
+    """
+    path = Path(path)
+    rows = _rows(path, {*text_columns, text_column, id_column})
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    found = _named(names, text_column, (*text_columns, _ALONE))
+    if len(found) != 1:
+        wanted = text_column or f"one of {', '.join(text_columns)}"
+        raise DataError(
+            f"{path} has {'several columns' if found else 'no column'} of reports, only {_shown(found or names)}; "
+            f"expected {wanted}; name it with --reference-text or --hypothesis-text"
+        )
+    ids = _named(names, id_column, ID_COLUMNS)
+    if not ids and (id_column or len(names) > 1):
+        raise DataError(
+            f"{path} has no column of ids, only {_shown(names)}; expected {id_column or ', '.join(ID_COLUMNS)}; name "
+            "it with --reference-id or --hypothesis-id"
+        )
+    columns = {"id": ids[0], "text": found[0]} if ids else {"text": found[0]}
+    for number, row in enumerate(rows, start=1):
+        text, key = row.get(found[0]), row.get(ids[0]) if ids else number
+        if text is not None and not isinstance(text, str):
+            raise DataError(f"{path}, row {number}, {found[0]}: expected text, got {type(text).__name__}")
+        if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
+            raise DataError(f"{path}, row {number}, {ids[0]}: expected an id, text or a whole number")
+    known = {name.strip().lower(): name for name in names}
+    content = {
+        "id": [str(row[ids[0]]) for row in rows] if ids else [str(number) for number in range(1, len(rows) + 1)],
+        "text": [row.get(found[0]) for row in rows],
+        **{name: [_cell(row.get(known.get(name, name))) for row in rows] for name in EXTRA_COLUMNS},
+    }
+    return Reports(path, pl.DataFrame(content, schema=dict.fromkeys(content, pl.String())), columns)
+
+
+def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> list[str]:
+    """The column that is given by its name, else those that have a known one."""
+    if given is not None:
+        return [name for name in names if name == given]
+    return [name for wanted in known for name in names if name.strip().lower() == wanted]
+
+
+def _rows(path: Path, headings: Collection[str | None]) -> list[dict[str, Any]]:
+    """The rows of a file, each a value by column; a column of CSV alone has a header if that is one of ``headings``."""
+    kind = path.suffix.lower()
+    try:
+        if kind in (".csv", ".tsv"):
+            with open(path, encoding="utf-8-sig", newline="") as file:
+                rows = _of_lines(path, list(csv.reader(file, delimiter=_SEPARATORS[kind], strict=True)), headings)
+        elif kind == ".parquet":
+            rows = pl.read_parquet(path, glob=False).to_dicts()
+        elif kind == ".jsonl":
+            rows = read_jsonl(path)
+        elif kind == ".json":
+            content = read_json(path)
+            pairs = content.items() if isinstance(content, dict) else ()
+            rows = [
+                {"id": key, "text": text[0] if isinstance(text, list) and len(text) == 1 else text}
+                for key, text in pairs
+            ]
+        else:
+            raise DataError(f"{path} is no file of reports; expected .csv, .tsv, .json, .jsonl or .parquet")
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except (OSError, ValueError, csv.Error, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{path} cannot be read as {kind} in UTF-8 ({type(error).__name__}); save it again") from None
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{path} holds no reports; expected {_EXPECTED.get(kind, 'a header and rows below it')}")
+    return rows
+
+
+def _of_lines(path: Path, lines: list[list[str]], headings: Collection[str | None]) -> list[dict[str, Any]]:
+    """The rows of a CSV file: below its header, or all of them where one column of texts has none."""
+    header = lines[0] if lines else []
+    for number, line in enumerate(lines, start=1):
+        if len(line) != len(header):
+            raise DataError(f"{path}, row {number}: {len(line)} cells, but the first row has {len(header)}")
+    if len(set(header)) != len(header):
+        raise DataError(f"{path} has a column name more than once")
+    if len(header) != 1 or {header[0], header[0].strip().lower()} & {*headings}:
+        return [dict(zip(header, line, strict=True)) for line in lines[1:]]
+    if len(header[0].split()) == 1:
+        raise DataError(
+            f"{path}: its only column begins with a single word, which would be scored as a report; name the column "
+            "with --reference-text or --hypothesis-text, and see that commas (.csv) or tabs (.tsv) part the cells"
+        )
+    return [{_ALONE: text} for (text,) in lines]
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(name if len(name) <= _LONGEST_NAME and len(name.split()) < 3 else "a text" for name in names)
+
+
+def _cell(value: Any) -> str | None:
+    """A cell as text; a blank one, or a number that is none, says nothing."""
+    return None if value is None or value != value or not str(value).strip() else str(value)

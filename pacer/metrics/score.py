@@ -1,0 +1,309 @@
+"""Scores of a set of reports: ``scores.json``, ``signature.json`` and ``cases.parquet``.
+
+Serves the stage `score` and any other corpus: what is not given (reference labels, anchors) is computed on the
+spot, and what the corpus does not have (latent truth) is left out.
+
+A further score of a context is one more entry of :func:`_context_scores`; it needs a column in
+:mod:`pacer.reporting.score_tables` to be shown, and no change elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import polars as pl
+
+from pacer.config.decode import Score
+from pacer.core.contexts import CONTEXTS
+from pacer.core.io import atomic_path, read_json, write_json
+from pacer.data.cleaning import CLEANERS
+from pacer.data.schemas import of_split, read_about, read_records
+from pacer.data.wording import prior_wording
+from pacer.metrics.cases import (
+    COLUMNS,
+    FURTHER,
+    LABELS,
+    by_context,
+    case_table,
+    contexts_of,
+    control_columns,
+    controls_of,
+    is_labelled,
+    labels_of,
+)
+from pacer.metrics.chexbert.labeller import CheXbert
+from pacer.metrics.chexbert.reference_labels import known_labels, label_references
+from pacer.metrics.clinical import RATIOS, Efficacy, clinical_efficacy, plain_mean
+from pacer.metrics.columns import column_scores, read_score_columns
+from pacer.metrics.commitments import anchor_columns, commitment_scores
+from pacer.metrics.contents import extraction_counts, variety_scores, wording_scores
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.inputs import Origin, ScoreInputs
+from pacer.metrics.nlg import language_scores, single_line, with_language
+from pacer.metrics.predictions import read_cases
+from pacer.metrics.signature import build_signature, flat
+from pacer.metrics.truth import truth_scores, with_truth
+
+#: What is done to original references before they are compared with. The paper does not say what it did
+#: (``docs/evaluation.md``).
+ORIGINALS: Mapping[str, Callable[[str], str]] = MappingProxyType(
+    {**CLEANERS, "lowercase": lambda text: " ".join(text.lower().split()), "as_is": lambda text: " ".join(text.split())}
+)
+
+#: Scores by name; ``None``: undefined.
+Numbers = dict[str, float | None]
+
+
+def decoded_records(
+    records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None, contexts: Sequence[str] = ()
+) -> tuple[pl.DataFrame, str | None]:
+    """The records that a folder of predictions should cover: ``split`` and ``contexts`` (default: what its manifest
+    says, else test and all), cut at the manifest's limit; and where these are not all of the split how many they are,
+    in words."""
+    path = Path(predictions_dir) / "manifest.json"
+    manifest = read_json(path) if path.is_file() else {}
+    settings = manifest.get("settings", {})
+    split, limit = split or settings.get("split", "test"), settings.get("limit")
+    contexts = contexts or manifest.get("contexts") or ()
+    every = of_split(records, split)
+    kept = every.filter(pl.col("context").is_in(list(contexts))) if contexts else every
+    if limit is not None:
+        kept = kept.group_by("context", maintain_order=True).head(limit)
+    why = [f"contexts {', '.join(contexts)}"] * bool(contexts) + [f"decode.limit {limit}"] * (limit is not None)
+    cut = f"{len(kept)} of {len(every)} records of split {split}: {', '.join(why)}"
+    return kept, cut if len(kept) < len(every) else None
+
+
+def score_decoded(
+    records: Path,
+    predictions: Path,
+    out: Path,
+    inputs: ScoreInputs,
+    settings: Score,
+    *,
+    split: str | None = None,
+    contexts: Sequence[str] = (),
+    say: Callable[[str], object] = print,
+) -> dict[str, dict]:
+    """Score what was decoded of a corpus; see :func:`score_cases` for what is written and returned.
+
+    Args:
+        records: ``records.parquet``. predictions: as in :func:`~pacer.metrics.predictions.read_cases`. split, contexts:
+            as in :func:`decoded_records`. say: gets a line where these are not the whole split.
+
+    Raises:
+        DataError: ids that do not pair one to one, or a malformed input.
+    """
+    table = read_records(records)
+    wanted, note = decoded_records(table, predictions, split, contexts)
+    if note:
+        say(note)
+    cases = read_cases(with_prior_days(wanted, records.parent / "priors.parquet"), predictions, inputs.anchors)
+    train = table.filter(split="train")["report"].to_list()
+    manifest = predictions / "manifest.json"
+    made = read_json(manifest) if manifest.is_file() else None
+    files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
+    origin = Origin({"anchors": inputs.anchors} | files, read_about(records), made=made)
+    return score_cases(cases, out, inputs, settings, origin, None if "train" in set(wanted["split"]) else train or None)
+
+
+def score_cases(
+    cases: pl.DataFrame,
+    out_dir: Path,
+    inputs: ScoreInputs,
+    settings: Score,
+    origin: Origin,
+    train: Collection[str] | None = None,
+) -> dict[str, dict]:
+    """Score paired reports and write ``scores.json``, ``signature.json`` and ``cases.parquet`` into ``out_dir``; other
+    files there stay.
+
+    Args:
+        cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
+        train: reports of the training split, of which it is said how many are copied; ``None``: not known.
+
+    Returns:
+        The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
+        context -> averages), and ``"controls"`` and ``"truth"`` where there are such. A score without a denominator is
+        ``None``, and named in the signature. A single context that is none of the four has no mean. Without a labeller
+        the scores of labels are left out: precision, recall, F1, conventions, controls.
+    """
+    columns = pl.DataFrame()
+    if settings.columns is not None:
+        origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
+        taken = {*COLUMNS, *FURTHER, *control_columns(cases), *cases.columns, "lateral_only", "prior_only"}
+        columns = read_score_columns(settings.columns, cases["record_id"].to_list(), taken)
+    cases = _with_labels(_with_texts(cases, train), inputs, settings)
+    cases = with_language(cases).hstack(columns)
+    if inputs.truth is not None:
+        cases = with_truth(cases, inputs.truth)
+    contexts = by_context(cases)
+    averaged, limit = set(contexts) <= set(CONTEXTS), origin.decoding.get("max_new_tokens")
+    originals = by_context(_against_originals(cases, settings))
+    scores: dict[str, dict] = {}
+    for name, own in contexts.items():
+        scores[name] = _context_scores(name, own, originals.get(name), settings, limit)
+        scores[name] |= column_scores(own.select(columns.columns), scores[name])
+    if averaged:
+        scores["mean"] = _mean(scores)
+    if is_labelled(cases):
+        scores["conventions"] = {name: _convention_scores(contexts, name, averaged) for name in CONVENTIONS}
+        if controls := _control_scores(contexts, controls_of(cases), settings.convention):
+            scores["controls"] = controls
+    if inputs.truth is not None:
+        scores["truth"] = truth_scores(cases)
+    counts = {name: _counts(own, limit) for name, own in contexts.items()}
+    undefined = [name for name, value in flat(scores).items() if value is None]
+    signature = build_signature(cases, columns, inputs, settings, origin, counts, undefined)
+    with atomic_path(out_dir / "cases.parquet") as temporary:
+        case_table(cases, columns.columns).write_parquet(temporary)
+    write_json(out_dir / "scores.json", scores)
+    write_json(out_dir / "signature.json", signature)
+    return scores
+
+
+def with_prior_days(records: pl.DataFrame, priors: Path) -> pl.DataFrame:
+    """The records with ``prior_days``, the days since the previous report of those that have one; ``priors``: the
+    corpus's ``priors.parquet``, which need not be there."""
+    if not priors.is_file():
+        return records
+    days = pl.read_parquet(priors, columns=["study_id", "gap_days"]).rename({"gap_days": "prior_days"})
+    found = records.join(days, on="study_id", how="left", maintain_order="left")
+    return found.with_columns(pl.when(pl.col("prior_report").is_not_null()).then("prior_days"))
+
+
+def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFrame:
+    """The cases with every text in one line (the reference as ``reference``), what the rules read in the reports, and
+    whether texts are copied from the training split."""
+    sources = {"reference": "report"} | {name: name for name in _hypotheses(cases)}
+    cases = cases.with_columns(
+        pl.Series(name, [None if text is None else single_line(text) for text in cases[source]], dtype=pl.String)
+        for name, source in sources.items()
+    )
+    known = None if train is None else frozenset(map(single_line, train))
+    columns = anchor_columns(cases["hypothesis"], "report")
+    for side in ("reference", "hypothesis"):
+        rules = [list(prior_wording(text)) for text in cases[side]]
+        columns.append(pl.Series(f"{side}_wording", rules, dtype=pl.List(pl.String)))
+        if known is not None:
+            columns.append(pl.Series(f"{side}_copied", [text in known for text in cases[side]]))
+    for name in controls_of(cases):
+        columns.append((cases[f"{name}_hypothesis"] == cases["hypothesis"]).alias(f"{name}_unchanged"))
+    return cases.with_columns(columns)
+
+
+def _hypotheses(cases: pl.DataFrame) -> list[str]:
+    """The columns of generated reports."""
+    return ["hypothesis", *(f"{control}_hypothesis" for control in controls_of(cases))]
+
+
+def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs, settings: Score) -> pl.DataFrame:
+    """The cases with CheXbert's labels of every text, each text labelled once; null columns without a labeller.
+    References whose labels a file holds are not labelled again; it is made where it does not exist."""
+    if inputs.chexbert is None:
+        return cases.with_columns(pl.lit(None, LABELS).alias(f"{side}_labels") for side in ("reference", "hypothesis"))
+    if inputs.labels is not None and not inputs.labels.is_file():
+        label_references(cases, inputs.chexbert, inputs.labels, settings.batch_size, settings.precision)
+    labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
+    sides = _hypotheses(cases) + ["reference"] * (inputs.labels is None)
+    texts = pl.concat([cases[side] for side in sides]).drop_nulls().unique(maintain_order=True).to_list()
+    labels = {None: None} | dict(zip(texts, labeller(texts).tolist(), strict=True))
+    columns: dict[str, Sequence[list[int] | None]] = {
+        f"{side.removesuffix('_hypothesis')}_labels": [labels[text] for text in cases[side]] for side in sides
+    }
+    if inputs.labels is not None:
+        columns["reference_labels"] = known_labels(inputs.labels, cases, inputs.chexbert, labeller.precision)
+    return cases.with_columns(pl.Series(name, values, dtype=LABELS) for name, values in columns.items())
+
+
+def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
+    """The cases that have original findings, with these as references, in the form that is asked for."""
+    form = ORIGINALS[settings.originals]
+    written = cases.filter(pl.col("findings_original").fill_null("") != "")
+    if written.is_empty():
+        return written
+    originals = [single_line(form(text)) for text in written["findings_original"]]
+    return with_language(written.with_columns(pl.Series("reference", originals)))
+
+
+def _context_scores(
+    name: str, cases: pl.DataFrame, originals: pl.DataFrame | None, settings: Score, limit: int | None
+) -> Numbers:
+    """Scores of one context; ``originals``: see :func:`_against_originals`."""
+    scores: Numbers = {"n": len(cases)}
+    if is_labelled(cases):
+        values = _efficacy(cases, settings.convention)
+        scores |= {ratio: values[ratio] for ratio in RATIOS}
+    scores |= language_scores(cases)
+    if originals is not None:
+        found = language_scores(originals)
+        scores |= {"original_n": len(originals)} | {f"original_{key}": value for key, value in found.items()}
+    counts = extraction_counts(cases, limit) | {"empty": _empty(cases["hypothesis"])}
+    scores |= {f"{what}_rate": count / len(cases) for what, count in counts.items()}
+    scores |= variety_scores(cases)
+    if cases["gate"].count():
+        scores["gate"] = float(cases["gate"].drop_nulls().to_numpy().mean())
+    return scores | commitment_scores(cases) | wording_scores(name, cases)
+
+
+def _efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> Efficacy:
+    sides = labels_of(cases, "reference"), labels_of(cases, reports)
+    return clinical_efficacy(*sides, convention, cases["study_id"].to_list())
+
+
+def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, averaged: bool) -> dict[str, Numbers]:
+    """The averages of a convention in every context, and their mean."""
+    found = {name: _efficacy(own, convention) for name, own in contexts.items()}
+    scores = {name: {"n": values["n"], **values["averages"]} for name, values in found.items()}
+    return scores | {"mean": _mean(scores)} if averaged else scores
+
+
+def _control_scores(
+    contexts: Mapping[str, pl.DataFrame], controls: Sequence[str], convention: str
+) -> dict[str, dict[str, Numbers]]:
+    scores: dict[str, dict[str, Numbers]] = {}
+    for name, own in contexts.items():
+        for control in controls:
+            if own[f"{control}_labels"].null_count():  # it was not run in this context
+                continue
+            values = _efficacy(own, convention, control)
+            scores.setdefault(control, {})[name] = {
+                "n": len(own),
+                **{ratio: values[ratio] for ratio in RATIOS},
+                "unchanged_share": int(own[f"{control}_unchanged"].sum()) / len(own),
+            }
+    return scores
+
+
+def _mean(scores: Mapping[str, Mapping[str, Any]]) -> Numbers:
+    """Plain mean over contexts of every score that all contexts have."""
+    contexts = list(scores.values())
+    shared = [name for name in contexts[0] if all(name in context for context in contexts)]
+    return {
+        name: plain_mean([context[name] for context in contexts])
+        for name in shared
+        if name != "n" and not name.endswith("_n")  # a count has no mean
+    }
+
+
+def _counts(cases: pl.DataFrame, limit: int | None) -> dict[str, Any]:
+    """What the signature says of one context."""
+    return {
+        "n": len(cases),
+        "studies": None if cases["study_id"].null_count() else cases["study_id"].n_unique(),
+        "original_references": int((cases["findings_original"].fill_null("") != "").sum()),
+        "empty_references": _empty(cases["reference"]),
+        "empty_hypotheses": _empty(cases["hypothesis"]),
+        "distinct_hypotheses": cases["hypothesis"].n_unique(),
+        "without_anchor": cases["anchor_positive"].null_count(),
+        **extraction_counts(cases, limit),
+    }
+
+
+def _empty(texts: pl.Series) -> int:
+    """How many reports say nothing."""
+    return sum(not text.strip(" .") for text in texts)

@@ -1,0 +1,1 @@
+"""Intervals, groups, and one system against another, from ``cases.parquet``."""

@@ -1,0 +1,159 @@
+"""Scores of ``cases.parquet`` as sums over its rows, by context and by what is resampled, and their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from pacer.metrics.cases import by_context, contexts_of, is_labelled, labels_of
+from pacer.metrics.clinical import RATIOS, label_counts, micro, present, weighted_f1
+from pacer.metrics.conventions import CONVENTIONS, Convention
+from pacer.metrics.meteor import meteor, meteor_statistics
+from pacer.metrics.nlg import bleu, bleu_statistics
+from pacer.metrics.statistics.bootstrap import LEVEL, Interval, ScoreOf, Statistics, intervals
+
+#: What may be resampled, the coarsest first.
+UNITS = ("subject", "study", "record")
+#: The row of all contexts' records together.
+POOLED = "pooled"
+#: The table of labels in the statistics of cases.
+_LABELS = "labels"
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """``scores``: context (and ``mean``) -> score -> interval; what was resampled, how many of it and how often."""
+
+    scores: dict[str, dict[str, Interval]]
+    unit: str
+    units: int
+    resamples: int
+    level: float = LEVEL
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """One observation: records that have it in the reference and in the report, precision, recall and F1 with
+    intervals over all contexts together, and F1 in each context (None: undefined)."""
+
+    name: str
+    present: int
+    predicted: int
+    scores: dict[str, Interval]
+    f1: dict[str, float | None]
+
+
+def score_intervals(
+    cases: pl.DataFrame, convention: str, resamples: int = 10_000, columns: Sequence[str] = ()
+) -> Intervals:
+    """Bootstrap intervals of the scores of :func:`case_statistics`, by context and for their mean."""
+    unit, codes, count = resampled_units(cases)
+    found = {
+        context: case_statistics(own, CONVENTIONS[convention], columns).by_unit(codes[rows_of(cases, context)], count)
+        for context, own in by_context(cases).items()
+    }
+    return Intervals(intervals(found, resamples), unit, count, resamples)
+
+
+def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:
+    """Every observation of the convention, the one with most references first."""
+    rule = CONVENTIONS[convention]
+    _, codes, count = resampled_units(cases)
+    rows = label_rows(cases, rule).reshape(len(cases), 3, -1)
+    tables = {name: rows[:, :, column] for column, name in enumerate(rule.observations)}
+    scores: dict[str, tuple[str, ScoreOf]] = {
+        f"{name}/{ratio}": (name, partial(micro, ratio=ratio)) for name in tables for ratio in RATIOS
+    }
+    found = intervals({POOLED: Statistics(tables, scores).by_unit(codes, count)}, resamples)[POOLED]
+
+    def f1(table: np.ndarray, context: str) -> float | None:
+        value = float(micro(table[rows_of(cases, context)].sum(axis=0), "f1"))
+        return None if np.isnan(value) else value
+
+    labels = [
+        LabelScores(
+            name,
+            int(table[:, 2].sum()),
+            int(table[:, 1].sum()),
+            {ratio: found[f"{name}/{ratio}"] for ratio in RATIOS},
+            {context: f1(table, context) for context in contexts_of(cases)},
+        )
+        for name, table in tables.items()
+    ]
+    return sorted(labels, key=lambda one: -one.present)
+
+
+def resampled_units(cases: pl.DataFrame) -> tuple[str, np.ndarray, int]:
+    """What is resampled, the coarsest of :data:`UNITS` that is known of every record (a blank id says nothing), its
+    index in each row ``[n]``, and how many there are."""
+    ids = {unit: cases[f"{unit}_id"] for unit in UNITS if f"{unit}_id" in cases.columns}
+    unit = next(unit for unit, column in ids.items() if (column.fill_null("").str.strip_chars() != "").all())
+    codes = ids[unit].rank("dense").to_numpy().astype(int) - 1
+    return unit, codes, int(codes.max()) + 1
+
+
+def rows_of(cases: pl.DataFrame, context: str) -> np.ndarray:
+    """Which rows are of a context, Boolean ``[n]``."""
+    return (cases["context"] == context).to_numpy()
+
+
+def case_statistics(cases: pl.DataFrame, rule: Convention, columns: Sequence[str] = ()) -> Statistics:
+    """Every score that is a function of sums over cases, with its statistics by case. CIDEr is none, for its document
+    frequencies are the context's.
+
+    Args:
+        columns: those of the cases that are scores beside the pipeline's.
+    """
+    clinical = clinical_statistics(cases, rule) if is_labelled(cases) else Statistics({}, {})
+    tables = clinical.tables | {
+        "bleu": bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list()),
+        "rougeL": mean_statistics(cases["rougeL"].to_list()),
+        "meteor": meteor_statistics(cases["meteor_statistics"].to_list()),
+        **{name: mean_statistics(cases[name].to_list()) for name in columns},
+    }
+    scores: dict[str, tuple[str, ScoreOf]] = {
+        **clinical.scores,
+        **{f"bleu{order}": ("bleu", partial(bleu, order=order)) for order in (1, 2, 3, 4)},
+        "rougeL": ("rougeL", mean),
+        "meteor": ("meteor", meteor),
+        **{name: (name, mean) for name in columns},
+    }
+    return Statistics(tables, scores)
+
+
+def clinical_statistics(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> Statistics:
+    """F1, and but for a weighted convention precision and recall, with their statistics by case; ``reports``:
+    ``hypothesis`` or a control."""
+    rows = label_rows(cases, rule, reports)
+    if rule.averages[0] == "weighted":
+        return Statistics({_LABELS: rows}, {"f1": (_LABELS, weighted_f1)})
+    rows = rows.reshape(len(rows), 3, -1).sum(axis=2)  # the observations need not be kept apart
+    return Statistics({_LABELS: rows}, {ratio: (_LABELS, partial(micro, ratio=ratio)) for ratio in RATIOS})
+
+
+def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> np.ndarray:
+    """:func:`~pacer.metrics.clinical.label_counts` of the cases; 0 in rows that the convention leaves out, in each
+    context by itself. ``reports``: ``hypothesis`` or a control."""
+    rows = label_counts(*(present(labels_of(cases, side), rule) for side in ("reference", reports)))
+    if rule.duplicates == "first" and "study_id" in cases.columns:
+        unknown = cases["study_id"].fill_null("") == ""  # each a study of its own, as in the scores
+        first = cases.select(pl.struct("context", "study_id").is_first_distinct()).to_series()
+        rows[~(first | unknown).to_numpy()] = 0
+    return rows
+
+
+def mean_statistics(values: Sequence[float | None]) -> np.ndarray:
+    """A score that is the mean of its rows, of those that have a value: ``[n, 2]``."""
+    numbers = np.array(values, dtype=float)
+    defined = ~np.isnan(numbers)
+    return np.stack([np.where(defined, numbers, 0.0), defined], axis=1)
+
+
+def mean(sums: np.ndarray) -> np.ndarray:
+    """The mean from sums of :func:`mean_statistics`; NaN without rows."""
+    with np.errstate(invalid="ignore"):
+        return sums[..., 0] / sums[..., 1]

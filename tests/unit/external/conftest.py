@@ -1,2 +1,0 @@
-from tests.support.metrics import *
-from tests.support.models import *

@@ -1,0 +1,120 @@
+"""Commitment scores, wording of comparison, counts of extraction, and shares of copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pacer.commitments.anchor import FINDINGS, POLARITIES
+from pacer.data.wording import prior_wording
+from pacer.metrics.cases import COLUMNS
+from pacer.metrics.commitments import commitment_scores, polarity_agreement, states
+from pacer.metrics.contents import extraction_counts, variety_scores, wording_scores
+from pacer.metrics.predictions import is_unclosed
+
+NOTHING: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
+
+
+def anchor(**fields: list[str]) -> dict[str, list[str]]:
+    return NOTHING | fields
+
+
+def table(**sides: list[dict[str, list[str]] | None]) -> pl.DataFrame:
+    columns = {
+        f"{side}_{polarity}": [None if one is None else one[polarity] for one in anchors]
+        for side, anchors in sides.items()
+        for polarity in POLARITIES
+    }
+    return pl.DataFrame(columns, schema={name: COLUMNS[name] for name in columns})
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=13, max_size=13), min_size=1, max_size=8), st.integers(0, 2**31))
+def test_states_and_their_agreement(rows: list[list[int]], seed: int):
+    expected, found = np.array(rows), np.random.default_rng(seed).integers(0, 4, (len(rows), 13))
+    for matrix in (expected, found):
+        anchors = [
+            {
+                name: [f for f, state in zip(FINDINGS, row, strict=True) if state == place]
+                for place, name in enumerate(POLARITIES)
+            }
+            for row in matrix
+        ]
+        np.testing.assert_array_equal(states(table(report=anchors), "report"), matrix)
+    same = polarity_agreement(expected, expected)
+    assert same["agreement"] == 1.0 and set(same.values()) <= {1.0, None}
+    mixed = polarity_agreement(expected, found)
+    assert mixed["agreement"] == pytest.approx((expected == found).mean())
+    both, used = ((expected == 1) & (found == 1)).sum(), (expected == 1).sum() + (found == 1).sum()
+    assert mixed["negative_f1"] == (pytest.approx(2 * both / used) if used else None)
+
+
+def test_a_report_is_held_against_its_own_commitment():
+    references = [anchor(positive=["edema"], negative=["pneumothorax"]), anchor(uncertain=["pneumonia"])]
+    generated = [anchor(positive=["edema", "fracture"]), anchor(negative=["pneumonia"])]
+    mixed = anchor(positive=["edema"], negative=["fracture"], uncertain=["atelectasis"])
+    reports = [mixed, anchor(negative=["pneumonia"])]
+    scores = commitment_scores(table(reference=references, anchor=generated, report=reports))
+    assert scores["report_follows_anchor"] == pytest.approx(2 / 3)  # edema and pneumonia of three statements
+    assert scores["report_covered_by_anchor"] == pytest.approx(2 / 4)
+    assert scores["report_follows_positive_f1"] == pytest.approx(2 / 3)
+    assert scores["report_follows_negative_f1"] == pytest.approx(2 / 3)
+    assert scores["report_follows_uncertain_f1"] == 0.0
+    assert scores["anchor_positive_f1"] == pytest.approx(2 / 3) and scores["anchor_uncertain_f1"] == 0.0
+    assert scores["report_positive_f1"] == 1.0
+    assert scores["report_stated_agreement"] == pytest.approx(1 / 3)
+
+
+def test_records_without_a_commitment_are_left_out_of_its_scores():
+    given = [anchor(positive=["edema"]), anchor(negative=["edema"])]
+    scores = commitment_scores(table(reference=given, anchor=[None, given[1]], report=given))
+    assert scores["anchor_agreement"] == scores["report_follows_anchor"] == scores["report_agreement"] == 1.0
+    assert scores["anchor_positive_f1"] is None  # nobody affirms anything there
+    scores = commitment_scores(table(reference=given, anchor=[None, None], report=given))
+    assert not [name for name in scores if "anchor" in name or "follows" in name]
+
+
+def test_wording_of_comparison():
+    references = [
+        "heart is unchanged .",
+        "the lungs are clear .",
+        "compared to the prior study , effusion has increased .",
+    ]
+    reports = ["heart is unchanged .", "no change from the previous exam .", "small effusion ."]
+    sides = {"reference_wording": references, "hypothesis_wording": reports}
+    cases = pl.DataFrame({name: [list(prior_wording(text)) for text in texts] for name, texts in sides.items()})
+    assert cases["reference_wording"][1].is_empty() and "unchanged" in cases["reference_wording"][0]
+    scores = wording_scores("sn", cases)
+    assert scores["prior_wording_rate"] == scores["reference_prior_wording_rate"] == pytest.approx(2 / 3)
+    assert scores["unfounded_prior_wording_rate"] == pytest.approx(2 / 3)
+    for context in ("sw", "mw", "all"):  # a previous report was there, or it is not known
+        assert "unfounded_prior_wording_rate" not in wording_scores(context, cases)
+
+
+def test_extraction_is_counted_from_the_lines():
+    texts = ["<ANCHOR> a </ANCHOR> <REPORT> b </REPORT>", "<REPORT> b </REPORT> <REPORT> c", "no marker"]
+    said = {"fallback": [False, False, True], "unclosed": [is_unclosed(text) for text in texts], "tokens": [9, 20, 21]}
+    cases = table(anchor=[anchor(positive=["edema"]), NOTHING, None]).with_columns(
+        pl.Series(k, v) for k, v in said.items()
+    )
+    assert extraction_counts(cases, 20) == {"fallback": 1, "unclosed": 1, "empty_anchor": 1, "truncated": 2}
+    assert "truncated" not in extraction_counts(cases, None)
+    bare = table(anchor=[None]).with_columns(fallback=False, unclosed=None, tokens=None)
+    assert extraction_counts(bare, 20) == {"fallback": 0}
+
+
+@given(st.lists(st.sampled_from(["a", "b c", "d e f"]), min_size=1, max_size=8), st.sets(st.sampled_from(["a", "b c"])))
+def test_shares_by_hand(texts: list[str], train: set[str]) -> None:
+    cases = pl.DataFrame({"reference": texts[::-1], "hypothesis": texts})
+    copied = cases.with_columns(
+        (pl.col(side).is_in(list(train)) if train else pl.lit(False)).alias(f"{side}_copied") for side in cases.columns
+    )
+    found = variety_scores(copied)
+    assert found["distinct_share"] * len(texts) == pytest.approx(len(set(texts)))
+    assert found["most_frequent_share"] * len(texts) == pytest.approx(max(map(texts.count, texts)))
+    assert found["copied_share"] * len(texts) == pytest.approx(sum(map(texts.count, train)))
+    assert found["length_ratio"] == 1 and "copied_share" not in variety_scores(cases)
+    assert all(found[name] == found[f"reference_{name}"] for name in ("distinct_share", "copied_share"))
+    assert variety_scores(pl.DataFrame({"reference": [""], "hypothesis": ["a"]}))["length_ratio"] is None

@@ -1,0 +1,58 @@
+"""Lines of predictions, of whatever program: what does not fit is named, never guessed at."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pacer.core.errors import DataError
+from pacer.metrics.predictions import read_predictions
+
+SECRET = "zephyrine effusion"
+LISTS = {"positive": ["edema"], "negative": [], "uncertain": []}
+LINE = {
+    "record_id": "sn-1",
+    "generated": SECRET,
+    "anchor": LISTS,
+    "report": SECRET,
+    "fallback": False,
+    "gate": 0.5,
+    "tokens": 7,
+}
+
+
+def test_a_line_needs_no_more_than_id_and_report(tmp_path):
+    path = tmp_path / "sn.jsonl"
+    path.write_text(json.dumps({"record_id": "sn-2", "report": "x"}) + "\n" + json.dumps(LINE) + "\n")
+    whole, bare = read_predictions(path, ["sn-1", "sn-2"]).to_dicts()
+    assert {name: whole[f"anchor_{name}"] for name in LISTS} == LISTS
+    assert (whole["fallback"], whole["gate"], whole["unclosed"], whole["tokens"]) == (False, 0.5, False, 7)
+    said = ("hypothesis", "anchor_positive", "fallback", "gate", "unclosed", "tokens")
+    assert [bare[name] for name in said] == ["x", None, False, None, None, None]
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        ({"gate": "0.5"}, "gate: .* valid number"),
+        ({"gate": True}, "gate: .* valid number"),
+        ({"gate": float("nan")}, "gate: .* finite number"),
+        ({"gate": 10**400}, "gate: .* valid number"),
+        ({"tokens": True}, "tokens: .* valid integer"),
+        ({"tokens": -1}, "tokens: .* greater than or equal to 0"),
+        ({"fallback": "false"}, "fallback: .* valid boolean"),
+        ({"generated": 3}, "generated: .* valid string"),
+        ({"report": None}, "report: .* valid string"),
+        ({"anchor": LISTS | {"positive": "edema"}}, "anchor.positive: .* valid list"),
+        ({"anchor": LISTS | {"uncertain": [["edema"]]}}, "anchor.uncertain.0: .* valid string"),
+        ({"anchor": LISTS | {"uncertain": [SECRET]}}, "anchor: .*each a list of findings"),
+        ({"anchor": {"positive": []}}, "anchor: expected positive, negative, uncertain"),
+    ],
+)
+def test_columns_of_the_wrong_kind_are_named_with_line_and_record(tmp_path, change, problem):
+    path = tmp_path / "sn.jsonl"
+    path.write_text("\n" + json.dumps(LINE | change) + "\n")
+    with pytest.raises(DataError, match=rf"sn.jsonl, line 2 \(sn-1\).*{problem}") as error:
+        read_predictions(path, ["sn-1"])
+    assert SECRET not in str(error.value)

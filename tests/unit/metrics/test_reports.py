@@ -1,0 +1,129 @@
+"""Files of reports as other systems leave them."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from pacer.core.errors import DataError
+from pacer.metrics.reports import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
+
+IDS, TEXTS = ["s1", "s2", "7"], ["the heart is normal .", 'small , "left" effusion .', ""]
+ROWS = [{"study_id": key, "report": text} for key, text in zip(IDS, TEXTS, strict=True)]
+SECRET = "zephyrine effusion"
+
+
+def read(path, *options, columns=HYPOTHESIS_COLUMNS) -> tuple[list, list]:
+    found: Reports = reports_of(path, columns, *options)
+    return found.rows["id"].to_list(), found.rows["text"].to_list()
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "jsonl", "json"])
+def test_every_kind_gives_the_same_rows(tmp_path, kind):
+    path, table = tmp_path / f"reports.{kind}", pl.DataFrame(ROWS)
+    if kind in ("csv", "tsv"):
+        table.write_csv(path, separator="," if kind == "csv" else "\t")
+    elif kind == "parquet":
+        table.write_parquet(path)
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    else:  # LLM-RG4's and R2GenGPT's test_result.json
+        path.write_text(json.dumps({row["study_id"]: [row["report"]] for row in ROWS}))
+    assert read(path) == (IDS, TEXTS)
+
+
+def test_r2gens_files_have_texts_alone(tmp_path):
+    path = tmp_path / "res.csv"
+    path.write_text('the heart is normal .\n"one , two"\n""\n')
+    assert read(path) == (["1", "2", "3"], ["the heart is normal .", "one , two", ""])
+    assert reports_of(path, HYPOTHESIS_COLUMNS).columns == {"text": "the only column"}
+    path.write_text("report\nText\na .\n")
+    assert read(path)[1] == ["Text", "a ."]
+    path.write_text("generated_text\na .\n")
+    assert read(path, None, "generated_text")[1] == ["a ."]
+    with pytest.raises(DataError, match=r"begins with a single word, which would be scored.*--hypothesis-text"):
+        read(path)
+
+
+def test_columns_are_the_known_ones_or_those_that_are_named(tmp_path):
+    path = tmp_path / "r.csv"
+    pl.DataFrame({"id": ["a"], "uid": ["b"], "report": ["x"], "out": ["y"]}).write_csv(path)
+    assert read(path) == (["a"], ["x"]) and read(path, "uid", "out") == (["b"], ["y"])
+    path.write_text("Study_ID,Subject_id,REPORT\n7,p,x\n")
+    found = reports_of(path, REFERENCE_COLUMNS)
+    assert found.columns == {"id": "Study_ID", "text": "REPORT"} and found.rows["subject_id"].to_list() == ["p"]
+    path.write_text("id,report,prediction\n7,x,y\n")
+    with pytest.raises(DataError, match=r"several columns of reports, only report, prediction; .*--hypothesis-text"):
+        read(path)
+    assert read(path, columns=REFERENCE_COLUMNS)[1] == ["x"]
+    path.write_text("ID,id,report\n7,8,x\n")
+    assert read(path, "id")[0] == ["8"]
+
+
+@pytest.mark.parametrize("blank", ["", "  ", None, float("nan")])
+def test_blank_cells_say_nothing(tmp_path, blank):
+    rows = [{"id": "a", "report": "x", "study_id": "s"}, {"id": "b", "report": "y", "study_id": blank}]
+    pl.DataFrame(rows, strict=False).write_parquet(tmp_path / "r.parquet")
+    assert reports_of(tmp_path / "r.parquet", REFERENCE_COLUMNS).rows["study_id"].to_list()[1] in (None, "NaN")
+
+
+@pytest.mark.parametrize(
+    "name, content, problem",
+    [
+        ("r.csv", "", "holds no reports"),
+        ("r.csv", "id,report\n", "holds no reports"),
+        ("r.jsonl", "\n", "holds no reports"),
+        ("r.csv", f"id,words\n1,{SECRET}\n", "no column of reports, only id, words; expected one of hypothesis"),
+        ("r.csv", f"key,report\n1,{SECRET}\n", "no column of ids, only key, report; expected record_id"),
+        ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "row 3: 0 cells, but the first row has 2"),
+        ("r.csv", f"id,report\n1,{SECRET}\n2\n", "row 3: 1 cells, but the first row has 2"),
+        ("r.csv", f"id,report\n1,a,{SECRET}\n", "row 2: 3 cells, but the first row has 2"),
+        ("r.csv", f"id,report\n,{SECRET}\n", "row 1, id: expected an id"),
+        ("r.csv", f'id,report\n1,"{SECRET}\n', "cannot be read as .csv"),
+        ("r.csv", f"id,id,report\n1,1,{SECRET}\n", "column name more than once"),
+        ("r.csv", "id;report\n1;x\n", "begins with a single word"),
+        ("r.json", "[1]", "expected an object of ids and texts"),
+        ("r.json", json.dumps({"a": [SECRET, SECRET]}), "row 1, text: expected text, got list"),
+        ("r.json", '{"": "a"}', "row 1, id: expected an id"),
+        ("r.jsonl", json.dumps({"id": 1.5, "report": SECRET}), "row 1, id: expected an id"),
+        ("r.jsonl", json.dumps({"id": 1, "report": [SECRET]}), "row 1, report: expected text, got list"),
+        ("r.jsonl", "{cut", "line 1 is not valid JSON"),
+        ("r.jsonl", "\n[]", "expected an object a line"),
+        ("r.parquet", SECRET, "cannot be read"),
+        ("r.txt", SECRET, "is no file of reports"),
+    ],
+)
+def test_bad_files_are_one_clear_error_without_text(tmp_path, name, content, problem):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=problem) as error:
+        read(tmp_path / name)
+    assert SECRET not in str(error.value)
+
+
+def test_files_and_columns_that_are_not_there(tmp_path):
+    with pytest.raises(DataError, match="does not exist"):
+        read(tmp_path / "r.csv")
+    pl.DataFrame(ROWS).write_csv(tmp_path / "r.csv")
+    with pytest.raises(DataError, match="no column of ids, only study_id, report; expected uid"):
+        read(tmp_path / "r.csv", "uid")
+    (tmp_path / "res.csv").write_text("the heart is normal .\na .\n")
+    with pytest.raises(DataError, match="no column of reports, only a text; expected out"):
+        read(tmp_path / "res.csv", None, "out")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8-sig"])
+@pytest.mark.parametrize(
+    "name, content",
+    [("r.jsonl", '{{"id": 1, "report": "{}"}}'), ("r.json", '{{"1": "{}"}}'), ("r.csv", "id,report\n1,{}\n")],
+)
+def test_other_encodings_are_named_and_a_byte_order_mark_is_passed_over(tmp_path, name, content, encoding):
+    text = f"{SECRET} épanchement"
+    (tmp_path / name).write_bytes(content.format(text).encode(encoding))
+    if encoding == "utf-8-sig":
+        assert read(tmp_path / name) == (["1"], [text])
+        return
+    with pytest.raises(DataError, match="UTF-8") as error:
+        read(tmp_path / name)
+    assert SECRET not in str(error.value)
