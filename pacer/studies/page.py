@@ -15,7 +15,7 @@ from pacer.core.io import write_text
 from pacer.reporting.figures import LIGHT, SERIES, drawing, for_page, legend_above, row_axis
 from pacer.reporting.html import render
 from pacer.reporting.tables import Table
-from pacer.studies.paired import Tested
+from pacer.studies.paired import RowDifference
 from pacer.studies.study import HEADINGS
 from pacer.studies.table import difference_table
 
@@ -23,7 +23,7 @@ from pacer.studies.table import difference_table
 _DRAWN = ("f1", "bleu4")
 
 
-def write_table(scores: Table, tested: Sequence[Tested], folder: Path) -> str:
+def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) -> str:
     """Write ``table.md``, ``table.tex``, ``table.html`` and, where rows were tested, ``table.svg`` into ``folder``;
     returns the first."""
     tables = [scores, *([difference_table(scores.caption, tested)] if tested else [])]
@@ -39,7 +39,7 @@ def write_table(scores: Table, tested: Sequence[Tested], folder: Path) -> str:
     return texts["md"]
 
 
-def difference_chart(tested: Sequence[Tested]) -> str | None:
+def difference_chart(tested: Sequence[RowDifference]) -> str | None:
     """SVG: for each pair of rows the mean difference with its interval, and a point a replicate; None without any."""
     known = list(dict.fromkeys(line.metric for line in tested if line.difference.difference is not None))
     if not known:

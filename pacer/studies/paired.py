@@ -12,7 +12,7 @@ from scipy.stats import ttest_1samp
 from pacer.comparison.resampling import Difference, holm
 from pacer.core.errors import DataError
 from pacer.reporting.score_tables import context_mean, difference_cells
-from pacer.reporting.tables import p_value
+from pacer.reporting.tables import p_value, signed
 from pacer.studies.study import HEADINGS, Study
 
 #: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first, over patients.
@@ -50,7 +50,7 @@ class ScoredRun(NamedTuple):
         return (self.signature.get("data") or {}).get("records")
 
 
-class Tested(NamedTuple):
+class RowDifference(NamedTuple):
     """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates where these have records of
     their own; over the replicates besides, where it can be; and with each of them."""
 
@@ -63,12 +63,13 @@ class Tested(NamedTuple):
     def cells(self, adjusted: float | None, *, several: bool) -> tuple[str, ...]:
         """Under :data:`COLUMNS`, and :data:`REPLICATES_COLUMN` with ``several``; ``adjusted``: p by Holm."""
         more = (difference_cells(self.over_replicates)[1] if self.over_replicates else "–",) * several
-        return (HEADINGS[self.metric], *difference_cells(self.difference), p_value(adjusted), *more)
+        apart = signed(self.difference.difference)
+        return (HEADINGS[self.metric], apart, *difference_cells(self.difference)[1:], p_value(adjusted), *more)
 
 
-def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> tuple[list[Tested], list[str]]:
+def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> tuple[list[RowDifference], list[str]]:
     """Every pair of rows that a study tests; and what is to be said of it."""
-    found: list[Tested] = []
+    found: list[RowDifference] = []
     notes: dict[str, None] = {}
     by_row = [{run.replicate: run for run in runs if run.row == row} for row in range(len(study.rows))]
     for index, base in study.tested():
@@ -100,7 +101,7 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
             difference = tested.get(metric) if over_patients else replicates
             if difference is not None:
                 besides = replicates if over_patients and len(pairs) >= ENOUGH else None
-                found.append(Tested(f"{row} − {against}", metric, difference, besides, apart))
+                found.append(RowDifference(f"{row} − {against}", metric, difference, besides, apart))
         notes[PATIENTS_NOTE if over_patients else REPLICATES_NOTE] = None
         if len(pairs) < len(study.labels) and None not in pairs:
             notes[f"{row} was tested with {', '.join(map(str, pairs))} alone."] = None
@@ -116,7 +117,7 @@ def _student(apart: Sequence[float]) -> Difference:
     return Difference(None, None, fmean(apart), low, high, p, 0)
 
 
-def adjusted(tested: Sequence[Tested]) -> list[float | None]:
+def adjusted(tested: Sequence[RowDifference]) -> list[float | None]:
     """The p value of every test, allowing for the number of rows that are tested on its score."""
     values: list[float | None] = [None] * len(tested)
     for metric in {line.metric for line in tested}:

