@@ -33,15 +33,22 @@ def run(
     from pacer.studies.study import load_study
 
     chosen = load_study(STUDIES, name)
-    # polars, imported by now, has put its own handler for Ctrl-C in place; `kill` ends a study just as tidily
+    # after the imports: polars has a handler of its own; `kill` stops a study as Ctrl-C does
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, _stop)
     try:
         run_study(chosen, Path.cwd(), say, rows=frozenset(row or ()), jobs=jobs, devices=devices)
     except KeyboardInterrupt:
         say("stopped; nothing runs any more, and the same command goes on where it was")
         raise typer.Exit(130) from None
     _write_table(chosen)
+
+
+def _stop(number: int, frame: object) -> None:
+    """Stop once, however often it is asked for."""
+    for again in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(again, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 @study.command()

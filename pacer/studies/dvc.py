@@ -151,14 +151,19 @@ def is_running(state: Path) -> bool:
 
 
 def end_processes(folder: Path) -> None:
-    """Terminate DVC and its stages in the worktrees below ``folder``, and kill what is left after a second."""
-    killing = time.monotonic() + _GRACE
-    asked: set[psutil.Process] = set()
+    """Terminate DVC and its stages in the worktrees below ``folder``, and kill what is left after a second.
+
+    Raises:
+        PacerError: a process does not end, as where a disk does not answer.
+    """
+    began, asked = time.monotonic(), set[psutil.Process]()
     while running := _processes(folder):
-        late = time.monotonic() > killing
-        for process in running if late else running - asked:
+        waited = time.monotonic() - began
+        if waited > 30 * _GRACE:
+            raise PacerError(f"processes {sorted(process.pid for process in running)} do not end; end them yourself")
+        for process in running - asked if waited < _GRACE else running:
             with suppress(psutil.NoSuchProcess):
-                process.kill() if late else process.terminate()
+                process.terminate() if waited < _GRACE else process.kill()
         asked |= running
         time.sleep(0.1)
 

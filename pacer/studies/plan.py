@@ -8,7 +8,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 from ruamel.yaml import YAML
@@ -56,7 +56,7 @@ class Run:
     scores: str
     outs: Collection[str]
     overrides: Mapping[str, Overrides]
-    values: Mapping[str, Overrides]
+    values: Mapping[str, dict[str, Any]]
     keys: Mapping[str, str]
 
     @property

@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count, groupby
+from itertools import chain, count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ class StudyRunner:
         for run in missing:
             for key in run.keys.values():
                 self._sharers[key].append(run.name)
-        self._making: dict[tuple[str, ...], threading.Lock] = defaultdict(threading.Lock)
+        self._making = {tuple(names): threading.Lock() for names in self._sharers.values()}
         self._failures: list[BaseException] = []
 
     def run_all(self, machine: list[Share]) -> None:
@@ -131,7 +131,9 @@ class StudyRunner:
                     worker.join(0.2)  # nothing interrupts waiting without a limit where polars is imported
         except KeyboardInterrupt:
             self._drop_waiting()
-            self._dvc.stop()
+            while any(worker.is_alive() for worker in workers):
+                self._dvc.stop()
+                time.sleep(0.05)
             raise
         if self._failures:
             raise self._failures[0]
@@ -160,9 +162,12 @@ class StudyRunner:
             if not self._waiting:
                 return None
             run = self._waiting.pop(0)
-            slots = {experiment: slot for slot, _, experiment in stopped(self._state)}
-            taken = self._busy | {slots[other.name] for other in self._waiting if other.name in slots}
-            slot = slots.get(run.name) or next(name for name in map(str, count()) if name not in taken)
+            # without their hashes: half-trained state serves edited code too
+            slots = {name.rpartition("-")[0]: slot for slot, _, name in stopped(self._state)}
+            names = [one.name.rpartition("-")[0] for one in (run, *self._waiting)]
+            taken = self._busy | {slots[name] for name in names[1:] if name in slots}
+            free = chain([slots[names[0]]] if names[0] in slots else [], map(str, count()))
+            slot = next(name for name in free if name not in taken)
             self._busy.add(slot)
             return self._count - len(self._waiting), run, slot
 

@@ -46,7 +46,7 @@ class Repository:
             ConfigError: git does not know one of them, or a file below one.
         """
         listed = git(self.root, "ls-tree", self.commit, "--", *paths).splitlines()
-        found = dict(reversed(line.split(" ")[2].split("\t")) for line in listed)
+        found = {path: about.split(" ")[2] for about, _, path in (line.partition("\t") for line in listed)}
         unknown = {*paths} - {*found}
         unknown.update(git(self.root, "ls-files", "--others", "--exclude-standard", "--", *paths).splitlines())
         if unknown:
