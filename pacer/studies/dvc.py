@@ -65,10 +65,10 @@ class Dvc:
     """DVC in the worktrees below the folder ``state``, from any number of threads."""
 
     def __init__(self, state: Path):
-        found = shutil.which("dvc")
-        if found is None:
+        command = shutil.which("dvc")
+        if command is None:
             raise ConfigError("the command `dvc` is not on the PATH; add the environment's bin folder to it")
-        self._command, self._state = found, state
+        self._command, self._state = command, state
         self._starting, self._stopped = threading.Lock(), False
 
     def cache(self, root: Path) -> str:
@@ -113,8 +113,8 @@ class Dvc:
                     written.write(line)
                     written.flush()
                     last.append(line)
-                    if found := _STAGE.search(line):
-                        report(found[2], found[1] == "Stage")
+                    if match := _STAGE.search(line):
+                        report(match[2], match[1] == "Stage")
         if process.returncode:
             raise PacerError(
                 f"dvc {' '.join(arguments)} failed (exit code {process.returncode}); all it printed is in "
@@ -170,9 +170,9 @@ def end_processes(folder: Path) -> None:
 
 def _processes(folder: Path) -> set[psutil.Process]:
     """What a study started below ``folder`` and still runs; what has ended unwaited-for has no environment."""
-    found = set()
+    running = set()
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             if Path(process.environ().get(MARK, "/")).is_relative_to(folder):
-                found.add(process)
-    return found
+                running.add(process)
+    return running

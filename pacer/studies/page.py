@@ -54,12 +54,12 @@ def difference_chart(tested: Sequence[RowDifference]) -> str | None:
     def panel(axes: Axes, metric: str) -> None:
         axes.axvline(0, color=LIGHT["--muted"], linewidth=1)
         for line in tested:
-            row, found = labels.index(line.label), line.difference
-            if line.metric != metric or found.difference is None:
+            row, difference = labels.index(line.label), line.difference
+            if line.metric != metric or difference.difference is None:
                 continue
-            if found.low is not None and found.high is not None:
-                axes.hlines(row, found.low, found.high, color=LIGHT["--series-none"], linewidth=4)
-            axes.scatter(found.difference, row, s=40, color=LIGHT["--ink"], zorder=4)
+            if difference.low is not None and difference.high is not None:
+                axes.hlines(row, difference.low, difference.high, color=LIGHT["--series-none"], linewidth=4)
+            axes.scatter(difference.difference, row, s=40, color=LIGHT["--ink"], zorder=4)
             for label, apart in line.by_replicate.items():
                 axes.scatter(apart, row - 0.3, s=13, color=colour(replicates.index(label)), zorder=3)
         row_axis(axes, labels, top=-0.7)

@@ -69,7 +69,7 @@ class RowDifference(NamedTuple):
 
 def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> tuple[list[RowDifference], list[str]]:
     """Every pair of rows that a study tests; and what is to be said of it."""
-    found: list[RowDifference] = []
+    lines: list[RowDifference] = []
     notes: dict[str, None] = {}
     by_row = [{run.replicate: run for run in runs if run.row == row} for row in range(len(study.rows))]
     for index, base in study.tested():
@@ -101,11 +101,11 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
             difference = tested.get(metric) if over_patients else replicates
             if difference is not None:
                 besides = replicates if over_patients and len(pairs) >= ENOUGH else None
-                found.append(RowDifference(f"{row} − {against}", metric, difference, besides, apart))
+                lines.append(RowDifference(f"{row} − {against}", metric, difference, besides, apart))
         notes[PATIENTS_NOTE if over_patients else REPLICATES_NOTE] = None
         if len(pairs) < len(study.labels) and None not in pairs:
             notes[f"{row} was tested with {', '.join(map(str, pairs))} alone."] = None
-    return found, list(notes)
+    return lines, list(notes)
 
 
 def _student(apart: Sequence[float]) -> Difference:

@@ -138,7 +138,7 @@ def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
 
 def _stages(definition: str, text: str) -> dict[str, Stage]:
     """Those of a ``dvc.yaml``, by the names that DVC has for them in the root."""
-    folder, found = posixpath.dirname(definition), {}
+    folder, stages = posixpath.dirname(definition), {}
     for name, stage in YAML(typ="safe").load(text)["stages"].items():
         start = posixpath.join(folder, stage.get("wdir", "."))
 
@@ -153,8 +153,8 @@ def _stages(definition: str, text: str) -> dict[str, Stage]:
                 params.setdefault(paths([file])[0], []).extend(keys)
         outs = [out for kind in ("outs", "metrics", "plots") for out in paths(stage.get(kind, []))]
         address = f"{definition}:{name}" if folder else name
-        found[address] = Stage(address, stage["cmd"], dict.fromkeys(paths(stage.get("deps", []))), params, outs)
-    return found
+        stages[address] = Stage(address, stage["cmd"], dict.fromkeys(paths(stage.get("deps", []))), params, outs)
+    return stages
 
 
 def _scores(stage: Stage) -> str:

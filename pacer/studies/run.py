@@ -101,8 +101,8 @@ def finished(study: Study, repository: Repository, state: Path) -> Iterator[tupl
 
 def stopped(state: Path) -> list[tuple[str, str, str]]:
     """Slot, study and experiment of every row that is being made, or was when it was stopped."""
-    found = ((path.parent.name, read_json(path)) for path in sorted(state.glob("slots/*/row.json")))
-    return [(slot, entry["study"], entry["experiment"]) for slot, entry in found]
+    entries = ((path.parent.name, read_json(path)) for path in sorted(state.glob("slots/*/row.json")))
+    return [(slot, entry["study"], entry["experiment"]) for slot, entry in entries]
 
 
 class StudyRunner:
@@ -140,8 +140,8 @@ class StudyRunner:
 
     def _work(self, share: Share) -> None:
         """Make one run after another, until none is left or one fails."""
-        while (taken := self._take()) is not None:
-            number, run, slot = taken
+        while (following := self._take()) is not None:
+            number, run, slot = following
             try:
                 self._make(
                     run, slot, share, f"[{number}/{self._count}] {self._study.rows[run.row].name}, {run.replicate}"
@@ -165,9 +165,9 @@ class StudyRunner:
             # without their hashes: half-trained state serves edited code too
             slots = {name.rpartition("-")[0]: slot for slot, _, name in stopped(self._state)}
             names = [one.name.rpartition("-")[0] for one in (run, *self._waiting)]
-            taken = self._busy | {slots[name] for name in names[1:] if name in slots}
+            reserved = self._busy | {slots[name] for name in names[1:] if name in slots}
             free = chain([slots[names[0]]] if names[0] in slots else [], map(str, count()))
-            slot = next(name for name in free if name not in taken)
+            slot = next(name for name in free if name not in reserved)
             self._busy.add(slot)
             return self._count - len(self._waiting), run, slot
 
@@ -176,11 +176,11 @@ class StudyRunner:
         started, folder = time.monotonic(), self._state / "slots" / slot
         tree = Worktree(self._repository, folder, self._cache, self._state / "stages")
 
-        def told(stage: str, restored: bool) -> None:
+        def report(stage: str, restored: bool) -> None:
             self._report(f"{label}: {stage} {'was made before' if restored else 'runs'}")
 
         log = self._state / "logs" / f"{run.name}.txt"
-        dvc = partial(self._dvc, folder=tree.tree, log=log, share=share, report=told)
+        dvc = partial(self._dvc, folder=tree.tree, log=log, share=share, report=report)
         tree.prepare(self._study.name, run)
         dvc("checkout", "--force", "--allow-missing")  # lets go of what a stopped stage left half-made
         for sharers, stages in groupby(run.keys, lambda stage: tuple(self._sharers[run.keys[stage]])):
@@ -189,9 +189,9 @@ class StudyRunner:
                     dvc("checkout", "--force", "--allow-missing")
                 dvc("repro", *(names := list(stages)))
                 tree.record(run, names)
-        with atomic_directory(self._state / "runs" / run.name) as kept:
+        with atomic_directory(self._state / "runs" / run.name) as beside:
             for name in KEPT:
-                shutil.copyfile(tree.tree / run.scores / name, kept / name)
+                shutil.copyfile(tree.tree / run.scores / name, beside / name)
         tree.save(run.name)
         tree.marker.unlink()
         self._report(f"{label}: done in {time.monotonic() - started:.0f} s, experiment {run.name}")

@@ -40,24 +40,24 @@ def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun
     Raises:
         DataError: rows were scored in different contexts.
     """
-    found = []
+    runs = []
     for row, label, reference, record in finished(study, repository, state):
         scores, signature = (
             json.loads(repository.read(f"{record['scores']}/{name}", reference)) for name in (SCORES, SIGNATURE)
         )
         folder = state / "runs" / reference.rpartition("/")[2]
-        found.append(ScoredRun(row, label, folder, scores, signature, record))
+        runs.append(ScoredRun(row, label, folder, scores, signature, record))
     for place, row in enumerate(study.rows):
         if row.files is not None and (folder := repository.root / row.files).joinpath(SCORES).is_file():
             scores, signature = (read_json(folder / name) for name in (SCORES, SIGNATURE))
-            found.append(ScoredRun(place, None, folder, scores, signature, None))
-    contexts = {tuple(contexts_in(run.scores)): study.rows[run.row].name for run in found}
+            runs.append(ScoredRun(place, None, folder, scores, signature, None))
+    contexts = {tuple(contexts_in(run.scores)): study.rows[run.row].name for run in runs}
     if len(contexts) > 1:
         scored = "; ".join(f"{name} in {', '.join(names)}" for names, name in contexts.items())
         raise DataError(
             f"study {study.name}: a table needs the same contexts, but rows were scored in several: {scored}"
         )
-    return found
+    return runs
 
 
 def build_table(
@@ -95,8 +95,14 @@ def build_table(
     for block in list(beside):
         add_published(block)
     cells = {(row, at): cell for row, (_, line) in enumerate(lines) for at, cell in enumerate(line, 1)}
-    tested, said = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = [*_notes(study, runs), *_published_notes(published, apart), *_missing(study, runs), *study.notes, *said]
+    tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
+    notes = [
+        *_notes(study, runs),
+        *_published_notes(published, apart),
+        *_missing(study, runs),
+        *study.notes,
+        *test_notes,
+    ]
     table = Table(
         ("Model", *(HEADINGS[metric] for metric in study.metrics)),
         tuple((label, *(cell.text or ABSENT for cell in line)) for label, line in lines),
@@ -105,7 +111,7 @@ def build_table(
         quiet=frozenset(quiet),
         headings=headings,
         marks={place: cell.mark for place, cell in cells.items() if cell.mark},
-        notes=tuple(notes),
+        notes=(*notes, *study.notes, *test_notes),
     )
     return table, tested
 
@@ -148,11 +154,11 @@ def printed(values: Sequence[float]) -> str | None:
 
 def _values(study: Study, runs: Sequence[ScoredRun], row: int, context: str) -> list[str | None]:
     """What is printed of a row in each column; None where a run of it has no such score."""
-    found = []
+    cells = []
     for metric in study.metrics:
         values = [context_mean(run.scores, metric, context) for run in runs if run.row == row]
-        found.append(printed([value for value in values if value is not None]) if None not in values else None)
-    return found
+        cells.append(printed([value for value in values if value is not None]) if None not in values else None)
+    return cells
 
 
 def _own_blocks(study: Study, runs: Sequence[ScoredRun]) -> list[tuple[str, str, list[int]]]:
@@ -204,7 +210,7 @@ def _published_notes(published: PublishedTable | None, apart: Sequence[Sequence[
     printed_as = f"The published rows are as printed in {published.where} of the paper ({published.title})."
     origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
     notes = [f"{printed_as} {published.protocol}", f"Where the published rows are from: {origins}."]
-    return [*notes, f"Not all of our own rows can be compared with them: {reasons}."] if reasons else notes
+    return [*notes, f"Not all of our rows can be compared with them: {reasons}."] if reasons else notes
 
 
 def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
@@ -226,5 +232,5 @@ def _protocol(signature: Mapping[str, Any]) -> str:
     """What must be the same in rows that stand side by side."""
     clinical, language = signature.get("clinical") or {}, signature.get("language") or {}
     files = (clinical.get("labeller") or {}).get("files")
-    counts = {context: own.get("n") for context, own in (signature.get("counts") or {}).items()}
+    counts = {context: scores.get("n") for context, scores in (signature.get("counts") or {}).items()}
     return repr((clinical.get("convention"), files, language.get("target"), language.get("cleaner"), counts))

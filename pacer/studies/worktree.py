@@ -46,12 +46,12 @@ class Repository:
             ConfigError: git does not know one of them, or a file below one.
         """
         listed = git(self.root, "ls-tree", self.commit, "--", *paths).splitlines()
-        found = {path: about.split(" ")[2] for about, _, path in (line.partition("\t") for line in listed)}
-        unknown = {*paths} - {*found}
+        hashes = {path: about.split(" ")[2] for about, _, path in (line.partition("\t") for line in listed)}
+        unknown = {*paths} - {*hashes}
         unknown.update(git(self.root, "ls-files", "--others", "--exclude-standard", "--", *paths).splitlines())
         if unknown:
             raise ConfigError(f"{min(unknown)}, which a row is made with, is not known to git; `git add` it")
-        return found
+        return hashes
 
     def experiments(self) -> dict[str, str]:
         """Name of an experiment (`dvc exp list --all-commits`) -> its reference."""
@@ -116,12 +116,12 @@ class Worktree:
         return YAML(typ="safe").load(path.read_text(encoding="utf-8"))["stages"] if path.exists() else {}
 
     def _configure(self) -> None:
-        config, own = RawConfigParser(strict=False), self.tree / ".dvc"
+        config, folder = RawConfigParser(strict=False), self.tree / ".dvc"
         config.read(self._repository.root / ".dvc" / "config.local", encoding="utf-8")
         config.read_dict({"cache": {"dir": self._cache}})
-        with (own / "config.local").open("w", encoding="utf-8") as written:
+        with (folder / "config.local").open("w", encoding="utf-8") as written:
             config.write(written)
-        (own / "tmp" / "rwlock").unlink(missing_ok=True)  # of a DVC that was killed
+        (folder / "tmp" / "rwlock").unlink(missing_ok=True)  # of a DVC that was killed
 
     def _link(self, values: Iterable[JsonValue], outs: Collection[str]) -> None:
         """Make the user's own files that parameters name by a relative path be found here.
@@ -131,8 +131,8 @@ class Worktree:
         """
         for name in _texts(values):
             here, there = Path(posixpath.normpath(self.tree / name)), self._repository.root / name
-            made = any(f"{posixpath.normpath(name)}/".startswith(f"{out}/") for out in outs)
-            if not name or os.path.isabs(name) or made or not os.path.exists(there):
+            is_output = any(f"{posixpath.normpath(name)}/".startswith(f"{out}/") for out in outs)
+            if not name or os.path.isabs(name) or is_output or not os.path.exists(there):
                 continue
             if not here.is_relative_to(self._folder):
                 raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {there.resolve()}")

@@ -225,7 +225,7 @@ def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: ScoredR
     rows = [{"name": "one"}, {"name": "two"}]
     both = built(study(rows=rows, metrics=["f1"], published="components"), [on_mimic(), run._replace(row=1)])
     assert blocks(both)[1].published  # one of the rows can stand there
-    assert any(note.startswith("Not all of our own rows can be compared") and reason in note for note in both.notes)
+    assert any(note.startswith("Not all of our rows can be compared") and reason in note for note in both.notes)
 
 
 def test_a_released_system_is_decoded_in_its_own_way() -> None:
