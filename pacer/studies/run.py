@@ -12,6 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from itertools import chain, count, groupby
 from pathlib import Path
@@ -118,37 +119,32 @@ class StudyRunner:
             for key in run.keys.values():
                 self._sharers[key].append(run.name)
         self._making = {tuple(names): threading.Lock() for names in self._sharers.values()}
-        self._failures: list[BaseException] = []
 
     def run_all(self, machine: list[Share]) -> None:
         """Make all of them. The first failure is raised, after what was running beside it has ended."""
-        workers = [threading.Thread(target=self._work, args=(share,)) for share in machine]
+        with ThreadPoolExecutor(len(machine)) as pool:
+            workers = [pool.submit(self._work, share) for share in machine]
+            try:
+                while wait(workers, timeout=0.2).not_done:  # without a limit it cannot be interrupted beside polars
+                    pass
+            except KeyboardInterrupt:
+                self._drop_waiting()
+                while wait(workers, timeout=0.05).not_done:
+                    self._dvc.stop()
+                raise
         for worker in workers:
-            worker.start()
-        try:
-            for worker in workers:
-                while worker.is_alive():
-                    worker.join(0.2)  # nothing interrupts waiting without a limit where polars is imported
-        except KeyboardInterrupt:
-            self._drop_waiting()
-            while any(worker.is_alive() for worker in workers):
-                self._dvc.stop()
-                time.sleep(0.05)
-            raise
-        if self._failures:
-            raise self._failures[0]
+            worker.result()
 
     def _work(self, share: Share) -> None:
         """Make one run after another, until none is left or one fails."""
         while (following := self._take()) is not None:
             number, run, slot = following
+            label = f"[{number}/{self._count}] {self._study.rows[run.row].name}, {run.replicate}"
             try:
-                self._make(
-                    run, slot, share, f"[{number}/{self._count}] {self._study.rows[run.row].name}, {run.replicate}"
-                )
-            except BaseException as error:  # the main thread raises it
-                self._failures.append(error)
+                self._make(run, slot, share, label)
+            except BaseException:
                 self._drop_waiting()
+                raise
             finally:
                 self._busy.discard(slot)
 

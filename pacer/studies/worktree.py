@@ -43,15 +43,12 @@ class Repository:
         """Git's name for the content of files and folders.
 
         Raises:
-            ConfigError: git does not know one of them, or a file below one.
+            PacerError: git does not know one of them, or a file below one.
         """
-        listed = git(self.root, "ls-tree", self.commit, "--", *paths).splitlines()
-        hashes = {path: about.split(" ")[2] for about, _, path in (line.partition("\t") for line in listed)}
-        unknown = {*paths} - {*hashes}
-        unknown.update(git(self.root, "ls-files", "--others", "--exclude-standard", "--", *paths).splitlines())
-        if unknown:
-            raise ConfigError(f"{min(unknown)}, which a row is made with, is not known to git; `git add` it")
-        return hashes
+        if unknown := git(self.root, "ls-files", "--others", "--exclude-standard", "--", *paths).splitlines():
+            raise ConfigError(f"{unknown[0]}, which a row is made with, is not known to git; `git add` it")
+        names = git(self.root, "rev-parse", *(f"{self.commit}:{path}" for path in paths)).split()
+        return dict(zip(paths, names, strict=True))
 
     def experiments(self) -> dict[str, str]:
         """Name of an experiment (`dvc exp list --all-commits`) -> its reference."""
