@@ -68,14 +68,13 @@ def list_studies() -> None:
     from pacer.studies.worktree import Repository
 
     repository, state = Repository(Path.cwd()), results_folder(Path.cwd())
-    word = "runs" if is_running(state) else "stopped"
     rows = []
     for one in (load_study(STUDIES, name) for name in study_names(STUDIES)):
         wanted = len(one.replicates) * sum(row.files is None for row in one.rows)
-        there = len(list(finished(one, repository, state)))
-        begun = [f"{word}: {experiment}" for _, name, experiment in stopped(state) if name == one.name]
-        rows.append((one.name, f"{there} of {wanted}", one.title, ", ".join(begun)))
+        rows.append((one.name, f"{len(list(finished(one, repository, state)))} of {wanted}", one.title))
     print_rows(rows)
+    for _, name, experiment in stopped(state):
+        say(f"{experiment} runs" if is_running(state) else f"{experiment} stopped; `pacer study run {name}` goes on")
 
 
 def _write_table(chosen: Study) -> str:
