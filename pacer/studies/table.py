@@ -96,13 +96,7 @@ def build_table(
         add_published(block)
     cells = {(row, at): cell for row, (_, line) in enumerate(lines) for at, cell in enumerate(line, 1)}
     tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = [
-        *_notes(study, runs),
-        *_published_notes(published, apart),
-        *_missing(study, runs),
-        *study.notes,
-        *test_notes,
-    ]
+    notes = [*_notes(study, runs), *_published_notes(published, apart), *_missing(study, runs)]
     table = Table(
         ("Model", *(HEADINGS[metric] for metric in study.metrics)),
         tuple((label, *(cell.text or ABSENT for cell in line)) for label, line in lines),
