@@ -179,12 +179,14 @@ class StudyRunner:
         dvc = partial(self._dvc, folder=tree.tree, log=log, share=share, report=report)
         tree.prepare(self._study.name, run)
         dvc("checkout", "--force", "--allow-missing")  # lets go of what a stopped stage left half-made
-        for sharers, stages in groupby(run.keys, lambda stage: tuple(self._sharers[run.keys[stage]])):
+        for sharers, group in groupby(run.keys, lambda stage: tuple(self._sharers[run.keys[stage]])):
+            stages = list(group)
             with self._making[sharers]:
                 if tree.adopt(run):
                     dvc("checkout", "--force", "--allow-missing")
-                dvc("repro", *(names := list(stages)))
-                tree.record(run, names)
+                if len(sharers) == 1 or not tree.knows(run, stages):  # the run's last stages look at all before them
+                    dvc("repro", *stages)
+                    tree.record(run, stages)
         with atomic_directory(self._state / "runs" / run.name) as beside:
             for name in KEPT:
                 shutil.copyfile(tree.tree / run.scores / name, beside / name)

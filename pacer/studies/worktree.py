@@ -93,20 +93,27 @@ class Worktree:
 
     def adopt(self, run: Run) -> bool:
         """Record in ``dvc.lock`` what is known of the stages of a run; False where nothing is new."""
-        lock, files = self._lock(), {stage: self._stages / f"{key}.json" for stage, key in run.keys.items()}
-        known = {stage: read_json(file) for stage, file in files.items() if file.is_file()}
+        lock = self._lock()
+        known = {stage: read_json(self._entry(run, stage)) for stage in run.keys if self.knows(run, [stage])}
         if lock | known == lock:
             return False
         with (self.tree / LOCK).open("w", encoding="utf-8") as written:
             YAML(typ="safe").dump({"schema": "2.0", "stages": lock | known}, written)
         return True
 
+    def knows(self, run: Run, stages: Iterable[str]) -> bool:
+        """Whether all these stages of a run have been made, here or elsewhere."""
+        return all(self._entry(run, stage).is_file() for stage in stages)
+
     def record(self, run: Run, stages: Iterable[str]) -> None:
         """Make these stages of a run, which have been made here, known to others."""
         lock = self._lock()
         for stage in stages:
             if stage in lock:
-                write_json(self._stages / f"{run.keys[stage]}.json", lock[stage])
+                write_json(self._entry(run, stage), lock[stage])
+
+    def _entry(self, run: Run, stage: str) -> Path:
+        return self._stages / f"{run.keys[stage]}.json"
 
     def _lock(self) -> dict[str, Any]:
         path = self.tree / LOCK
