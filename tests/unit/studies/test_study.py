@@ -150,7 +150,8 @@ def test_a_rows_own_value_wins_over_the_studys_and_seeds_and_worlds_are_replicat
     world = {"corpus.seed": 101, "backbones.seed": 202}
     assert study.overrides(study.rows[1], world) == two | world
     text = GOOD.replace("{train.seed: 1}", str(world)).replace("{train.seed: 2}", "{corpus.seed: 3, backbones.seed: 3}")
-    worlds = read(tmp_path, text)
+    trained = ", ".join(f"backbones.{kind}.provider: standin" for kind in ("vision", "language", "text", "chexbert"))
+    worlds = read(tmp_path, f"{text}set: {{{trained}}}\n")
     assert (study.labels, worlds.labels) == (["1", "2"], ["101-202", "3"])
     names = [run.name.rpartition("-")[0] for run in planned(worlds, text_of("micro"))]
     assert names == ["mine-one-101_202", "mine-two-101_202", "mine-one-3", "mine-two-3"]
