@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
-from ruamel.yaml import YAML
 
-from pacer.config import Strict, validated
-from pacer.config.strict import read_mapping
+from pacer.config import Strict, read_params
 from pacer.core.errors import ConfigError
 from pacer.reporting.published import load_published
 
@@ -70,7 +68,7 @@ class Row(Strict):
 
 
 class Study(Strict):
-    """A study.
+    """A study; its ``name`` is that of its file.
 
     ``layout``: one block of rows per context, or the plain mean over contexts. ``set``: parameters that all rows share.
     ``replicates``: each row is run with each of these (seeds of the training, or of a generated corpus and its models).
@@ -79,7 +77,7 @@ class Study(Strict):
     the second. ``notes``: what else is to be said below the table.
     """
 
-    name: Name
+    name: str = ""
     title: Name
     layout: Literal["contexts", "mean"]
     metrics: Annotated[list[Metric], Field(min_length=1)]
@@ -161,4 +159,4 @@ def load_study(folder: Path, name: str) -> Study:
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(study_names(folder))}")
-    return validated({**read_mapping(path, YAML(typ="safe"), Study), "name": name}, str(path), Study)
+    return read_params(path, Study).model_copy(update={"name": name})
