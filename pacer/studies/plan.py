@@ -30,13 +30,14 @@ KINDS: dict[str, type[Strict]] = {PARAMS: Params, BASELINE_PARAMS: BaselineParam
 
 class Stage(NamedTuple):
     """A stage; all paths start at the root. ``deps``: path -> the stage that makes it, None for code. ``params``: file
-    -> keys that the stage reads."""
+    -> keys that the stage reads. ``plain``: the outs that DVC leaves to git."""
 
     name: str
     cmd: str
     deps: dict[str, str | None]
     params: dict[str, list[str]]
     outs: list[str]
+    plain: list[str]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Run:
 
     Attributes:
         row: its place in the study. name: of the experiment; it ends in the hash of what the run is made from.
-        scores: folder of the scores. outs: what its stages make.
+        scores: folder of the scores. outs: what its stages make. plain: of these, what DVC leaves to git.
         overrides: of the parameter files in use. values: the parameters as they are then.
         keys: stage -> hash of its command, code and parameters and of all stages before it, in the order of the stages.
     """
@@ -55,6 +56,7 @@ class Run:
     name: str
     scores: str
     outs: Collection[str]
+    plain: Collection[str]
     overrides: Mapping[str, Overrides]
     values: Mapping[str, dict[str, Any]]
     keys: Mapping[str, str]
@@ -99,8 +101,8 @@ def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[st
             stages = pipelines[row.target]
             keys = stage_keys(stages, values, hashes)
             name = "-".join([*map(_slug, (study.name, row.name, label)), keys[stages[-1].name][:10]])
-            outs = [out for stage in stages for out in stage.outs]
-            runs.append(Run(place, label, name, _scores(stages[-1]), outs, overrides, values, keys))
+            outs, plain = [out for s in stages for out in s.outs], [out for s in stages for out in s.plain]
+            runs.append(Run(place, label, name, _scores(stages[-1]), outs, plain, overrides, values, keys))
     return runs
 
 
@@ -151,9 +153,12 @@ def _stages(definition: str, text: str) -> dict[str, Stage]:
         for entry in stage.get("params", []):
             for file, keys in (entry if isinstance(entry, dict) else {PARAMS: [entry]}).items():
                 params.setdefault(paths([file])[0], []).extend(keys)
-        outs = [out for kind in ("outs", "metrics", "plots") for out in paths(stage.get(kind, []))]
+        entries = [entry for kind in ("outs", "metrics", "plots") for entry in stage.get(kind, [])]
+        options = [next(iter(entry.values())) if isinstance(entry, dict) else {} for entry in entries]
+        plain = [entry for entry, option in zip(entries, options, strict=True) if not option.get("cache", True)]
         address = f"{definition}:{name}" if folder else name
-        stages[address] = Stage(address, stage["cmd"], dict.fromkeys(paths(stage.get("deps", []))), params, outs)
+        deps = dict.fromkeys(paths(stage.get("deps", [])))
+        stages[address] = Stage(address, stage["cmd"], deps, params, paths(entries), paths(plain))
     return stages
 
 

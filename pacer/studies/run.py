@@ -190,6 +190,6 @@ class StudyRunner:
         with atomic_directory(self._state / "runs" / run.name) as beside:
             for name in KEPT:
                 shutil.copyfile(tree.tree / run.scores / name, beside / name)
-        tree.save(run.name)
+        tree.save(run)
         tree.marker.unlink()
         self._report(f"{label}: done in {time.monotonic() - started:.0f} s, experiment {run.name}")

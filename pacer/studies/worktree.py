@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Collection, Iterable, Iterator
 from configparser import RawConfigParser
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,16 @@ LOCK = "dvc.lock"
 
 
 class Repository:
-    """The repository ``root`` with the edits that there are now: ``commit`` is git's name for them, ``head`` for what
-    they are edits of."""
+    """The repository ``root`` with its edits; ``head`` is the commit that they are edits of."""
 
     def __init__(self, root: Path):
         self.root = root.resolve()
         self.head = git(root, "rev-parse", "HEAD").strip()
-        self.commit = git(root, "stash", "create").strip() or self.head
+
+    @cached_property
+    def commit(self) -> str:
+        """Git's name for the files that it knows, as they were when this was first asked for."""
+        return git(self.root, "stash", "create").strip() or self.head
 
     def read(self, path: str, commit: str = "") -> str:
         """The text of a file, as it is now or in ``commit``."""
@@ -144,11 +148,13 @@ class Worktree:
                 here.parent.mkdir(parents=True, exist_ok=True)
                 here.symlink_to(there)
 
-    def save(self, name: str) -> None:
-        """Record the files that git knows, with scores and ``dvc.lock``, as the experiment ``name``."""
-        new = git(self.tree, "ls-files", "--others", "--exclude-standard").splitlines()
+    def save(self, run: Run) -> None:
+        """Record the files that git knows, with scores and ``dvc.lock``, as the experiment of a run."""
+        name, new = run.name, git(self.tree, "ls-files", "--others", "--exclude-standard").splitlines()
         git(self.tree, "add", "--update")
-        git(self.tree, "add", "--", *(path for path in new if not (self.tree / path).is_symlink()))
+        # nothing else that is new: cases have report texts
+        known = tuple(f"{path}/" for path in (LOCK, f"baselines/{LOCK}", *run.plain))
+        git(self.tree, "add", "--", *(path for path in new if f"{path}/".startswith(known)))
         files, head = git(self.tree, "write-tree").strip(), self._repository.head
         author = ("-c", "user.name=pacer", "-c", "user.email=pacer@localhost")
         commit = git(self.tree, *author, "commit-tree", files, "-p", head, "-m", f"pacer study: {name}").strip()

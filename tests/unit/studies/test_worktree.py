@@ -48,12 +48,14 @@ def test_a_worktree_is_as_the_study_found_it_but_for_what_git_ignores(tiny: Tiny
     assert not (tree.tree / "metrics").exists() and (tree.tree / "models/weights.scratch/step").exists()
 
     (tree.tree / "metrics").mkdir()
-    (tree.tree / "metrics" / "scores.json").write_text("{}")
-    tree.save(run.name)
+    for name in ("scores.json", "other.parquet"):
+        (tree.tree / "metrics" / name).write_text("{}")
+    tree.save(run)
     [(name, reference)] = repository.experiments().items()
     assert name == run.name and repository.read("metrics/scores.json", reference) == "{}"
     assert tiny.git("rev-parse", f"{reference}^") == tiny.git("rev-parse", "HEAD")
     assert "models" not in tiny.git("ls-tree", "--name-only", reference)
+    assert "other.parquet" not in tiny.git("ls-tree", "-r", "--name-only", reference)
 
 
 def test_what_dvc_records_of_a_stage_is_known_to_other_worktrees(tiny: TinyRepository) -> None:
