@@ -28,14 +28,27 @@ def run(
         str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among them; default: all.")
     ] = None,
 ) -> None:
-    """Make the missing runs of a study, and write its table."""
+    """Make the missing runs of a study, and write its table. Ctrl-C stops it; the same command goes on."""
     from pacer.studies.run import run_study
     from pacer.studies.study import load_study
 
     chosen = load_study(STUDIES, name)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `kill` ends a study as Ctrl-C does: tidily
-    run_study(chosen, Path.cwd(), say, rows=frozenset(row or ()), jobs=jobs, devices=devices)
+    # after the imports: polars has a handler of its own; `kill` stops a study as Ctrl-C does
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        run_study(chosen, Path.cwd(), say, rows=frozenset(row or ()), jobs=jobs, devices=devices)
+    except KeyboardInterrupt:
+        say("stopped; nothing runs any more, and the same command goes on where it was")
+        raise typer.Exit(130) from None
     _write_table(chosen)
+
+
+def _stop(number: int, frame: object) -> None:
+    """Stop once, however often it is asked for."""
+    for again in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(again, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 @study.command()
@@ -48,28 +61,33 @@ def show(name: Name) -> None:
 
 @study.command("list")
 def list_studies() -> None:
-    """List the studies and how many of their runs exist."""
-    from pacer.studies.run import folders, results_folder
+    """List the studies, how many of their runs exist, and the rows that were stopped."""
+    from pacer.studies.dvc import is_running
+    from pacer.studies.run import finished, results_folder, stopped
     from pacer.studies.study import load_study, study_names
+    from pacer.studies.worktree import Repository
 
-    found = [load_study(STUDIES, name) for name in study_names(STUDIES)]
-    state = results_folder(Path.cwd())
-    wanted = [len(one.seeds) * sum(row.files is None for row in one.rows) for one in found]
-    there = [len(list(folders(one, state))) for one in found]
-    print_rows((one.name, f"{some} of {all_}", one.title) for one, some, all_ in zip(found, there, wanted, strict=True))
+    repository, state = Repository(Path.cwd()), results_folder(Path.cwd())
+    rows = []
+    for one in (load_study(STUDIES, name) for name in study_names(STUDIES)):
+        wanted = len(one.replicates) * sum(row.files is None for row in one.rows)
+        rows.append((one.name, f"{len(list(finished(one, repository, state)))} of {wanted}", one.title))
+    print_rows(rows)
+    for _, name, experiment in stopped(state):
+        say(f"{experiment} runs" if is_running(state) else f"{experiment} stopped; `pacer study run {name}` goes on")
 
 
 def _write_table(chosen: Study) -> str:
     """Write a study's table in all formats; returns it as Markdown."""
     from pacer.metrics.statistics.comparison import compare_repeats
-    from pacer.studies.paired import compare_worlds
-    from pacer.studies.render import markdown, write_table
+    from pacer.studies.page import write_table
     from pacer.studies.run import results_folder
     from pacer.studies.table import build_table, collect
+    from pacer.studies.worktree import Repository
 
-    results = results_folder(Path.cwd())
-    compare = compare_worlds if chosen.seeds_of == "world" else compare_repeats
-    table = build_table(chosen, collect(chosen, Path.cwd(), results), compare)
-    written = write_table(table, results / chosen.name)
-    say(f"written: {', '.join(str(path.relative_to(Path.cwd())) for path in written)}")
-    return markdown(table)
+    state = results_folder(Path.cwd())
+    runs = collect(chosen, Repository(Path.cwd()), state)
+    text = write_table(*build_table(chosen, runs, compare_repeats), state / chosen.name)
+    folder = (state / chosen.name).relative_to(Path.cwd())
+    say(f"written: {folder}/table.md, .tex, .html; .svg where rows are tested")
+    return text

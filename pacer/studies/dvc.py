@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,18 +19,15 @@ import psutil
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import locked
 
-#: What DVC prints of a stage -> what became of it.
-STAGE_LINES = (
-    (re.compile(r"Running stage '(.+)':"), "ran"),
-    (re.compile(r"Stage '(.+)' is cached - skipping run"), "restored"),
-    (re.compile(r"Stage '(.+)' didn't change, skipping"), "unchanged"),
-)
+#: What DVC prints of a stage that it runs, or has in its run cache.
+_STAGE = re.compile(r"(Running stage|Stage) '(.+)'(?::| is cached - skipping run)")
+LOCK = "study.lock"
 #: Variable of every process that a study starts: the folder that it works in.
 MARK = "PACER_STUDY_FOLDER"
 #: The checkout's own code is imported, not what the environment has installed.
 _OWN_CODE = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
 #: Seconds that a process has to end by itself.
-_GRACE = 30.0
+_GRACE = 1.0
 
 
 @dataclass(frozen=True)
@@ -40,14 +38,37 @@ class Share:
     cores: tuple[int, ...] | None = None
 
 
+def shares(devices: str | None, jobs: int) -> list[Share]:
+    """Of the machine, for each of ``jobs``: where there are fewer GPUs or cores than jobs, some share one.
+
+    Args:
+        devices: names of GPUs, comma-separated; None: those of this machine.
+    """
+    if jobs == 1:
+        return [Share()]
+    names = devices.split(",") if devices else []
+    if devices is None:
+        with suppress(OSError, subprocess.CalledProcessError):
+            command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+            names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return [
+        Share(",".join(_part(names, job, jobs)) or None, tuple(_part(cores, job, jobs)) or None) for job in range(jobs)
+    ]
+
+
+def _part(things: list, job: int, jobs: int) -> list:
+    return things[job % len(things) :: jobs] if things else []
+
+
 class Dvc:
-    """DVC in the checkouts below the folder ``state``, from any number of threads."""
+    """DVC in the worktrees below the folder ``state``, from any number of threads."""
 
     def __init__(self, state: Path):
-        found = shutil.which("dvc")
-        if found is None:
+        command = shutil.which("dvc")
+        if command is None:
             raise ConfigError("the command `dvc` is not on the PATH; add the environment's bin folder to it")
-        self._command, self._state = found, state
+        self._command, self._state = command, state
         self._starting, self._stopped = threading.Lock(), False
 
     def cache(self, root: Path) -> str:
@@ -58,33 +79,20 @@ class Dvc:
         return str((root / done.stdout.strip()).resolve())
 
     def __call__(
-        self,
-        *arguments: str,
-        folder: Path,
-        log: Path,
-        share: Share = Share(),
-        report: Callable[[str, str], None] = lambda stage, outcome: None,
-    ) -> dict[str, str]:
+        self, *arguments: str, folder: Path, log: Path, share: Share, report: Callable[[str, bool], None]
+    ) -> None:
         """Run ``dvc ARGUMENTS`` in ``folder`` to its end; all that it prints goes to the end of ``log``.
 
         Args:
-            share: what the stages may use.
-            report: called with each stage that DVC comes to, and ``ran``, ``restored`` (from the run cache) or
-                ``unchanged``, when DVC says so (for ``ran``: when it starts).
-
-        Returns:
-            what became of each stage.
+            share: what the stages may use. report: called with each stage that is made, and whether DVC had it already.
 
         Raises:
-            PacerError: DVC failed; the message has the end of what it printed.
+            PacerError: DVC failed, and the message has the end of what it printed; or the study was stopped.
         """
-        variables = [f"{MARK}={folder}"]
-        if share.devices is not None:
-            variables.append(f"CUDA_VISIBLE_DEVICES={share.devices}")
-        stages: dict[str, str] = {}
-        lines: list[str] = []
+        variables = [f"{MARK}={folder}"] + [f"CUDA_VISIBLE_DEVICES={share.devices}"] * (share.devices is not None)
+        last = deque[str](maxlen=20)
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a", encoding="utf-8") as kept:
+        with log.open("a", encoding="utf-8") as written:
             with self._starting:
                 if self._stopped:
                     raise PacerError("the study was stopped")
@@ -101,24 +109,17 @@ class Dvc:
                 if share.cores is not None:  # threads of several runs that spin for each other take five times as long
                     os.sched_setaffinity(process.pid, share.cores)
             with process:
-                try:
-                    for line in process.stdout or ():
-                        kept.write(line)
-                        kept.flush()
-                        lines = [*lines[-19:], line]
-                        for pattern, outcome in STAGE_LINES:
-                            if found := pattern.search(line):
-                                stages[found[1]] = outcome
-                                report(found[1], outcome)
-                except BaseException:
-                    end_processes(folder)
-                    raise
+                for line in process.stdout or ():
+                    written.write(line)
+                    written.flush()
+                    last.append(line)
+                    if match := _STAGE.search(line):
+                        report(match[2], match[1] == "Stage")
         if process.returncode:
             raise PacerError(
                 f"dvc {' '.join(arguments)} failed (exit code {process.returncode}); all it printed is in "
-                f"{log}, and ends with:\n{''.join(lines).rstrip()}"
+                f"{log}, and ends with:\n{''.join(last).rstrip()}"
             )
-        return stages
 
     def stop(self) -> None:
         """End all that runs, and start nothing more."""
@@ -135,33 +136,43 @@ def only_study(state: Path) -> Generator[None]:
         PacerError: another study is running.
     """
     refusal = "another `pacer study` is running in this repository; wait for it or stop it first"
-    with locked(state / "study.lock", refusal):
+    with locked(state / LOCK, refusal):
         end_processes(state)
         yield
 
 
+def is_running(state: Path) -> bool:
+    """Whether a study holds the folder ``state``."""
+    try:
+        with locked(state / LOCK, "running"):
+            return False
+    except PacerError:
+        return True
+
+
 def end_processes(folder: Path) -> None:
-    """Terminate DVC and its stages in the checkouts below ``folder``, and kill what is left."""
-    for end in (psutil.Process.terminate, psutil.Process.kill):
-        last, asked = time.monotonic() + _GRACE, set()
-        while running := _processes(folder):
-            if time.monotonic() > last:
-                break
-            for process in running - asked:
-                with suppress(psutil.NoSuchProcess):
-                    end(process)
-            asked |= running
-            time.sleep(0.1)
-        else:
-            return
-    raise PacerError(f"processes {sorted(process.pid for process in running)} do not end; stop them and call again")
+    """Terminate DVC and its stages in the worktrees below ``folder``, and kill what is left after a second.
+
+    Raises:
+        PacerError: a process does not end, as where a disk does not answer.
+    """
+    began, asked = time.monotonic(), set[psutil.Process]()
+    while running := _processes(folder):
+        waited = time.monotonic() - began
+        if waited > 30 * _GRACE:
+            raise PacerError(f"processes {sorted(process.pid for process in running)} do not end; end them yourself")
+        for process in running - asked if waited < _GRACE else running:
+            with suppress(psutil.NoSuchProcess):
+                process.terminate() if waited < _GRACE else process.kill()
+        asked |= running
+        time.sleep(0.1)
 
 
 def _processes(folder: Path) -> set[psutil.Process]:
     """What a study started below ``folder`` and still runs; what has ended unwaited-for has no environment."""
-    found = set()
+    running = set()
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             if Path(process.environ().get(MARK, "/")).is_relative_to(folder):
-                found.add(process)
-    return found
+                running.add(process)
+    return running

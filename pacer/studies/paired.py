@@ -1,8 +1,8 @@
-"""Rows of a study case by case: who is compared with whom, and what of it is more than chance."""
+"""Rows of a study against each other: the differences, and what of them is more than chance."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -10,125 +10,118 @@ from typing import Any, NamedTuple
 from scipy.stats import ttest_1samp
 
 from pacer.core.errors import DataError
-from pacer.core.io import read_json
 from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.reporting.score_tables import context_mean, difference_cells
-from pacer.reporting.tables import p_value
+from pacer.reporting.tables import p_value, signed
 from pacer.studies.study import HEADINGS, Study
 
-#: Row and seed.
-Run = tuple[int, int | None]
-#: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first.
+#: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first, over patients.
 Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
-
-
-def compare_worlds(repeats: Sequence[tuple[Path, Path]]) -> dict[str, Difference]:
-    """Differences of means over contexts, a pair of numbers each world, by Student's t; equal ones have no interval."""
-    runs = [[read_json(folder / "scores.json") for folder in pair] for pair in repeats]
-    found = {}
-    for metric in HEADINGS:
-        first, second = ([context_mean(pair[side], metric) for pair in runs] for side in (0, 1))
-        one, two = ([value for value in values if value is not None] for values in (first, second))
-        if not len(one) == len(two) == len(runs):
-            continue
-        apart = [b - a for a, b in zip(one, two, strict=True)]
-        low = high = p = None
-        if max(apart) - min(apart) > 1e-9:
-            test = ttest_1samp(apart, 0.0)
-            (low, high), p = test.confidence_interval(), float(test.pvalue)
-        found[metric] = Difference(fmean(one), fmean(two), fmean(apart), low, high, p, 0)
-    return found
-
-
 COLUMNS = ("Score", "Difference", "95 % interval", "p", "p (Holm)")
-NOTE = (
-    "Differences are of means over all contexts{seeds}. Interval: paired bootstrap; p: approximate randomisation, "
-    "10,000 resamples each, of patients with all their records (examinations where patients are not known). p (Holm) "
-    "allows for the number of rows that are tested on a score. All are about other patients for these trained models, "
-    "not about other trainings."
+REPLICATES_COLUMN = "95 % over replicates"
+#: Replicates that an interval over them needs.
+ENOUGH = 3
+_HOLM = "p (Holm) allows for the number of rows that are tested on a score."
+PATIENTS_NOTE = (
+    "Differences are of means over all contexts and replicates. Interval: paired bootstrap; p: approximate "
+    "randomisation, 10,000 resamples each, of patients with all their records (examinations where patients are not "
+    f"known). {_HOLM} All are about other patients for these trained models, not about other trainings."
 )
-WORLDS_NOTE = (
-    "Differences are of means over all contexts, then over the worlds, each with stand-ins and a training of its own. "
-    "Interval and p: Student's t for pairs. p (Holm) allows for the number of rows that are tested on a score."
+REPLICATES_NOTE = (
+    "Differences are of means over all contexts, then over the replicates, which have records of their own. Interval "
+    f"and p: Student's t for pairs. {_HOLM}"
 )
 
 
-class Tested(NamedTuple):
-    """A line of a comparison, ``label`` "row − base", with its cells under :data:`COLUMNS`; the difference in
-    ``metric``, and the differences with each seed that both rows have."""
+class ScoredRun(NamedTuple):
+    """A finished run: of which row, with which replicate (None: scores of other outputs, which stand against every
+    one), the folder of its cases, its scores and signature, and what is recorded of it (None for other outputs)."""
+
+    row: int
+    replicate: str | None
+    folder: Path
+    scores: Mapping[str, Any]
+    signature: Mapping[str, Any]
+    record: Mapping[str, Any] | None
+
+    @property
+    def records(self) -> str | None:
+        """The hash of what was scored."""
+        return (self.signature.get("data") or {}).get("records")
+
+
+class RowDifference(NamedTuple):
+    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates where these have records of
+    their own; over the replicates besides, where it can be; and with each of them."""
 
     label: str
-    cells: tuple[str, ...]
     metric: str
     difference: Difference
-    by_seed: Mapping[int | None, float]
+    over_replicates: Difference | None
+    by_replicate: Mapping[str, float]
+
+    def cells(self, adjusted: float | None, *, several: bool) -> tuple[str, ...]:
+        """Under :data:`COLUMNS`, and :data:`REPLICATES_COLUMN` with ``several``; ``adjusted``: p by Holm."""
+        more = (difference_cells(self.over_replicates)[1] if self.over_replicates else "–",) * several
+        apart = signed(self.difference.difference)
+        return (HEADINGS[self.metric], apart, *difference_cells(self.difference)[1:], p_value(adjusted), *more)
 
 
-def compare_rows(
-    study: Study, folders: Mapping[Run, Path], scores: Mapping[Run, Mapping[str, Any]], compare: Compare
-) -> tuple[list[Tested], list[str]]:
-    """Every pair of rows that a study tests; and why some were not.
-
-    Args:
-        folders, scores: of (row, seed); the seed of foreign scores is None, and they stand against every seed.
-    """
-    found: list[tuple[int, int, str, Difference]] = []
-    seeds: dict[tuple[int, int], list[int | None]] = {}
-    notes = []
+def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> tuple[list[RowDifference], list[str]]:
+    """Every pair of rows that a study tests; and what is to be said of it."""
+    lines: list[RowDifference] = []
+    notes: dict[str, None] = {}
+    by_row = [{run.replicate: run for run in runs if run.row == row} for row in range(len(study.rows))]
     for index, base in study.tested():
-        row = study.rows[index]
-        repeats = _repeats(index, base, folders)
-        seeds[index, base] = list(repeats)
-        if not repeats:
+        row, against = study.rows[index].name, study.rows[base].name
+        pairs = {
+            label: (first, second)
+            for label in (study.labels if {*by_row[index], *by_row[base]} - {None} else [None])
+            if (first := by_row[base].get(label, by_row[base].get(None))) is not None
+            and (second := by_row[index].get(label, by_row[index].get(None))) is not None
+        }
+        if not pairs:
             continue
+        over_patients = len({first.records for first, _ in pairs.values()}) == 1
         try:
-            differences = compare(list(repeats.values()))
+            tested = (
+                compare([(first.folder, second.folder) for first, second in pairs.values()]) if over_patients else {}
+            )
         except DataError as error:
-            notes.append(f"{row.name} was not tested against {study.rows[base].name}: {error}.")
+            notes[f"{row} was not tested against {against}: {error}."] = None
             continue
-        found += [(index, base, metric, differences[metric]) for metric in study.metrics if metric in differences]
-        if None not in repeats and len(repeats) < len(study.seeds):
-            notes.append(f"{row.name} was tested with seed {', '.join(map(str, repeats))} alone.")
-    lines = [
-        Tested(
-            f"{study.rows[index].name} − {study.rows[base].name}",
-            (HEADINGS[metric], *difference_cells(difference), p_value(p)),
-            metric,
-            difference,
-            _apart((index, base), seeds[index, base], metric, scores),
-        )
-        for (index, base, metric, difference), p in zip(found, _holm_by_score(found), strict=True)
-    ]
-    return lines, list(dict.fromkeys(notes))
+        for metric in study.metrics:
+            apart = {
+                label or "": second - first
+                for label, (one, two) in pairs.items()
+                if (first := context_mean(one.scores, metric)) is not None
+                and (second := context_mean(two.scores, metric)) is not None
+            }
+            replicates = _student(list(apart.values())) if len(apart) == len(pairs) else None
+            difference = tested.get(metric) if over_patients else replicates
+            if difference is not None:
+                besides = replicates if over_patients and len(pairs) >= ENOUGH else None
+                lines.append(RowDifference(f"{row} − {against}", metric, difference, besides, apart))
+        notes[PATIENTS_NOTE if over_patients else REPLICATES_NOTE] = None
+        if len(pairs) < len(study.labels) and None not in pairs:
+            notes[f"{row} was tested with {', '.join(map(str, pairs))} alone."] = None
+    return lines, list(notes)
 
 
-def _repeats(index: int, base: int, folders: Mapping[Run, Path]) -> dict[int | None, tuple[Path, Path]]:
-    """Seed -> the base's folder and the row's, of every seed that both have."""
-    found = {}
-    for seed in dict.fromkeys(seed for row, seed in folders if row in (base, index)):
-        first, second = (folders.get((row, seed), folders.get((row, None))) for row in (base, index))
-        if first is not None and second is not None:
-            found[seed] = first, second
-    return found
+def _student(apart: Sequence[float]) -> Difference:
+    """The mean of differences; interval and p by Student's t where there are enough, and they are not all the same."""
+    low = high = p = None
+    if len(apart) >= ENOUGH and max(apart) - min(apart) > 1e-9:
+        test = ttest_1samp(apart, 0.0)
+        (low, high), p = test.confidence_interval(), float(test.pvalue)
+    return Difference(None, None, fmean(apart), low, high, p, 0)
 
 
-def _apart(
-    rows: tuple[int, int], seeds: Iterable[int | None], metric: str, scores: Mapping[Run, Mapping[str, Any]]
-) -> dict[int | None, float]:
-    """Seed -> the row's score less its base's."""
-    found = {}
-    for seed in seeds:
-        own, base = (context_mean(scores.get((row, seed)) or scores[row, None], metric) for row in rows)
-        if own is not None and base is not None:
-            found[seed] = own - base
-    return found
-
-
-def _holm_by_score(found: Sequence[tuple[int, int, str, Difference]]) -> list[float | None]:
+def adjusted(tested: Sequence[RowDifference]) -> list[float | None]:
     """The p value of every test, allowing for the number of rows that are tested on its score."""
-    adjusted: list[float | None] = [None] * len(found)
-    for score in {metric for _, _, metric, _ in found}:
-        places = [place for place, (_, _, metric, _) in enumerate(found) if metric == score]
-        for place, p in zip(places, holm([found[place][3].p for place in places]), strict=True):
-            adjusted[place] = p
-    return adjusted
+    values: list[float | None] = [None] * len(tested)
+    for metric in {line.metric for line in tested}:
+        places = [place for place, line in enumerate(tested) if line.metric == metric]
+        for place, p in zip(places, holm([tested[place].difference.p for place in places]), strict=True):
+            values[place] = p
+    return values

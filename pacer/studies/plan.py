@@ -1,223 +1,222 @@
-"""The runs that a study asks for: parameters of every row and seed, and the key that a run is known by."""
+"""The runs that a study asks for: the parameters of every row and replicate, and the hash that a run is known by."""
 
 from __future__ import annotations
 
 import copy
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import posixpath
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 from ruamel.yaml import YAML
 
-from pacer.config import Params, Strict, read_params, validated
+from pacer.config import Params, Strict, validated
 from pacer.config.baselines import BaselineParams
 from pacer.core.errors import ConfigError
 from pacer.core.io import hash_json
-from pacer.studies.pipeline import BASELINE_PARAMS, PARAMS, Lock, Pipeline, Stage
-from pacer.studies.study import BASELINE_KEY, Row, Study
+from pacer.studies.study import BASELINE_KEY, Overrides, Study
 
-#: Content of a parameter file, or a group of it.
-Values = dict[str, JsonValue]
+PARAMS, BASELINE_PARAMS = "params.yaml", BASELINE_KEY.removesuffix(":")
+DEFINITION, BASELINE_DEFINITION = "dvc.yaml", "baselines/dvc.yaml"
+#: The last stage of a run of the pipeline: what comes after it is no part of a score.
+TARGET = "score"
+SCORES = "scores.json"
 #: Parameter file -> what it must be.
 KINDS: dict[str, type[Strict]] = {PARAMS: Params, BASELINE_PARAMS: BaselineParams}
 
 
-class Identity(NamedTuple):
-    """What a run is made from.
+class Stage(NamedTuple):
+    """A stage; all paths start at the root. ``deps``: path -> the stage that makes it, None for code. ``params``: file
+    -> keys that the stage reads. ``plain``: the outs that DVC leaves to git."""
 
-    ``chain``: stage -> hash of its command, code, parameters and all before it; runs share stages that have the same.
-    ``data``: what is recorded of the stages that prepare data. ``key``: hash of the other stages and of the data.
-    """
-
-    chain: dict[str, str]
-    data: Lock
-    key: str
+    name: str
+    cmd: str
+    deps: dict[str, str | None]
+    params: dict[str, list[str]]
+    outs: list[str]
+    plain: list[str]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a row.
+    """One row with one replicate.
 
     Attributes:
-        target: stage of the baselines, None: of the pipeline. overrides: of the parameters in use, by file.
-        values: the whole of the parameters, by file. place: name of the folder that it is made in.
+        row: its place in the study. name: of the experiment; it ends in the hash of what the run is made from.
+        scores: folder of the scores. outs: what its stages make. plain: of these, what DVC leaves to git.
+        overrides: of the parameter files in use. values: the parameters as they are then.
+        keys: stage -> hash of its command, code and parameters and of all stages before it, in the order of the stages.
     """
 
     row: int
+    replicate: str
     name: str
-    seed: int
-    target: str | None
-    overrides: dict[str, Values]
-    values: dict[str, Values]
-    params: Params
-    place: str
-    identity: Identity
+    scores: str
+    outs: Collection[str]
+    plain: Collection[str]
+    overrides: Mapping[str, Overrides]
+    values: Mapping[str, dict[str, Any]]
+    keys: Mapping[str, str]
 
     @property
     def key(self) -> str:
-        return self.identity.key
+        """The hash at the end of the experiment's name."""
+        return hash_of(self.name)
 
 
-def read_files(study: Study, root: Path) -> dict[str, str]:
-    """Text of each parameter file that a study uses.
-
-    Raises:
-        ConfigError: one is missing or not valid.
-    """
-    files = [PARAMS] + [BASELINE_PARAMS] * any(row.target is not None for row in study.rows)
-    for name in files:
-        read_params(root / name, KINDS[name])
-    return {name: (root / name).read_text(encoding="utf-8") for name in files}
+def hash_of(experiment: str) -> str:
+    """The end of an experiment's name; runs with the same one are the same."""
+    return experiment.rpartition("-")[2]
 
 
-def plan(
-    study: Study,
-    texts: Mapping[str, str],
-    pipelines: Mapping[str | None, Pipeline],
-    code: Callable[[str], str],
-    locks: Sequence[Lock],
-) -> list[Run]:
-    """Every run of a study, seed by seed in the order of the rows; rows that lack what they need have none.
+def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[str]], Mapping[str, str]]) -> list[Run]:
+    """Every run of a study, replicate by replicate in the order of the rows; rows that lack what they need have none.
 
     Args:
-        texts: parameter files in use. pipelines: target -> its stages. code, locks: as :func:`identify` takes them.
+        read: text of a file of the repository. code: hashes of files and folders that no stage makes.
 
     Raises:
-        ConfigError: an override is no parameter, or not one of its values.
+        ConfigError: a file or a row's parameters are not valid, or a target is no stage that scores.
     """
-    in_use: dict[str, Values] = {name: YAML(typ="safe").load(text) for name, text in texts.items()}
+    files = [PARAMS] + [BASELINE_PARAMS] * any(row.target for row in study.rows)
+    in_use = {file: YAML(typ="safe").load(read(file)) for file in files}
+    pipelines = {row.target: read_stages(read, row.target) for row in study.rows if row.files is None}
+    hashes = code({dep for stages in pipelines.values() for s in stages for dep, maker in s.deps.items() if not maker})
     runs = []
-    for seed in study.seeds:
-        for index, row in enumerate(study.rows):
-            if row.files is not None or lacking(row, in_use):
+    for label, replicate in zip(study.labels, study.replicates, strict=True):
+        for place, row in enumerate(study.rows):
+            origin = f"study {study.name}, row {row.name}"
+            if row.files is not None or any(_value(in_use[_file(key)], key, origin) is None for key in row.needs):
                 continue
-            origin, pipeline = f"study {study.name}, row {row.name}", pipelines[row.target]
-            overrides = by_file(study.overrides(row, seed))
-            baseline = (row.target or "").removesuffix("_score")
-            own = in_use[BASELINE_PARAMS].get(baseline) if row.target is not None else None
-            if isinstance(own, dict) and "seed" in own:
-                overrides.setdefault(BASELINE_PARAMS, {})[f"{baseline}.seed"] = seed
-            values = {name: copy.deepcopy(in_use[name]) for name in pipeline.files}
-            for name in values:
-                override(values[name], overrides.get(name, {}), origin, name)
-            typed = {name: validated(content, origin, KINDS[name]) for name, content in values.items()}
-            params = typed[PARAMS]
-            assert isinstance(params, Params)
-            place = hash_json([row.target, *(kind.model_dump(mode="json") for kind in typed.values())])[:16]
-            identity = identify(pipeline, values, code, locks)
-            runs.append(Run(index, row.name, seed, row.target, overrides, values, params, place, identity))
+            overrides: dict[str, Overrides] = {file: {} for file in (PARAMS, *[BASELINE_PARAMS] * bool(row.target))}
+            for key, value in study.overrides(row, replicate).items():
+                overrides[_file(key)][key] = value
+            values = {file: copy.deepcopy(in_use[file]) for file in overrides}
+            for file, content in values.items():
+                override(content, overrides[file], origin)
+                validated(content, origin, KINDS[file])
+            stages = pipelines[row.target]
+            keys = stage_keys(stages, values, hashes)
+            name = "-".join([*map(_slug, (study.name, row.name, label)), keys[stages[-1].name][:10]])
+            outs, plain = [out for s in stages for out in s.outs], [out for s in stages for out in s.plain]
+            runs.append(Run(place, label, name, _scores(stages[-1]), outs, plain, overrides, values, keys))
     return runs
 
 
-def identify(
-    pipeline: Pipeline, values: Mapping[str, Values], code: Callable[[str], str], locks: Iterable[Lock]
-) -> Identity:
-    """What a run with these parameters is made from.
-
-    A stage that prepares data counts as what it made, as far as a lock knows: for the code as it is, else for the code
-    when it last ran with these parameters. The other stages count as their command, code and parameters.
+def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
+    """The stages that a score comes from, in an order in which they can run.
 
     Args:
-        code: hash of a dependency that no stage makes. locks: the first that knows a stage is believed.
-    """
-    locks = list(locks)
-    chain: dict[str, str] = {}
-    data: Lock = {}
-    made: dict[str, str] = {}
-    content = []
-    for stage in pipeline.stages:
-        params = {file: {key: _value(values[file], key) for key in keys} for file, keys in stage.params.items()}
-        outs = {dep: out for dep in stage.deps if (out := pipeline.out_of(dep))}
-        read = {dep: code(dep) for dep in stage.deps if dep not in outs}
-        before = sorted({chain[pipeline.makers[out]] for out in outs.values()})
-        chain[stage.name] = hash_json([stage.cmd, params, read, before])
-        if stage.name in pipeline.data and all(dep in made for dep in outs):
-            inputs = {dep: made[dep] for dep in outs}
-            if (entry := _recorded(stage, params, inputs, read, locks)) is not None:
-                data[stage.name] = entry
-                made |= {out["path"]: out["md5"] for out in entry["outs"]}
-                continue
-        content.append([stage.cmd, params, read, {dep: made.get(out) for dep, out in outs.items()}])
-    return Identity(chain, data, hash_json([pipeline.target, content])[:16])
-
-
-def _recorded(
-    stage: Stage, params: dict[str, Values], inputs: dict[str, str], code: dict[str, str], locks: list[Lock]
-) -> dict[str, Any] | None:
-    """What a stage made of these inputs with these parameters; code that is as now is preferred."""
-    older = None
-    for entry in (lock[stage.name] for lock in locks if stage.name in lock):
-        deps = {dep["path"]: dep["md5"] for dep in entry.get("deps", [])}
-        same = entry["cmd"] == stage.cmd and entry.get("params", {}) == params and inputs.items() <= deps.items()
-        if same and {out["path"] for out in entry.get("outs", [])} == set(stage.outs):
-            if deps == inputs | code:
-                return entry
-            older = older or entry
-    return older
-
-
-def lacking(row: Row, values: Mapping[str, Values]) -> list[str]:
-    """The parameters that a row needs and that are null.
+        read: text of a file. target: a stage of the baselines; None: :data:`TARGET` of the pipeline.
 
     Raises:
-        ConfigError: one of them is no parameter.
+        ConfigError: there is no such stage, or it makes no scores.
     """
-    places = {path: _place(values[_file(path)], path.removeprefix(BASELINE_KEY)) for path in row.needs}
-    for path, place in places.items():
-        if place is None:
-            raise ConfigError(f"row {row.name} needs {path}, which is no parameter")
-    return [path for path, place in places.items() if place is not None and place[0][place[1]] is None]
+    known = _stages(DEFINITION, read(DEFINITION))
+    last = TARGET
+    if target is not None:
+        known |= _stages(BASELINE_DEFINITION, read(BASELINE_DEFINITION))
+        last = f"{BASELINE_DEFINITION}:{target}"
+    if last not in known or not _scores(known[last]):
+        ends = [name for name, stage in known.items() if _scores(stage)]
+        raise ConfigError(f"{last} is no stage that makes {SCORES}; those are {', '.join(ends)}")
+    makers = {out: stage.name for stage in known.values() for out in stage.outs}
+    order: dict[str, Stage] = {}
+
+    def visit(name: str) -> None:
+        stage = known[name]
+        for dep in stage.deps:
+            stage.deps[dep] = next((maker for out, maker in makers.items() if f"{dep}/".startswith(f"{out}/")), None)
+            if (maker := stage.deps[dep]) is not None and maker not in order:
+                visit(maker)
+        order[name] = stage
+
+    visit(last)
+    return list(order.values())
 
 
-def by_file(overrides: Mapping[str, JsonValue]) -> dict[str, Values]:
-    """``baselines/params.yaml:group.key`` and ``group.key`` -> file -> ``group.key`` -> value."""
-    found: dict[str, Values] = {}
-    for path, value in overrides.items():
-        found.setdefault(_file(path), {})[path.removeprefix(BASELINE_KEY)] = value
-    return found
+def _stages(definition: str, text: str) -> dict[str, Stage]:
+    """Those of a ``dvc.yaml``, by the names that DVC has for them in the root."""
+    folder, stages = posixpath.dirname(definition), {}
+    for name, stage in YAML(typ="safe").load(text)["stages"].items():
+        start = posixpath.join(folder, stage.get("wdir", "."))
+
+        def paths(entries: list, start: str = start) -> list[str]:
+            """Paths from the root; an entry may be a mapping, of a path to its options."""
+            names = (next(iter(entry)) if isinstance(entry, dict) else entry for entry in entries)
+            return [posixpath.normpath(posixpath.join(start, name)) for name in names]
+
+        params: dict[str, list[str]] = {}
+        for entry in stage.get("params", []):
+            for file, keys in (entry if isinstance(entry, dict) else {PARAMS: [entry]}).items():
+                params.setdefault(paths([file])[0], []).extend(keys)
+        entries = [entry for kind in ("outs", "metrics", "plots") for entry in stage.get(kind, [])]
+        options = [next(iter(entry.values())) if isinstance(entry, dict) else {} for entry in entries]
+        plain = [entry for entry, option in zip(entries, options, strict=True) if not option.get("cache", True)]
+        address = f"{definition}:{name}" if folder else name
+        deps = dict.fromkeys(paths(stage.get("deps", [])))
+        stages[address] = Stage(address, stage["cmd"], deps, params, paths(entries), paths(plain))
+    return stages
 
 
-def _file(path: str) -> str:
-    return BASELINE_PARAMS if path.startswith(BASELINE_KEY) else PARAMS
+def _scores(stage: Stage) -> str:
+    """The folder of the scores that a stage makes; empty where it makes none."""
+    return next((posixpath.dirname(out) for out in stage.outs if posixpath.basename(out) == SCORES), "")
 
 
-def override(params: Values, overrides: Mapping[str, JsonValue], origin: str, name: str = PARAMS) -> None:
-    """Replace ``group.key`` values in the content of the parameter file ``name``.
+def stage_keys(stages: Collection[Stage], values: Mapping[str, Overrides], hashes: Mapping[str, str]) -> dict[str, str]:
+    """Stage -> what it is made from; ``hashes`` are of the code."""
+    keys: dict[str, str] = {}
+    for stage in stages:
+        params = [[file, key, _value(values[file], key, file)] for file, read in stage.params.items() for key in read]
+        inputs = {dep: keys[maker] if maker else hashes[dep] for dep, maker in stage.deps.items()}
+        keys[stage.name] = hash_json([stage.cmd, params, inputs])
+    return keys
+
+
+def override(params: Overrides, overrides: Overrides, origin: str) -> None:
+    """Replace ``group.key`` values in the content of a parameter file.
 
     Raises:
         ConfigError: a key is not in the file.
     """
     for path, value in overrides.items():
-        place = _place(params, path)
-        if place is None:
-            raise ConfigError(f"{origin}: {path} is no parameter of {name}")
-        place[0][place[1]] = value
+        group, key = _place(params, path, origin)
+        group[key] = value
 
 
-def overridden(params: str, overrides: Mapping[str, JsonValue], name: str = PARAMS) -> str:
+def overridden(text: str, overrides: Overrides, origin: str) -> str:
     """The text of a parameter file with ``group.key`` values replaced; comments and order stay."""
-    yaml = YAML()
-    yaml.width = 4096
-    yaml.preserve_quotes = True
-    values = yaml.load(params)
-    override(values, overrides, name, name)
-    written = io.StringIO()
+    yaml, written = YAML(), io.StringIO()
+    yaml.width, yaml.preserve_quotes = 4096, True
+    values = yaml.load(text)
+    override(values, overrides, origin)
     yaml.dump(values, written)
     return written.getvalue()
 
 
-def _place(params: Values, path: str) -> tuple[Values, str] | None:
-    """The group and the key in it that ``group.key`` names; None where there is no such parameter."""
-    *parents, last = path.split(".")
+def _place(params: Overrides, path: str, origin: str) -> tuple[Overrides, str]:
+    """The group, and the key in it, that ``group.key`` names."""
+    *parents, last = path.removeprefix(BASELINE_KEY).split(".")
     group: JsonValue = params
     for parent in parents:
         group = group.get(parent) if isinstance(group, dict) else None
-    return (group, last) if isinstance(group, dict) and last in group else None
+    if not isinstance(group, dict) or last not in group:
+        raise ConfigError(f"{origin}: {path} is no parameter")
+    return group, last
 
 
-def _value(params: Values, path: str) -> JsonValue:
-    place = _place(params, path)
-    return place[0][place[1]] if place is not None else None
+def _value(params: Overrides, path: str, origin: str) -> JsonValue:
+    group, key = _place(params, path, origin)
+    return group[key]
+
+
+def _file(key: str) -> str:
+    return BASELINE_PARAMS if key.startswith(BASELINE_KEY) else PARAMS
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")

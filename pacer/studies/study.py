@@ -1,17 +1,15 @@
-"""The definition of a study: a YAML file of rows, seeds, columns and what is published beside them."""
+"""The definition of a study: a YAML file of rows, replicates, columns, and the published table beside them."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
-from pacer.config import Natural, Strict, validated
+from pacer.config import Strict, read_params
 from pacer.core.errors import ConfigError
 from pacer.reporting.published import load_published
-from pacer.studies.pipeline import read_yaml
 
 #: Columns a study may have: key in ``scores.json`` -> heading of the paper's tables.
 HEADINGS = {
@@ -28,10 +26,11 @@ HEADINGS = {
     "original_bleu4": "Orig. B@4",
     "original_rougeL": "Orig. R-L",
 }
-#: What the seeds of a study are of -> the parameters that they set, which no row does.
-SEEDED = {"training": ("train.seed",), "world": ("corpus.seed", "backbones.seed")}
-#: In front of a key of ``set`` or ``needs`` that is one of the baselines' own parameters, as with `dvc exp run -S`.
+#: In front of a key that is one of the baselines' own parameters, as with `dvc exp run -S`; others are PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
+
+#: Parameter -> value.
+Overrides = dict[str, JsonValue]
 
 
 def _column(name: str) -> str:
@@ -42,21 +41,19 @@ def _column(name: str) -> str:
 
 Metric = Annotated[str, AfterValidator(_column)]
 Name = Annotated[str, Field(min_length=1)]
-_BASELINE_SEED = re.compile(re.escape(BASELINE_KEY) + r"\w+\.seed")
 
 
 class Row(Strict):
     """One system: parameters that differ from ``params.yaml``, or a folder that ``pacer score`` made.
 
     ``target``: the stage of ``baselines/dvc.yaml`` that scores a baseline. ``needs``: parameters without which the row
-    is left out, and the table says so. ``how``: what makes the reports that ``files`` are scores of, or why it cannot
-    be made here; the table says it while there are none.
+    is left out. ``how``: what makes the reports that ``files`` are scores of.
     """
 
     name: Name
     group: Name | None = None
     target: Name | None = None
-    set: dict[str, JsonValue] = Field(default_factory=dict)
+    set: Overrides = Field(default_factory=dict)
     needs: list[Name] = Field(default_factory=list)
     files: Name | None = None
     how: Name | None = None
@@ -65,101 +62,80 @@ class Row(Strict):
     def _one_kind(self) -> Row:
         if self.files is not None and (self.set or self.target is not None or self.needs):
             raise ValueError("a row has set, target and needs (a run) or files (scores of other outputs), not both")
-        if self.how is not None and self.files is None:
-            raise ValueError("how says what makes the reports of a row with files")
-        for key in self.set:
-            if _BASELINE_SEED.fullmatch(key):
-                raise ValueError(f"{key} is set by seeds")
         if self.target is None and any(key.startswith(BASELINE_KEY) for key in (*self.set, *self.needs)):
             raise ValueError(f"{BASELINE_KEY} is read by rows with a target alone")
         return self
 
 
-class Absent(Strict):
-    """Systems of the published table without a row, and why."""
-
-    systems: list[Name]
-    why: Name
-
-
 class Study(Strict):
-    """A study.
+    """A study; its ``name`` is that of its file.
 
-    ``layout``: one block of rows per context, or the plain mean over contexts. ``seeds`` are of the ``training``, whose
-    rows stand on one corpus, or of a generated ``world``, stand-ins included. ``set``: parameters that all rows share.
+    ``layout``: one block of rows per context, or the plain mean over contexts. ``set``: parameters that all rows share.
+    ``replicates``: each row is run with each of these (seeds of the training, or of a generated corpus and its models).
     ``published``: table of ``pacer/reporting/published.yaml`` that stands beside. ``against``: row that the other rows
-    are tested against, case by case, or one of each group. ``compared``: further pairs of rows, the first of which is
-    tested against the second. ``absent``: systems of that table without a row.
+    are tested against, or one of each group. ``compared``: further pairs of rows, the first of which is tested against
+    the second. ``notes``: what else is to be said below the table.
     """
 
-    name: Name
+    name: str = ""
     title: Name
     layout: Literal["contexts", "mean"]
     metrics: Annotated[list[Metric], Field(min_length=1)]
-    seeds: Annotated[list[Natural], Field(min_length=1)]
-    seeds_of: Literal["training", "world"] = "training"
-    set: dict[str, JsonValue] = Field(default_factory=dict)
+    replicates: Annotated[list[Overrides], Field(min_length=1)] = Field(default_factory=lambda: [{}])
+    set: Overrides = Field(default_factory=dict)
     published: Name | None = None
     against: Name | dict[Name, Name] | None = None
     compared: list[Annotated[list[Name], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
-    absent: list[Absent] = Field(default_factory=list)
+    notes: list[Name] = Field(default_factory=list)
     rows: Annotated[list[Row], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:
-        for what, values in (("metrics", self.metrics), ("seeds", self.seeds)):
-            if len(set(values)) != len(values):
-                raise ValueError(f"{what} holds a value twice")
-        for key in (key for values in (self.set, *(row.set for row in self.rows)) for key in values):
-            if key in SEEDED[self.seeds_of]:
-                raise ValueError(f"{key} is set by seeds")
-        if any(key.startswith(BASELINE_KEY) for key in self.set):
-            raise ValueError(f"{BASELINE_KEY} belongs in the rows with a target")
-        labels = [(row.group, row.name) for row in self.rows]
-        if len(set(labels)) != len(labels):
+        if len(set(self.labels)) < len(self.replicates):
+            raise ValueError("replicates holds the same values twice")
+        for key in {key for replicate in self.replicates for key in replicate}:
+            if any(key not in replicate for replicate in self.replicates):
+                raise ValueError(f"replicates: {key} must be set in each")
+            if key in self.set or any(key in row.set for row in self.rows):
+                raise ValueError(f"{key} is set by replicates")
+        names = [(row.group, row.name) for row in self.rows]
+        if len(set(names)) < len(names):
             raise ValueError("two rows of one group have the same name")
         if self.layout == "contexts" and any(row.group for row in self.rows):
             raise ValueError("layout: contexts makes a group of every context; its rows have no group")
-        bases = self.against if isinstance(self.against, dict) else {None: self.against}
-        for group, name in bases.items():
-            found = [row for row in self.rows if row.name == name and group in (None, row.group)]
-            if name is not None and not found:
-                raise ValueError(f"against: {name} is not one of the rows" + (f" of group {group}" if group else ""))
-            if len(found) > 1:
-                raise ValueError(f"against: {name} is a row of several groups; name one for each group")
-        for first, second in self.compared:
-            if first == second:
-                raise ValueError(f"compared: {first} cannot be tested against itself")
-        for name in (name for pair in self.compared for name in pair):
-            if sum(row.name == name for row in self.rows) != 1:
-                raise ValueError(f"compared: {name} must be the name of one row")
-        if self.published is not None:
-            known = load_published()
-            if self.published not in known:
-                raise ValueError(f"published: {self.published} is not one of {', '.join(known)}")
-        beside = load_published()[self.published].provenance if self.published is not None else {}
-        for name in (name for one in self.absent for name in one.systems):
-            if name not in beside or any(row.name == name for row in self.rows):
-                raise ValueError(f"absent: {name} must be a system of the published table that is none of the rows")
+        if any(row == base for row, base in self.tested()):
+            raise ValueError("compared: a row cannot be tested against itself")
+        if self.published is not None and self.published not in load_published():
+            raise ValueError(f"published: {self.published} is not one of {', '.join(load_published())}")
         return self
+
+    @property
+    def labels(self) -> list[str]:
+        """A short name for each replicate: its values."""
+        return ["-".join(dict.fromkeys(map(str, one.values()))) or "1" for one in self.replicates]
+
+    def overrides(self, row: Row, replicate: Overrides) -> Overrides:
+        """The parameters of one run; a row's own value wins over the study's, and baselines' keys are for baselines."""
+        everything = {**self.set, **row.set, **replicate}
+        return {key: value for key, value in everything.items() if row.target or not key.startswith(BASELINE_KEY)}
 
     def tested(self) -> list[tuple[int, int]]:
         """Places of the rows that are tested, each with that of the row which it is tested against."""
-        bases = ((at, self._base_of(row)) for at, row in enumerate(self.rows))
-        places = {row.name: at for at, row in enumerate(self.rows)}
-        pairs = [(at, base) for at, base in bases if base is not None and base != at]
-        pairs += [(places[first], places[second]) for first, second in self.compared]
+        pairs = []
+        for group, name in self.against.items() if isinstance(self.against, dict) else [(None, self.against)]:
+            if name is not None:
+                base = self._place(name, group)
+                rows = [at for at, row in enumerate(self.rows) if group in (None, row.group)]
+                pairs += [(at, base) for at in rows if at != base]
+        pairs += [(self._place(first), self._place(second)) for first, second in self.compared]
         return list(dict.fromkeys(pairs))
 
-    def _base_of(self, row: Row) -> int | None:
-        grouped = isinstance(self.against, dict)
-        name = self.against.get(row.group or "") if isinstance(self.against, dict) else self.against
-        same = [at for at, other in enumerate(self.rows) if not grouped or other.group == row.group]
-        return next((at for at in same if self.rows[at].name == name), None)
-
-    def overrides(self, row: Row, seed: int) -> dict[str, JsonValue]:
-        """``group.key`` -> value for one run of a row; a row's own value wins over the study's."""
-        return {**self.set, **row.set, **dict.fromkeys(SEEDED[self.seeds_of], seed)}
+    def _place(self, name: str, group: str | None = None) -> int:
+        places = [at for at, row in enumerate(self.rows) if row.name == name and group in (None, row.group)]
+        if len(places) != 1:
+            where = f" of group {group}" if group else ""
+            raise ValueError(f"against, compared: {name} must be the name of one row{where}")
+        return places[0]
 
 
 def study_names(folder: Path) -> list[str]:
@@ -183,10 +159,4 @@ def load_study(folder: Path, name: str) -> Study:
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(study_names(folder))}")
-    raw = read_yaml(path)
-    if not isinstance(raw, dict):
-        keys = ", ".join(key for key in Study.model_fields if key != "name")
-        raise ConfigError(f"{path} must be a mapping; its keys are {keys}")
-    if "name" in raw:
-        raise ConfigError(f"{path}: a study is named by its file; remove the key name")
-    return validated({"name": name, **raw}, str(path), Study)
+    return read_params(path, Study).model_copy(update={"name": name})

@@ -1,4 +1,4 @@
-"""From scores to the cells of a study's table: mean over contexts, seeds, rounding, best and second best.
+"""From scores to the cells of a study's table: mean over contexts, replicates, rounding, best and second best.
 
 Everything is computed from unrounded scores; only what is printed is rounded. Marks go by the printed number, as in the
 paper: all rows that print the best value are bold, all that print the next value are underlined.
@@ -6,10 +6,11 @@ paper: all rows that print the best value are bold, all that print the next valu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import Any
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
@@ -23,135 +24,109 @@ from pacer.reporting.published import (
 )
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.reporting.signature import caution
-from pacer.reporting.tables import MARKS, Heading, Mark, Table, number
-from pacer.studies.paired import NOTE, WORLDS_NOTE, Compare, Tested, compare_rows
-from pacer.studies.run import RECORD, folders
+from pacer.reporting.tables import MARKS, Heading, Mark, Table, first_cell_changes, number
+from pacer.studies.paired import COLUMNS, REPLICATES_COLUMN, Compare, RowDifference, ScoredRun, adjusted, compare_rows
+from pacer.studies.plan import SCORES
+from pacer.studies.run import SIGNATURE, finished
 from pacer.studies.study import HEADINGS, Study
+from pacer.studies.worktree import Repository
 
 ABSENT = "–"
 
 
-class Block(NamedTuple):
-    """Rows that are ranked together, by their label. ``published``: values of the paper."""
-
-    heading: Heading
-    rows: Mapping[str, Sequence[PrintedValue]]
-    published: bool = False
-
-
-class StudyTable(NamedTuple):
-    """The scores, a heading over each block of rows; and the differences between rows that are tested."""
-
-    scores: Table
-    tested: Sequence[Tested]
-    seeds_of: str
-
-
-class ScoredRun(NamedTuple):
-    """One finished run: of which row, with which seed, its scores, signature and record (None for foreign files)."""
-
-    row: int
-    seed: int | None
-    folder: Path
-    scores: Mapping[str, Any]
-    signature: Mapping[str, Any]
-    record: Mapping[str, Any] | None
-
-
-def collect(study: Study, root: Path, state: Path) -> list[ScoredRun]:
+def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun]:
     """All that exists of a study: its finished runs, and the folders that ``files`` rows name.
 
     Raises:
         DataError: rows were scored in different contexts.
     """
-    found = [_read(*run, record=True) for run in folders(study, state)]
-    files = [(index, root / row.files) for index, row in enumerate(study.rows) if row.files is not None]
-    found += [_read(index, None, folder) for index, folder in files if (folder / "scores.json").is_file()]
-    for run in found[1:]:
-        if contexts_in(run.scores) != contexts_in(found[0].scores):
-            raise DataError(
-                f"study {study.name}: {run.folder} was scored in {', '.join(contexts_in(run.scores))}, but "
-                f"{found[0].folder} in {', '.join(contexts_in(found[0].scores))}; a table needs the same contexts"
-            )
-    return found
+    runs = []
+    for row, label, reference, record in finished(study, repository, state):
+        scores, signature = (
+            json.loads(repository.read(f"{record['scores']}/{name}", reference)) for name in (SCORES, SIGNATURE)
+        )
+        folder = state / "runs" / reference.rpartition("/")[2]
+        runs.append(ScoredRun(row, label, folder, scores, signature, record))
+    for place, row in enumerate(study.rows):
+        if row.files is not None and (folder := repository.root / row.files).joinpath(SCORES).is_file():
+            scores, signature = (read_json(folder / name) for name in (SCORES, SIGNATURE))
+            runs.append(ScoredRun(place, None, folder, scores, signature, None))
+    contexts = {tuple(contexts_in(run.scores)): study.rows[run.row].name for run in runs}
+    if len(contexts) > 1:
+        scored = "; ".join(f"{name} in {', '.join(names)}" for names, name in contexts.items())
+        raise DataError(
+            f"study {study.name}: a table needs the same contexts, but rows were scored in several: {scored}"
+        )
+    return runs
 
 
-def _read(row: int, seed: int | None, folder: Path, *, record: bool = False) -> ScoredRun:
-    scores, signature = read_json(folder / "scores.json"), read_json(folder / "signature.json")
-    return ScoredRun(row, seed, folder, scores, signature, read_json(folder / RECORD) if record else None)
-
-
-def build_table(study: Study, runs: Sequence[ScoredRun], compare: Compare | None = None) -> StudyTable:
-    """The table of a study from what exists of it.
+def build_table(
+    study: Study, runs: Sequence[ScoredRun], compare: Compare | None = None
+) -> tuple[Table, Sequence[RowDifference]]:
+    """The table of a study from what exists of it, a heading over each block of rows; and the tested differences.
 
     Args:
-        compare: with it, and where the study names rows ``against``, the other rows are tested against them.
+        compare: with it the rows are tested that the study names.
     """
     published = load_published()[study.published] if study.published is not None else None
-    apart = []
-    if published is not None:
-        differing = [differences_to_published(published, run.scores, run.signature, run.record) for run in runs]
-        apart = _said(study, runs, differing)
-    where = "published" if runs and not apart else "published, not comparable"
-    blocks: list[Block] = []
-    beside = list(published.blocks) if published is not None else []
-    for title, context, rows in _own_blocks(study, runs):
-        own = ((study.rows[row].name, _values(study, runs, row, context)) for row in rows)
-        blocks.append(Block(Heading(title), ranked(own)))
-        near = [b for b in beside if (b.context if study.layout == "contexts" else b.name) in (context, title)]
-        blocks += [_published_block(block, study.metrics, where) for block in near]
-        beside = [block for block in beside if block not in near]
-    blocks += [_published_block(block, study.metrics, where) for block in beside]
-    notes, tested = _notes(study, runs, published, apart), []
-    if compare is not None:
-        places = {(run.row, run.seed): run.folder for run in runs}
-        tested, untested = compare_rows(study, places, {(run.row, run.seed): run.scores for run in runs}, compare)
-        note = WORLDS_NOTE if study.seeds_of == "world" else NOTE.format(seeds=" and seeds" * (len(study.seeds) > 1))
-        notes += [note] * bool(tested) + untested
-    return StudyTable(_table(study, blocks, notes), tested, study.seeds_of)
-
-
-def _table(study: Study, blocks: Iterable[Block], notes: Iterable[str]) -> Table:
-    """The blocks one below the other."""
+    apart = [differences_to_published(published, r.scores, r.signature, r.record) for r in runs] if published else []
+    beside = list(published.blocks) if published is not None and not (runs and all(apart)) else []
     lines: list[tuple[str, Sequence[PrintedValue]]] = []
     headings: dict[int, Heading] = {}
     rules, quiet = set[int](), set[int]()
-    for block in blocks:
-        rules.add(len(lines))
-        if block.heading.text:
-            headings[len(lines)] = block.heading
-        if block.published:
-            quiet.update(range(len(lines), len(lines) + len(block.rows)))
-        lines += block.rows.items()
-    return Table(
+
+    def add(heading: Heading, rows: Mapping[str, Sequence[PrintedValue]]) -> range:
+        start = len(lines)
+        rules.add(start)
+        headings.update({start: heading} if heading.text else {})
+        lines.extend(rows.items())
+        return range(start, len(lines))
+
+    def add_published(block: PublishedBlock) -> None:
+        rows = {name: [row.get(metric, PrintedValue()) for metric in study.metrics] for name, row in block.rows.items()}
+        quiet.update(add(Heading(f"{block.name} (published)", block.protocol), rows))
+        beside.remove(block)
+
+    for title, context, rows in _own_blocks(study, runs):
+        add(Heading(title), ranked({study.rows[row].name: _values(study, runs, row, context) for row in rows}))
+        for block in list(beside):
+            if (block.context if study.layout == "contexts" else block.name) in (context, title):
+                add_published(block)
+    for block in list(beside):
+        add_published(block)
+    cells = {(row, at): cell for row, (_, line) in enumerate(lines) for at, cell in enumerate(line, 1)}
+    tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
+    notes = [*_notes(study, runs), *_published_notes(published, apart), *_missing(study, runs)]
+    table = Table(
         ("Model", *(HEADINGS[metric] for metric in study.metrics)),
-        tuple((label, *(cell.text or ABSENT for cell in cells)) for label, cells in lines),
+        tuple((label, *(cell.text or ABSENT for cell in line)) for label, line in lines),
         study.title,
         rules=frozenset(rules),
         quiet=frozenset(quiet),
         headings=headings,
-        marks={
-            (row, place): cell.mark
-            for row, (_, cells) in enumerate(lines)
-            for place, cell in enumerate(cells, 1)
-            if cell.mark is not None
-        },
-        notes=tuple(notes),
+        marks={place: cell.mark for place, cell in cells.items() if cell.mark},
+        notes=(*notes, *study.notes, *test_notes),
     )
+    return table, tested
 
 
-def _published_block(block: PublishedBlock, metrics: Sequence[str], where: str) -> Block:
-    rows = {name: [row.get(metric, PrintedValue()) for metric in metrics] for name, row in block.rows.items()}
-    return Block(Heading(f"{block.name} ({where})", block.protocol), rows, published=True)
+def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
+    """The tested differences."""
+    several = any(line.over_replicates is not None for line in tested)
+    columns = ("Compared", *COLUMNS, *[REPLICATES_COLUMN] * several)
+    rows = tuple(
+        (line.label, *line.cells(p, several=several)) for line, p in zip(tested, adjusted(tested), strict=True)
+    )
+    numeric = (False, False, *(True,) * (len(columns) - 2))
+    return Table(columns, rows, f"{title}: differences, case by case", numeric, rules=first_cell_changes(rows))
 
 
-def ranked(lines: Iterable[tuple[str, Sequence[str | None]]]) -> dict[str, list[PrintedValue]]:
+def ranked(rows: Mapping[str, Sequence[str | None]]) -> dict[str, list[PrintedValue]]:
     """Mark best and second best in every column of a block, by the printed means.
 
     Args:
-        lines: label, and for each column what :func:`printed` gave. A column with fewer than two values has no marks.
+        rows: label -> for each column what :func:`printed` gave. A column with fewer than two values has no marks.
     """
-    rows = dict(lines)
     marks: list[dict[str, Mark]] = []
     for column in zip(*rows.values(), strict=True):
         values = [cell.split()[0] for cell in column if cell is not None]
@@ -164,7 +139,7 @@ def ranked(lines: Iterable[tuple[str, Sequence[str | None]]]) -> dict[str, list[
 
 
 def printed(values: Sequence[float]) -> str | None:
-    """One value a seed -> rounded mean, with ± sample standard deviation for several seeds."""
+    """One value a replicate -> rounded mean, with ± sample standard deviation for several."""
     if not values:
         return None
     mean = number(float(fmean(values)))
@@ -173,11 +148,11 @@ def printed(values: Sequence[float]) -> str | None:
 
 def _values(study: Study, runs: Sequence[ScoredRun], row: int, context: str) -> list[str | None]:
     """What is printed of a row in each column; None where a run of it has no such score."""
-    found = []
+    cells = []
     for metric in study.metrics:
         values = [context_mean(run.scores, metric, context) for run in runs if run.row == row]
-        found.append(printed([value for value in values if value is not None]) if None not in values else None)
-    return found
+        cells.append(printed([value for value in values if value is not None]) if None not in values else None)
+    return cells
 
 
 def _own_blocks(study: Study, runs: Sequence[ScoredRun]) -> list[tuple[str, str, list[int]]]:
@@ -190,66 +165,66 @@ def _own_blocks(study: Study, runs: Sequence[ScoredRun]) -> list[tuple[str, str,
     return [(group or "", MEAN, [i for i in everything if study.rows[i].group == group]) for group in groups]
 
 
-def _said(study: Study, runs: Sequence[ScoredRun], texts: Sequence[Sequence[str]]) -> list[str]:
-    """The ``texts`` about the runs, each once, and about which rows where not about all."""
-    rows: dict[str, dict[str, None]] = {}
-    for run, said in zip(runs, texts, strict=True):
-        for text in said:
-            rows.setdefault(text, {})[study.rows[run.row].name] = None
-    every = {run.row for run in runs}
-    return [text if len(names) == len(every) else f"{text} ({', '.join(names)})" for text, names in rows.items()]
-
-
-def _notes(
-    study: Study, runs: Sequence[ScoredRun], published: PublishedTable | None, apart: Sequence[str]
-) -> list[str]:
-    own = [run.record for run in runs if run.record is not None]
+def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
+    """How the numbers were made."""
+    records = [run.record for run in runs if run.record is not None]
     notes = []
     if runs and study.layout == "mean":
         contexts = ", ".join(context.upper() for context in contexts_in(runs[0].scores))
         notes.append(f"Plain mean over the contexts {contexts}, before rounding.")
     notes.append("Bold: best of its block; underlined: second best; ties by the printed value share their mark.")
-    if len(study.seeds) > 1:
-        seeds = ", ".join(map(str, study.seeds))
-        notes.append(f"Mean ± sample standard deviation over seeds {seeds} of the {study.seeds_of}.")
-    if own:
-        notes.append(f"Scored on split {', '.join(sorted({record['split'] for record in own}))}.")
+    if len(study.labels) > 1:
+        varied = ", ".join(study.replicates[0])
+        notes.append(f"Mean ± sample standard deviation over {varied} {', '.join(study.labels)}.")
+    if records:
+        notes.append(f"Scored on split {', '.join(sorted({record['split'] for record in records}))}.")
     if runs and any(metric.startswith("original_") for metric in study.metrics):
         language = [run.signature.get("language") or {} for run in runs]
-        forms = _said(study, runs, [[texts.get("original_references", "not recorded")] for texts in language])
+        forms = dict.fromkeys(texts.get("original_references", "not recorded") for texts in language)
         notes.append(f"Original references: {'; '.join(forms)}.")
-    if any(record["corpus"]["source"] == "phantom" for record in own):
+    if any(record["corpus"]["source"] == "phantom" for record in records):
         notes.append("Rows of this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
-    alike = [[run for run in runs if study.seeds_of == "training" or run.seed == seed] for seed in study.seeds]
-    if any(len({_protocol(run.signature) for run in beside}) > 1 for beside in alike):
-        differing = "labeller, convention, target, cleaning or number of records"
-        notes.append(f"The rows were not scored alike ({differing} differ).")
-    records = [{(run.signature.get("data") or {}).get("records") for run in beside if run.record} for beside in alike]
-    if max(map(len, records)) > 1:
-        notes.append("The rows of this repository were not scored on the same records.")
-    if published is not None:
-        printed = f"The published rows are as printed in {published.where} of the paper ({published.title})."
-        notes.append(f"{printed} {published.protocol}")
-        if apart:
-            notes.append(f"No row of this repository can be compared with a published row: {'; '.join(apart)}.")
-        origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
-        notes.append(f"Where the published rows are from: {origins}.")
-    done = {(run.row, run.seed) for run in runs}
+    beside = [[run for run in runs if run.replicate in (label, None)] for label in study.labels]
+    if any(
+        len({_protocol(run.signature) for run in alike}) > 1 or len({run.records for run in alike if run.record}) > 1
+        for alike in beside
+    ):
+        notes.append("The rows were not scored alike (labeller, convention, target, cleaning or records differ).")
+    return notes
+
+
+def _published_notes(published: PublishedTable | None, apart: Sequence[Sequence[str]]) -> list[str]:
+    """Where the published rows are from, and why they are not shown, or not comparable with all of our own."""
+    if published is None:
+        return []
+    reasons = "; ".join(dict.fromkeys(reason for one in apart for reason in one))
+    if apart and all(apart):
+        return [f"Published rows are not shown, because these runs differ: {reasons}."]
+    printed_as = f"The published rows are as printed in {published.where} of the paper ({published.title})."
+    origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
+    notes = [f"{printed_as} {published.protocol}", f"Where the published rows are from: {origins}."]
+    return [*notes, f"Not all of our rows can be compared with them: {reasons}."] if reasons else notes
+
+
+def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
+    """What rows wait for."""
+    done = {(run.row, run.replicate) for run in runs}
+    notes = []
     for index, row in enumerate(study.rows):
         if row.files is not None and (index, None) not in done:
             how = f" of its reports: {row.how}" if row.how else ""
             notes.append(f"{row.name}: {row.files} holds no scores; `pacer score --out {row.files}` makes them{how}.")
-        missing = [str(seed) for seed in study.seeds if row.files is None and (index, seed) not in done]
+        missing = [label for label in study.labels if row.files is None and (index, label) not in done]
         if missing:
             needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""
-            notes.append(f"{row.name}: not run yet with seed {', '.join(missing)}{needs}.")
-    notes += [f"No row here for {', '.join(one.systems)}: {one.why}." for one in study.absent]
+            notes.append(f"{row.name}: not run yet with {', '.join(missing)}{needs}.")
     return notes
 
 
 def _protocol(signature: Mapping[str, Any]) -> str:
+    """What must be the same in rows that stand side by side."""
     clinical, language = signature.get("clinical") or {}, signature.get("language") or {}
     files = (clinical.get("labeller") or {}).get("files")
-    counts = {context: own.get("n") for context, own in (signature.get("counts") or {}).items()}
+    counts = {context: scores.get("n") for context, scores in (signature.get("counts") or {}).items()}
     return repr((clinical.get("convention"), files, language.get("target"), language.get("cleaner"), counts))

@@ -1,7 +1,8 @@
-"""Checkouts that rows are made in: the user's code as it was when the study began, and DVC's cache of the user's own.
+"""The repository as a study found it, git worktrees in which its rows are made, and the experiments that they leave.
 
-A checkout is a git worktree in a folder of its own. It stays until its row is done, so that a phase that was
-interrupted goes on where its half-trained state lies.
+A worktree is a checkout in a folder of its own; it stays, one for each row that is made at a time. DVC records an
+experiment as a commit below ``refs/exps/``. Here git makes that commit: `dvc exp run` and `dvc exp save` work through
+references that all worktrees of a repository share, so two at a time, or one that is killed, would mix up experiments.
 """
 
 from __future__ import annotations
@@ -10,132 +11,154 @@ import os
 import posixpath
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from configparser import RawConfigParser
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from pydantic import JsonValue
 from ruamel.yaml import YAML
 
-from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.core.io import write_text
-from pacer.studies.pipeline import LOCK, Lock, code_hash, read_lock
+from pacer.core.errors import ConfigError, PacerError
+from pacer.core.io import read_json, write_json, write_text
+from pacer.studies.plan import Run, overridden
+
+LOCK = "dvc.lock"
 
 
-class Snapshot(NamedTuple):
-    """The commit of a working tree, git's name of all its files as they are, and those that differ from the commit."""
+class Repository:
+    """The repository ``root`` with its edits; ``head`` is the commit that they are edits of."""
 
-    commit: str
-    files: str
-    changed: tuple[str, ...]
+    def __init__(self, root: Path):
+        self.root = root.resolve()
+        self.head = git(root, "rev-parse", "HEAD").strip()
 
-    @classmethod
-    def take(cls, root: Path, state: Path, paths: Iterable[str]) -> Snapshot:
-        """Record the tracked files of ``root``, and what is new below ``paths``; nothing that git ignores."""
-        index = {"GIT_INDEX_FILE": str(state / "index")}
-        _git(root, "read-tree", "HEAD", **index)
-        _git(root, "add", "--update", ".", **index)
-        _git(root, "add", "--all", *(path for path in paths if (root / path).exists()), **index)
-        commit, files = _git(root, "rev-parse", "HEAD"), _git(root, "write-tree", **index)
-        changed = _git(root, "diff-tree", "-r", "--name-only", "--relative", commit, files)
-        return cls(commit, files, tuple(changed.splitlines()))
+    @cached_property
+    def commit(self) -> str:
+        """Git's name for the files that it knows, as they were when this was first asked for."""
+        return git(self.root, "stash", "create").strip() or self.head
+
+    def read(self, path: str, commit: str = "") -> str:
+        """The text of a file, as it is now or in ``commit``."""
+        return git(self.root, "show", f"{commit or self.commit}:{path}")
+
+    def hashes(self, paths: Collection[str]) -> dict[str, str]:
+        """Git's name for the content of files and folders.
+
+        Raises:
+            PacerError: git does not know one of them, or a file below one.
+        """
+        if unknown := git(self.root, "ls-files", "--others", "--exclude-standard", "--", *paths).splitlines():
+            raise ConfigError(f"{unknown[0]}, which a row is made with, is not known to git; `git add` it")
+        names = git(self.root, "rev-parse", *(f"{self.commit}:{path}" for path in paths)).split()
+        return dict(zip(paths, names, strict=True))
+
+    def experiments(self) -> dict[str, str]:
+        """Name of an experiment (`dvc exp list --all-commits`) -> its reference."""
+        references = git(self.root, "for-each-ref", "--format=%(refname)", "refs/exps").split()
+        return {parts[4]: "/".join(parts) for ref in references if len(parts := ref.split("/")) == 5}
 
 
 class Worktree:
-    """The checkout called ``name`` that stands for the repository ``repository``."""
+    """A checkout of ``repository`` in ``folder``; DVC works in its ``tree``, with the user's ``cache``.
 
-    def __init__(self, repository: Path, state: Path, name: str):
-        self._repository, self._folder = repository, state / "worktrees" / name
-        self._tree = self._folder / "tree"
-        self.root = self._tree / _git(repository, "rev-parse", "--show-prefix")
+    Args:
+        stages: folder of what ``dvc.lock`` says of a stage, by the stage's key. The run cache gives back most stages,
+            but none whose outs persist.
+    """
 
-    def prepare(self, snapshot: Snapshot, cache: str, files: Mapping[str, str]) -> None:
-        """Bring the checkout to ``snapshot`` with a row's parameter files; what stages have left in it stays.
+    def __init__(self, repository: Repository, folder: Path, cache: str, stages: Path):
+        self._repository, self._folder, self._cache, self._stages = repository, folder, cache, stages
+        self.tree = folder / "tree"
+        #: Says which row is being made, and stays when that is stopped.
+        self.marker = folder / "row.json"
 
-        Args:
-            cache: folder of DVC's cache.
+    def prepare(self, study: str, run: Run) -> None:
+        """Bring the files that git knows to what the study found, with the parameters and known stages of ``run``.
+
+        What stages have left stays, half-trained state too.
         """
-        if not self._refreshed(snapshot):
+        commit = self._repository.commit
+        if (self.tree / ".git").is_file():  # else git would take the user's own working tree for it
+            Path(git(self.tree, "rev-parse", "--absolute-git-dir").strip(), "index.lock").unlink(missing_ok=True)
+            git(self.tree, "reset", "--hard", "--quiet", commit)
+            git(self.tree, "clean", "-d", "--force", "--quiet")
+        else:
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder.mkdir(parents=True)
-            arguments = ("--force", "--detach", "--no-checkout", str(self._tree), snapshot.commit)
-            _git(self._repository, "worktree", "add", *arguments)
-            self._refreshed(snapshot)
-        own = self.root / ".dvc"
-        shutil.rmtree(own / "tmp", ignore_errors=True)  # locks of a DVC that was killed
-        own.mkdir(exist_ok=True)
-        config = RawConfigParser(strict=False)
-        config.read(self._repository / ".dvc" / "config.local", encoding="utf-8")
-        config.read_dict({"cache": {"dir": cache}, "core": {"site_cache_dir": str(self._folder / "site")}})
-        with (own / "config.local").open("w", encoding="utf-8") as written:
-            config.write(written)
-        for name, text in files.items():
-            write_text(self.root / name, text)
+            git(self._repository.root, "worktree", "prune")
+            git(self._repository.root, "worktree", "add", "--force", "--detach", str(self.tree), commit)
+        write_json(self.marker, {"study": study, "experiment": run.name})
+        for file, overrides in run.overrides.items():
+            write_text(self.tree / file, overridden(self._repository.read(file), overrides, file))
+        self._configure()
+        self._link(run.values.values(), run.outs)
+        self.adopt(run)
 
-    def adopt(self, data: Lock) -> bool:
-        """Record in ``dvc.lock`` what others have made of the same data; False where it is there already."""
-        path = self.root / LOCK
-        lock = read_lock(path)
-        if lock | data == lock:
+    def adopt(self, run: Run) -> bool:
+        """Record in ``dvc.lock`` what is known of the stages of a run; False where nothing is new."""
+        lock = self._lock()
+        known = {stage: read_json(self._entry(run, stage)) for stage in run.keys if self.knows(run, [stage])}
+        if lock | known == lock:
             return False
-        with path.open("w", encoding="utf-8") as written:
-            YAML(typ="safe").dump({"schema": "2.0", "stages": lock | data}, written)
+        with (self.tree / LOCK).open("w", encoding="utf-8") as written:
+            YAML(typ="safe").dump({"schema": "2.0", "stages": lock | known}, written)
         return True
 
-    def link(self, values: Iterable[JsonValue], outs: Collection[str]) -> None:
-        """Make the user's own files that parameters name by a relative path be found in the checkout.
+    def knows(self, run: Run, stages: Iterable[str]) -> bool:
+        """Whether all these stages of a run have been made, here or elsewhere."""
+        return all(self._entry(run, stage).is_file() for stage in stages)
+
+    def record(self, run: Run, stages: Iterable[str]) -> None:
+        """Make these stages of a run, which have been made here, known to others."""
+        lock = self._lock()
+        for stage in stages:
+            if stage in lock:
+                write_json(self._entry(run, stage), lock[stage])
+
+    def _entry(self, run: Run, stage: str) -> Path:
+        return self._stages / f"{run.keys[stage]}.json"
+
+    def _lock(self) -> dict[str, Any]:
+        path = self.tree / LOCK
+        return YAML(typ="safe").load(path.read_text(encoding="utf-8"))["stages"] if path.exists() else {}
+
+    def _configure(self) -> None:
+        config, folder = RawConfigParser(strict=False), self.tree / ".dvc"
+        config.read(self._repository.root / ".dvc" / "config.local", encoding="utf-8")
+        config.read_dict({"cache": {"dir": self._cache}})
+        with (folder / "config.local").open("w", encoding="utf-8") as written:
+            config.write(written)
+        (folder / "tmp" / "rwlock").unlink(missing_ok=True)  # of a DVC that was killed
+
+    def _link(self, values: Iterable[JsonValue], outs: Collection[str]) -> None:
+        """Make the user's own files that parameters name by a relative path be found here.
 
         Raises:
             ConfigError: a path leads so far out of the repository that it cannot be given here.
         """
         for name in _texts(values):
-            here, there = posixpath.normpath(self.root / name), self._repository / name
-            inside = any(Path(posixpath.normpath(name)).is_relative_to(out) for out in outs)
-            if not name or os.path.isabs(name) or inside or len(name) > 1000 or not there.exists():
+            here, there = Path(posixpath.normpath(self.tree / name)), self._repository.root / name
+            is_output = any(f"{posixpath.normpath(name)}/".startswith(f"{out}/") for out in outs)
+            if not name or os.path.isabs(name) or is_output or not os.path.exists(there):
                 continue
-            if not Path(here).is_relative_to(self._folder):
-                raise ConfigError(
-                    f"studies run their rows elsewhere; write {name} in the parameters as {there.resolve()}"
-                )
+            if not here.is_relative_to(self._folder):
+                raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {there.resolve()}")
             if not os.path.lexists(here):
-                Path(here).parent.mkdir(parents=True, exist_ok=True)
-                os.symlink(there.absolute(), here)
+                here.parent.mkdir(parents=True, exist_ok=True)
+                here.symlink_to(there)
 
-    def refuse_other_code(self, hashes: Mapping[str, str]) -> None:
-        """Make sure that the checkout has the code that the keys stand for.
-
-        Raises:
-            DataError: git does not know a file, or it was edited just now.
-        """
-        for path, known in hashes.items():
-            if code_hash(self.root, path) != known:
-                raise DataError(
-                    f"{path} holds files that git ignores, or it was edited just now; commit them or call again"
-                )
-
-    def remove(self) -> None:
-        """Delete the checkout and its folder."""
-        _git(self._repository, "worktree", "remove", "--force", str(self._tree))
-        shutil.rmtree(self._folder)
-
-    def _refreshed(self, snapshot: Snapshot) -> bool:
-        """Bring the files that git knows to ``snapshot``; False where there is no checkout, or a broken one."""
-        if not (self._tree / ".git").is_file():  # git would take the user's own working tree for it
-            return False
-        try:
-            Path(_git(self._tree, "rev-parse", "--absolute-git-dir"), "index.lock").unlink(missing_ok=True)
-            _git(self._tree, "update-ref", "--no-deref", "HEAD", snapshot.commit)
-            _git(self._tree, "read-tree", "-u", "--reset", snapshot.files)
-        except PacerError:
-            return False
-        return True
-
-
-def checkouts(repository: Path, state: Path) -> list[Path]:
-    """The roots of all checkouts that are there."""
-    prefix = _git(repository, "rev-parse", "--show-prefix")
-    return [tree / prefix for tree in state.glob("worktrees/*/tree")]
+    def save(self, run: Run) -> None:
+        """Record the files that git knows, with scores and ``dvc.lock``, as the experiment of a run."""
+        name, new = run.name, git(self.tree, "ls-files", "--others", "--exclude-standard").splitlines()
+        git(self.tree, "add", "--update")
+        # nothing else that is new: cases have report texts
+        known = tuple(f"{path}/" for path in (LOCK, f"baselines/{LOCK}", *run.plain))
+        git(self.tree, "add", "--", *(path for path in new if f"{path}/".startswith(known)))
+        files, head = git(self.tree, "write-tree").strip(), self._repository.head
+        author = ("-c", "user.name=pacer", "-c", "user.email=pacer@localhost")
+        commit = git(self.tree, *author, "commit-tree", files, "-p", head, "-m", f"pacer study: {name}").strip()
+        git(self.tree, "update-ref", f"refs/exps/{head[:2]}/{head[2:]}/{name}", commit)
 
 
 def _texts(values: Iterable[JsonValue]) -> Iterator[str]:
@@ -146,13 +169,14 @@ def _texts(values: Iterable[JsonValue]) -> Iterator[str]:
             yield from _texts(value.values() if isinstance(value, dict) else value)
 
 
-def _git(folder: Path, *arguments: str, **variables: str) -> str:
-    foreign = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")  # of a hook that called
-    given = [f"{name}={value}" for name, value in variables.items()]
-    command = ["env", *(f"--unset={name}" for name in foreign), *given, "git", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+def git(folder: Path, *arguments: str) -> str:
+    """What ``git ARGUMENTS`` prints in ``folder``.
+
+    Raises:
+        PacerError: it failed.
+    """
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise PacerError(
-            f"git {arguments[0]} failed: {done.stderr.strip()}; studies need a git repository with a commit"
-        )
-    return done.stdout.strip()
+        reason = f"git {' '.join(arguments[:2])} failed: {done.stderr.strip()}"
+        raise PacerError(f"{reason}; studies need the root of a git repository with a commit")
+    return done.stdout

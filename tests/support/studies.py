@@ -1,4 +1,4 @@
-"""A small repository whose ``dvc`` is a script: it writes scores that follow from the parameters and logs its calls."""
+"""A small repository with three stages that take no time, under the real git and DVC."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,60 +16,45 @@ ROOT = Path(__file__).parents[2]
 
 PIPELINE = """\
 stages:
-  source: {cmd: python code/source.py, deps: [code/source.py], params: [corpus], outs: [data/source]}
+  source:
+    cmd: python code/stage.py source
+    deps: [code/stage.py]
+    params: [corpus]
+    outs: [data/source: {persist: true}]
   train:
-    cmd: python code/train.py
-    deps: [code/train.py, data/source]
+    cmd: python code/stage.py train
+    deps: [code/stage.py, data/source]
     params: [commit, refine, train]
     outs: [models/weights]
-    metrics: [metrics/train.json: {cache: false}]
   score:
-    cmd: python code/score.py
-    deps: [code/score.py, models/weights]
+    cmd: python code/stage.py score
+    deps: [code/stage.py, models/weights]
     params: [calibrate]
     metrics: [metrics/scores.json: {cache: false}]
     outs: [metrics/signature.json: {cache: false}, metrics/cases.parquet]
   report: {cmd: python code/report.py, deps: [code/report.py, metrics/scores.json], outs: [reports]}
 """
-STUDY = """\
-title: Tiny
-layout: mean
-metrics: [f1]
-seeds: [1]
-rows:
-  - {name: no gate, set: {calibrate.gate_inputs: none}}
-  - {name: direct, set: {commit.route: direct, calibrate.gate_inputs: none}}
-  - {name: no gate again, set: {calibrate.gate_inputs: none}}
-  - {name: gated, set: {calibrate.gate_inputs: hze}}
-"""
 BASELINES = """\
 stages:
-  simmlm:
-    {wdir: .., cmd: python code/simmlm.py, deps: [code/simmlm.py, models/weights],
-     params: [train, baselines/params.yaml: [simmlm]], outs: [baselines/models/simmlm]}
   simmlm_score:
     wdir: ..
-    cmd: python code/score.py simmlm
-    deps: [code/score.py, baselines/models/simmlm]
+    cmd: python code/stage.py simmlm
+    deps: [code/stage.py, models/weights]
+    params: [baselines/params.yaml: [simmlm]]
     outs: [baselines/metrics/simmlm/cases.parquet, baselines/metrics/simmlm/signature.json: {cache: false},
            baselines/metrics/simmlm/scores.json: {cache: false}]
 """
-#: ``.fake/``: ``calls`` (one line a call), ``runs`` (one a stage), ``cache``, ``experiments``; ``hang`` and ``fail``
-#: hold a gate at which the stage `score` never ends or fails; ``meet``: how many processes meet in the stage `score`.
-FAKE_DVC = """\
-#!{python}
-import hashlib, json, os, sys, time
+#: ``.told/runs``: a line for each stage that ran; while ``.told/hang`` is there, the stage `score` does not end.
+STAGE = """\
+import json, sys, time
 from pathlib import Path
 from ruamel.yaml import YAML
 
-yaml, fake, arguments = YAML(typ="safe"), Path("{fake}"), sys.argv[1:]
-say = lambda text: print(text, flush=True)
-with (fake / "calls").open("a") as calls:
-    calls.write(" ".join(arguments) + "\\n")
-params, lock = yaml.load(Path("params.yaml")), Path("dvc.lock")
-gate = params["calibrate"]["gate_inputs"]
-names = (fake / "experiments").read_text().split() if (fake / "experiments").exists() else []
-definition = yaml.load(Path("dvc.yaml"))["stages"]
+stage, told, yaml = sys.argv[1], Path("{told}"), YAML(typ="safe")
+params = yaml.load(Path("params.yaml"))
+gate, route, seed = params["calibrate"]["gate_inputs"], params["commit"]["route"], params["train"]["seed"]
+with (told / "runs").open("a") as runs:
+    print(stage, route, gate, seed, file=runs)
 
 
 def write(path, text):
@@ -78,118 +62,56 @@ def write(path, text):
     Path(path).write_text(text)
 
 
-def repro(targets):
-    stages = yaml.load(lock)["stages"] if lock.exists() else {{}}
-    for stage, groups in (("source", ["corpus"]), ("train", ["commit", "refine", "train"]), ("score", None)):
-        code = hashlib.md5(Path(f"code/{{stage}}.py").read_bytes()).hexdigest()
-        given = stages["source"]["outs"] if stage != "source" else []
-        state = json.dumps([code, given, [params[g] for g in groups] if groups else params], sort_keys=True)
-        key = hashlib.md5(state.encode()).hexdigest()
-        if stages.get(stage, {{}}).get("key") == key:
-            say(f"Stage '{{stage}}' didn't change, skipping")
-        else:
-            if (fake / "cache" / stage / key).exists():
-                say(f"Stage '{{stage}}' is cached - skipping run, checking out outputs")
-            else:
-                say(f"Running stage '{{stage}}':")
-                with (fake / "runs").open("a") as runs:
-                    runs.write(f"{{stage}} {{params['commit']['route']}} {{gate}} {{params['train']['seed']}}\\n")
-                if stage == "train" and (fake / "meet").exists():
-                    time.sleep(1)  # time enough for a second process to begin the same
-                if stage == "score":
-                    Path("models/weights").unlink(missing_ok=True)  # as a stage does that has begun to write
-                    if (fake / "meet").exists():
-                        write(fake / "met" / str(os.getpid()), "")
-                        for _ in range(600):
-                            if len(list((fake / "met").iterdir())) >= int((fake / "meet").read_text()):
-                                break
-                            time.sleep(0.1)
-                        else:
-                            sys.exit("nobody else came")
-                    if (fake / "hang").exists() and (fake / "hang").read_text() == gate:
-                        (fake / "hanging").write_text(str(os.getpid()))
-                        time.sleep(600)
-                    if (fake / "fail").exists() and (fake / "fail").read_text() == gate:
-                        say("ERROR: failed to reproduce 'score'")
-                        sys.exit(255)
-                write(fake / "cache" / stage / key, "")
-            made = (fake / "data").read_text() if (fake / "data").exists() else "first"
-            stages[stage] = {{
-                "cmd": definition[stage]["cmd"],
-                "key": key,
-                "deps": [{{"path": f"code/{{stage}}.py", "md5": code}}],
-                "params": {{"params.yaml": {{group: params[group] for group in groups or []}}}},
-                "outs": [{{"path": "data/source", "md5": made}}] if stage == "source" else [],
-            }}
-            write("models/weights", "trained " + params["commit"]["route"])
-            stages["train"] = {{**stages.get("train", {{}}), "weights": "trained " + params["commit"]["route"]}}
-            write("dvc.lock", json.dumps({{"stages": stages}}))
-        if stage in targets and stage != "score":
-            return
-    f1 = {{"none": 0.5, "hze": 0.75}}[gate] - (0.25 if params["commit"]["route"] == "direct" else 0.0)
-    write("metrics/train.json", json.dumps({{"loss": f1}}))
-    write("metrics/scores.json", json.dumps({{"sn": {{"f1": f1}}, "mw": {{"f1": f1 + 0.1}}}}))
-    write("metrics/signature.json", json.dumps({{"standin_labeller": True}}))
-    write("metrics/cases.parquet", "cases")
+def scores(folder, f1):
+    write(folder + "/scores.json", json.dumps({{"sn": {{"f1": f1}}, "mw": {{"f1": f1 + 0.1}}}}))
+    write(folder + "/signature.json", json.dumps({{"standin_labeller": True, "data": {{"records": "a"}}}}))
+    write(folder + "/cases.parquet", f"cases of {{f1}}")
 
 
-if arguments[0] == "repro" and arguments[-1] == "baselines/dvc.yaml:simmlm_score":
-    own = yaml.load(Path("baselines/params.yaml"))["simmlm"]
-    with (fake / "runs").open("a") as runs:
-        route, seed = params["commit"]["route"], params["train"]["seed"]
-        runs.write(f"simmlm {{own['rank']}} {{route}} {{seed}} {{own['seed']}}\\n")
-    say("Running stage 'baselines/dvc.yaml:simmlm':")
-    if (fake / "edit").exists():
-        user = fake.parent / "baselines/params.yaml"
-        user.write_text(user.read_text().replace("alpha: 0.1 ", "alpha: 0.2 "))
-    repro(["train"])
-    write("baselines/dvc.lock", json.dumps({{"stages": {{}}}}))
-    folder = "baselines/metrics/simmlm/"
-    write(folder + "scores.json", json.dumps({{"sn": {{"f1": own["rank"] / 100}}, "mw": {{"f1": own["rank"] / 100}}}}))
-    write(folder + "signature.json", json.dumps({{"standin_labeller": True}}))
-    write(folder + "cases.parquet", "cases")
-elif arguments[0] == "repro":
-    repro(arguments[1:])
-elif arguments[:3] == ["exp", "save", "--force"]:
-    write(fake / "experiments", " ".join(dict.fromkeys([*names, arguments[4]])))
-elif arguments[0] == "checkout":
-    if lock.exists():
-        write("models/weights", yaml.load(lock)["stages"].get("train", {{}}).get("weights", ""))
-elif arguments == ["cache", "dir"]:
-    say(".dvc/cache")
+if stage == "source":
+    write("data/source/records", Path(params["corpus"]["root"] or "code/stage.py").read_text())
+elif stage == "train":
+    write("models/weights", f"trained {{route}} {{seed}}")
+elif stage == "simmlm":
+    scores("baselines/metrics/simmlm", yaml.load(Path("baselines/params.yaml"))["simmlm"]["rank"] / 100)
 else:
-    sys.exit(f"unknown call {{arguments}}")
+    write("models/score.scratch/state", "half-made")
+    while (told / "hang").exists():
+        (told / "hanging").touch()
+        time.sleep(0.05)
+    base = {{"none": 0.5, "hze": 0.75}}[gate] - (0.25 if "direct" in Path("models/weights").read_text() else 0.0)
+    scores("metrics", base + seed / 1000)
 """
+STUDY = """\
+title: Tiny
+layout: mean
+metrics: [f1]
+replicates: [{train.seed: 10}, {train.seed: 20}]
+rows:
+  - {name: no gate, set: {calibrate.gate_inputs: none}}
+  - {name: direct, set: {commit.route: direct, calibrate.gate_inputs: none}}
+  - {name: no gate again, set: {calibrate.gate_inputs: none}}
+  - {name: gated, set: {calibrate.gate_inputs: hze}}
+  - {name: SimMLM, target: simmlm_score, set: {baselines/params.yaml:simmlm.rank: 8}}
+  - {name: released, target: simmlm_score, needs: ["baselines/params.yaml:llm_rg4.weights"]}
+"""
+IGNORED = ".told\n/data\n/models\nreports\n/studies/results\ncases.parquet\n*.scratch/\n__pycache__\n"
 
 
-class FakeRepository:
+class TinyRepository:
+    """The repository; ``told`` is the folder in which its stages say what they do."""
+
     def __init__(self, folder: Path):
-        self.folder = folder
-        self.fake = folder / ".fake"
-        (folder / "studies").mkdir()
-        (folder / "bin").mkdir()
-        self.fake.mkdir()
-        for name in ("source", "train", "score", "report", "simmlm"):
-            self.write(f"code/{name}.py", f"# {name}\n")
-        self.write("dvc.yaml", PIPELINE)
-        self.write("baselines/dvc.yaml", BASELINES)
-        self.write("studies/tiny.yaml", STUDY)
-        ignored = (
-            ".fake",
-            "bin",
-            "data",
-            "models",
-            "studies/results",
-            "metrics/cases.parquet",
-            "baselines/models",
-            "baselines/metrics/*/cases.parquet",
-        )
-        self.write(".gitignore", "".join(f"/{name}\n" for name in ignored) + "*.scratch/\n")
-        dvc = folder / "bin" / "dvc"
-        dvc.write_text(FAKE_DVC.format(python=sys.executable, fake=self.fake))
-        dvc.chmod(0o755)
-        (folder / "params.yaml").write_text(profile_text(ROOT / "configs" / "micro.yaml"))
+        self.folder, self.told = folder, folder / ".told"
+        self.told.mkdir(parents=True)
+        self.write("code/stage.py", STAGE.format(told=self.told))
+        self.write("code/report.py", "")
+        for path, text in (("dvc.yaml", PIPELINE), ("baselines/dvc.yaml", BASELINES), ("studies/tiny.yaml", STUDY)):
+            self.write(path, text)
+        self.write(".gitignore", IGNORED)
+        self.write("params.yaml", profile_text(ROOT / "configs" / "micro.yaml"))
         shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
+        shutil.copytree(ROOT / ".dvc", folder / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp", "config.local"))
         self.git("init", "--quiet", "--initial-branch", "main")
         self.git("add", "--all")
         self.commit()
@@ -201,9 +123,6 @@ class FakeRepository:
         done = subprocess.run(["git", *arguments], cwd=self.folder, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
-    def dvc(self, *arguments: str) -> None:
-        subprocess.run([self.folder / "bin" / "dvc", *arguments], cwd=self.folder, check=True, capture_output=True)
-
     def write(self, path: str, text: str) -> None:
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_text(text)
@@ -211,39 +130,36 @@ class FakeRepository:
     def read(self, path: str) -> str:
         return (self.folder / path).read_text()
 
-    def lines(self, name: str) -> list[str]:
-        """``calls`` or ``runs`` so far."""
-        path = self.fake / name
-        return path.read_text().splitlines() if path.exists() else []
+    def ran(self, stage: str) -> list[str]:
+        """Route, gate and seed of every time that a stage ran."""
+        path = self.told / "runs"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line.removeprefix(f"{stage} ") for line in lines if line.startswith(stage)]
 
-    def state(self) -> dict[str, bytes]:
-        """Every file of the user's workspace, with its content."""
-        skipped = {".git", ".fake", "bin", "results"}
-        return {
+    def state(self) -> tuple[str, dict[str, bytes]]:
+        """What `git status` says, and every file of the user's workspace with its content."""
+        skipped = {".git", ".told", "results", "tmp", "__pycache__"}
+        files = {
             str(path.relative_to(self.folder)): path.read_bytes()
             for path in sorted(self.folder.rglob("*"))
             if path.is_file() and not skipped & set(path.relative_to(self.folder).parts)
         }
+        return self.git("status", "--porcelain"), {name: text for name, text in files.items() if "cache" not in name}
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        """`pacer study run tiny` as a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "tiny", *arguments],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
 
 @pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRepository:
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TinyRepository:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return FakeRepository(tmp_path)
-
-
-@pytest.fixture
-def run(repository: FakeRepository) -> Callable[..., list[str]]:
-    """Run a study; what it reported, line by line."""
-    from pacer.studies.run import run_study
-    from pacer.studies.study import load_study
-
-    def call(name: str = "tiny", *rows: str, jobs: int = 1) -> list[str]:
-        reported: list[str] = []
-        study = load_study(repository.folder / "studies", name)
-        run_study(study, repository.folder, reported.append, rows=frozenset(rows), jobs=jobs)
-        return reported
-
-    return call
+    return TinyRepository(tmp_path / "repository")

@@ -18,17 +18,6 @@ from safetensors.torch import load_file
 from pacer.model.llm_rg4 import interface_names
 from tests.support.repository import STAGES, Repository, check_baseline, ran
 
-PAIR = """
-title: Two rows of Table 3
-layout: mean
-metrics: [f1, bleu1]
-seeds: [42]
-set: {decode.controls: [], decode.limit: 4}
-rows:
-  - {name: Refine + Commit, set: {calibrate.gate_inputs: none}}
-  - {name: PACER, set: {calibrate.lambda_cons: 0.2}}
-"""
-
 
 def test_another_run_leaves_the_same_bytes(repository: Repository, tmp_path: Path) -> None:
     """All outputs but speeds and memory, and the report, which shows them: so anyone can check anyone's `dvc.lock`."""
@@ -64,60 +53,54 @@ def test_a_clone_pulls_all_outputs_from_a_remote_and_runs_nothing(repository: Re
         assert (clone.folder / persisted).read_bytes() == (repository.folder / persisted).read_bytes()
 
 
-def test_a_study_that_is_killed_continues_shares_the_parent_and_leaves_the_workspace(
-    repository: Repository, orphans_stay: None
-) -> None:
-    (repository.folder / "studies" / "pair.yaml").write_text(PAIR)
+def test_a_study_that_is_killed_three_times_ends_as_if_it_was_not(repository: Repository, orphans_stay: None) -> None:
+    """The rows of Table 3; the workspace, with an edit of its own, is the same at every moment."""
+    study = repository.folder / "studies" / "components.yaml"
+    study.write_text(study.read_text().replace("decode.limit: null", "decode.limit: 4"))
+    params = repository.folder / "params.yaml"
+    params.write_text(params.read_text() + "# mine\n")
     command = (sys.executable, "-c", "from pacer.cli import main; main()", "study")
-    logs = repository.folder / "studies" / "results" / "logs"
-    before = (repository.folder / "params.yaml").read_bytes(), repository.run("git", "status", "--porcelain")
-    process = subprocess.Popen(
-        [*command, "run", "pair"],
-        cwd=repository.folder,
-        env=repository.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    while not any("Running stage 'decode'" in path.read_text() for path in logs.glob("*.txt")):
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.2)
-    process.kill()
-    process.communicate()
+    results = repository.folder / "studies" / "results"
+    before = repository.run("git", "status", "--porcelain")
+    assert before.splitlines() == [" M params.yaml", " M studies/components.yaml"]
 
-    assert "pair: 2 of 2 runs to make" in repository.run(*command, "run", "pair")
-    runs = {
-        name: repository.json(f"studies/results/runs/{entry['key']}/run.json")
-        for entry in repository.json("studies/results/pair/runs.json")
-        for name in [entry["row"]]
-    }
-    assert all(run["stages"]["parent"] in ("unchanged", "restored") for run in runs.values())
-    assert runs["Refine + Commit"]["stages"]["calibrate"] in ("unchanged", "restored")  # made before the kill
-    assert runs["PACER"]["stages"] | {"calibrate": "ran", "decode": "ran", "score": "ran"} == runs["PACER"]["stages"]
+    def begun(stage: str) -> int:
+        return sum(path.read_text().count(f"Running stage '{stage}'") for path in results.glob("logs/*.txt"))
 
-    after = (repository.folder / "params.yaml").read_bytes(), repository.run("git", "status", "--porcelain")
-    assert after == before and after[1].strip() == "?? studies/pair.yaml"
+    for stage in ("warmup", "parent", "decode"):
+        known = begun(stage)
+        process = subprocess.Popen(
+            [*command, "run", "components", "--jobs", "2"],
+            cwd=repository.folder,
+            env=repository.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        while begun(stage) == known:
+            assert process.poll() is None, process.communicate()[0]
+            assert repository.run("git", "status", "--porcelain") == before
+            time.sleep(0.2)
+        process.kill()
+        process.communicate()
+        assert "stopped; `pacer study run components` goes on" in repository.run(*command, "list")
+    told = repository.run(*command, "run", "components", "--jobs", "2")
+    assert repository.run("git", "status", "--porcelain") == before and "experiment components-" in told
     assert ran(repository.run("dvc", "repro")) == ()
+    assert "nothing to do" in repository.run(*command, "run", "components")
+    table = (results / "components" / "table.md").read_text()
 
-    keys = {entry["row"]: entry["key"] for entry in repository.json("studies/results/pair/runs.json")}
-    for name, key in keys.items():
-        scores = repository.json(f"studies/results/runs/{key}/scores.json")
-        means = [sum(scores[c][metric] for c in ("sn", "sw", "mn", "mw")) / 4 for metric in ("f1", "bleu1")]
-        [line] = [
-            row
-            for row in (repository.folder / "studies/results/pair/table.md").read_text().splitlines()
-            if row.startswith(f"| {name} |")
-        ]
-        assert [float(cell) for cell in re.findall(r"\d\.\d{3}", line)] == pytest.approx(means, abs=5.0001e-4)
-
-    names = [run["experiment"] for run in runs.values()]
-    assert set(names) <= set(repository.run("dvc", "exp", "list", "--name-only").split())
-    shown = repository.run("dvc", "exp", "show", "--csv")
-    assert all(name in shown for name in names)
-    assert "lambda_cons" in repository.run("dvc", "params", "diff", *names)
-    assert "metrics/scores.json" in repository.run("dvc", "metrics", "diff", "--all", *names)
-
-    assert "nothing to do" in repository.run(*command, "run", "pair")
+    names = repository.run("dvc", "exp", "list", "--name-only").split()
+    assert len(names) == 5
+    assert all(name in repository.run("dvc", "exp", "show", "--csv") for name in names)
+    two = [name for name in names if name.startswith(("components-base-", "components-refine_only-"))]
+    assert "refine.variant" in repository.run("dvc", "params", "diff", *two)
+    repository.run("dvc", "exp", "remove", "--all-commits")
+    shutil.rmtree(results)
+    repository.run("git", "worktree", "prune")
+    shutil.rmtree(repository.folder / ".dvc" / "cache" / "runs")  # so all is made once more, one row after another
+    repository.run(*command, "run", "components")
+    assert (results / "components" / "table.md").read_text() == table
 
 
 def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,17 +14,23 @@ from pacer.core.errors import DataError
 from pacer.core.io import write_json
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.reporting.score_tables import context_mean
-from pacer.studies.chart import difference_chart
-from pacer.studies.paired import WORLDS_NOTE, compare_worlds
-from pacer.studies.render import latex, markdown, page
+from pacer.reporting.tables import Table
+from pacer.studies.page import difference_chart, write_table
+from pacer.studies.paired import PATIENTS_NOTE, REPLICATES_NOTE, Compare, RowDifference, ScoredRun
 from pacer.studies.study import Study
-from pacer.studies.table import ScoredRun, StudyTable, build_table, collect, printed, ranked
+from pacer.studies.table import build_table, collect, difference_table, printed, ranked
+from pacer.studies.worktree import Repository
+from tests.support.studies import TinyRepository
 
 SIGNATURE = {
     "standin_labeller": True,
     "clinical": {"convention": "llm-rg4", "labeller": {"files": {"a": "1"}, "arithmetic": "float32"}},
     "language": {"target": "findings_and_impression", "cleaner": "upstream"},
 }
+
+
+def seeds(*values: int) -> list[dict[str, int]]:
+    return [{"train.seed": value} for value in values]
 
 
 def study(**changes: Any) -> Study:
@@ -33,18 +40,29 @@ def study(**changes: Any) -> Study:
             "title": "Mine",
             "layout": "mean",
             "metrics": ["f1", "bleu4"],
-            "seeds": [1],
+            "replicates": seeds(1),
             "rows": [{"name": "one"}, {"name": "two"}, {"name": "three"}],
             **changes,
         }
     )
 
 
-def scored(
-    row: int, seed: int | None = 1, source: str = "phantom", signature: dict | None = None, **contexts: dict[str, float]
-) -> ScoredRun:
-    record = {"split": "test", "corpus": {"source": source, "format": "rg4"}}
-    return ScoredRun(row, seed, Path("nowhere"), contexts, signature or SIGNATURE, record)
+def scored(row: int, replicate: int | None = 1, signature: dict = SIGNATURE, **contexts: dict[str, float]) -> ScoredRun:
+    record = {"split": "test", "corpus": {"source": "phantom", "format": "rg4"}}
+    label = None if replicate is None else str(replicate)
+    return ScoredRun(row, label, Path(f"{row}-{label}"), contexts, signature, record)
+
+
+def built(study: Study, runs: Sequence[ScoredRun]) -> Table:
+    return build_table(study, runs)[0]
+
+
+def compared(
+    study: Study, runs: Sequence[ScoredRun], compare: Compare
+) -> tuple[list[tuple[str, ...]], Sequence[RowDifference], tuple[str, ...]]:
+    """The table of differences row by row, what was tested, and the notes."""
+    table, tested = build_table(study, runs, compare)
+    return list(difference_table("", tested).rows), tested, table.notes
 
 
 class Seen(NamedTuple):
@@ -55,13 +73,13 @@ class Seen(NamedTuple):
     lines: dict[str, list[tuple[str, str | None]]]
 
 
-def blocks(table: StudyTable) -> list[Seen]:
+def blocks(table: Table) -> list[Seen]:
     found: list[Seen] = []
-    for row, (label, *cells) in enumerate(table.scores.rows):
-        if table.scores.opens(row):
-            heading = table.scores.headings.get(row)
-            found.append(Seen(heading.text if heading else "", row in table.scores.quiet, {}))
-        found[-1].lines[label] = [(cell, table.scores.marks.get((row, at))) for at, cell in enumerate(cells, 1)]
+    for row, (label, *cells) in enumerate(table.rows):
+        if table.opens(row):
+            heading = table.headings.get(row)
+            found.append(Seen(heading.text if heading else "", row in table.quiet, {}))
+        found[-1].lines[label] = [(cell, table.marks.get((row, at))) for at, cell in enumerate(cells, 1)]
     return found
 
 
@@ -71,8 +89,8 @@ def test_the_mean_over_contexts_is_taken_before_rounding() -> None:
         scored(0, sn={"f1": 0.1004, "bleu4": 0.25}, mw={"f1": 0.1005, "bleu4": 0.35}),
         scored(1, sn={"f1": 0.1008, "bleu4": 0.30}, mw={"f1": 0.1004, "bleu4": 0.30}),
     ]
-    table = build_table(study(rows=[{"name": "one"}, {"name": "two"}]), runs)
-    assert table.scores.columns == ("Model", "F1", "B@4")
+    table = built(study(rows=[{"name": "one"}, {"name": "two"}]), runs)
+    assert table.columns == ("Model", "F1", "B@4")
     # 0.10045 -> 0.100; 0.1006 -> 0.101; both bleu4 means are 0.300
     assert blocks(table)[0].lines == {
         "one": [("0.100", "second"), ("0.300", "best")],
@@ -80,81 +98,32 @@ def test_the_mean_over_contexts_is_taken_before_rounding() -> None:
     }
 
 
-def test_a_row_alone_is_not_the_best_of_anything() -> None:
-    [block] = blocks(build_table(study(rows=[{"name": "one"}]), [scored(0, sn={"f1": 0.5, "bleu4": 0.1})]))
-    assert block.lines == {"one": [("0.500", None), ("0.100", None)]}
-
-
-def test_several_seeds_are_mean_and_sample_deviation() -> None:
-    """Seed means over two contexts: 0.50, 0.53, 0.47; deviation sqrt((0 + 9 + 9) / 2) / 100 = 0.03."""
+def test_several_replicates_are_mean_and_sample_deviation() -> None:
+    """Means over two contexts: 0.50, 0.53, 0.47; deviation sqrt((0 + 9 + 9) / 2) / 100 = 0.03."""
     runs = [
         scored(0, seed, sn={"f1": a, "bleu4": 0.1}, sw={"f1": b, "bleu4": 0.1})
         for seed, a, b in ((1, 0.4, 0.6), (2, 0.5, 0.56), (3, 0.4, 0.54))
     ]
     runs.append(scored(1, 1, sn={"f1": 0.5, "bleu4": 0.2}, sw={"f1": 0.5, "bleu4": 0.2}))
-    table = build_table(study(seeds=[1, 2, 3], rows=[{"name": "one"}, {"name": "two"}]), runs)
+    table = built(study(replicates=seeds(1, 2, 3), rows=[{"name": "one"}, {"name": "two"}]), runs)
     assert blocks(table)[0].lines == {
         "one": [("0.500 ± 0.030", "best"), ("0.100 ± 0.000", "second")],
         "two": [("0.500", "best"), ("0.200", "best")],
     }
-    assert any("two: not run yet with seed 2, 3." in note for note in table.scores.notes)
+    assert "two: not run yet with 2, 3." in table.notes
+    assert "Mean ± sample standard deviation over train.seed 1, 2, 3." in table.notes
 
 
 def test_a_score_that_one_context_lacks_has_no_mean() -> None:
     assert context_mean({"sn": {"f1": 0.5}, "mw": {}}, "f1") is None
-    assert context_mean({"sn": {"f1": 0.5}, "mw": {"f1": 1.0}}, "f1") == 0.75
     runs = [scored(0, sn={"f1": 0.5}), scored(1, sn={"f1": 0.6})]
-    block = blocks(build_table(study(), runs))[0].lines
-    assert block == {
+    assert blocks(built(study(), runs))[0].lines == {
         "one": [("0.500", "second"), ("–", None)],
         "two": [("0.600", "best"), ("–", None)],
         "three": [("–", None), ("–", None)],
     }
-
-
-def test_contexts_make_blocks_that_are_ranked_apart_with_the_published_rows_below() -> None:
-    runs = [scored(i, sn={"f1": 0.5 + i / 10}, mw={"f1": 0.7 - i / 10}) for i in range(2)]
-    table = build_table(
-        study(layout="contexts", metrics=["f1"], published="main", rows=[{"name": "one"}, {"name": "two"}]), runs
-    )
-    assert [block.title for block in blocks(table)] == [
-        "SN",
-        "SN (published, not comparable)",
-        "MW",
-        "MW (published, not comparable)",
-        "SW (published, not comparable)",
-        "MN (published, not comparable)",
-    ]
-    assert blocks(table)[0].lines == {"one": [("0.500", "second")], "two": [("0.600", "best")]}
-    assert blocks(table)[2].lines == {"one": [("0.700", "best")], "two": [("0.600", "second")]}
-    assert blocks(table)[1].lines["LLM-RG4"] == [("0.609", "second")]
-
-
-def test_groups_are_ranked_apart_beside_the_published_group() -> None:
-    rows = [
-        {"name": "a", "group": "Refine"},
-        {"name": "b", "group": "Refine"},
-        {"name": "c", "group": "Commit"},
-        {"name": "d", "group": "Commit"},
-    ]
-    runs = [scored(i, sn={"f1": value}) for i, value in enumerate((0.1, 0.2, 0.4, 0.3))]
-    table = build_table(study(rows=rows, metrics=["f1"], published="mechanisms"), runs)
-    assert [block.title.split(" (")[0] for block in blocks(table)] == [
-        "Refine",
-        "Refine",
-        "Commit",
-        "Commit",
-        "Calibrate",
-    ]
-    assert [
-        [mark for cells in block.lines.values() for _, mark in cells] for block in blocks(table) if not block.published
-    ] == [["second", "best"], ["best", "second"]]
-
-
-def test_stand_ins_and_generated_corpora_are_named_and_kept_from_comparison() -> None:
-    settings = study(rows=[{"name": "one"}], metrics=["f1"], published="components")
-    notes = " ".join(build_table(settings, [scored(0, sn={"f1": 0.5})]).scores.notes)
-    assert "generated corpus" in notes and "stand-in for CheXbert" in notes and "No row of this repository" in notes
+    [alone] = blocks(built(study(rows=[{"name": "one"}]), runs[:1]))
+    assert alone.lines == {"one": [("0.500", None), ("–", None)]}  # not the best of anything
 
 
 PAPER = {"sn": 2357, "sw": 2026, "mn": 1004, "mw": 828}
@@ -172,23 +141,53 @@ REAL = SIGNATURE | {
 }
 
 
-def on_mimic(n: dict[str, int] = PAPER, signature: dict = REAL, **record: Any) -> ScoredRun:
+def on_mimic(
+    n: dict[str, int] = PAPER, signature: dict = REAL, row: int = 0, f1: float = 0.5, **record: Any
+) -> ScoredRun:
     """A run on the paper's own data, but for what is said."""
     corpus = {"source": "files", "format": "rg4", "limit": None} | record.pop("corpus", {})
+    scores = {context: {"f1": f1, "n": count} for context, count in n.items()}
     return ScoredRun(
-        0,
-        1,
-        Path("nowhere"),
-        {context: {"f1": 0.5, "n": count} for context, count in n.items()},
-        signature,
-        {"split": "test", "limit": None, "corpus": corpus} | record,
+        row, "1", Path("nowhere"), scores, signature, {"split": "test", "limit": None, "corpus": corpus} | record
     )
 
 
+def test_contexts_make_blocks_that_are_ranked_apart_with_the_published_rows_below() -> None:
+    runs = [on_mimic({"sn": 2357, "mw": 828}, row=row, f1=f1) for row, f1 in ((0, 0.5), (1, 0.6))]
+    rows = [{"name": "one"}, {"name": "two"}]
+    found = blocks(built(study(layout="contexts", metrics=["f1"], published="main", rows=rows), runs))
+    below = [name for block in found for name in ([block.title] if block.published else [f"own {block.title}"])]
+    assert below == ["own SN", "SN (published)", "own MW", "MW (published)", "SW (published)", "MN (published)"]
+    assert found[0].lines == {"one": [("0.500", "second")], "two": [("0.600", "best")]}
+    assert found[1].published and found[1].lines["LLM-RG4"] == [("0.609", "second")]
+
+
+def test_groups_are_ranked_apart_beside_the_published_group() -> None:
+    rows = [{"name": name, "group": "Refine" if name in "ab" else "Commit"} for name in "abcd"]
+    runs = [on_mimic(row=i, f1=value) for i, value in enumerate((0.1, 0.2, 0.4, 0.3))]
+    found = blocks(built(study(rows=rows, metrics=["f1"], published="mechanisms"), runs))
+    assert [block.title.split(" (")[0] for block in found] == ["Refine", "Refine", "Commit", "Commit", "Calibrate"]
+    own = [block.lines.values() for block in found if not block.published]
+    assert [[mark for cells in lines for _, mark in cells] for lines in own] == [["second", "best"], ["best", "second"]]
+
+
+def test_stand_ins_and_generated_corpora_are_named_and_kept_from_comparison() -> None:
+    table = built(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [scored(0, sn={"f1": 0.5})])
+    notes = " ".join(table.notes)
+    assert "generated corpus" in notes and "stand-in for CheXbert" in notes
+    assert "Published rows are not shown, because these runs differ: the corpus is not MIMIC-RG4" in notes
+    assert len(blocks(table)) == 1
+
+
+def components(run: ScoredRun, **changes: Any) -> Table:
+    """Table 3 with one row."""
+    return built(study(rows=[{"name": "one"}], metrics=["f1"], published="components", **changes), [run])
+
+
 def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_ones() -> None:
-    table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [on_mimic()])
+    table = components(on_mimic())
     assert blocks(table)[1].title == "Components (published)"
-    assert "No row of this repository" not in " ".join(table.scores.notes)
+    assert not any("differ" in note or "compared" in note for note in table.notes)
 
 
 @pytest.mark.parametrize(
@@ -219,132 +218,119 @@ def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_o
     ],
 )
 def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: ScoredRun, reason: str) -> None:
-    table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [run])
-    assert blocks(table)[1].title == "Components (published, not comparable)"
-    [note] = [note for note in table.scores.notes if note.startswith("No row of this repository")]
+    table = components(run)
+    assert [block.title for block in blocks(table)] == [""]
+    [note] = [note for note in table.notes if note.startswith("Published rows are not shown")]
     assert reason in note
+    rows = [{"name": "one"}, {"name": "two"}]
+    both = built(study(rows=rows, metrics=["f1"], published="components"), [on_mimic(), run._replace(row=1)])
+    assert blocks(both)[1].published  # one of the rows can stand there
+    assert any(note.startswith("Not all of our rows can be compared") and reason in note for note in both.notes)
+
+
+def test_a_released_system_is_decoded_in_its_own_way() -> None:
+    own = REAL | {"predictions": {"stand_ins": [], "settings": DECODED | {"min_new_tokens": 50, "max_new_tokens": 200}}}
+    for target, shown in (("llm_rg4_score", 2), ("simmlm_score", 1)):
+        assert len(blocks(components(on_mimic(signature=own, target=target)))) == shown
+
+
+def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
+    rows = [{"name": "theirs", "files": "theirs"}]
+    theirs = on_mimic()._replace(record=None, replicate=None)
+    [_, block] = blocks(built(study(rows=rows, metrics=["f1"], published="components"), [theirs]))
+    assert block.title == "Components (published)"
+    findings = REAL | {"language": REAL["language"] | {"target": "findings"}}
+    alone = on_mimic({"sn": 2000}, findings)._replace(record=None, replicate=None)
+    settings = study(rows=rows, metrics=["f1"], published="transfer", layout="contexts")
+    assert any("not recorded of which corpus" in note for note in built(settings, [alone]).notes)
 
 
 def test_the_form_of_original_references_is_told_where_they_have_columns() -> None:
     signature = SIGNATURE | {"language": {"original_references": "findings as published, cleaned by upstream"}}
     run = scored(0, signature=signature, sn={"f1": 0.5, "original_bleu1": 0.4})
-    said = "Original references: findings as published, cleaned by upstream."
-    assert said in build_table(study(metrics=["original_bleu1"], layout="contexts"), [run]).scores.notes
-    assert not any("Original" in note for note in build_table(study(layout="contexts"), [run]).scores.notes)
     other = scored(1, sn={"f1": 0.5, "original_bleu1": 0.4})
-    notes = build_table(study(metrics=["original_bleu1"], layout="contexts"), [run, other]).scores.notes
-    assert f"{said[:-1]} (one); not recorded (two)." in notes
-
-
-def test_a_released_system_is_decoded_in_its_own_way() -> None:
-    own = REAL | {"predictions": {"stand_ins": [], "settings": DECODED | {"min_new_tokens": 50, "max_new_tokens": 200}}}
-    for target, title in (("llm_rg4_score", "published"), ("simmlm_score", "published, not comparable")):
-        run = on_mimic(signature=own, target=target)
-        table = build_table(study(rows=[{"name": "one"}], metrics=["f1"], published="components"), [run])
-        assert blocks(table)[1].title == f"Components ({title})"
-
-
-def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
-    rows = [{"name": "theirs", "files": "theirs"}]
-    theirs = on_mimic()._replace(record=None, seed=None)
-    [_, block] = blocks(build_table(study(rows=rows, metrics=["f1"], published="components"), [theirs]))
-    assert block.title == "Components (published)"
-    findings = REAL | {"language": REAL["language"] | {"target": "findings"}}
-    alone = on_mimic({"sn": 2000}, findings)._replace(record=None, seed=None)
-    settings = study(rows=rows, metrics=["f1"], published="transfer", layout="contexts")
-    assert any("not recorded of which corpus" in note for note in build_table(settings, [alone]).scores.notes)
-
-
-def test_rows_that_were_scored_differently_are_told() -> None:
-    other = SIGNATURE | {"language": {"target": "findings", "cleaner": "upstream"}}
-    runs = [scored(0, sn={"f1": 0.5}), scored(1, signature=other, sn={"f1": 0.5})]
-    assert any("not scored alike" in note for note in build_table(study(), runs).scores.notes)
-    assert not any("not scored alike" in note for note in build_table(study(), runs[:1]).scores.notes)
+    said = "Original references: findings as published, cleaned by upstream; not recorded."
+    assert said in built(study(metrics=["original_bleu1"], layout="contexts"), [run, other]).notes
+    assert not any("Original" in note for note in built(study(layout="contexts"), [run]).notes)
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    "part",
     [
-        ({"counts": {"sn": {"n": 7}}}, "number of records"),
-        ({"data": {"records": "b"}}, "not scored on the same records"),
+        {"language": {"target": "findings", "cleaner": "upstream"}},
+        {"counts": {"sn": {"n": 7}}},
+        {"data": {"records": "b"}},
     ],
 )
-def test_rows_of_other_records_are_told(part: dict, said: str) -> None:
+def test_rows_that_were_scored_differently_are_told(part: dict) -> None:
     signature = SIGNATURE | {"counts": {"sn": {"n": 8}}, "data": {"records": "a", "predictions/sn": "x"}}
     runs = [scored(0, signature=signature, sn={"f1": 0.5}), scored(1, signature=signature | part, sn={"f1": 0.5})]
-    assert any(said in note for note in build_table(study(), runs).scores.notes)
+    assert any("not scored alike" in note for note in built(study(), runs).notes)
     same = [runs[0], scored(1, signature=signature, sn={"f1": 0.4})]
-    assert not any("scored" in note and "not" in note for note in build_table(study(), same).scores.notes)
+    assert not any("not scored alike" in note for note in built(study(), same).notes)
 
 
 def difference(value: float | None = -0.0123, p: float | None = 0.0004) -> Difference:
     return Difference(0.5, 0.5, value, -0.02, 0.001, p, 0)
 
 
-def test_all_seeds_of_a_row_are_compared_at_once_with_the_same_seeds_of_the_other() -> None:
-    runs = [
-        scored(row, seed, sn={"f1": 0.5, "bleu4": 0.1})._replace(folder=Path(f"{row}-{seed}"))
-        for row in (0, 1, 2)
-        for seed in (1, 2)
-        if (row, seed) != (2, 1)
-    ]
-    runs.append(scored(3, None, sn={"f1": 0.5, "bleu4": 0.1})._replace(folder=Path("theirs")))
+def test_all_replicates_of_a_row_are_compared_at_once_with_the_same_ones_of_the_other() -> None:
+    both = {"f1": 0.5, "bleu4": 0.1}
+    runs = [scored(row, seed, sn=both) for row in (0, 1, 2) for seed in (1, 2) if (row, seed) != (2, 1)]
+    runs.append(scored(3, None, sn=both))
     asked = []
 
     def compare(repeats) -> dict[str, Difference]:
         asked.append([(str(first), str(second)) for first, second in repeats])
         return {"f1": difference()}
 
-    settings = study(
-        seeds=[1, 2],
-        against="one",
-        rows=[{"name": "one"}, {"name": "two"}, {"name": "three"}, {"name": "theirs", "files": "theirs"}],
-    )
-    table = build_table(settings, runs, compare)
-    assert asked == [[("0-1", "1-1"), ("0-2", "1-2")], [("0-2", "2-2")], [("0-1", "theirs"), ("0-2", "theirs")]]
-    assert [line.label for line in table.tested] == ["two − one", "three − one", "theirs − one"]
+    rows = [{"name": "one"}, {"name": "two"}, {"name": "three"}, {"name": "theirs", "files": "theirs"}]
+    settings = study(replicates=seeds(1, 2), against="one", rows=rows)
+    lines, _, notes = compared(settings, runs, compare)
+    assert asked == [[("0-1", "1-1"), ("0-2", "1-2")], [("0-2", "2-2")], [("0-1", "3-None"), ("0-2", "3-None")]]
     # three tests: 0.0004 times 3
-    assert {line.cells for line in table.tested} == {("F1", "−0.012", "−0.020 to +0.001", "< 0.001", "0.001")}
-    assert "three was tested with seed 2 alone." in table.scores.notes
-    assert build_table(settings, runs).tested == []
+    cells = ("F1", "−0.012", "−0.020 to +0.001", "< 0.001", "0.001")
+    assert lines == [(f"{name} − one", *cells) for name in ("two", "three", "theirs")]
+    assert "three was tested with 2 alone." in notes and notes.count(PATIENTS_NOTE) == 1
+    assert build_table(settings, runs)[1] == []
 
 
-def test_worlds_are_the_repeats_of_a_study_of_worlds(tmp_path: Path) -> None:
-    """Differences .03, .05, .01: mean .03, standard deviation .02, and t(2) of a 95 % interval is 4.3027."""
+@pytest.mark.parametrize("worlds", [True, False])
+def test_three_replicates_have_an_interval_by_students_t(worlds: bool) -> None:
+    """Differences .03, .05, .01: mean .03, standard deviation .02, and t(2) of a 95 % interval is 4.3027. Replicates
+    with records of their own have no other; training seeds have it beside that over patients."""
     values = {0: (0.50, 0.40, 0.60), 1: (0.53, 0.45, 0.61)}
     runs = []
-    for row, worlds in values.items():
-        for seed, f1 in enumerate(worlds, 1):
-            own = SIGNATURE | {"counts": {"sn": {"n": seed}}, "data": {"records": f"world {seed}"}}
-            runs.append(scored(row, seed, signature=own, sn={"f1": f1})._replace(folder=tmp_path / f"{row}-{seed}"))
-            write_json(runs[-1].folder / "scores.json", runs[-1].scores)
-    rows = [{"name": "one"}, {"name": "two"}]
-    settings = study(seeds=[1, 2, 3], seeds_of="world", metrics=["f1"], against="one", rows=rows)
-    table = build_table(settings, runs, compare_worlds)
-    # t = .03 / (.02 / sqrt(3)) = 2.598
-    assert [line.cells for line in table.tested] == [("F1", "+0.030", "−0.020 to +0.080", "0.122", "0.122")]
-    [line] = table.tested
-    assert line.by_seed == pytest.approx({1: 0.03, 2: 0.05, 3: 0.01})
-    drawn = difference_chart(table.tested, table.seeds_of) or ""
-    assert all(f">{text}<" in drawn for text in ("two − one", "world 2", "mean, interval", "difference in F1"))
+    for row, f1s in values.items():
+        for seed, f1 in enumerate(f1s, 1):
+            own = {"counts": {"sn": {"n": seed}}, "data": {"records": f"world {seed}"}} if worlds else {}
+            runs.append(scored(row, seed, signature=SIGNATURE | own, sn={"f1": f1}))
+    settings = study(replicates=seeds(1, 2, 3), metrics=["f1"], against="one", rows=[{"name": "one"}, {"name": "two"}])
+    lines, [line], notes = compared(settings, runs, lambda repeats: {"f1": difference()})
+    student = "−0.020 to +0.080"  # t = .03 / (.02 / sqrt(3)) = 2.598
+    if worlds:
+        assert lines == [("two − one", "F1", "+0.030", student, "0.122", "0.122")] and REPLICATES_NOTE in notes
+    else:
+        assert lines == [("two − one", "F1", "−0.012", "−0.020 to +0.001", "< 0.001", "< 0.001", student)]
+    assert line.by_replicate == pytest.approx({"1": 0.03, "2": 0.05, "3": 0.01})
+    assert not any("not scored" in note for note in notes)
+    drawn = difference_chart([line]) or ""
+    assert all(f">{text}<" in drawn for text in ("two − one", "2", "mean, interval", "difference in F1"))
     undefined = line._replace(metric="rougeL", difference=difference(None, None))
-    assert "difference in F1" in (difference_chart([undefined, line], "world") or "")
-    assert difference_chart([undefined], "world") is None
-    assert drawn.count("world") == 3 and difference_chart([], "world") is None
-    assert WORLDS_NOTE in table.scores.notes and not any("not scored" in note for note in table.scores.notes)
-    assert any("not scored on the same" in note for note in build_table(study(seeds=[1, 2, 3]), runs).scores.notes)
-    [single] = compare_worlds([(tmp_path / "0-1", tmp_path / "1-1")]).values()
-    [same] = compare_worlds([(tmp_path / f"0-{seed}", tmp_path / f"0-{seed}") for seed in (1, 2)]).values()
-    assert single.difference == pytest.approx(0.03) and single.low is single.p is same.low is same.p is None
+    assert "difference in F1" in (difference_chart([undefined, line]) or "")
+    assert difference_chart([undefined]) is None and difference_chart([]) is None
+    few = [run for run in runs if run.replicate != "3"]
+    lines, _, notes = compared(settings, few, lambda repeats: {"f1": difference()})
+    both = ("−0.012", "−0.020 to +0.001", "< 0.001", "< 0.001")
+    assert lines == [("two − one", "F1", *(("+0.040", "–", "–", "–") if worlds else both))]
 
 
 def test_further_pairs_of_rows_are_tested() -> None:
     runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(3)]
-    rows = [{"name": "one"}, {"name": "two"}, {"name": "three"}]
-    settings = study(rows=rows, against="one", compared=[["three", "two"]])
-    table = build_table(settings, runs, lambda repeats: {"f1": difference()})
-    assert [line.label for line in table.tested] == ["two − one", "three − one", "three − two"]
-    assert {line.cells[-1] for line in table.tested} == {"0.001"}  # three tests
+    settings = study(against="one", compared=[["three", "two"]])
+    lines, _, _ = compared(settings, runs, lambda repeats: {"f1": difference()})
+    assert [line[0] for line in lines] == ["two − one", "three − one", "three − two"]
+    assert {line[-1] for line in lines} == {"0.001"}  # three tests
 
 
 def test_a_row_that_cannot_be_compared_leaves_the_table_whole() -> None:
@@ -352,77 +338,62 @@ def test_a_row_that_cannot_be_compared_leaves_the_table_whole() -> None:
         raise DataError("record sn-1 has another reference")
 
     runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(3)]
-    table = build_table(study(against="two"), runs, compare)
-    assert len(blocks(table)) == 1 and table.tested == []
-    assert "one was not tested against two: record sn-1 has another reference." in table.scores.notes
+    table, tested = build_table(study(against="two"), runs, compare)
+    assert len(blocks(table)) == 1 and tested == []
+    assert "one was not tested against two: record sn-1 has another reference." in table.notes
 
 
 def test_each_group_has_its_own_control() -> None:
-    rows = [
-        {"name": "off", "group": "A"},
-        {"name": "on", "group": "A"},
-        {"name": "off", "group": "B"},
-        {"name": "on", "group": "B"},
-        {"name": "more", "group": "C"},
-    ]
-    runs = [scored(i, sn={"f1": 0.1 * i})._replace(folder=Path(str(i))) for i in range(5)]
+    rows = [{"name": name, "group": group} for name, group in (("off", "A"), ("on", "A"), ("off", "B"), ("on", "B"))]
+    rows.append({"name": "more", "group": "C"})
+    runs = [scored(i, sn={"f1": 0.1 * i}) for i in range(5)]
     asked = []
     settings = study(rows=rows, metrics=["f1"], against={"A": "off", "B": "off"})
     build_table(settings, runs, lambda repeats: asked.append(repeats) or {})
-    assert asked == [[(Path("0"), Path("1"))], [(Path("2"), Path("3"))]]
-    with pytest.raises(ValueError, match="off is a row of several groups"):
+    assert asked == [[(Path("0-1"), Path("1-1"))], [(Path("2-1"), Path("3-1"))]]
+    with pytest.raises(ValueError, match="off must be the name of one row"):
         study(rows=rows, metrics=["f1"], against="off")
-    with pytest.raises(ValueError, match="off is not one of the rows of group C"):
-        study(rows=rows, metrics=["f1"], against={"C": "off"})
 
 
 def test_an_undefined_difference_is_no_test_and_counts_as_none() -> None:
     found = {"f1": difference(None, None), "bleu4": difference(p=0.02)}
     runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(2)]
-    table = build_table(study(against="one", rows=[{"name": "one"}, {"name": "two"}]), runs, lambda repeats: found)
-    assert [line.cells for line in table.tested] == [
+    lines, _, _ = compared(study(against="one", rows=[{"name": "one"}, {"name": "two"}]), runs, lambda repeats: found)
+    assert [line[1:] for line in lines] == [
         ("F1", "–", "–", "–", "–"),
         ("B@4", "−0.012", "−0.020 to +0.001", "0.020", "0.020"),
     ]
 
 
-def test_scores_of_other_outputs_stand_beside_runs(tmp_path: Path) -> None:
-    settings = study(
-        rows=[
-            {"name": "ours"},
-            {"name": "theirs", "files": "data/external/theirs"},
-            {"name": "absent", "files": "data/external/absent", "how": "their own code"},
-        ],
-        metrics=["f1"],
-        published="components",
-        absent=[{"systems": ["Base", "Refine only"], "why": "nobody has them"}],
-    )
-    write_json(tmp_path / "data/external/theirs/scores.json", {"sn": {"f1": 0.25}})
-    write_json(tmp_path / "data/external/theirs/signature.json", SIGNATURE)
-    runs = collect(settings, tmp_path, tmp_path / "state")
-    table = build_table(settings, runs)
+def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None:
+    rows = [
+        {"name": "ours"},
+        {"name": "theirs", "files": "data/external/theirs"},
+        {"name": "absent", "files": "data/external/absent", "how": "their own code"},
+    ]
+    settings = study(rows=rows, metrics=["f1"], notes=["No row here for Base: nobody has it."])
+    write_json(tiny.folder / "data/external/theirs/scores.json", {"sn": {"f1": 0.25}})
+    write_json(tiny.folder / "data/external/theirs/signature.json", SIGNATURE)
+    table = built(settings, collect(settings, Repository(tiny.folder), tiny.folder / "state"))
     assert blocks(table)[0].lines == {"ours": [("–", None)], "theirs": [("0.250", None)], "absent": [("–", None)]}
     said = "data/external/absent holds no scores; `pacer score --out data/external/absent` makes them of its reports: "
-    assert f"absent: {said}their own code." in table.scores.notes
-    assert table.scores.notes[-1] == "No row here for Base, Refine only: nobody has them."
-    assert any("ours: not run yet with seed 1." in note for note in table.scores.notes)
-
-
-def test_rows_of_other_contexts_are_refused(tmp_path: Path) -> None:
-    settings = study(rows=[{"name": "a", "files": "a"}, {"name": "b", "files": "b"}])
-    for name, contexts in (("a", ["sn"]), ("b", ["sn", "mw"])):
-        write_json(tmp_path / name / "scores.json", {context: {"f1": 0.5} for context in contexts})
-        write_json(tmp_path / name / "signature.json", SIGNATURE)
+    assert table.notes[-3:] == (
+        "ours: not run yet with 1.",
+        f"absent: {said}their own code.",
+        "No row here for Base: nobody has it.",
+    )
+    write_json(tiny.folder / "data/external/absent/scores.json", {"mw": {"f1": 0.25}})
+    write_json(tiny.folder / "data/external/absent/signature.json", SIGNATURE)
     with pytest.raises(DataError, match="the same contexts"):
-        collect(settings, tmp_path, tmp_path / "state")
+        collect(settings, Repository(tiny.folder), tiny.folder / "state")
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.randoms())
 def test_marks_do_not_depend_on_the_order_of_rows(values: list[float], random) -> None:
     cells = [(str(i), [printed([value])]) for i, value in enumerate(values)]
-    marks = {label: line[0] for label, line in ranked(cells).items()}
+    marks = {label: line[0] for label, line in ranked(dict(cells)).items()}
     random.shuffle(cells)
-    assert {label: line[0] for label, line in ranked(cells).items()} == marks
+    assert {label: line[0] for label, line in ranked(dict(cells)).items()} == marks
     best = max(float(cell.text) for cell in marks.values())
     assert all((cell.mark == "best") == (float(cell.text) == best) for cell in marks.values())
     below = [float(cell.text) for cell in marks.values() if float(cell.text) < best]
@@ -431,36 +402,26 @@ def test_marks_do_not_depend_on_the_order_of_rows(values: list[float], random) -
     )
 
 
-def test_every_format_shows_every_cell_and_its_mark() -> None:
-    runs = [scored(0, sn={"f1": 0.5, "bleu4": 0.1}), scored(1, sn={"f1": 0.25, "bleu4": 0.2})]
-    settings = study(rows=[{"name": "A & <b>"}, {"name": "g(h,e) | 50 %"}], published="components", seeds=[1])
-    table = build_table(settings, runs)
-    text = markdown(table)
-    assert "| A & <b> | **0.500** | <u>0.100</u> |" in text and "| g(h,e) \\| 50 % | <u>0.250</u> | **0.200** |" in text
-    tex = latex(table)
-    assert "A \\& $<$b$>$ & \\textbf{0.500} & \\underline{0.100} \\\\" in tex
-    assert "\\emph{Components (published, not comparable)}" in tex
-    assert tex.count("{") == tex.count("}")
-    html = page(table)
-    assert "<b>0.500</b>" in html and "<u>0.100</u>" in html and "A &amp; &lt;b&gt;" in html
-    assert "<script" not in html and "src=" not in html and "http" not in html
-    for note in table.scores.notes:
-        assert note in text
-
-
-def test_every_format_shows_the_protocol_of_a_published_block() -> None:
-    settings = study(rows=[{"name": "one"}], metrics=["f1"], layout="contexts", published="conventional_sn")
-    table = build_table(settings, [scored(0, sn={"f1": 0.5})])
-    for text in (markdown(table), latex(table), page(table)):
-        assert "each under its own protocol, metric definitions and averaging" in text
-
-
-def test_every_format_shows_the_differences_and_a_label_once() -> None:
+def test_every_format_shows_every_cell_mark_note_and_difference(tmp_path: Path) -> None:
     found = {"f1": difference(), "bleu4": difference(0.01, 0.5)}
-    runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(2)]
-    table = build_table(study(against="one", rows=[{"name": "one"}, {"name": "two"}]), runs, lambda repeats: found)
-    text, tex, html = markdown(table), latex(table), page(table)
-    assert "| two − one | F1 | −0.012 | −0.020 to +0.001 | < 0.001 | < 0.001 |\n|  | B@4 | +0.010 |" in text
-    assert "two $-$ one & F1 & $-$0.012 & $-$0.020 to +0.001 & $<$ 0.001 & $<$ 0.001 \\\\" in tex
-    assert tex.count("two $-$ one") == 1 and tex.count("\\begin{table}") == tex.count("\\end{table}") == 2
-    assert html.count("two − one") == 2 and '<span class="spoken">two − one</span>' in html  # for screen readers
+    runs = [scored(0, sn={"f1": 0.5, "bleu4": 0.1}), scored(1, sn={"f1": 0.25, "bleu4": 0.2})]
+    rows = [{"name": "A & <b>"}, {"name": "g(h,e) | 50 %"}]
+    table, tested = build_table(study(rows=rows, against="A & <b>"), runs, lambda repeats: found)
+    text = write_table(table, tested, tmp_path)
+    tex, html = ((tmp_path / f"table.{ending}").read_text() for ending in ("tex", "html"))
+    assert text == (tmp_path / "table.md").read_text() and (tmp_path / "table.svg").exists()
+    assert "| A & <b> | **0.500** | <u>0.100</u> |" in text and "| g(h,e) \\| 50 % | <u>0.250</u> | **0.200** |" in text
+    assert "A \\& $<$b$>$ & \\textbf{0.500} & \\underline{0.100} \\\\" in tex and tex.count("{") == tex.count("}")
+    assert tex.count("\\begin{table}") == tex.count("\\end{table}") == 2
+    assert "<b>0.500</b>" in html and "<u>0.100</u>" in html and "A &amp; &lt;b&gt;" in html
+    assert "<script" not in html and "src=" not in html
+    assert all(note in text for note in table.notes)
+    assert "− A & <b> | F1 | −0.012 | −0.020 to +0.001 | < 0.001 | < 0.001 |\n|  | B@4 | +0.010 |" in text
+
+
+def test_every_format_shows_the_protocol_of_a_published_block(tmp_path: Path) -> None:
+    settings = study(rows=[{"name": "one"}], metrics=["f1"], layout="contexts", published="conventional_sn")
+    write_table(*build_table(settings, []), tmp_path)
+    for ending in ("md", "tex", "html"):
+        text = (tmp_path / f"table.{ending}").read_text()
+        assert "each under its own protocol, metric definitions and averaging" in text

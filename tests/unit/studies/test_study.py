@@ -1,0 +1,254 @@
+"""Definitions of studies and the runs that they plan: those of the repository fit every profile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from pacer.config import parse_params
+from pacer.config.profiles import profile_text
+from pacer.core.errors import ConfigError
+from pacer.reporting.published import load_published
+from pacer.studies.dvc import Share, shares
+from pacer.studies.plan import Run, overridden, plan, read_stages
+from pacer.studies.study import Study, load_study, study_names
+
+ROOT = Path(__file__).parents[3]
+STUDIES = ROOT / "studies"
+GOOD = """
+title: Two rows
+layout: mean
+metrics: [f1, bleu4]
+replicates: [{train.seed: 1}, {train.seed: 2}]
+rows:
+  - {name: one, set: {calibrate.gate_inputs: none}}
+  - {name: two}
+"""
+
+
+def read(folder: Path, text: str) -> Study:
+    (folder / "mine.yaml").write_text(text)
+    return load_study(folder, "mine")
+
+
+def text_of(profile: str) -> str:
+    """The parameter file of a profile."""
+    return profile_text(ROOT / "configs" / f"{profile}.yaml")
+
+
+def planned(study: Study, params: str, weights: str = "null", changed: tuple[str, ...] = ()) -> list[Run]:
+    """The runs with these parameters; ``changed``: code that is not as it was."""
+
+    def text(path: str) -> str:
+        own = (ROOT / path).read_text()
+        return params if path == "params.yaml" else own.replace("weights: null", f"weights: {weights}")
+
+    return plan(study, text, lambda paths: {path: "new" if path in changed else "old" for path in paths})
+
+
+def effective(study: Study, profile: str) -> list[dict]:
+    """Parameters of every run of a study on a profile."""
+    runs = planned(study, text_of(profile))
+    return [parse_params(run.values["params.yaml"]).model_dump(mode="json") for run in runs]
+
+
+def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
+    assert len(study_names(STUDIES)) == 10
+    for name in study_names(STUDIES):
+        study = load_study(STUDIES, name)
+        params = text_of("openi" if name == "openi" else "mimic_rg4")
+        ours = [row.name for row in study.rows if row.files is None]
+        for weights, expected in (("released.pth", ours), ("null", [row for row in ours if row != "LLM-RG4"])):
+            runs = planned(study, params, weights)
+            assert [study.rows[run.row].name for run in runs] == expected * len(study.replicates), name
+    with pytest.raises(ConfigError, match=r"parent\.contexts has mw, but corpus\.contexts does not"):
+        planned(load_study(STUDIES, "adaptation"), text_of("mimic_rg4_sn"))
+
+
+def test_rows_and_columns_are_those_of_the_published_tables() -> None:
+    for name in ("components", "conventional_sn", "main", "mechanisms", "transfer"):
+        study, table = load_study(STUDIES, name), load_published()[name]
+        assert tuple(study.metrics) == table.metrics, name
+        published = [(block.name, system) for block in table.blocks for system in block.rows]
+        own = [(row.group or table.blocks[0].name, row.name) for row in study.rows]
+        if name not in ("main", "conventional_sn"):
+            assert own == published, name
+    main, conventional = (load_study(STUDIES, name) for name in ("main", "conventional_sn"))
+    rows = {row.name: row for row in main.rows}
+    assert {system for block in load_published()["main"].blocks for system in block.rows} - {*rows} == {
+        "PACER (Ours)",
+        "CXRMate",
+        "RadFM",
+    }
+    assert [row.target for row in main.rows] == [None, "llm_rg4_score", "simmlm_score", "ragpt_score"]
+    assert rows["SimMLM"].set == rows["RAGPT"].set == rows["PACER"].set  # one parent
+    literature, common = load_published()["conventional_sn"].blocks
+    names = {"PACER (Ours)": "PACER (Refine + Commit)"}
+    assert [row.name for row in conventional.rows] == [names.get(system, system) for system in common.rows]
+    assert all(row.how for row in conventional.rows if row.files is not None)
+    assert all(system in " ".join(conventional.notes) for system in literature.rows)
+
+
+def test_a_baselines_own_seed_follows_the_replicate() -> None:
+    for run in planned(load_study(STUDIES, "main"), text_of("phantom").replace("seed: 42", "seed: 7")):
+        assert run.values["params.yaml"]["train"]["seed"] == 42
+        if "baselines/params.yaml" in run.values:
+            own = run.values["baselines/params.yaml"]
+            assert (own["simmlm"]["seed"], own["ragpt"]["seed"], own["ragpt"]["updates"]) == (42, 42, 20_000)
+
+
+def test_mechanisms_differ_in_one_mechanism_and_share_their_control() -> None:
+    study = load_study(STUDIES, "mechanisms")
+    switches = {(row.group, row.name): tuple(row.set.values()) for row in study.rows}
+    assert {tuple(row.set) for row in study.rows} == {("refine.variant", "commit.route", "calibrate.gate_inputs")}
+    control = ("patchwise", "stochastic", "none")
+    for column, group in enumerate(("Refine", "Commit", "Calibrate")):
+        values = [found for (own, _), found in switches.items() if own == group]
+        assert control in values and len(set(values)) == len(values)
+        for found in values:
+            others = [value for index, value in enumerate(found) if index != column]
+            assert others == [value for index, value in enumerate(control) if index != column]
+
+
+def test_studies_and_rows_that_are_made_from_the_same_share_a_run() -> None:
+    made = {
+        name: {run.key for run in planned(load_study(STUDIES, name), text_of("mimic_rg4"))}
+        for name in ("components", "mechanisms", "main")
+    }
+    assert (len(made["components"]), len(made["mechanisms"])) == (5, 9)
+    assert len(made["mechanisms"] - made["components"]) == 5 and len(made["main"] - made["components"]) == 2
+
+
+def test_rows_share_the_stages_before_what_they_differ_in() -> None:
+    _, refine, _, both, pacer = planned(load_study(STUDIES, "components"), text_of("mimic_rg4"))
+    assert [stage for stage in both.keys if both.keys[stage] != pacer.keys[stage]] == ["calibrate", "decode", "score"]
+    assert refine.keys["warmup"] == both.keys["warmup"] and refine.keys["parent"] != both.keys["parent"]
+
+
+def test_the_conventional_study_is_the_papers_profile() -> None:
+    """On mimic_rg4_sn the study changes nothing but the controls of decoding, which that profile does not run."""
+    profile = YAML(typ="safe").load(text_of("mimic_rg4_sn"))
+    [found] = effective(load_study(STUDIES, "conventional_sn"), "mimic_rg4_sn")
+    assert found == parse_params(profile).model_dump(mode="json")
+
+
+def test_a_sweep_is_judged_on_validation_cases() -> None:
+    study = load_study(STUDIES, "lambda_cons")
+    found = effective(study, "phantom")
+    assert {one["decode"]["split"] for one in found} == {"val"}
+    weights = [one["calibrate"]["lambda_cons"] for one in found]
+    assert weights == [float(row.name) for row in study.rows] and 0.05 in weights
+
+
+def test_a_rows_own_value_wins_over_the_studys_and_seeds_and_worlds_are_replicates(tmp_path: Path) -> None:
+    study = read(tmp_path, GOOD + "set: {calibrate.gate_inputs: h, calibrate.rank: 2}\n")
+    one, two = ({"calibrate.rank": 2, "calibrate.gate_inputs": gate} for gate in ("none", "h"))
+    assert study.overrides(study.rows[0], {"train.seed": 2}) == one | {"train.seed": 2}
+    world = {"corpus.seed": 101, "backbones.seed": 202}
+    assert study.overrides(study.rows[1], world) == two | world
+    text = GOOD.replace("{train.seed: 1}", str(world)).replace("{train.seed: 2}", "{corpus.seed: 3, backbones.seed: 3}")
+    trained = ", ".join(f"backbones.{kind}.provider: standin" for kind in ("vision", "language", "text", "chexbert"))
+    worlds = read(tmp_path, f"{text}set: {{{trained}}}\n")
+    assert (study.labels, worlds.labels) == (["1", "2"], ["101-202", "3"])
+    names = [run.name.rpartition("-")[0] for run in planned(worlds, text_of("micro"))]
+    assert names == ["mine-one-101_202", "mine-two-101_202", "mine-one-3", "mine-two-3"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("title: Two rows", "titel: Two rows", "unknown key titel"),
+        ("[f1, bleu4]", "[f1, bleu5]", "metrics.1 = 'bleu5'"),
+        ("train.seed: 2", "train.seed: 1", "replicates holds the same values twice"),
+        ("train.seed: 2", "corpus.seed: 2", "seed must be set in each"),
+        ("name: two", "name: one", "the same name"),
+        ("name: two", "name: two, files: there, set: {a.b: 1}", "not both"),
+        ("calibrate.gate_inputs: none", "train.seed: 3", "train.seed is set by replicates"),
+        ("calibrate.gate_inputs: none", "baselines/params.yaml:simmlm.rank: 8", "rows with a target alone"),
+        ("rows:", "against: three\nrows:", "three must be the name of one row"),
+        ("rows:", "against: {Refine: one}\nrows:", "one must be the name of one row of group Refine"),
+        ("rows:", "compared: [[two, two]]\nrows:", "a row cannot be tested against itself"),
+        ("rows:", "published: nowhere\nrows:", "published: nowhere is not one of main, conventional_sn"),
+        ("layout: mean", "layout: [", "cannot be read as YAML"),
+    ],
+)
+def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert read(tmp_path, GOOD).labels == ["1", "2"]
+    assert old in GOOD
+    with pytest.raises(ConfigError, match=r"mine\.yaml") as error:
+        read(tmp_path, GOOD.replace(old, new))
+    assert said in str(error.value)
+
+
+def test_a_pair_of_rows_is_tested_once(tmp_path: Path) -> None:
+    study = read(tmp_path, GOOD.replace("rows:", "against: one\ncompared: [[two, one]]\nrows:"))
+    assert study.tested() == [(1, 0)]
+
+
+def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    read(tmp_path, GOOD)
+    with pytest.raises(ConfigError, match=r"unknown study 'yours'.*mine"):
+        load_study(tmp_path, "yours")
+    with pytest.raises(ConfigError, match="root of the repository"):
+        study_names(tmp_path / "elsewhere")
+
+
+def test_overrides_change_their_values_alone_and_keep_the_comments() -> None:
+    yaml = YAML(typ="safe")
+    text = text_of("micro")
+    changed = overridden(
+        text,
+        {"calibrate.lambda_cons": 0.1, "commit.route": "direct", "decode.controls": [], "corpus.contexts": ["sn"]},
+        "here",
+    )
+    expected = yaml.load(text)
+    expected["calibrate"]["lambda_cons"], expected["commit"]["route"] = 0.1, "direct"
+    expected["corpus"]["contexts"], expected["decode"]["controls"] = ["sn"], []
+    assert yaml.load(changed) == expected
+    comments = [line.partition("# ")[2] for line in text.splitlines() if "# " in line]
+    # the comment of a list whose length changes may go; all others stay
+    assert len([line for line in changed.splitlines() if line.partition("# ")[2] in comments]) >= len(comments) - 2
+
+
+@pytest.mark.parametrize("key", ["calibrate.lambda", "nothing.at_all", "train.workers.more", "calibrat"])
+def test_an_override_that_is_no_parameter_is_refused(tmp_path: Path, key: str) -> None:
+    study = read(tmp_path, GOOD.replace("calibrate.gate_inputs: none", f"{key}: 1"))
+    with pytest.raises(ConfigError, match=f"study mine, row one: {key} is no parameter"):
+        planned(study, text_of("micro"))
+
+
+def test_a_run_is_known_by_its_values_commands_and_code_but_not_by_comments(tmp_path: Path) -> None:
+    study, text = read(tmp_path, GOOD), text_of("micro")
+    keys = [run.key for run in planned(study, text)]
+    assert len(set(keys)) == 4 and all(len(key) == 10 for key in keys)
+    assert [run.key for run in planned(study, text + "# a comment\n")] == keys
+    assert [run.key for run in planned(study, text, changed=("pacer/reporting", "stages/report.py"))] == keys
+    assert not set(keys) & {run.key for run in planned(study, text, changed=("pacer/training",))}
+
+
+@pytest.mark.parametrize("target", [None, "simmlm_score", "ragpt_score", "llm_rg4_score"])
+def test_the_stages_of_a_score_are_those_that_it_needs(target: str | None) -> None:
+    stages = {stage.name: stage for stage in read_stages(lambda path: (ROOT / path).read_text(), target)}
+    last = list(stages)[-1]
+    assert last == (f"baselines/dvc.yaml:{target}" if target else "score")
+    assert ("parent" in stages) is (target != "llm_rg4_score") and ("calibrate" in stages) is (target is None)
+    assert "report" not in stages
+    code = {dep for stage in stages.values() for dep, maker in stage.deps.items() if maker is None}
+    assert {path.split("/")[0] for path in code} == {"pacer", "stages"}
+    assert not {"pacer/reporting", "pacer/serving", "pacer/studies", "pacer/config"} & code
+    assert stages["score" if target is None else last].deps["data/labels/references.parquet"] == "reference_labels"
+    assert stages["reference_labels"].deps["models/backbones/chexbert"] == "backbones"
+
+
+def test_jobs_share_out_the_devices_and_the_cores() -> None:
+    assert shares("0,1,2", 1) == [Share()]
+    assert [share.devices for share in shares("", 2)] == [None, None]
+    assert [share.devices for share in shares("0,1,2", 2)] == ["0,2", "1"]
+    assert [share.devices for share in shares("0", 2)] == ["0", "0"]
+    cores = os.sched_getaffinity(0)
+    for jobs in range(2, 2 * len(cores) + 1):
+        given = [core for share in shares("", jobs) for core in share.cores or ()]
+        assert set(given) == cores and len(given) == max(len(cores), jobs)

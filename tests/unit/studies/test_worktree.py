@@ -1,0 +1,89 @@
+"""The worktrees that rows are made in, with git alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from pacer.core.errors import ConfigError
+from pacer.core.io import read_json
+from pacer.studies.plan import Run, plan
+from pacer.studies.study import load_study
+from pacer.studies.worktree import Repository, Worktree
+from tests.support.studies import TinyRepository
+
+
+def first_run(tiny: TinyRepository) -> tuple[Repository, Run]:
+    repository = Repository(tiny.folder)
+    return repository, plan(load_study(tiny.folder / "studies", "tiny"), repository.read, repository.hashes)[0]
+
+
+def worktree(tiny: TinyRepository, repository: Repository) -> Worktree:
+    state = tiny.folder / "studies" / "results"
+    return Worktree(repository, state / "slots" / "0", "/the/cache", state / "stages")
+
+
+def test_a_worktree_is_as_the_study_found_it_but_for_what_git_ignores(tiny: TinyRepository) -> None:
+    tiny.write("params.yaml", tiny.read("params.yaml").replace("weight_decay: 0.01", "weight_decay: 0.02"))
+    tiny.write(".dvc/config.local", "['remote \"store\"']\n    url = /store\n")
+    before = tiny.state()
+    repository, run = first_run(tiny)
+    tree = worktree(tiny, repository)
+    tree.prepare("tiny", run)
+    assert tiny.state() == before
+    text = (tree.tree / "params.yaml").read_text()
+    assert "weight_decay: 0.02" in text and "seed: 10 " in text and "gate_inputs: none" in text
+    config = (tree.tree / ".dvc" / "config.local").read_text()
+    assert "url = /store" in config and "dir = /the/cache" in config
+    assert read_json(tree.marker) == {"study": "tiny", "experiment": run.name}
+
+    for path in ("code/stage.py", "metrics/scores.json", "models/weights.scratch/step"):
+        (tree.tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree.tree / path).write_text("of a row")
+    tiny.write("code/report.py", "# edited\n")
+    repository, run = first_run(tiny)
+    tree = worktree(tiny, repository)
+    tree.prepare("tiny", run)
+    assert (tree.tree / "code/stage.py").read_text() == tiny.read("code/stage.py")
+    assert (tree.tree / "code/report.py").read_text() == "# edited\n"
+    assert not (tree.tree / "metrics").exists() and (tree.tree / "models/weights.scratch/step").exists()
+
+    (tree.tree / "metrics").mkdir()
+    for name in ("scores.json", "other.parquet"):
+        (tree.tree / "metrics" / name).write_text("{}")
+    tree.save(run)
+    [(name, reference)] = repository.experiments().items()
+    assert name == run.name and repository.read("metrics/scores.json", reference) == "{}"
+    assert tiny.git("rev-parse", f"{reference}^") == tiny.git("rev-parse", "HEAD")
+    assert "models" not in tiny.git("ls-tree", "--name-only", reference)
+    assert "other.parquet" not in tiny.git("ls-tree", "-r", "--name-only", reference)
+
+
+def test_what_dvc_records_of_a_stage_is_known_to_other_worktrees(tiny: TinyRepository) -> None:
+    """And a lock that a killed DVC left half-written is none."""
+    repository, run = first_run(tiny)
+    tree = worktree(tiny, repository)
+    tree.prepare("tiny", run)
+    entry = {"cmd": "python code/stage.py source", "outs": [{"path": "data/source", "md5": "a"}]}
+    (tree.tree / "dvc.lock").write_text(f"schema: '2.0'\nstages: {{source: {entry}, score: {entry}}}\n")
+    tree.record(run, ["source", "train"])
+    (tree.tree / "dvc.lock").write_text("schema: '2.0'\nstages: {source: ")
+    tree.prepare("tiny", run)
+    assert "md5: a" in (tree.tree / "dvc.lock").read_text() and "score" not in (tree.tree / "dvc.lock").read_text()
+    assert not tree.adopt(run)
+
+
+def test_the_users_own_data_are_found_by_their_relative_path(tiny: TinyRepository) -> None:
+    text = tiny.read("params.yaml")
+    for path in ("../beside", "own/files"):
+        tiny.write(f"{path}/file", path)
+    tiny.write(".gitignore", tiny.read(".gitignore") + "/own\n")
+    text = text.replace("prompt_file: null", "prompt_file: own/files", 1)
+    tiny.write("params.yaml", text.replace("root: null", "root: ../beside", 1))
+    repository, run = first_run(tiny)
+    tree = worktree(tiny, repository)
+    tree.prepare("tiny", run)
+    assert all((tree.tree / path / "file").read_text() == path for path in ("../beside", "own/files"))
+    tiny.write("params.yaml", text.replace("root: null", "root: ../..", 1))
+    repository, run = first_run(tiny)
+    with pytest.raises(ConfigError, match=r"write \.\./\.\. in the parameters as /"):
+        worktree(tiny, repository).prepare("tiny", run)
