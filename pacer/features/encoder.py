@@ -15,12 +15,6 @@ from pacer.core.errors import ConfigError
 from pacer.features.prepare import Preparation
 
 
-def check_depths(depths: Sequence[int], blocks: int) -> None:
-    """Raises ConfigError where depths do not end with the last of an encoder's blocks."""
-    if depths[-1] != blocks or depths[0] < 1:
-        raise ConfigError(f"features.depths = {list(depths)} must end with the encoder's last block, {blocks}")
-
-
 class ImageEncoder:
     """Patch states of a frozen Dinov2 encoder at selected depths.
 
@@ -34,7 +28,7 @@ class ImageEncoder:
 
     Raises:
         ConfigError: depths do not end with the last block.
-        BackboneError: the image processor has a setting that is not covered, which is named.
+        BackboneError: as :class:`pacer.features.prepare.Preparation`.
     """
 
     def __init__(
@@ -42,7 +36,9 @@ class ImageEncoder:
     ):
         self.preparation = Preparation(directory)
         self.model = load_frozen(AutoModel, directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
-        check_depths(depths, self.model.config.num_hidden_layers)
+        blocks = self.model.config.num_hidden_layers
+        if depths[-1] != blocks or depths[0] < 1:
+            raise ConfigError(f"features.depths = {list(depths)} must end with the encoder's last block, {blocks}")
         self.depths, self.device, self.precision = list(depths), torch.device(device), precision
 
     def encode_levels(self, levels: Tensor) -> Tensor:

@@ -56,14 +56,9 @@ class OnlineStates:
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
         """States [B, K, N, d] of several images on the CPU, typed as those of a store of states; repeats allowed."""
         distinct = list(dict.fromkeys(image_ids))
-        parts = [
-            self._encoded(distinct[start : start + _AT_ONCE]) for start in range(0, max(len(distinct), 1), _AT_ONCE)
-        ]
-        states = torch.cat(parts).cpu()
-        if len(distinct) == len(image_ids):
-            return states
-        place = {image_id: number for number, image_id in enumerate(distinct)}
-        return states[[place[image_id] for image_id in image_ids]]
+        parts = [distinct[start : start + _AT_ONCE] for start in range(0, len(distinct), _AT_ONCE)]
+        states = torch.cat([self._encoded(part) for part in parts]).cpu()
+        return states[[distinct.index(image_id) for image_id in image_ids]]
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """As :meth:`pacer.features.store.FeatureStore.prior_states`."""

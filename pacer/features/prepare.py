@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageChops
 from torch import Tensor
-from transformers import AutoImageProcessor, BitImageProcessorPil
+from transformers import AutoImageProcessor
 
 from pacer.backbones.pointers import from_files
 from pacer.core.errors import BackboneError
@@ -36,24 +36,30 @@ class Preparation:
         pixels: of a prepared image.
 
     Raises:
-        BackboneError: the processor has a setting that is not covered, which is named.
+        BackboneError: the processor does something else than resize and crop images to one size and give each level of
+            a channel a value.
     """
 
     def __init__(self, directory: Path):
-        try:
-            self.processor: Any = from_files(AutoImageProcessor, directory, backend="pil")
-        except BackboneError as error:
-            raise BackboneError(f"{error}: the encoder's preprocessor_config.json") from None
-        uncovered = _uncovered(self.processor)
-        if uncovered:
-            raise BackboneError(f"the image processor of {directory} cannot be followed exactly: {uncovered}")
+        self.processor: Any = from_files(AutoImageProcessor, directory, backend="pil")
         try:
             self._table = _table(self.processor)
-            levels = self.levels_of(Image.new("L", (3, 2)))
-            self.values(levels)
-            self.pixels = levels.numel()
-        except (TypeError, ValueError) as error:
-            raise BackboneError(f"the image processor of {directory} refuses an image: {error}") from error
+            wide, high = (self._follows(width, height) for width, height in ((67, 40), (40, 67)))
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+            raise BackboneError(f"the image processor of {directory} refuses an image: {error}") from None
+        if not self._table.is_floating_point() or wide is None or wide != high:
+            raise BackboneError(
+                f"the image processor of {directory} cannot be followed exactly: it must resize or crop images to one "
+                "size, then rescale or normalise them, without padding, as BitImageProcessor does"
+            )
+        self.pixels = wide.numel()
+
+    def _follows(self, width: int, height: int) -> torch.Size | None:
+        """Height and width of an image of noise as the processor gives it; None where this gives other values."""
+        noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+        expected = self.processor(images=Image.fromarray(noise), return_tensors="pt")["pixel_values"][0]
+        same = torch.equal(self.values(self.levels_of(Image.fromarray(noise))), expected)
+        return expected.shape[1:] if same else None
 
     def __call__(self, path: str | Path) -> Tensor:
         """One image file -> [3, H, W] float32, bit-equal to the processor's ``pixel_values``; as :meth:`levels`."""
@@ -73,10 +79,9 @@ class Preparation:
         JPEG's own scaling while decoding (Pillow's ``draft``) is faster, but gives other levels.
         """
         # Pillow resizes each channel by itself, in integers: a plane alone comes out as it does among three
-        image = _one_plane(image)
+        planes = np.atleast_3d(np.asarray(_one_plane(image))).transpose(2, 0, 1)
         if self.processor.do_resize:
-            image = image.resize(self._resized(*image.size), resample=self.processor.resample)
-        planes = np.atleast_3d(np.asarray(image)).transpose(2, 0, 1)
+            planes = self.processor.resize(planes, self.processor.size, self.processor.resample)
         if self.processor.do_center_crop:
             planes = self.processor.center_crop(planes, self.processor.crop_size)
         return torch.from_numpy(planes.copy())  # its own memory, in order
@@ -88,14 +93,6 @@ class Preparation:
             return _looked_up(table[0], levels).expand(*levels.shape[:-3], 3, -1, -1).contiguous()
         planes = levels.expand(*levels.shape[:-3], 3, -1, -1).unbind(-3)
         return torch.stack([_looked_up(row, plane) for row, plane in zip(table, planes)], dim=-3)
-
-    def _resized(self, width: int, height: int) -> tuple[int, int]:
-        """Width and height after resizing, before cropping."""
-        size = self.processor.size
-        if not size.shortest_edge:
-            return size.width, size.height
-        longest = int(size.shortest_edge * max(width, height) / min(width, height))
-        return (size.shortest_edge, longest) if width <= height else (longest, size.shortest_edge)
 
 
 def _looked_up(row: Tensor, plane: Tensor) -> Tensor:
@@ -109,28 +106,6 @@ def _one_plane(image: Image.Image) -> Image.Image:
     red, green, blue = image.split()
     same = all(ImageChops.difference(red, other).getbbox() is None for other in (green, blue))
     return red if same else image
-
-
-def _uncovered(processor: Any) -> str | None:
-    """The first setting that would make the result differ from the processor's, or its size vary among images."""
-    if type(processor) is not BitImageProcessorPil:
-        # others may do more to an image than resize and crop planes, and map levels to values
-        return f"image_processor_type is {type(processor).__name__.removesuffix('Pil')}, not BitImageProcessor"
-    if processor.do_pad:
-        return "do_pad is true; padding stands after normalisation, so it is not of a level"
-    if not (processor.do_rescale or processor.do_normalize):
-        return "do_rescale and do_normalize are false, so its values are no floats"
-    if not processor.do_resize and not processor.do_center_crop:
-        return "do_resize and do_center_crop are false, so images would keep sizes of their own"
-    if processor.do_resize:
-        kinds = {name for name, value in dict(processor.size).items() if value is not None}
-        if kinds not in ({"shortest_edge"}, {"height", "width"}):
-            return f"size has {' and '.join(sorted(kinds))}, not shortest_edge, nor height and width"
-        if not isinstance(processor.resample, int):
-            return f"resample is {processor.resample}, not a number of Pillow's"
-        if kinds == {"shortest_edge"} and not processor.do_center_crop:
-            return "do_center_crop is false, so the longer edge would vary among images"
-    return None
 
 
 def _table(processor: Any) -> Tensor:

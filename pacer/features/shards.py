@@ -1,4 +1,4 @@
-"""Shard files: written whole as their batches arrive, and used again by later runs.
+"""Shard files: written as their batches arrive, and used again by later runs.
 
 A shard says in its metadata what its rows are, so that nothing else is needed to go on where a run stopped.
 """
@@ -8,17 +8,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from io import BufferedWriter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import polars as pl
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, hash_json
-from pacer.features.store import IMAGES, PRIORS, Place, read_index
+from pacer.features.store import IMAGES, PRIORS, Place
 
 #: What entries are: images or previous reports.
 Kind = Literal["images", "priors"]
@@ -28,8 +29,6 @@ INDEXES: dict[Kind, tuple[str, str]] = {"images": (IMAGES, "image_id"), "priors"
 
 #: Stored types, as safetensors names them.
 _NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.uint8: "U8"}
-#: Where a shard's metadata names its rows.
-_ENTRIES = "entries"
 
 #: Tensors of a batch [batch, ...] by name, in the stored types and in the order of the file.
 Tensors = dict[str, Tensor]
@@ -42,7 +41,11 @@ class Entry(NamedTuple):
     key: str
 
 
-def divide(kind: Kind, entries: Sequence[Entry], size: int) -> dict[str, Sequence[Entry]]:
+#: The entries of shards by the names of their files.
+Shards = Mapping[str, Sequence[Entry]]
+
+
+def divide(kind: Kind, entries: Sequence[Entry], size: int) -> Shards:
     """Shards of at most ``size`` entries. The name of each follows from its entries and their keys."""
     parts = [entries[start : start + size] for start in range(0, len(entries), size)]
     return {f"{kind}-{hash_json(part)[:16]}.safetensors": part for part in parts}
@@ -51,45 +54,44 @@ def divide(kind: Kind, entries: Sequence[Entry], size: int) -> dict[str, Sequenc
 def write_shard(path: Path, entries: Sequence[Entry], batches: Iterable[Tensors]) -> None:
     """Write a shard as its batches arrive: memory holds one batch, and the disk works while the encoder does.
 
-    The bytes are those of safetensors' own writer, which needs all tensors at once: gigabytes in each process.
+    The bytes are those of safetensors' own writer, which needs all tensors at once: 3 GB in each process.
 
     Args:
-        entries: what each row is. batches: the same tensors [batch, ...] each time. The first tensor is written at
-            once, the others wait for its end and should be small.
+        entries: what each row is. batches: the same tensors [batch, ...] each time.
     """
-    waiting: list[list[memoryview]] = []
+    ends: dict[str, int] = {}
     rows = 0
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         for batch in batches:
-            if not rows:
-                file.write(_header(entries, batch))
-            first, *others = (
-                memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy()) for tensor in batch.values()
-            )
-            file.write(first)
-            waiting.append(others)
+            if not ends:
+                ends = _write_header(file, entries, batch)
+            for name, tensor in batch.items():
+                file.seek(ends[name])
+                ends[name] += file.write(tensor.contiguous().flatten().view(torch.uint8).numpy())
             rows += len(next(iter(batch.values())))
-        for parts in zip(*waiting, strict=True):
-            file.writelines(parts)
         assert rows == len(entries)
 
 
-def _header(entries: Sequence[Entry], batch: Tensors) -> bytes:
-    header: dict[str, object] = {"__metadata__": {_ENTRIES: json.dumps(entries)}}
-    end = 0
+def _write_header(file: BufferedWriter, entries: Sequence[Entry], batch: Tensors) -> dict[str, int]:
+    """Write the header of a shard; returns where each tensor begins in the file."""
+    header: dict[str, object] = {"__metadata__": {"entries": json.dumps(entries)}}
+    begins, end = {}, 0
     for name, tensor in batch.items():
-        begin, end = end, end + len(entries) * tensor[0].nbytes
+        begins[name], end = end, end + len(entries) * tensor[0].nbytes
         shape = [len(entries), *tensor.shape[1:]]
-        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": shape, "data_offsets": [begin, end]}
+        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": shape, "data_offsets": [begins[name], end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the format aligns the tensors to eight bytes
-    return len(text).to_bytes(8, "little") + text
+    start = file.write(len(text).to_bytes(8, "little") + text)
+    return {name: start + begin for name, begin in begins.items()}
 
 
-class _Shard(NamedTuple):
-    kind: Kind
-    path: Path
-    rows: dict[int, Entry]
+def write_index(folder: Path, kind: Kind, places: Mapping[str, Place], keys: Mapping[str, str]) -> None:
+    """Write one kind's index in the order of ``keys``, which is that of the corpus, whatever the order of the work."""
+    index, column = INDEXES[kind]
+    rows = [(name, *places[name], key) for name, key in keys.items()]
+    schema = {column: pl.String, "shard": pl.String, "row": pl.Int64, "key": pl.String}
+    pl.DataFrame(rows, schema, orient="row").write_parquet(folder / index)
 
 
 def take_over(out: Path, scratch: Path, keys: Mapping[Kind, Mapping[str, str]]) -> dict[Kind, dict[str, Place]]:
@@ -103,68 +105,38 @@ def take_over(out: Path, scratch: Path, keys: Mapping[Kind, Mapping[str, str]]) 
         OSError: a shard cannot be linked nor copied.
     """
     places: dict[Kind, dict[str, Place]] = {kind: {} for kind in keys}
-    for kind, path, rows in (*_stopped(scratch), *_finished(out)):
-        useful = {
-            name: Place(path.name, row)
-            for row, (name, key) in rows.items()
-            if keys[kind].get(name) == key and name not in places[kind]
-        }
-        if not useful:
-            continue
-        if problem := _damage(path, max(rows)):
-            print(f"features: {path} is damaged: {problem}; {len(useful)} {kind} are encoded again", flush=True)
-            continue
-        places[kind] |= useful
-        if path.parent != scratch:
-            _link(path, scratch / path.name)
-    used = {place.shard for known in places.values() for place in known.values()}
+    used: set[str] = set()
+    for kind, wanted in keys.items():
+        for path in (path for folder in (scratch, out) for path in sorted(folder.glob(f"{kind}-*.safetensors"))):
+            useful = {
+                name: Place(path.name, row)
+                for row, (name, key) in enumerate(_entries(path))
+                if wanted.get(name) == key and name not in places[kind]
+            }
+            if useful:
+                places[kind] |= useful
+                used.add(path.name)
+                if path.parent == out:
+                    _link(path, scratch / path.name)
     for path in scratch.iterdir():
         if path.name not in used:
             path.unlink()
     return places
 
 
-def _stopped(scratch: Path) -> Iterator[_Shard]:
-    """The shards of a stopped run, by their metadata."""
-    for kind in INDEXES:
-        for path in sorted(scratch.glob(f"{kind}-*.safetensors")):
-            try:
-                with safe_open(path, "pt") as file:
-                    entries = json.loads((file.metadata() or {}).get(_ENTRIES, "[]"))
-            except (OSError, SafetensorError) as error:
-                print(f"features: {path} is damaged: {error}; what it held is encoded again", flush=True)
-            else:
-                yield _Shard(kind, path, {row: Entry(*entry) for row, entry in enumerate(entries)})
-
-
-def _finished(out: Path) -> Iterator[_Shard]:
-    """The shards of a finished store, by its indexes."""
-    for kind, (index, column) in INDEXES.items():
-        if not (out / index).exists():
-            continue
-        try:
-            frame = read_index(out / index, [column, "shard", "row", "key"])
-        except DataError as error:
-            print(f"features: {error}: all {kind} are encoded again", flush=True)
-            continue
-        for (shard,), entries in frame.group_by(["shard"], maintain_order=True):
-            rows = {row: Entry(name, key) for name, _, row, key in entries.iter_rows()}
-            yield _Shard(kind, out / str(shard), rows)
-
-
-def _damage(path: Path, last_row: int) -> str | None:
-    """Why a file is no shard with such a row; None: it is one."""
+def _entries(path: Path) -> list[tuple[str, str]]:
+    """Names and keys of a shard's rows; none where it is damaged."""
     try:
         with safe_open(path, "pt") as file:
-            rows = min(file.get_slice(name).get_shape()[0] for name in file.keys())  # noqa: SIM118 (it is no dictionary)
+            return json.loads((file.metadata() or {}).get("entries", "[]"))
     except (OSError, SafetensorError) as error:
-        return str(error)
-    return None if last_row < rows else f"the index asks for row {last_row} of {rows}"
+        print(f"features: {path} is damaged: {error}; what it held is encoded again", flush=True)
+        return []
 
 
 def _link(path: Path, target: Path) -> None:
-    with atomic_path(target) as temporary:
-        try:
-            os.link(path, temporary)
-        except OSError:  # another file system, or one without hard links
+    try:
+        os.link(path, target)
+    except OSError:  # another file system, one without hard links, or a damaged file has the name
+        with atomic_path(target) as temporary:
             shutil.copy2(path, temporary)

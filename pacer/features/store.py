@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 import torch
-from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from pacer.config.strict import Strict, validated
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, hash_file, hash_json, read_json
 
@@ -28,11 +28,10 @@ ROUNDING_VERSION = 1
 #: Stored types by the names of ``features.dtype``.
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
-_REPAIR = "`dvc repro -f -s features` finds and encodes again what is damaged"
 _REMEDY = "run the features stage on this corpus, or name its images with `pacer decode --images`"
 
 
-class Encoding(NamedTuple):
+class Encoding(Strict):
     """How the states of a store come about (``encoding`` in its manifest).
 
     Attributes:
@@ -40,15 +39,12 @@ class Encoding(NamedTuple):
             ``vision`` and ``text``. rounding: :data:`ROUNDING_VERSION`.
     """
 
-    mode: Literal["states", "pixels"] = "states"
-    encoders: Mapping[str, str] = {}
-    depths: Sequence[int] = ()
-    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
-    precision: Literal["float32", "bfloat16"] = "float32"
-    rounding: int = 0
-
-
-_ENCODING = TypeAdapter(Encoding)
+    mode: Literal["states", "pixels"]
+    encoders: dict[str, str]
+    depths: list[int]
+    dtype: Literal["float32", "float16", "bfloat16"]
+    precision: Literal["float32", "bfloat16"]
+    rounding: int
 
 
 class Place(NamedTuple):
@@ -71,10 +67,7 @@ def text_key(text: str) -> str:
 
 
 def as_stored(states: Tensor, dtype: torch.dtype, entries: Sequence[str]) -> Tensor:
-    """States [B, ...] as a store of ``dtype`` holds them.
-
-    Args:
-        entries: what each of the B entries is, for the error.
+    """States [B, ...] as a store of ``dtype`` holds them; ``entries`` names each of them in the error.
 
     Raises:
         DataError: an entry has a value that is not finite in the stored type.
@@ -98,25 +91,17 @@ class FeatureStore:
     Raises:
         DataError: the directory is no feature store, an index is damaged, an id is not in it, or a shard is missing or
             does not fit its index.
-        ValueError: no entry is asked for; the shape of a row is not known then.
+        ConfigError: the manifest tells of an encoding that this software does not know.
     """
 
     def __init__(self, directory: str | Path):
         self.directory = Path(directory)
         if not (self.directory / MANIFEST).exists():
             raise DataError(f"{directory} is not a feature store: it has no {MANIFEST}; {_REMEDY}")
-        manifest = read_json(self.directory / MANIFEST)
+        encoding = read_json(self.directory / MANIFEST).get("encoding")
+        self.encoding = validated(encoding, f"{self.directory / MANIFEST}, encoding", Encoding)
         self._images = _places(self.directory / IMAGES, "image_id")
         self._priors = _places(self.directory / PRIORS, "text_key")
-        try:
-            self.encoding = _ENCODING.validate_python(manifest.get("encoding", {}))
-        except ValidationError as error:
-            first = error.errors()[0]
-            allowed = first["msg"].replace("Input should", "must")
-            name = ".".join(map(str, ("encoding", *first["loc"])))
-            raise DataError(
-                f"{self.directory / MANIFEST}: {name} = {first['input']!r:.60}: {allowed}; run the features stage again"
-            ) from None
         self._open: dict[str, dict[str, Tensor]] = {}
 
     def __getitem__(self, image_id: str) -> Tensor:
@@ -130,44 +115,31 @@ class FeatureStore:
             DataError: see the class; also a store of pixels, whose states :func:`pacer.features.online.open_features`
                 makes.
         """
-        if self.encoding.mode != "states":
-            raise DataError(
-                f"{self.directory} holds pixels (features.mode: pixels), not states; open it with "
-                "pacer.features.online.open_features"
-            )
         return self._read(self._images, image_ids, "image", "states")
 
     def pixels(self, image_ids: Sequence[str]) -> Tensor:
         """Prepared images [B, 1, H, W] uint8 of a store of pixels, [B, 3, H, W] if one has colours; repeats allowed."""
-        if not len(image_ids):
-            raise ValueError("no image is asked for")
         return stacked([self._read(self._images, [image_id], "image", "pixels")[0] for image_id in image_ids])
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """States [B, L, d_text] of cleaned previous reports, typed as those of images, and their masks [B, L] bool."""
         keys = [text_key(text) for text in texts]
-        return (
-            self._read(self._priors, keys, "previous report", "states"),
-            self._read(self._priors, keys, "previous report", "mask").bool(),
-        )
+        states, masks = (self._read(self._priors, keys, "previous report", name) for name in ("states", "mask"))
+        return states, masks.bool()
 
     def _read(self, places: Mapping[str, Place], names: Sequence[str], what: str, tensor: str) -> Tensor:
         """The row of a shard's ``tensor`` under each name, [B, ...]."""
-        if not len(names):
-            raise ValueError(f"no {what} is asked for")
+        if unknown := [name for name in names if name not in places]:
+            raise DataError(f"{self.directory} has no {what} {unknown[0]}; {_REMEDY}")
         rows: list[Tensor] = []
-        for name in names:
-            if name not in places:
-                raise DataError(f"{self.directory} has no {what} {name}; {_REMEDY}")
-            shard, row = places[name]
-            held = self._shard(shard)
-            if tensor not in held:
-                raise self._refusal(shard, f"it holds no {tensor}")
-            if not 0 <= row < len(held[tensor]):
-                raise self._refusal(shard, f"the index asks for row {row} of {len(held[tensor])}")
-            rows.append(held[tensor][row])
-            if (rows[-1].dtype, rows[-1].shape) != (rows[0].dtype, rows[0].shape):
-                raise self._refusal(shard, f"its rows of {tensor} are unlike those of {places[names[0]].shard}")
+        for shard, row in (places[name] for name in names):
+            try:
+                rows.append(self._shard(shard)[tensor][row])
+            except (OSError, SafetensorError, KeyError, IndexError) as error:
+                raise DataError(
+                    f"{self.directory / shard} cannot be read, or does not fit the index ({type(error).__name__}: "
+                    f"{error}); `dvc repro -f -s features` encodes again what is damaged"
+                ) from None
         return torch.stack(rows)
 
     def _shard(self, name: str) -> dict[str, Tensor]:
@@ -176,34 +148,21 @@ class FeatureStore:
         The map is private and no file stays open: a large store has more shards than a process may open files.
         """
         if name not in self._open:
-            try:
-                with safe_open(self.directory / name, "pt") as file:
-                    self._open[name] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no dictionary)
-            except OSError as error:
-                raise self._refusal(name, f"it cannot be read: {error.strerror or error}") from None
-            except SafetensorError as error:
-                raise self._refusal(name, str(error)) from None
+            with safe_open(self.directory / name, "pt") as file:
+                self._open[name] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no dictionary)
         return self._open[name]
 
-    def _refusal(self, shard: str, why: str) -> DataError:
-        return DataError(f"{self.directory / shard} is not a shard of this feature store: {why}; {_REPAIR}")
 
-
-def read_index(path: Path, columns: Sequence[str]) -> pl.DataFrame:
-    """Some columns of an index: the id of an image or previous report, ``shard``, ``row``, and ``key``, which covers
-    what the entry was encoded from.
+def _places(path: Path, column: str) -> dict[str, Place]:
+    """Where each entry of an index lies.
 
     Raises:
         DataError: the file is missing or damaged.
     """
     try:
-        return pl.read_parquet(path, columns=list(columns))
+        rows = pl.read_parquet(path, columns=[column, "shard", "row"]).iter_rows()
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} is missing or damaged ({type(error).__name__}); {_REPAIR}") from None
-
-
-def _places(path: Path, column: str) -> dict[str, Place]:
-    rows = read_index(path, [column, "shard", "row"]).iter_rows()
+        raise DataError(f"{path} is missing or damaged ({type(error).__name__}); run the features stage") from None
     return {name: Place(sys.intern(shard), row) for name, shard, row in rows}
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
-from transformers import BitImageProcessorPil, CLIPImageProcessorPil
+from transformers import BitImageProcessorPil, CLIPImageProcessorPil, ConvNextImageProcessorPil
 
 from pacer.core.errors import BackboneError
 from pacer.data.radiographs import image_header, open_image
@@ -218,24 +218,37 @@ def test_batches_of_levels_and_one_by_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"do_pad": True}, "do_pad is true"),
-        ({"do_rescale": False, "do_normalize": False}, "do_rescale and do_normalize are false"),
-        ({"do_center_crop": False}, "do_center_crop is false"),
-        ({"do_center_crop": False, "do_resize": False}, "do_resize and do_center_crop are false"),
-        ({"size": {"shortest_edge": 20, "longest_edge": 40}}, "size has longest_edge and shortest_edge"),
-        ({"resample": None, "size": {"max_height": 20, "max_width": 20}}, "size has max_height and max_width"),
-        ({"image_mean": [0.5, 0.5]}, "mean must have 3 elements"),
+        ({"do_pad": True, "pad_size": {"height": 24, "width": 300}}, "cannot be followed exactly"),
+        ({"do_rescale": False, "do_normalize": False}, "cannot be followed exactly"),
+        ({"do_center_crop": False}, "cannot be followed exactly"),
+        ({"do_center_crop": False, "do_resize": False}, "cannot be followed exactly"),
+        ({"do_center_crop": False, "size": {"max_height": 20, "max_width": 20}}, "cannot be followed exactly"),
+        ({"image_mean": [0.5, 0.5]}, "refuses an image: mean must have 3 elements"),
     ],
 )
-def test_settings_that_are_not_covered_are_named(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
-    with pytest.raises(BackboneError, match=rf"the image processor of {tmp_path} .*{named}"):
+def test_settings_that_are_not_covered_are_refused(tmp_path: Path, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(BackboneError, match=rf"the image processor of {tmp_path} {named}"):
         Preparation(small(tmp_path, **changes))
 
 
-def test_another_processor_is_refused(tmp_path: Path) -> None:
-    CLIPImageProcessorPil().save_pretrained(tmp_path)
-    with pytest.raises(BackboneError, match="image_processor_type is CLIPImageProcessor, not BitImageProcessor"):
-        Preparation(tmp_path)
+@pytest.mark.parametrize(
+    "changes", [{"size": {"shortest_edge": 20, "longest_edge": 40}}, {"size": {"max_height": 20, "max_width": 20}}]
+)
+def test_sizes_of_other_kinds_are_the_processors(tmp_path: Path, changes: dict[str, Any]) -> None:
+    directory = small(tmp_path, **changes)
+    for width, height in ((300, 20), (21, 50)):
+        noise(width, height).save(tmp_path / "a.png")
+        assert_prepared(directory, tmp_path / "a.png")
+
+
+def test_another_processor_is_followed_or_refused(tmp_path: Path) -> None:
+    CLIPImageProcessorPil().save_pretrained(tmp_path / "clip")
+    noise(300, 200, 3).save(tmp_path / "a.png")
+    expected = CLIPImageProcessorPil()(images=open_image(tmp_path / "a.png"), return_tensors="pt")["pixel_values"][0]
+    assert torch.equal(Preparation(tmp_path / "clip")(tmp_path / "a.png"), expected)
+    ConvNextImageProcessorPil(size={"shortest_edge": 30}, crop_pct=0.5).save_pretrained(tmp_path / "convnext")
+    with pytest.raises(BackboneError, match=r"the image processor of .*convnext cannot be followed exactly"):
+        Preparation(tmp_path / "convnext")
 
 
 def test_nothing_is_decoded_twice(rad_dino: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
