@@ -9,39 +9,31 @@ import shutil
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import numpy as np
 import polars as pl
 import torch
-from ruamel.yaml import YAML
 from safetensors.torch import load_file, save_file
 
 from pacer.backbones.make_backbones import MODELS, WEIGHTS, make_standins
 from pacer.backbones.pointers import PROVENANCE, provenance
-from pacer.config import parse_params
+from pacer.config import Backbone
 from pacer.config.backbones import CARD
-from pacer.config.profiles import profile_text
-from pacer.core.errors import BackboneError, run_cleanly
-from pacer.core.io import hash_file, read_json, write_json
+from pacer.config.profiles import load_profile
+from pacer.core.errors import run_cleanly
+from pacer.core.io import hash_file, write_json
 from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.model.prompt.instruction import instruction
-
-#: How far a model that is made again may be from the one described, as a share of its quality and in its first losses.
-QUALITY, LOSSES = 0.02, 1e-3
 
 
 def main() -> None:
     """``make stand-ins``: train the models of the default profile again, in place of those of the package.
 
-    Raises:
-        BackboneError: they differ from the models that the card describes; each difference in one sentence.
+    Losses and qualities of the card say whether they are the same models: ``git diff`` shows them.
     """
-    values = YAML(typ="safe").load(profile_text("configs/phantom.yaml"))
-    values["backbones"] |= {role: {"provider": "standin"} for role in MODELS}
-    params = parse_params(values)
-    config, instruct = params.backbones, partial(instruction, unknown_view=params.prompt.unknown_view)
-    known, models, differences = read_json(CARD)["models"], {}, []
+    params = load_profile("configs/phantom.yaml")
+    config = params.backbones.model_copy(update={role: Backbone(provider="standin") for role in MODELS})
+    instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
+    models = {}
     with TemporaryDirectory() as scratch:
         make_standins(config, pl.DataFrame(), pl.DataFrame(), instruct, Path(scratch))
         for role in MODELS:
@@ -51,12 +43,9 @@ def main() -> None:
             training = provenance(Path(scratch, role))
             about = {key: value for key, value in training.items() if key not in ("provider", "data", "seed")}
             models[role] = {"training": about, "files": {file.name: hash_file(file) for file in sorted(out.iterdir())}}
-            differences += [f"{role}: {text}" for text in training_differences(known[role]["training"], about)]
     settings = {"seed": config.seed, "train_on": config.train_on}
     settings |= {f"{role}_standin": getattr(config, f"{role}_standin").model_dump() for role in MODELS}
     write_json(CARD, {"data": training["data"], "settings": settings, "models": models})
-    if differences:
-        raise BackboneError("; ".join(differences))
 
 
 def _halve(folder: Path, out: Path) -> None:
@@ -69,26 +58,6 @@ def _halve(folder: Path, out: Path) -> None:
     halved = {name: (w.half() if w.is_floating_point() else w).contiguous() for name, w in weights.items()}
     save_file(halved, out / WEIGHTS, metadata={"format": "pt"})
     (out / WEIGHTS).chmod(0o644)  # safetensors makes files that only their owner can read
-
-
-def training_differences(known: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Where a training is another than the known one, by its first losses, or ended with another quality."""
-    differences = []
-    worst = np.abs(np.subtract(known["first_losses"], new["first_losses"])).max()
-    if worst > LOSSES:
-        differences.append(f"the first losses differ by {worst:.1e} from those of the card")
-    before, after = _quality(known), _quality(new)
-    if abs(before - after) > QUALITY * before:
-        differences.append(f"quality {after:.4f}, {before:.4f} in the card")
-    return differences
-
-
-def _quality(training: dict[str, Any]) -> float:
-    """The one number that a model is judged by: an accuracy is the mean over findings (and forms of the text)."""
-    if "held_out_accuracy" not in training:
-        return training.get("held_out_auroc", training.get("held_out_loss"))
-    by_finding = training["held_out_accuracy"]
-    return float(np.mean([[*v.values()] if isinstance(v, dict) else v for v in by_finding.values()]))
 
 
 if __name__ == "__main__":

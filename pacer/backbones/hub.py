@@ -14,7 +14,7 @@ from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 from pacer.backbones.pointers import PROVENANCE, provenance, write_pointer
 from pacer.backbones.tokenizer import SENTENCEPIECE, read_tokenizer
 from pacer.config import Backbone
-from pacer.core.errors import BackboneError, DataError
+from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
@@ -26,6 +26,8 @@ _REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (("config.json",), _TOKENIZER),
     "chexbert": (("config.json",), ("chexbert.pth",), _TOKENIZER),
 }
+#: Names of weights in the order in which transformers looks for them; each may be an index of shards.
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 def locate(backbone: Backbone, role: str) -> Path | None:
@@ -41,20 +43,22 @@ def locate(backbone: Backbone, role: str) -> Path | None:
         return None
     if backbone.provider == "hub":
         remedy = f"download it with `hf download {backbone.id} --revision {backbone.revision}`"
-        target = _snapshot(backbone, remedy)
+        try:
+            target = Path(snapshot_download(str(backbone.id), revision=backbone.revision, local_files_only=True))
+        except (HFValidationError, LocalEntryNotFoundError):
+            raise BackboneError(
+                f"{backbone.id} at revision {backbone.revision} is not in the local Hugging Face cache; {remedy} on a "
+                "machine with network access"
+            ) from None
     else:
-        target, remedy = Path(backbone.path or ""), f"add them, or correct backbones.{role}.path"
+        remedy = f"add them, or correct backbones.{role}.path"
+        target = Path(backbone.path or "").resolve()
         if not target.is_dir():
-            wanted = "chexbert.pth and its BERT's config and vocabulary" if role == "chexbert" else "a model's files"
-            raise BackboneError(f"backbones.{role}.path: {target} is not a folder; set it to one with {wanted}")
-        target = target.resolve()
-    names = _files(target)
-    missing = [" or ".join(group) for group in _REQUIRED[role] if names.isdisjoint(group)]
-    if role != "chexbert":
-        missing += _missing_weights(target, names)
+            raise BackboneError(f"backbones.{role}.path: {target} is not a folder; set it to one with a model's files")
+    missing = _missing(target, role)
     if missing:
         raise BackboneError(f"{target} is incomplete: no {', '.join(missing)}; {remedy}")
-    if role == "language" and SENTENCEPIECE in names:
+    if role == "language" and (target / SENTENCEPIECE).is_file():
         read_tokenizer(target)  # which refuses one that disagrees with its sentencepiece model
     return target
 
@@ -75,28 +79,15 @@ def _files(target: Path) -> set[str]:
     return {file.name for file in target.iterdir() if file.is_file() and not file.name.startswith(".")}
 
 
-def _snapshot(backbone: Backbone, remedy: str) -> Path:
-    try:
-        return Path(snapshot_download(str(backbone.id), revision=backbone.revision, local_files_only=True))
-    except HFValidationError:
-        raise BackboneError(f"{backbone.id} is not a Hugging Face id; expected OWNER/NAME") from None
-    except LocalEntryNotFoundError:
-        raise BackboneError(
-            f"{backbone.id} at revision {backbone.revision} is not in the local Hugging Face cache; "
-            f"{remedy} on a machine with network access"
-        ) from None
-
-
-def _missing_weights(target: Path, names: set[str]) -> list[str]:
-    """What is missing of the weights that transformers would load: it looks for a whole file, then for the index of
-    its shards, in safetensors and then as a pickle."""
-    for whole in ("model.safetensors", "pytorch_model.bin"):
+def _missing(target: Path, role: str) -> list[str]:
+    """What a model's directory lacks of the files of its role and of the weights that transformers would load."""
+    names = _files(target)
+    missing = [" or ".join(group) for group in _REQUIRED[role] if names.isdisjoint(group)]
+    if role == "chexbert":
+        return missing
+    for whole in _WEIGHTS:
         if whole in names:
-            return []
-        index = f"{whole}.index.json"
-        if index in names:
-            try:
-                return sorted(set(read_json(target / index)["weight_map"].values()) - names)
-            except (DataError, KeyError, TypeError, AttributeError):
-                return [f"valid {index}"]
-    return ["weights (model.safetensors or pytorch_model.bin, whole or in shards)"]
+            return missing
+        if (index := f"{whole}.index.json") in names:
+            return missing + sorted(set(read_json(target / index)["weight_map"].values()) - names)
+    return [*missing, f"weights ({' or '.join(_WEIGHTS)}, whole or in shards)"]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
-import signal
-import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
+import torch
+from safetensors.torch import load_file
+from torch.multiprocessing.spawn import ProcessException, ProcessRaisedException, spawn
 
 from pacer.backbones.hub import locate, point_to
 from pacer.backbones.pointers import PROVENANCE
@@ -21,6 +18,7 @@ from pacer.backbones.standins.data import Instruct, TrainingData, load_data
 from pacer.config.backbones import CARD, Backbones
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
+from pacer.metrics.chexbert.observations import CHECKPOINT
 
 #: Slowest stand-in first.
 MODELS = ("vision", "language", "chexbert", "text")
@@ -50,11 +48,6 @@ def unpack(role: str, out: Path) -> None:
     card = read_json(CARD)
     shutil.copytree(CARD.parent / role, out, copy_function=shutil.copyfile)
     if role == "chexbert":
-        import torch
-        from safetensors.torch import load_file
-
-        from pacer.metrics.chexbert.observations import CHECKPOINT
-
         weights = load_file(out / WEIGHTS).items()
         state = {name: weight.float() if weight.is_floating_point() else weight for name, weight in weights}
         torch.save({"model_state_dict": state}, out / CHECKPOINT)
@@ -66,7 +59,7 @@ def unpack(role: str, out: Path) -> None:
 def make_standins(
     config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path
 ) -> None:
-    """Train every model whose provider is ``standin``, side by side.
+    """Train every model whose provider is ``standin``, in as many processes as there are cores.
 
     What is made depends on the settings alone, not on the number of cores or on which training ends first.
 
@@ -75,67 +68,47 @@ def make_standins(
         instruct: makes the instruction text that the language model will meet downstream; picklable.
 
     Raises:
-        PacerError: the first of a training; the others are ended.
+        DataError: there is no train record. BackboneError: the first error of a training; the others are ended.
     """
     wanted = [role for role in MODELS if getattr(config, role).provider == "standin"]
-    if wanted:
-        data = load_data(config, records, images)
-        side_by_side([partial(train_standin, role, config, data, instruct, out / role) for role in wanted])
+    if not wanted:
+        return
+    data = load_data(config, records, images)
+    cores = len(os.sched_getaffinity(0))
+    shares = [[role] for role in wanted[: cores - 1]] + [wanted[cores - 1 :]]  # the slowest have a process each
+    try:
+        arguments = [share for share in shares if share], config, data, instruct, out
+        spawn(_train_share, arguments, nprocs=len(arguments[0]), daemon=True)
+    except ProcessRaisedException as error:
+        raise BackboneError(f"a stand-in could not be trained: {error.msg.strip().splitlines()[-1]}") from error
+    except ProcessException:
+        raise BackboneError(
+            "a process that trained a stand-in was killed, perhaps for lack of memory; free some"
+        ) from None
 
 
-def train_standin(role: str, config: Backbones, data: TrainingData, instruct: Instruct, out: Path) -> None:
-    """Train one model and write it with its provenance, on one thread: more would round otherwise."""
-    import torch  # this and the models here alone: the first process only waits
+def _train_share(
+    number: int, shares: Sequence[Sequence[str]], config: Backbones, data: TrainingData, instruct: Instruct, out: Path
+) -> None:
+    """Train the models of one process and write each with its provenance, on one thread: more would round otherwise."""
     from transformers.utils import logging
 
-    from pacer.backbones.standins import chexbert, language, text, vision
+    from pacer.backbones.standins import chexbert, language, text, vision  # here alone: the first process only waits
 
     logging.disable_progress_bar()
     torch.set_num_threads(1)
-    out.mkdir(parents=True, exist_ok=True)
-    settings, seed = getattr(config, f"{role}_standin"), config.seed
-    match role:
-        case "vision":
-            images = data.images(settings.images, settings.image_size, settings.image_size // settings.patch_size)
-            facts = vision.make_vision_standin(settings, images, seed, out)
-        case "language":
-            tokenizer, texts = data.tokenizer(settings.vocabulary), data.texts(settings.texts)
-            facts = language.make_language_standin(settings, tokenizer, texts, instruct, seed, out)
-        case "text":
-            facts = text.make_text_standin(settings, data.texts(settings.texts), seed, out)
-        case _:
-            facts = chexbert.make_chexbert_standin(settings, data.texts(settings.texts), seed, out)
-    write_json(out / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts)
-
-
-def side_by_side(jobs: Iterable[Callable[[], None]]) -> None:
-    """Run picklable jobs in processes, as many at a time as there are cores, in the order given.
-
-    Raises:
-        BackboneError: a process was killed. Whatever a job raises, once; the others are ended.
-    """
-    context = multiprocessing.get_context("spawn")  # a fork would copy the locks of the tables' threads
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), context, initializer=_end_with_parent) as pool:
-        try:
-            for done in as_completed([pool.submit(job) for job in jobs]):
-                done.result()
-        except BaseException as error:
-            for child in multiprocessing.active_children():
-                child.terminate()
-            if isinstance(error, BrokenProcessPool):
-                raise BackboneError(
-                    "a process that trained a stand-in was killed, perhaps for lack of memory; free some"
-                ) from None
-            raise
-
-
-def _end_with_parent() -> None:
-    """In a process of the pool: no life after the stage's own, and Ctrl-C is the stage's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def watch() -> None:
-        if parent := multiprocessing.parent_process():
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    for role in shares[number]:
+        settings, seed, folder = getattr(config, f"{role}_standin"), config.seed, out / role
+        folder.mkdir(parents=True, exist_ok=True)
+        match role:
+            case "vision":
+                images = data.images(settings.images, settings.image_size, settings.image_size // settings.patch_size)
+                facts = vision.make_vision_standin(settings, images, seed, folder)
+            case "language":
+                tokenizer, texts = data.tokenizer(settings.vocabulary), data.texts(settings.texts)
+                facts = language.make_language_standin(settings, tokenizer, texts, instruct, seed, folder)
+            case "text":
+                facts = text.make_text_standin(settings, data.texts(settings.texts), seed, folder)
+            case _:
+                facts = chexbert.make_chexbert_standin(settings, data.texts(settings.texts), seed, folder)
+        write_json(folder / PROVENANCE, {"provider": "standin", "data": data.origin, "seed": seed} | facts)

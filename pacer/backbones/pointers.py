@@ -5,21 +5,21 @@
 
 from __future__ import annotations
 
-import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, StringConstraints, ValidationError
+from pydantic import StringConstraints
 
-from pacer.core.errors import BackboneError, DataError
+from pacer.config.strict import Strict, validated
+from pacer.core.errors import BackboneError
 from pacer.core.io import hash_file, hash_json, read_json, write_json
 
 POINTER = "pointer.json"
 PROVENANCE = "provenance.json"
 
 
-class Pointer(BaseModel, strict=True):
+class Pointer(Strict):
     """What ``pointer.json`` says; the files lie at the top of the directory."""
 
     path: str
@@ -42,12 +42,8 @@ def resolve(directory: str | Path) -> Path:
         return directory
     pointer, listed_in = read_pointer(directory), directory / POINTER
     target = Path(pointer.path)
-    if not os.path.isdir(target):  # pathlib raises for a name that is too long
-        raise BackboneError(
-            f"{listed_in} points to {target}, which does not exist; restore it or repeat the stage `backbones`"
-        )
     for name, expected in pointer.files.items():
-        if not os.path.isfile(target / name) or file_hash(target / name) != expected:
+        if not (target / name).is_file() or file_hash(target / name) != expected:
             raise BackboneError(
                 f"{target / name} is not the file that {listed_in} was made for (it is missing or has changed); "
                 "restore it, or repeat the stage `backbones` to accept the new one"
@@ -74,20 +70,13 @@ def fingerprint(directory: str | Path) -> str:
 def provenance(directory: str | Path) -> dict[str, Any]:
     """The ``provenance.json`` of a frozen model: where it comes from, or how it was made; empty when it has none."""
     path = Path(directory) / PROVENANCE
-    content = read_json(path) if path.is_file() else {}
-    if not isinstance(content, dict):
-        raise BackboneError(f"{path} must hold an object; repeat the stage `backbones`")
-    return content
+    return read_json(path) if path.is_file() else {}
 
 
 def is_standin(provenance: dict[str, Any]) -> bool:
     """Is the model a stand-in, trained here or bundled, or a copy of one (its ``origin``)?"""
-    origin: Any = provenance
-    while isinstance(origin, dict):
-        if origin.get("provider") in ("bundled", "standin"):
-            return True
-        origin = origin.get("origin")
-    return False
+    made_here = provenance.get("provider") in ("bundled", "standin")
+    return made_here or ("origin" in provenance and is_standin(provenance["origin"]))
 
 
 def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
@@ -134,15 +123,10 @@ def read_pointer(directory: str | Path) -> Pointer:
     """What the ``pointer.json`` of a directory says.
 
     Raises:
-        BackboneError: it is malformed.
+        ConfigError: it is malformed.
     """
     path = Path(directory) / POINTER
-    try:
-        return Pointer.model_validate(read_json(path))
-    except (DataError, ValidationError):
-        raise BackboneError(
-            f"{path} is malformed: expected path and files below it; repeat the stage `backbones`"
-        ) from None
+    return validated(read_json(path), str(path), Pointer)
 
 
 def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict[str, str]:

@@ -55,9 +55,7 @@ def _sentencepiece(model: Path) -> SentencePieceProcessor:
     try:
         return SentencePieceProcessor(str(model))
     except (OSError, RuntimeError):
-        raise BackboneError(
-            f"{model} is no sentencepiece model; fetch it again, or remove it if tokenizer.json is the tokenizer"
-        ) from None
+        raise BackboneError(f"{model} is no sentencepiece model; fetch it again") from None
 
 
 def _scores(reference: SentencePieceProcessor) -> dict[str, float]:
@@ -74,24 +72,17 @@ def _merge_by_score(backend: Tokenizer, scores: dict[str, float]) -> None:
     with the longer left part first does the same for runs of blanks, which grow from their left end.
     """
     from tokenizers.models import BPE
+    from transformers.convert_slow_tokenizer import generate_merges
 
     model = backend.model
-    if not isinstance(model, BPE):
-        return
-    pairs = [
-        (score, cut, piece)
-        for piece, score in scores.items()
-        for cut in range(1, len(piece))
-        if piece[:cut] in scores and piece[cut:] in scores
-    ]
-    pairs.sort(key=lambda pair: (-pair[0], -pair[1]))
-    backend.model = BPE(
-        vocab=backend.get_vocab(with_added_tokens=False),
-        merges=[(piece[:cut], piece[cut:]) for _, cut, piece in pairs],
-        unk_token=model.unk_token,
-        fuse_unk=model.fuse_unk,
-        byte_fallback=model.byte_fallback,
-    )
+    if isinstance(model, BPE):
+        backend.model = BPE(
+            vocab=backend.get_vocab(with_added_tokens=False),
+            merges=generate_merges(scores, scores),
+            unk_token=model.unk_token,
+            fuse_unk=model.fuse_unk,
+            byte_fallback=model.byte_fallback,
+        )
 
 
 def _check(
@@ -107,7 +98,6 @@ def _check(
     ):
         if tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] != reference.encode(text):
             raise BackboneError(
-                f"the tokenizer in {directory} does not give the ids of its own {SENTENCEPIECE} for {kind}: the model "
-                "would read other tokens than it was trained on; fetch the tokenizer again, or remove tokenizer.json, "
-                f"which is then made from {SENTENCEPIECE}"
+                f"the tokenizer in {directory} does not give the ids of its own {SENTENCEPIECE} for {kind}; fetch it "
+                f"again, or remove tokenizer.json, which is then made from {SENTENCEPIECE}"
             )

@@ -11,7 +11,7 @@ import math
 import string
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import torch
@@ -20,7 +20,6 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from pacer.backbones.standins.training import PADDING
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 
@@ -40,8 +39,9 @@ _WAVELENGTHS = (6.0, 200.0)
 def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
     """A lower-casing BERT tokenizer of at most ``vocabulary`` pieces, learnt from ``texts``.
 
-    Pieces are joined by pair frequency, ties in alphabetical order: the same texts always give the same tokenizer
-    (the trainer of the package ``tokenizers`` depends on the order of a hash table).
+    It starts from the alphabet and joins the most frequent pair of pieces until the vocabulary is full or no pair
+    repeats, ties in alphabetical order: the same texts always give the same tokenizer (the trainer of the package
+    ``tokenizers`` depends on the order of a hash table).
 
     Raises:
         DataError: there is no text.
@@ -52,17 +52,9 @@ def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
         counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
     if not any(character.isalnum() for word in counts for character in word):
         raise DataError("a tokenizer cannot be learnt without text; the corpus gives no report")
-    pieces = [*_SPECIAL_TOKENS, *_learn_pieces(counts, vocabulary - len(_SPECIAL_TOKENS))]
-    return BertTokenizer(
-        vocab={piece: index for index, piece in enumerate(pieces)}, do_lower_case=True, model_max_length=_POSITIONS
-    )
-
-
-def _learn_pieces(counts: dict[str, int], size: int) -> list[str]:
-    """The alphabet, then joined pieces by falling frequency of their two parts, until ``size`` or no pair repeats."""
     words = {word: [word[0], *(f"##{character}" for character in word[1:])] for word in sorted(counts)}
-    pieces = sorted({*_ALPHABET, *(piece for parts in words.values() for piece in parts)})
-    while len(pieces) < size:
+    pieces = _SPECIAL_TOKENS + sorted({*_ALPHABET, *chain.from_iterable(words.values())})
+    while len(pieces) < vocabulary:
         pairs: Counter[tuple[str, str]] = Counter()
         for word, parts in words.items():
             for pair in pairwise(parts):
@@ -70,13 +62,13 @@ def _learn_pieces(counts: dict[str, int], size: int) -> list[str]:
         best = min(pairs, key=lambda pair: (-pairs[pair], pair), default=None)
         if best is None or pairs[best] < 2:
             break
-        joined = best[0] + best[1].removeprefix("##")
-        pieces.append(joined)
-        words = {word: _join(parts, best, joined) for word, parts in words.items()}
-    return pieces
+        pieces.append(best[0] + best[1].removeprefix("##"))
+        words = {word: _joined(parts, best, pieces[-1]) for word, parts in words.items()}
+    vocab = {piece: index for index, piece in enumerate(pieces)}
+    return BertTokenizer(vocab=vocab, do_lower_case=True, model_max_length=_POSITIONS)
 
 
-def _join(parts: list[str], pair: tuple[str, str], joined: str) -> list[str]:
+def _joined(parts: list[str], pair: tuple[str, str], joined: str) -> list[str]:
     result: list[str] = []
     for part in parts:
         if result and (result[-1], part) == pair:
@@ -99,7 +91,7 @@ def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) ->
             num_attention_heads=heads,
             intermediate_size=4 * width,
             max_position_embeddings=_POSITIONS,
-            pad_token_id=PADDING,
+            pad_token_id=tokenizer.pad_token_id,
             initializer_range=_STD,
             hidden_dropout_prob=0.0,
             attention_probs_dropout_prob=0.0,

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pacer.backbones.standins.bert import FindingReader, small_bert, train_wordpiece
+from pacer.backbones.standins.bert import FindingReader, small_bert
 from pacer.backbones.standins.data import LabelledText
-from pacer.backbones.standins.training import held_out_accuracy, held_out_tenth, train_on_texts
+from pacer.backbones.standins.training import ReportTask
 from pacer.config.backbones import TextStandin
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
@@ -41,19 +41,14 @@ def make_chexbert_standin(
     Raises:
         DataError: there is too little text.
     """
-    rng = np.random.default_rng(seed)
-    count = len(texts)
-    learnt, held_out = held_out_tenth(count, rng)
-    reports = [text.raw for text in texts] + [clean_report(text.raw) for text in texts]
-    rows = np.concatenate([learnt, learnt + count])
-    tokenizer = train_wordpiece([reports[row] for row in rows], config.vocabulary)
-    pieces = tokenizer(reports, truncation=True)["input_ids"]
-    targets = torch.from_numpy(np.tile(head_targets(np.array([text.statuses for text in texts])), (2, 1)))
+    raw = [text.raw for text in texts]
+    task = ReportTask([raw, list(map(clean_report, raw))], config.vocabulary, np.random.default_rng(seed))
+    targets = torch.from_numpy(head_targets(np.array([text.statuses for text in texts])))
     weights = torch.tensor(_CLASS_WEIGHTS)
     in_order = [HEADS.index(finding) for finding in FINDINGS]
 
     torch.manual_seed(seed)
-    network = CheXbertNetwork(small_bert(tokenizer, config.width, config.layers, config.heads))
+    network = CheXbertNetwork(small_bert(task.tokenizer, config.width, config.layers, config.heads))
     reader = FindingReader(config.width, len(_CLASS_WEIGHTS))
 
     def loss_of(ids: Tensor, mask: Tensor, rows: np.ndarray) -> Tensor:
@@ -65,21 +60,19 @@ def make_chexbert_standin(
         read = reader(states[-2], mask).flatten(0, 1)  # the states that [CLS] reads in the last block
         return loss + _READER_WEIGHT * F.cross_entropy(read, wanted[:, in_order].flatten(), weight=weights)
 
-    parameters = [*network.parameters(), *reader.parameters()]
-    first = train_on_texts("train labeller stand-in", parameters, pieces, rows, loss_of, config, rng)
+    first = task.train("train labeller stand-in", nn.ModuleList([network, reader]), loss_of, config)
     accuracy = {}
-    for form, shift in (("raw", 0), ("cleaned", count)):
-        right = held_out_accuracy(network.classes, [pieces[row] for row in held_out + shift], targets[held_out])
+    for number, form in enumerate(("raw", "cleaned")):
+        right = task.accuracy(network.classes, targets, number)
         accuracy[form] = dict(zip((*HEADS, "no finding"), right, strict=True))
-    out.mkdir(parents=True, exist_ok=True)
+    network.bert.config.save_pretrained(out)
+    task.tokenizer.save_pretrained(out)
     state = {f"module.{name}": value for name, value in network.state_dict().items()}
     torch.save({"model_state_dict": state}, out / CHECKPOINT)
-    network.bert.config.save_pretrained(out)
-    tokenizer.save_pretrained(out)
     return {
         "model": f"BERT, {config.layers} blocks, width {config.width}, 14 linear heads",
         "objective": "blank, positive, negative or uncertain for each finding; no-finding",
-        "texts": len(learnt),
+        "texts": len(task.rows) // 2,
         "steps": config.steps,
         "first_losses": first,
         "held_out_accuracy": accuracy,

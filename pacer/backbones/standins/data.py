@@ -6,7 +6,6 @@ Light to import and to pickle: every stand-in is trained in a process of its own
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
@@ -58,15 +57,11 @@ class LabelledText(NamedTuple):
         return f"{render_anchor(self.anchor)}\n<REPORT>\n{self.cleaned}\n</REPORT>"
 
 
-@dataclass(frozen=True)
 class PhantomData:
     """A phantom world that no corpus shares."""
 
-    world: int
-
-    @property
-    def origin(self) -> str:
-        return f"phantom world {self.world}"
+    def __init__(self, world: int):
+        self.world, self.origin = world, f"phantom world {world}"
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
         """The tokenizer of generated reports, with ``vocabulary`` tokens."""
@@ -86,35 +81,21 @@ class PhantomData:
 def _written(study: PhantomStudy, rng: np.random.Generator) -> LabelledText:
     contexts = contexts_of(study)
     report = write_report(study, contexts[rng.integers(len(contexts))], rng)
-    return LabelledText(
-        raw=report.text,
-        cleaned=clean_report(report.text),
-        anchor=Anchor(report.listed("positive"), report.listed("negative"), report.listed("uncertain")),
-        stated=tuple(sentence for sentence, mentioned in report.sentences if mentioned),
-        view=study.view,
-        sections="+".join(name for name in ("findings", "impression") if getattr(report, name)),
-        indication=study.indication,
-        history=study.history,
-    )
+    anchor = Anchor(report.listed("positive"), report.listed("negative"), report.listed("uncertain"))
+    stated = tuple(sentence for sentence, mentioned in report.sentences if mentioned)
+    sections = "+".join(name for name in ("findings", "impression") if getattr(report, name))
+    about = study.view, sections, study.indication, study.history
+    return LabelledText(report.text, clean_report(report.text), anchor, stated, *about)
 
 
-@dataclass(frozen=True)
 class CorpusData:
     """The ``train`` split alone; labels by the rules, places unknown."""
 
-    train: pl.DataFrame
-    files: pl.DataFrame
-    seed: int
-
-    @property
-    def reports(self) -> list[tuple]:
-        """Distinct reports."""
+    def __init__(self, train: pl.DataFrame, files: pl.DataFrame, seed: int):
+        self.train, self.files, self.seed = train, files, seed
         columns = "report_raw", "report", "view", "sections", "indication", "history"
-        return self.train.unique("report_raw", maintain_order=True).select(columns).rows()
-
-    @property
-    def origin(self) -> str:
-        return f"train split of the corpus ({len(self.reports)} distinct reports), labels by the rules"
+        self.reports = train.unique("report_raw", maintain_order=True).select(columns).rows()
+        self.origin = f"train split of the corpus ({len(self.reports)} distinct reports), labels by the rules"
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
         """A tokenizer trained on the reports and their commitments, with ``vocabulary`` tokens."""
@@ -136,15 +117,14 @@ class CorpusData:
         return TrainingImages(np.stack([_grey_square(path, size) for path in paths]), labels, None)
 
 
-def _labelled(
-    raw: str, cleaned: str, view: str, sections: str, indication: str | None, history: str | None
-) -> LabelledText:
+def _labelled(raw: str, cleaned: str, *about: str | None) -> LabelledText:
     anchors = ((sentence, extract_anchor(sentence)) for sentence in raw.split(". "))
     stated = tuple(sentence for sentence, anchor in anchors if anchor.positive or anchor.uncertain)
-    return LabelledText(raw, cleaned, extract_anchor(raw), stated, view, sections, indication, history)
+    return LabelledText(raw, cleaned, extract_anchor(raw), stated, *about)
 
 
 def _grey_square(path: str, size: int) -> np.ndarray:
+    """The centre of a radiograph; like ImageOps.fit, on whole pixels."""
     grey = open_image(path).convert("L")
     side = min(grey.size)
     left, top = (grey.width - side) // 2, (grey.height - side) // 2

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertTokenizer
 
-from pacer.backbones.standins.bert import FindingReader, small_bert, train_wordpiece
+from pacer.backbones.standins.bert import FindingReader, small_bert
 from pacer.backbones.standins.data import LabelledText
-from pacer.backbones.standins.training import held_out_accuracy, held_out_tenth, train_on_texts
+from pacer.backbones.standins.training import ReportTask
 from pacer.config.backbones import TextStandin
 from pacer.data.findings import FINDINGS
 
@@ -31,38 +31,32 @@ def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: 
     Raises:
         DataError: there is too little text.
     """
-    reports = [text.cleaned for text in texts]
-    present = np.isin([text.statuses for text in texts], (1, 3))
-    rng = np.random.default_rng(seed)
-    learnt, held_out = held_out_tenth(len(reports), rng)
-    tokenizer = train_wordpiece([reports[row] for row in learnt], config.vocabulary)
-    pieces = tokenizer(reports, truncation=True)["input_ids"]
-    targets = torch.tensor(present, dtype=torch.float32)
+    task = ReportTask([[text.cleaned for text in texts]], config.vocabulary, np.random.default_rng(seed))
+    present = torch.tensor(np.isin([text.statuses for text in texts], (1, 3)))
     torch.manual_seed(seed)
-    bert = small_bert(tokenizer, config.width, config.layers, config.heads)
+    bert = small_bert(task.tokenizer, config.width, config.layers, config.heads)
     reader = FindingReader(config.width, 1)
     transform = nn.Sequential(nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width))
 
     def loss_of(ids: Tensor, mask: Tensor, rows: np.ndarray) -> Tensor:
-        shown, hidden = _hide(ids, tokenizer)
+        shown, hidden = _hide(ids, task.tokenizer)
         states = bert(input_ids=shown, attention_mask=mask).last_hidden_state
         scores = transform(states[hidden]) @ bert.embeddings.word_embeddings.weight.T
         filled = F.cross_entropy(scores, ids[hidden]) if hidden.any() else 0.0
-        read = F.binary_cross_entropy_with_logits(reader(states, mask).squeeze(2), targets[rows])
+        read = F.binary_cross_entropy_with_logits(reader(states, mask).squeeze(2), present[rows].float())
         return filled + 2.0 * read
 
     def judge(ids: Tensor, mask: Tensor) -> Tensor:
         return reader(bert(input_ids=ids, attention_mask=mask).last_hidden_state, mask).squeeze(2) > 0
 
-    parameters = [*bert.parameters(), *reader.parameters(), *transform.parameters()]
-    first = train_on_texts("train text stand-in", parameters, pieces, learnt, loss_of, config, rng)
-    accuracy = held_out_accuracy(judge, [pieces[row] for row in held_out], targets[held_out].bool())
+    first = task.train("train text stand-in", nn.ModuleList([bert, reader, transform]), loss_of, config)
+    accuracy = task.accuracy(judge, present)
     bert.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    task.tokenizer.save_pretrained(out)
     return {
         "model": f"BERT, {config.layers} blocks, width {config.width}",
         "objective": "masked words, and the findings that a report names as present or possible",
-        "texts": len(learnt),
+        "texts": len(task.rows),
         "steps": config.steps,
         "first_losses": first,
         "held_out_accuracy": dict(zip(FINDINGS, accuracy, strict=True)),

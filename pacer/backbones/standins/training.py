@@ -1,4 +1,4 @@
-"""What the stand-ins' training shares: the loop and its schedule, the held-out tenth, length-sorted batches.
+"""What the stand-ins' training shares: the loop and its schedule, and reports as pieces, a tenth of them held out.
 
 Each ``make_*_standin`` saves model and tokenizer (or image processor) into ``out`` in Hugging Face format and returns
 what the provenance says of the training. Its ``seed`` decides everything that is random.
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pacer.backbones.standins.bert import train_wordpiece
 from pacer.config.backbones import Standin, TextStandin
 from pacer.core.errors import DataError
 from pacer.core.progress import Ticker
@@ -22,8 +23,6 @@ from pacer.core.progress import Ticker
 _RISE, _FIRST = 0.1, 10
 #: Batches drawn together and sorted by length; texts judged at once.
 _WINDOW, _JUDGED_AT_ONCE = 8, 64
-#: Id of [PAD], the first special token.
-PADDING = 0
 
 Batch = TypeVar("Batch")
 
@@ -48,7 +47,7 @@ def train(
     parameters = list(parameters)
     optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=weight_decay, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: peak_schedule(step, steps))
-    first: list[float] = []
+    losses: list[float] = []
     with Ticker(what, steps) as ticker:
         for _, batch in zip(range(steps), batches, strict=False):
             loss = loss_of(batch)
@@ -57,9 +56,9 @@ def train(
             nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             schedule.step()
-            ticker.advance(note=f"loss {loss.item():.3f}")
-            first.append(round(loss.item(), 6))
-    return first[:_FIRST]
+            losses.append(round(loss.item(), 6))
+            ticker.advance(note=f"loss {losses[-1]:.3f}")
+    return losses[:_FIRST]
 
 
 def peak_schedule(step: int, steps: int) -> float:
@@ -70,58 +69,63 @@ def peak_schedule(step: int, steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, steps - rise)))
 
 
-def held_out_tenth(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to learn from and a tenth (at least one) to judge by, disjoint.
+class ReportTask:
+    """Reports to train a BERT on, and a tenth of them (at least one) to judge it by.
+
+    Args:
+        forms: the same reports in one or several forms, such as raw and cleaned. vocabulary: pieces of the tokenizer,
+            which is learnt from the reports that are not held out.
+
+    Attributes:
+        held_out: rows of ``forms`` to judge by.
 
     Raises:
-        DataError: fewer than two rows.
+        DataError: there are fewer than two reports, or none has text.
     """
-    if count < 2:
-        raise DataError(f"{count} texts to train on; at least 2 are needed")
-    order = rng.permutation(count)
-    tenth = max(1, count // 10)
-    return order[tenth:], order[:tenth]
 
+    def __init__(self, forms: Sequence[Sequence[str]], vocabulary: int, rng: np.random.Generator):
+        self.count, self.rng = len(forms[0]), rng
+        if self.count < 2:
+            raise DataError(f"{self.count} texts to train on; at least 2 are needed")
+        order, tenth = rng.permutation(self.count), max(1, self.count // 10)
+        self.held_out = order[:tenth]
+        self.rows = np.concatenate([order[tenth:] + self.count * form for form in range(len(forms))])
+        reports = [report for form in forms for report in form]
+        self.tokenizer = train_wordpiece([reports[row] for row in self.rows], vocabulary)
+        self.pieces = self.tokenizer(reports, truncation=True)["input_ids"]
 
-def train_on_texts(
-    what: str,
-    parameters: Iterable[nn.Parameter],
-    pieces: Sequence[Sequence[int]],
-    rows: np.ndarray,
-    loss_of: Callable[[Tensor, Tensor, np.ndarray], Tensor],
-    config: TextStandin,
-    rng: np.random.Generator,
-) -> list[float]:
-    """:func:`train` on ``rows`` of the token lists ``pieces``; ``loss_of`` gets ids, attention mask and rows."""
-    batches = training_batches(np.array([len(row) for row in pieces]), rows, config.batch_size, rng)
-    return train(what, parameters, batches, lambda batch: loss_of(*pad([pieces[row] for row in batch]), batch), config)
+    def train(
+        self,
+        what: str,
+        modules: nn.Module,
+        loss_of: Callable[[Tensor, Tensor, np.ndarray], Tensor],
+        config: TextStandin,
+    ) -> list[float]:
+        """:func:`train`; ``loss_of`` gets ids and attention mask [n, T], and which of the reports they are."""
 
+        def loss(rows: np.ndarray) -> Tensor:
+            return loss_of(*self._padded(rows), rows % self.count)
 
-def training_batches(
-    lengths: np.ndarray, rows: np.ndarray, batch_size: int, rng: np.random.Generator
-) -> Iterator[np.ndarray]:
-    """Endless batches of ``rows``: shuffled passes, similar lengths together inside shuffled windows."""
-    while True:
-        order = rng.permutation(rows)
-        for start in range(0, len(order), _WINDOW * batch_size):
-            window = order[start : start + _WINDOW * batch_size]
-            window = window[np.argsort(lengths[window], kind="stable")]
-            parts = [window[first : first + batch_size] for first in range(0, len(window), batch_size)]
-            yield from (parts[index] for index in rng.permutation(len(parts)))
+        return train(what, modules.parameters(), self.batches(config.batch_size), loss, config)
 
+    def batches(self, batch_size: int) -> Iterator[np.ndarray]:
+        """Endless batches of rows: shuffled passes, similar lengths together inside shuffled windows."""
+        lengths = np.array([len(row) for row in self.pieces])
+        while True:
+            order = self.rng.permutation(self.rows)
+            for start in range(0, len(order), _WINDOW * batch_size):
+                window = order[start : start + _WINDOW * batch_size]
+                window = window[np.argsort(lengths[window], kind="stable")]
+                parts = [window[first : first + batch_size] for first in range(0, len(window), batch_size)]
+                yield from (parts[index] for index in self.rng.permutation(len(parts)))
 
-def pad(pieces: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Ids and attention mask ``[n, longest]`` of token lists."""
-    ids = nn.utils.rnn.pad_sequence([torch.tensor(row) for row in pieces], batch_first=True, padding_value=PADDING)
-    lengths = torch.tensor([len(row) for row in pieces])
-    return ids, (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+    @torch.inference_mode()
+    def accuracy(self, judge: Callable[[Tensor, Tensor], Tensor], targets: Tensor, form: int = 0) -> list[float]:
+        """Share of held-out reports judged right by column of ``targets`` [reports, columns], from ids and mask."""
+        parts = np.split(self.held_out, range(_JUDGED_AT_ONCE, len(self.held_out), _JUDGED_AT_ONCE))
+        judged = torch.cat([judge(*self._padded(part + form * self.count)) for part in parts])
+        return [round(value, 4) for value in (judged == targets[self.held_out]).float().mean(0).tolist()]
 
-
-@torch.inference_mode()
-def held_out_accuracy(
-    judge: Callable[[Tensor, Tensor], Tensor], pieces: Sequence[Sequence[int]], targets: Tensor
-) -> list[float]:
-    """Share of texts judged right by column of ``targets`` [texts, columns], from ids and attention mask [n, T]."""
-    parts = [pieces[start : start + _JUDGED_AT_ONCE] for start in range(0, len(pieces), _JUDGED_AT_ONCE)]
-    right = torch.cat([judge(*pad(part)) for part in parts]) == targets
-    return [round(value, 4) for value in right.float().mean(0).tolist()]
+    def _padded(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        batch = self.tokenizer.pad({"input_ids": [self.pieces[row] for row in rows]}, return_tensors="pt")
+        return batch["input_ids"], batch["attention_mask"]

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
@@ -35,8 +35,9 @@ from pacer.data.findings import FINDINGS
 from pacer.phantom.training import TrainingImages
 
 BLOCKS = 12
-#: Findings that take a large part of the image.
-EXTENSIVE = ("atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pleural effusion")
+_EXTENSIVE = "atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pleural effusion"
+#: Columns of the findings that take a large part of the image.
+EXTENSIVE = [FINDINGS.index(finding) for finding in _EXTENSIVE]
 #: Steps of the second training as a share of the first's, and the weight of its smoothness.
 SECOND, SMOOTHNESS = 0.5, 10.0
 #: Steps of the residual network for one of the encoder, and the share of them on radiographs of half the size, which
@@ -55,15 +56,8 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         raise DataError("a vision stand-in learns from two images at least; the corpus has fewer for training")
     torch.manual_seed(seed)
     model = _encoder(config)
-    findings = data.labels.shape[1]
-    heads = nn.ModuleDict({"label": nn.Linear(config.width, findings)})
-    if data.masks is None:
-        heads["map"] = nn.Linear(config.width, WIDTHS[-1])
-    else:
-        for depth in (BLOCKS // 3, 2 * BLOCKS // 3):
-            heads[f"patch{depth}"] = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, findings))
-    held_out = max(1, len(data.images) // 10)
-    learnt = np.arange(held_out, len(data.images))
+    heads = nn.ModuleDict({"label": nn.Linear(config.width, len(FINDINGS))})
+    held_out, learnt = np.split(np.arange(len(data.images)), [max(1, len(data.images) // 10)])
     rng = np.random.default_rng(seed)
 
     def descend(
@@ -76,37 +70,39 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
 
     model.train()
     if data.masks is None:
-        steps = [RESIDUAL * config.steps, config.steps]
-        network = ResidualNetwork(findings)
+        heads["map"] = nn.Linear(config.width, WIDTHS[-1])
+        network, steps = ResidualNetwork(len(FINDINGS)), [RESIDUAL * config.steps, config.steps]
         first = descend(_findings_loss(network, data, steps[0]), steps[0], network, what="'s teacher")
         network.eval().requires_grad_(False)
         descend(lambda rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads)
-        auroc = _auroc(model, heads, data, np.arange(held_out))
+        objective = "a residual network's map and findings, which it learnt from varied radiographs"
+        auroc = _auroc(model, heads, data, held_out)
     else:
+        for depth in (BLOCKS // 3, 2 * BLOCKS // 3):
+            patch_head = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS)))
+            heads[f"patch{depth}"] = patch_head
         steps = [config.steps, max(1, round(SECOND * config.steps))]
         first = descend(lambda rows: _places_loss(model, heads, data, rows), steps[0], model, heads)
-        auroc = _auroc(model, heads, data, np.arange(held_out))
+        auroc = _auroc(model, heads, data, held_out)
         model.requires_grad_(False)
         last = model.encoder.layer[2 * BLOCKS // 3 :], model.layernorm, heads["label"]
         descend(lambda rows: _whole_image_loss(model, heads, data, rows), steps[1], *last)
+        objective = (
+            "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, blocks 9 to 12 alone, "
+            "extensive findings from every patch, patches alike"
+        )
     model.eval()
     _standardise_endpoint(model, data, learnt[:512])
     model.save_pretrained(out)
-    BitImageProcessorPil(
-        size={"shortest_edge": config.image_size},
-        crop_size={"height": config.image_size, "width": config.image_size},
-        image_mean=[MEAN] * 3,
-        image_std=[STD] * 3,
-    ).save_pretrained(out)
+    size = {"height": config.image_size, "width": config.image_size}
+    edge = {"shortest_edge": config.image_size}
+    BitImageProcessorPil(size=edge, crop_size=size, image_mean=[MEAN] * 3, image_std=[STD] * 3).save_pretrained(out)
     return {
         "model": f"Dinov2, {BLOCKS} blocks, width {config.width}",
         "images": len(learnt),
         "steps": steps,
         "first_losses": first,
-        "objective": "a residual network's map and findings, which it learnt from varied radiographs"
-        if data.masks is None
-        else "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, blocks 9 to 12 alone, "
-        "extensive findings from every patch, patches alike",
+        "objective": objective,
         "held_out_auroc": auroc,
     }
 
@@ -143,9 +139,7 @@ def _varied(pixels: Tensor) -> Tensor:
     scale, turn = torch.empty(count).uniform_(0.75, 1), torch.empty(count).uniform_(-math.pi / 18, math.pi / 18)
     place = torch.empty(2, count).uniform_(-1, 1) * (1 - scale)
     along, across = scale * turn.cos(), scale * turn.sin()
-    moves = torch.stack(
-        [torch.stack([along, -across, place[0]], 1), torch.stack([across, along, place[1]], 1)], 1
-    )  # [B, 2, 3]
+    moves = torch.stack([along, -across, place[0], across, along, place[1]], 1).unflatten(1, (2, 3))
     grid = F.affine_grid(moves, [count, 1, *pixels.shape[2:]], align_corners=False)
     cut = F.grid_sample(pixels[:, :1], grid, padding_mode="border", align_corners=False).expand_as(pixels)
     exposure = torch.empty(2, count, 1, 1, 1).uniform_(-0.2, 0.2)
@@ -198,12 +192,11 @@ def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingIm
     """Extensive findings from every patch of the endpoint and from their mean; what differs between the patches of an
     image, relative to what differs between images."""
     patches = model(pixel_values=_pixels(data.images[rows])).last_hidden_state[:, 1:]
-    columns = [FINDINGS.index(finding) for finding in EXTENSIVE]
-    labels = torch.from_numpy(data.labels[rows])[:, columns]
+    labels = torch.from_numpy(data.labels[rows])[:, EXTENSIVE]
     mean = patches.mean(1, keepdim=True)
     loss = torch.zeros(())
     for states in (patches, mean):
-        logits = heads["label"](states)[..., columns]
+        logits = heads["label"](states)[..., EXTENSIVE]
         loss = loss + F.binary_cross_entropy_with_logits(logits, labels[:, None].expand_as(logits))
     within, between = (patches - mean).square().mean(), (mean - mean.mean(0)).square().mean()
     return loss + SMOOTHNESS * within / between.clamp(min=1e-6)
@@ -218,17 +211,19 @@ def _endpoint(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> Ten
 
 @torch.no_grad()
 def _auroc(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> float | None:
-    """Of the endpoint's head, over findings; None where no finding has both classes."""
-    scores = heads["label"](_endpoint(model, data, rows).mean(1))
-    return mean_auroc(scores.numpy(), data.labels[rows] > 0.5)
+    """Mean area under the ROC curve of the endpoint's head over findings; None where no finding has both classes."""
+    scores = heads["label"](_endpoint(model, data, rows).mean(1)).numpy()
+    return mean_auroc(scores, data.labels[rows] > 0.5)
 
 
 def mean_auroc(scores: np.ndarray, labels: np.ndarray) -> float | None:
     """Mean area under the ROC curve over the columns of [n, F] that have both classes; None where none has."""
-    present, absent = labels.sum(0), (~labels).sum(0)
-    usable = (present > 0) & (absent > 0)
-    above = (rankdata(scores, axis=0) * labels).sum(0) - present * (present + 1) / 2  # Mann and Whitney's U
-    return float((above[usable] / (present * absent)[usable]).mean()) if usable.any() else None
+    areas = [
+        mannwhitneyu(score[label], score[~label]).statistic / (label.sum() * (~label).sum())
+        for score, label in zip(scores.T, labels.T, strict=True)
+        if 0 < label.sum() < len(label)
+    ]
+    return float(np.mean(areas)) if areas else None
 
 
 @torch.no_grad()
@@ -254,15 +249,9 @@ class ResidualNetwork(nn.Module):
         self.stem = nn.Sequential(
             nn.Conv2d(1, first, 7, 2, 3, bias=False), nn.BatchNorm2d(first), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
         )
-        self.body = nn.Sequential(
-            _Block(first, first, 1),
-            _Block(first, second, 2),
-            _Block(second, second, 1),
-            _Block(second, third, 2),
-            _Block(third, third, 1),
-            _Block(third, fourth, 1),
-            _Block(fourth, fourth, 1),
-        )
+        shapes = (first, first, 1), (first, second, 2), (second, second, 1), (second, third, 2), (third, third, 1)
+        shapes += (third, fourth, 1), (fourth, fourth, 1)
+        self.body = nn.Sequential(*(_Block(*shape) for shape in shapes))
         self.label = nn.Linear(fourth, findings)
         self.in_bfloat16 = gains_from_bfloat16()
 

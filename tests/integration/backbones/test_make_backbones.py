@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
-from functools import partial
+import signal
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from pacer.backbones.make_backbones import MODELS, make_standins, side_by_side
+from pacer.backbones import make_backbones
+from pacer.backbones.make_backbones import MODELS, make_standins
+from pacer.config import Backbone
 from pacer.config.backbones import Backbones
 from pacer.config.profiles import load_profile
 from pacer.core.errors import BackboneError, DataError
@@ -32,30 +33,29 @@ SMALL = Backbones.model_validate(
 NOTHING = pl.DataFrame(schema={"split": pl.String})
 
 
-def wait_for(there: Path) -> None:
-    while not there.exists():
-        time.sleep(0.02)
-
-
-def fail() -> None:
-    raise DataError("record sn-3 is not usable")
-
-
 def make(out: Path, **settings) -> dict[str, str]:
     config = SMALL.model_copy(update=settings)
     make_standins(config, NOTHING, NOTHING, instruction, out)
     return {str(file.relative_to(out)): hash_file(file) for file in sorted(out.rglob("*")) if file.is_file()}
 
 
-def test_the_error_of_one_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_error_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
-    with pytest.raises(DataError, match="record sn-3 is not usable"):
-        side_by_side([partial(wait_for, tmp_path / "never"), fail])
+    changes = {role: Backbone(provider="bundled") for role in ("vision", "chexbert")}
+    changes |= {"language_standin": SMALL.language_standin.model_copy(update={"steps": 10**9})}
+    changes |= {"text_standin": SMALL.text_standin.model_copy(update={"texts": 1})}
+    with pytest.raises(BackboneError, match=r"a stand-in could not be trained: .*DataError: 1 texts to train on"):
+        make(tmp_path, **changes)
 
 
-def test_a_killed_process_is_one_clear_error() -> None:
+def test_a_killed_process_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_backbones, "_train_share", killed)
     with pytest.raises(BackboneError, match="that trained a stand-in was killed"):
-        side_by_side([partial(os._exit, 9)])
+        make(tmp_path)
+
+
+def killed(number: int, *arguments: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_corpus_without_train_records_is_refused(tmp_path: Path) -> None:

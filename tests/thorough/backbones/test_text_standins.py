@@ -10,7 +10,7 @@ from transformers import AutoModel, AutoTokenizer, BertModel
 from pacer.backbones.standins.chexbert import HEADS, head_targets, make_chexbert_standin
 from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.standins.text import make_text_standin
-from pacer.backbones.standins.training import held_out_tenth, pad, peak_schedule, training_batches
+from pacer.backbones.standins.training import ReportTask, peak_schedule
 from pacer.commitments.anchor import Anchor
 from pacer.config.backbones import TextStandin
 from pacer.core.errors import DataError
@@ -120,11 +120,8 @@ def test_the_schedule_rises_and_falls():
 
 
 def test_batches_cover_the_rows_pass_by_pass():
-    draw = np.random.default_rng(0)
-    rows, judged = held_out_tenth(50, draw)
-    assert sorted([*rows, *judged]) == list(range(50)) and len(judged) == 5
-    batches = list(islice(training_batches(np.arange(50), rows, 4, draw), 24))
+    task = ReportTask([[f"{'edema ' * number}." for number in range(50)]], 300, np.random.default_rng(0))
+    assert sorted([*task.rows, *task.held_out]) == list(range(50)) and len(task.held_out) == 5
+    batches = list(islice(task.batches(4), 24))
     assert max(map(len, batches)) == 4
-    assert sorted(np.concatenate(batches[:12]).tolist()) == sorted(rows.tolist())
-    ids, mask = pad([[7], [8, 9]])
-    assert ids.tolist() == [[7, 0], [8, 9]] and mask.tolist() == [[1, 0], [1, 1]]
+    assert sorted(np.concatenate(batches[:12]).tolist()) == sorted(task.rows.tolist())

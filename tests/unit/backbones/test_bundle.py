@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from pacer.backbones.bundle import training_differences
 from pacer.backbones.make_backbones import MODELS, unpack
 from pacer.backbones.pointers import is_standin, provenance
 from pacer.backbones.tokenizer import read_tokenizer
@@ -67,19 +66,3 @@ def test_settings_of_another_model_ask_for_one_that_is_trained(group: str | None
         parse_params(PHANTOM | {"backbones": backbones})
     trained = {role: {"provider": "standin"} for role in MODELS}
     assert parse_params(PHANTOM | {"backbones": backbones | trained}).backbones.seed == backbones["seed"]
-
-
-@pytest.mark.parametrize(
-    ("losses", "quality", "count"),
-    [
-        ([2.0, 1.5009], {"held_out_auroc": 0.89}, 0),
-        ([2.0, 1.502], {"held_out_auroc": 0.9}, 1),
-        ([3.0, 1.5], {"held_out_auroc": 0.87}, 2),
-        ([2.0, 1.5], {"held_out_loss": 0.93}, 1),
-        ([2.0, 1.5], {"held_out_accuracy": {"edema": 0.8, "fracture": 1.0}}, 0),
-        ([2.0, 1.5], {"held_out_accuracy": {"raw": {"edema": 0.7}, "cleaned": {"edema": 1.0}}}, 1),
-    ],
-)
-def test_a_model_that_is_worse_or_another_is_named(losses: list[float], quality: dict, count: int) -> None:
-    known = {"first_losses": [2.0, 1.5], "held_out_auroc": 0.9}
-    assert len(training_differences(known, {"first_losses": losses} | quality)) == count

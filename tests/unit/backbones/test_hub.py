@@ -10,7 +10,7 @@ from pacer.backbones import hub
 from pacer.backbones.hub import locate
 from pacer.backbones.pointers import fingerprint, is_standin, provenance, resolve
 from pacer.config import Backbone
-from pacer.core.errors import BackboneError
+from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import hash_bytes
 
 COMMIT = "c" * 40
@@ -78,56 +78,42 @@ def test_a_cached_snapshot_is_pointed_to(cache, tmp_path):
     }
 
 
-def test_a_model_that_is_not_cached_names_the_command(cache, tmp_path):
-    with pytest.raises(BackboneError, match="hf download owner/model --revision main"):
-        point_to(HUB, "text", tmp_path / "out")
+@pytest.mark.parametrize("name", ["owner/model", "a/b/c"])
+def test_a_model_that_is_not_cached_names_the_command(cache, tmp_path, name):
+    with pytest.raises(BackboneError, match=f"hf download {name} --revision main"):
+        point_to(Backbone(provider="hub", id=name, revision="main"), "text", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_snapshot_without_weights_names_the_command(cache, tmp_path):
-    cache(**{"config.json": b"{}", "tokenizer.json": b"{}"})
-    with pytest.raises(BackboneError, match=r"no weights .*hf download owner/model"):
-        point_to(HUB, "language", tmp_path / "out")
+def index(*shards: str) -> bytes:
+    return json.dumps({"weight_map": dict(enumerate(shards))}).encode()
 
 
-def test_a_missing_shard_is_named(cache, tmp_path):
-    index = json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}).encode()
-    cache(
-        **{"config.json": b"{}", "vocab.txt": b"", "model.safetensors.index.json": index, "model-1.safetensors": b"1"}
-    )
-    with pytest.raises(BackboneError, match=r"no model-2\.safetensors"):
-        point_to(HUB, "text", tmp_path / "out")
-
-
-def test_an_index_of_the_other_format_needs_no_shards(cache, tmp_path):
-    index = json.dumps({"weight_map": {"a": "pytorch_model-1.bin"}}).encode()
-    cache(
-        **{"config.json": b"{}", "vocab.txt": b"", "pytorch_model.bin.index.json": index, "model.safetensors": b"all"}
-    )
-    assert point_to(HUB, "text", tmp_path / "out").name == COMMIT
-
-
-def test_weights_are_looked_for_as_transformers_does(cache, tmp_path):
-    """It reads the index of safetensors before a pickle, so the pickle is no help where shards are missing."""
-    index = json.dumps({"weight_map": {"a": "model-1.safetensors"}}).encode()
-    cache(
-        **{"config.json": b"{}", "vocab.txt": b"", "model.safetensors.index.json": index, "pytorch_model.bin": b"all"}
-    )
-    with pytest.raises(BackboneError, match=r"no model-1\.safetensors"):
-        point_to(HUB, "text", tmp_path / "out")
-
-
-@pytest.mark.parametrize("index", ["{", "[]", '{"weight_map": ["a"]}'])
-def test_an_index_that_cannot_be_read_is_named(local, tmp_path, index):
-    (local / "model.safetensors").rename(local / "model-1.safetensors")
-    (local / "model.safetensors.index.json").write_text(index)
-    with pytest.raises(BackboneError, match=r"no valid model\.safetensors\.index\.json; add them"):
-        point_to(backbone(local), "text", tmp_path / "out")
-
-
-def test_not_an_id(cache, tmp_path):
-    with pytest.raises(BackboneError, match="not a Hugging Face id"):
-        point_to(Backbone(provider="hub", id="a/b/c", revision="main"), "text", tmp_path / "out")
+@pytest.mark.parametrize(
+    ("files", "missing"),
+    [
+        ({}, r"no weights .*hf download owner/model"),
+        (
+            {"model.safetensors.index.json": index("model-1.safetensors", "model-2.safetensors")}
+            | {"model-1.safetensors": b"1"},
+            r"no model-2\.safetensors",
+        ),
+        # transformers reads the index of safetensors before a pickle, so the pickle is no help where shards are missing
+        (
+            {"model.safetensors.index.json": index("model-1.safetensors"), "pytorch_model.bin": b"all"},
+            r"no model-1\.safetensors",
+        ),
+        ({"pytorch_model.bin.index.json": index("pytorch_model-1.bin"), "model.safetensors": b"all"}, None),
+        ({"pytorch_model.bin.index.json": index("pytorch_model-1.bin"), "pytorch_model-1.bin": b"all"}, None),
+    ],
+)
+def test_weights_are_looked_for_as_transformers_does(cache, tmp_path, files, missing):
+    cache(**{"config.json": b"{}", "vocab.txt": b""} | files)
+    if missing is None:
+        assert point_to(HUB, "text", tmp_path / "out").name == COMMIT
+    else:
+        with pytest.raises(BackboneError, match=missing):
+            point_to(HUB, "text", tmp_path / "out")
 
 
 @pytest.mark.parametrize("role, named", [("vision", "preprocessor_config.json"), ("chexbert", r"chexbert\.pth")])
@@ -135,6 +121,7 @@ def test_each_role_needs_its_files(local, tmp_path, role, named):
     with pytest.raises(BackboneError, match=named):
         point_to(backbone(local), role, tmp_path / "out")
     assert point_to(backbone(local), "text", tmp_path / "out") == local
+    assert locate(Backbone(provider="standin"), role) is None
 
 
 def test_a_local_directory_must_exist(tmp_path):
@@ -179,21 +166,14 @@ def test_a_directory_without_pointer_is_itself(local):
 def test_broken_pointers_are_errors(local, tmp_path):
     point_to(backbone(local), "text", tmp_path / "out")
     local.rename(tmp_path / "gone")
-    with pytest.raises(BackboneError, match="which does not exist"):
+    with pytest.raises(BackboneError, match="it is missing or has changed"):
         resolve(tmp_path / "out")
     (tmp_path / "out" / "pointer.json").write_text('{"file": 1}')
-    with pytest.raises(BackboneError, match="malformed"):
+    with pytest.raises(ConfigError, match=r"pointer\.json: path is missing"):
         resolve(tmp_path / "out")
     for name in ("../config.json", "/etc/passwd", "a/config.json", ".."):
         (tmp_path / "out" / "pointer.json").write_text(json.dumps({"path": str(tmp_path), "files": {name: "0"}}))
-        with pytest.raises(BackboneError, match="malformed"):
+        with pytest.raises(ConfigError, match=r"pointer\.json: files"):
             resolve(tmp_path / "out")
     with pytest.raises(BackboneError, match="is not a directory"):
         resolve(tmp_path / "nothing")
-
-
-def test_locate_is_the_check_that_the_stage_makes(local, tmp_path):
-    assert locate(backbone(local), "text") == local and locate(Backbone(provider="standin"), "text") is None
-    (local / "model.safetensors").unlink()
-    with pytest.raises(BackboneError, match=r"is incomplete: no weights .* correct backbones"):
-        locate(backbone(local), "text")
