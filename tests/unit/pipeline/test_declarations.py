@@ -19,7 +19,8 @@ PARAMS = ROOT / "pacer" / "config"
 #: Packages from the bottom to the top; one may use what stands in a row above its own.
 LEVELS = (
     ("core", "model.prompt"),
-    ("config", "backbones.pointers"),
+    ("config",),
+    ("backbones.pointers",),
     ("data", "backbones.tokenizer"),
     ("commitments", "features", "metrics.chexbert", "phantom", "model"),
     ("backbones", "metrics", "training", "decoding", "released", "emphasis"),
