@@ -275,7 +275,7 @@ def _refuse_unreadable(unreadable: Mapping[str, str], paths: Mapping[str, str], 
     if rows:
         name, _, problem = rows[0]
         raise DataError(
-            f"{len(rows):,} images cannot be read, such as {name} ({problem}); {listing} lists all. Repair them and "
-            "start again, which keeps what was encoded; or remove the files and raise corpus.max_bad_rows, which "
-            "leaves their records out"
+            f"{len(rows):,} image{'s' * (len(rows) != 1)} cannot be read, such as {name} ({problem}); {listing} lists "
+            "all. Repair them and start again, which keeps what was encoded; or remove the files and raise "
+            "corpus.max_bad_rows, which leaves their records out"
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -117,7 +117,7 @@ class CorpusData:
         return TrainingImages(np.stack([_grey_square(path, size) for path in paths]), labels, None)
 
 
-def _labelled(raw: str, cleaned: str, *about: str | None) -> LabelledText:
+def _labelled(raw: str, cleaned: str, *about: Any) -> LabelledText:
     anchors = ((sentence, extract_anchor(sentence)) for sentence in raw.split(". "))
     stated = tuple(sentence for sentence, anchor in anchors if anchor.positive or anchor.uncertain)
     return LabelledText(raw, cleaned, extract_anchor(raw), stated, *about)
