@@ -79,9 +79,10 @@ class Preparation:
         JPEG's own scaling while decoding (Pillow's ``draft``) is faster, but gives other levels.
         """
         # Pillow resizes each channel by itself, in integers: a plane alone comes out as it does among three
-        planes = np.atleast_3d(np.asarray(_one_plane(image))).transpose(2, 0, 1)
+        image = _one_plane(image)
         if self.processor.do_resize:
-            planes = self.processor.resize(planes, self.processor.size, self.processor.resample)
+            image = image.resize(self._resized(*image.size), resample=self.processor.resample)
+        planes = np.atleast_3d(np.asarray(image)).transpose(2, 0, 1)
         if self.processor.do_center_crop:
             planes = self.processor.center_crop(planes, self.processor.crop_size)
         return torch.from_numpy(planes.copy())  # its own memory, in order
@@ -93,6 +94,16 @@ class Preparation:
             return _looked_up(table[0], levels).expand(*levels.shape[:-3], 3, -1, -1).contiguous()
         planes = levels.expand(*levels.shape[:-3], 3, -1, -1).unbind(-3)
         return torch.stack([_looked_up(row, plane) for row, plane in zip(table, planes)], dim=-3)
+
+    def _resized(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height after resizing, before cropping."""
+        size = self.processor.size
+        if size.height and size.width:
+            return size.width, size.height
+        if size.longest_edge or size.max_height:
+            raise ValueError(f"size is {dict(size)}, not shortest_edge, nor height and width")
+        longest = int(size.shortest_edge * max(width, height) / min(width, height))
+        return (size.shortest_edge, longest) if width <= height else (longest, size.shortest_edge)
 
 
 def _looked_up(row: Tensor, plane: Tensor) -> Tensor:
