@@ -56,7 +56,7 @@ def clinical_efficacy(
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
     rule = CONVENTIONS[convention]
-    truth, found = present(references, rule), present(hypotheses, rule)
+    truth, found = (present(as_labels(labels), rule) for labels in (references, hypotheses))
     if len(truth) != len(found) or (studies is not None and len(studies) != len(truth)):
         lengths = f"{len(truth)} reference rows, {len(found)} hypothesis rows"
         raise DataError(f"{lengths}, {'no' if studies is None else len(studies)} studies; one per record each")
@@ -85,10 +85,9 @@ def ratios(truth: np.ndarray, found: np.ndarray, average: Average = "micro") -> 
     return {name: None if np.isnan(value) else float(value) for name, value in zip(RATIOS, values[:3], strict=True)}
 
 
-def present(labels: Any, rule: Convention) -> np.ndarray:
-    """Which observations of a convention are present, Boolean ``[n, observations]``, of CheXbert labels ``[n, 14]``;
-    raises as :func:`as_labels`."""
-    return np.isin(as_labels(labels)[:, [OBSERVATIONS.index(name) for name in rule.observations]], rule.present)
+def present(labels: np.ndarray, rule: Convention) -> np.ndarray:
+    """Which observations of a convention are present, Boolean ``[n, observations]``, of CheXbert labels ``[n, 14]``."""
+    return np.isin(labels[:, [OBSERVATIONS.index(name) for name in rule.observations]], rule.present)
 
 
 def plain_mean(values: Sequence[Score]) -> Score:
