@@ -1,4 +1,4 @@
 """Reports from a trained model: beams, controls, extraction.
 
-Uses model, features, anchors and what lies below them.
+Uses model, features, commitments and what lies below them.
 """

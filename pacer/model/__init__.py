@@ -1,4 +1,4 @@
 """The method's blocks (Refine, the interface, Calibrate), the model that they make, and its checkpoints.
 
-Uses params, pretrained and core.
+Uses config, backbones and core.
 """

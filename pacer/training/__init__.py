@@ -1,4 +1,4 @@
 """The three phases: trajectories, losses, batches, the loop.
 
-Uses model, features, anchors and what lies below them.
+Uses model, features, commitments and what lies below them.
 """
