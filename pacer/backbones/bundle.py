@@ -22,7 +22,7 @@ from pacer.config.profiles import load_profile
 from pacer.core.errors import run_cleanly
 from pacer.core.io import hash_file, write_json
 from pacer.metrics.chexbert.observations import CHECKPOINT
-from pacer.model.prompt.instruction import instruction
+from pacer.model.prompt import instruction
 
 
 def main() -> None:
