@@ -48,7 +48,7 @@ def test_the_plots_show_every_context_and_phase(finished: Repository) -> None:
 
 def test_an_edit_of_what_makes_things_ends_where_its_output_is_the_same(repository: Repository) -> None:
     """Hours of training are not repeated for another name in the phantom, the labelling client or a reader."""
-    names = ("phantom/wording.py", "commitments/endpoint.py", "data/readers/rg4.py")
+    names = ("phantom/wording.py", "commitments/labelling.py", "data/readers/rg4.py")
     edited = [repository.folder / "pacer" / name for name in names]
     for path in edited:
         path.write_text(f"{path.read_text()}\n# another comment\n")
