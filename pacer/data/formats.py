@@ -1,9 +1,13 @@
 """The readers behind ``corpus.format``. To add one, write
 
-1. ``read(source, config, account)`` in a file of its own: count each row in ``account.read``, list what is not used in
-   the account, and give a frame of columns of :data:`pacer.data.studies.STUDY_SCHEMA`; texts as they stand;
+1. ``read(source, config, account)`` in a file of its own. It gives a frame of columns of
+   :data:`pacer.data.studies.STUDY_SCHEMA`, counts each row in ``account.read`` and lists what is not used with
+   ``account.divert``: rows used, listed and beyond ``corpus.limit`` must add up to the rows read. Previous studies are
+   the reader's: bring the rows to one per image and call :func:`pacer.data.readers.image_rows.studies_of`, which reads
+   dates, splits and views and finds the previous report, or call :func:`pacer.data.priors.choose_priors`;
 2. an entry of :data:`FORMATS`: that function, and what its fields are called in messages;
-3. its files by role in :func:`pacer.data.source.named_files`, and its keys in :mod:`pacer.config.corpus`.
+3. its files by role in :func:`pacer.data.source.named_files`, its keys in :mod:`pacer.config.corpus` and
+   ``configs/phantom.yaml``, and its folder in ``ROOTS`` of :mod:`pacer.cli.doctor`.
 
 Joining sections, cleaning, contexts, limits, images, ids and the audit are done for every format alike.
 """

@@ -124,7 +124,7 @@ def _with_target(studies: pl.DataFrame, config: Corpus, form: Format, account: A
         studies = account.divert(studies, "", without, "no findings section (corpus.target: findings)", LEFT_OUT)
     same = pl.col("lateral") == pl.col("frontal")
     reason = "the same file is given as frontal and as lateral"
-    studies = account.divert(studies, form.names["lateral"], same, reason)
+    studies = account.divert(studies, form.names.get("lateral", "lateral"), same, reason)
     studies = studies.with_columns(report_raw=_joined(*_TARGET), sections=_sections(*_TARGET))
     # a released file promises a text for every record
     kind = BAD if config.format == "rg4" else LEFT_OUT
@@ -225,7 +225,7 @@ def keep_sound(
         fault=pl.coalesce(
             fault(repeated, "id", twice, BAD, first),
             *(
-                fault(problem.is_not_null(), form.names[view], problem, BAD, pl.col(f"{view}_place"))
+                fault(problem.is_not_null(), form.names.get(view, view), problem, BAD, pl.col(f"{view}_place"))
                 for view, problem in problems.items()
             ),
             fault(pl.col("nothing_left"), "", pl.lit(_ALL_COMPARES), LEFT_OUT, pl.lit(None, pl.String)),

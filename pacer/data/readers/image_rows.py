@@ -57,13 +57,15 @@ def studies_of(images: pl.DataFrame, file: str, unit: str, role: str, account: A
 
     Args:
         images: a row per image as text, with the columns of ``REQUIRED``, one of ``REPORT`` and any of ``OPTIONAL``,
-            and ``line``, the number of the row in the file.
+            and ``line``, the number of the row in the file. ``rows``, where a row of the file names two images: how many
+            rows the image stands for (1, and 0 for the second).
         file, unit, role: where the rows come from and what ``line`` counts, for messages and counts.
         account: gets the topics ``absent_words``, ``unknown_views`` and ``priors``.
     """
     absent = [pl.lit(None, pl.String).alias(name) for name in (*COLUMNS, UNUSED) if name not in images.columns]
     row = pl.format("{} {}", pl.lit(unit), "line")
-    images = _parsed(images.with_columns(*absent, file=pl.lit(file), row=row, rows=pl.lit(1, pl.Int64)), account)
+    rows = pl.col("rows") if "rows" in images.columns else pl.lit(1, pl.Int64)
+    images = _parsed(images.with_columns(*absent, file=pl.lit(file), row=row, rows=rows), account)
     is_empty = pl.all_horizontal(pl.col(COLUMNS).is_null())
     images = account.divert(images, "", is_empty, "an empty row", LEFT_OUT)
     for column in _STUDY:
@@ -182,8 +184,8 @@ def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) 
     reason = pl.format("a further {} image of the study", kind)
     images = account.divert(images, "", is_further, reason, LEFT_OUT, again)
 
-    laterals = images.filter("is_lateral").select("number", lateral="image")
-    frontals = images.filter(~pl.col("is_lateral")).select("number", "file", "row", "rank", frontal="image")
+    laterals = images.filter("is_lateral").select("number", lateral="image", lateral_rows="rows")
+    frontals = images.filter(~pl.col("is_lateral")).select("number", "file", "row", "rows", "rank", frontal="image")
     studies = frontals.join(studies.drop("file", "row", "rows"), on="number", maintain_order="left")
     studies = studies.join(laterals, on="number", how="left", maintain_order="left")
     names = dict(enumerate(_VIEWS[:-1]))
@@ -192,7 +194,7 @@ def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) 
         study_id="study",
         subject_id="subject",
         view=(pl.col("rank") % len(_VIEWS)).replace_strict(names, return_dtype=pl.String),
-        rows=1 + pl.col("lateral").is_not_null().cast(pl.Int64),
+        rows=pl.col("rows") + pl.col("lateral_rows").fill_null(0),
     )
 
 
