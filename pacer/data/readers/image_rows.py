@@ -57,8 +57,8 @@ def studies_of(images: pl.DataFrame, file: str, unit: str, role: str, account: A
 
     Args:
         images: a row per image as text, with the columns of ``REQUIRED``, one of ``REPORT`` and any of ``OPTIONAL``,
-            and ``line``, the number of the row in the file. ``rows``, where a row of the file names two images: how many
-            rows the image stands for (1, and 0 for the second).
+            and ``line``, the number of the row in the file. Where a row of the file names two images, ``rows`` is 1 for
+            the first and 0 for the second.
         file, unit, role: where the rows come from and what ``line`` counts, for messages and counts.
         account: gets the topics ``absent_words``, ``unknown_views`` and ``priors``.
     """

@@ -25,7 +25,7 @@ STUDY: dict[str, Any] = {
     "findings": "Clear.",
 }
 
-CONFIG = Corpus.model_construct(format="table")
+CONFIG = Corpus.model_construct(format="table", seed=1, split=None)
 
 
 def frame(**changes: Any) -> pl.DataFrame:
