@@ -73,9 +73,10 @@ class Generator:
         self.prompt, self.device = specification.prompt, torch.device(device)
         self.commit = specification.commits
         self.num_queries = specification.interface.num_queries
-        self.unknown_attention = unknown_attention(model.language.config)
-        if self.unknown_attention and decode.engine == "beam":
-            print(f"decode: the beam search does not know {self.unknown_attention}; using decode.engine: generate")
+        unknown = unknown_attention(model.language.config)
+        if unknown and decode.engine == "beam":
+            print(f"decode: the beam search does not know {unknown}; using decode.engine: generate")
+            self.decode = decode.model_copy(update={"engine": "generate"})
 
     def prompt_ids(self, record: Row) -> PromptIds:
         """Text of the prefix, in which alone the lengths of prefixes differ."""
@@ -132,7 +133,7 @@ class Generator:
                 beside[place] = prefix[1:]  # the inputs of all of them would take too much memory
                 yield prefix.inputs
 
-        engine = ENGINES["generate" if self.unknown_attention else self.decode.engine]
+        engine = ENGINES[self.decode.engine]
         search = engine(self.model.language, self.decode, self.tokenizer.eos_token_id)
         for place, tokens in search(inputs()):
             text = str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))

@@ -104,7 +104,7 @@ def decode_records(
                 "commit": generator.commit,
                 "stand_ins": [n for n in ("vision", "language", "text") if is_standin(provenance(backbones / n))],
                 "examples": examples,
-                "settings": config.model_dump(),
+                "settings": generator.decode.model_dump(),  # with the engine that ran
                 "parent": record.parent.model_dump() if record.parent else None,
                 "frozen": record.frozen,
                 "trained_with": record.versions,

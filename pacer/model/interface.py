@@ -162,10 +162,10 @@ class SourceInterface(nn.Module):
         z_frontal = self.frontal.to_model(compressed[:, 0])
         slots = [z_frontal]
         for column, module in enumerate((self.lateral, self.prior)):
-            rows, absent = availability[:, column].nonzero().squeeze(1), torch.zeros_like(z_frontal)
+            rows, slot = availability[:, column].nonzero().squeeze(1), torch.zeros_like(z_frontal)
             if len(rows):
-                absent = absent.index_copy(0, rows, module.to_model(compressed[rows, column + 1]).to(absent.dtype))
-            slots.append(absent)
+                slot = slot.index_copy(0, rows, module.to_model(compressed[rows, column + 1]).to(slot.dtype))
+            slots.append(slot)
         return torch.stack(slots, dim=1)
 
     def join(self, tokens: Tensor) -> Tensor:

@@ -200,13 +200,18 @@ class Pacer(nn.Module):
         """Let the language model attend with transformers' implementation of this name.
 
         Raises:
-            ConfigError: this installation does not have it.
+            ConfigError: this installation does not have it, or it does not take the language model's type.
         """
         try:
             self.language.set_attn_implementation(name)
         except (ImportError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise ConfigError(f"train.attention = {name} cannot be used here: {reason}; use sdpa") from None
+        if name.startswith("flash_attention") and self.language.dtype.itemsize != 2:
+            raise ConfigError(
+                f"train.attention = {name} computes in half precision, and the language model is "
+                f"{self.language.dtype}; set train.precision: bfloat16, or use sdpa"
+            )
 
     def checkpoint_blocks(self) -> None:
         """Keep only the inputs of the language model's blocks for the backward pass, which computes the rest again,

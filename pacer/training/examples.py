@@ -105,9 +105,9 @@ def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFr
     """The records with columns that a ``stage`` made of them: a row for each record, in the records' order."""
     if not records["record_id"].equals(other["record_id"]):
         pairs = zip_longest(records["record_id"], other["record_id"])
-        row, (record_id, _) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
+        row, (expected, given) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
         raise DataError(
-            f"{stage}: record {record_id} has no row in its place (row {row}); run the stage {stage} on these records"
+            f"{stage}: row {row} is of record {given}, expected {expected}; run the stage {stage} on these records"
         )
     return records.hstack(other.drop("record_id"))
 

@@ -41,7 +41,8 @@ def trajectory_loss(
     """First term of equation (trajectory-objective): ``sum(omega l) / (sum(omega) + sum(kappa) + eps)``.
 
     Args:
-        nll: [B, T] negative log-likelihoods l. omega: [B, T], zero where nothing is supervised.
+        nll: [B, T] negative log-likelihoods l, or those of the n predicted tokens, as omega. omega: zero where nothing
+            is supervised.
         kappa: [B] weight of the ignored BOS. denominator: ``sum(omega) + sum(kappa)``.
     """
     return (omega * nll).sum() / ((omega.sum() + kappa.sum() if denominator is None else denominator) + eps)
@@ -54,6 +55,8 @@ def emphasis_loss(nll: Tensor, s: Tensor, eps: float = EPSILON, *, denominator: 
 
 def consistency_loss(teacher_logits: Tensor, student_logits: Tensor, mask: Tensor) -> Tensor:
     """Equation (parent-consistency) of all logits at once: the mean over ``mask`` of ``KL(p_0 || p_theta)``.
+
+    Training does not hold all logits: it gives the divergences of the head to :func:`mean_divergence`.
 
     Args:
         teacher_logits, student_logits: [B, T, V]. mask: [B, T] bool, Omega_cons. An empty mask gives 0.
@@ -162,7 +165,7 @@ def depth_weights(embedded: Embedded) -> dict[str, Mean]:
 
 def by_context(values: Tensor, batch: Batch) -> dict[str, Mean]:
     """Means of ``values`` [B] over the records of each context."""
-    places = batch.availability.long() @ batch.availability.new_tensor([2, 1], dtype=torch.long)
+    places = 2 * batch.availability[:, 0].long() + batch.availability[:, 1].long()
     means: dict[str, Mean] = {}
     for place, context in enumerate(CONTEXTS):
         inside = places == place

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from pacer.config import Params
 from pacer.config.training import Warmup
-from pacer.core.errors import CheckpointError, DataError
+from pacer.core.errors import CheckpointError, DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
 from pacer.core.processes import open_accelerator, process_state
 from pacer.features.online import open_features
@@ -188,6 +188,11 @@ def _examples(training: Training, directory: Path, accelerator: Accelerator) -> 
             np.save(file, examples.lengths)
         write_json(directory / _STATISTICS, counts | Sampler(phase, examples).padding_efficiency())
     accelerator.wait_for_everyone()
+    if not (directory / _STATISTICS).exists():
+        raise PacerError(
+            f"process {accelerator.process_index} does not see {directory}, which the first process wrote; all nodes "
+            "must run in one shared working tree"
+        )
     examples.lengths = np.load(directory / _LENGTHS)
     return examples
 
@@ -200,6 +205,11 @@ def _opening(phase: Phase, counts: dict[str, float]) -> str:
     )
     if phase.losses.lambda_tlw and not counts["targets/emphasised"]:
         words += f"\n{phase.name}: L_TLW is 0: no target has emphasised tokens; emphasis.source: computed marks them"
+    if phase.schedule.updates < phase.schedule.warmup_updates:
+        words += (
+            f"\nwarning: {phase.name}.updates = {phase.schedule.updates} is below {phase.name}.warmup_updates = "
+            f"{phase.schedule.warmup_updates}: the learning rate never reaches {phase.schedule.learning_rate:.2g}"
+        )
     return words
 
 

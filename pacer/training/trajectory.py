@@ -1,4 +1,5 @@
-"""Supervised trajectories: token ids, spans and weights of the two routes (paper, section "Commit").
+"""Supervised trajectories: token ids, spans and weights of the two routes (paper, section "Commit",
+equation (commitment-route)).
 
 A trajectory is built from pieces that are tokenised apart and joined as ids, so the spans are exact and the report
 ids are those of the cleaned report alone, whatever stands before it:

@@ -1,7 +1,8 @@
 """A device that computes on the CPU and is another device to everything that asks, for machines without one.
 
 Every operation on tensors of both is refused, as CUDA refuses it, but those that CUDA allows: copies, scalars, and
-indices that lie on the CPU. Built on PyTorch's interface for backends in Python; it stays registered in its process.
+indices that lie on the CPU. So are products of matrices of whole numbers, which CUDA does not have. Built on PyTorch's
+interface for backends in Python; it stays registered in its process.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 aten = torch.ops.aten
 _COPIES = (aten.copy_, aten._to_copy)
 _INDEXING = (aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_)
+_PRODUCTS = (aten.mm, aten.mv, aten.bmm, aten.addmm, aten.addmv, aten.dot)
 
 
 class Mixed(RuntimeError):
@@ -103,6 +105,8 @@ def _carried_out(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     indexed_there = packet in _INDEXING and isinstance(args[0], _There)
     if there and here and packet not in _COPIES and not indexed_there:
         raise Mixed(f"{operation} got tensors of the CPU {[tuple(tensor.shape) for tensor in here]} and of the device")
+    if there and packet in _PRODUCTS and not tensors[0].dtype.is_floating_point:
+        raise NotImplementedError(f'"{packet.__name__}" not implemented for {tensors[0].dtype}')
     target = next((leaf for leaf in leaves if isinstance(leaf, torch.device)), None)
     if target is None:
         onto_device = bool(there) and (packet is not aten.copy_ or isinstance(args[0], _There))

@@ -89,3 +89,10 @@ def test_an_attention_that_is_not_installed_is_refused(setting) -> None:
     model, _ = setting("parent")
     with pytest.raises(ConfigError, match=r"train.attention = flash_attention_2 cannot be used here: .*; use sdpa"):
         model.set_attention("flash_attention_2")
+
+
+def test_flash_attention_in_single_precision_is_refused(setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = setting("parent")
+    monkeypatch.setattr(model.language, "set_attn_implementation", lambda name: None)
+    with pytest.raises(ConfigError, match=r"computes in half precision, and the language model is torch.float32"):
+        model.set_attention("flash_attention_2")
