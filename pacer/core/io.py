@@ -56,14 +56,14 @@ def files_below(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}") from None
 
-    walked = set()
+    walked = {os.path.realpath(folder)}
     for directory, folders, files in os.walk(folder, followlinks=True, onerror=refuse):
-        real = os.path.realpath(directory)
-        if real in walked:
-            folders.clear()
-            continue
-        walked.add(real)
-        folders.sort()
+        for name in sorted(folders):
+            target = os.path.realpath(os.path.join(directory, name))
+            folders.remove(name)
+            if target not in walked:
+                walked.add(target)
+                folders.append(name)
         yield from (Path(directory, name) for name in sorted(files))
 
 
@@ -232,8 +232,9 @@ def publish(directory: str | Path, out: str | Path, *, durable: bool = False) ->
     for file in directory.rglob("*"):
         if file.is_file() and not file.is_symlink():
             file.chmod(permissions)
-    if durable:
-        os.sync()
+            if durable:
+                with open(file, "rb") as content:
+                    os.fsync(content.fileno())
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.exists():
         shutil.rmtree(out)

@@ -33,6 +33,7 @@ def test_files_are_walked_in_the_same_order_wherever_they_lie(tmp_path: Path) ->
     (tmp_path / "disk" / "loop").symlink_to(tmp_path / "corpus")
     (tmp_path / "corpus" / "link").symlink_to(tmp_path / "disk")
     (tmp_path / "corpus" / "same").symlink_to(tmp_path / "disk")
+    (tmp_path / "corpus" / "a" / "deeper").symlink_to(tmp_path / "corpus" / "b")
     walked = [os.path.relpath(path, tmp_path / "corpus") for path in files_below(tmp_path / "corpus")]
     assert walked == ["a/1", "a/2", "b/1", "b/2", "link/3", "z/c/1", "z/c/2"]
 
