@@ -9,10 +9,10 @@ study come from ``subject_id`` and ``study_id`` when a record has them, else fro
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from pacer.config import Corpus
 from pacer.core.contexts import availability
@@ -72,10 +72,12 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 
 
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
-    records = read_records(path, context, Record, account)
-    records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
     has_lateral, has_prior = availability(context)
-    for name in ["lateral"] * has_lateral + ["prior_findings", "prior_impression"] * has_prior:
+    has = {"lateral": has_lateral, "prior_findings": has_prior, "prior_impression": has_prior}
+    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in has if not has[name]}
+    records = read_records(path, context, create_model("Record", __base__=Record, **unread), account)
+    records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
+    for name in filter(has.get, has):
         records = account.divert(records, NAMES[name], pl.col(name).is_null(), "Field required")
     # upstream puts the folder before the path as it stands
     records = records.with_columns(pl.col("frontal", "lateral").str.strip_chars_start("/"))
