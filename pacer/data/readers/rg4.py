@@ -33,6 +33,7 @@ NAMES = {
     "emphasis": "new_scores",
 }
 _SECTIONS = ("findings", "impression", "prior_findings", "prior_impression")
+_NO_TEXT, _NO_NOTE = f"{ABSENT_TEXT!r} where there is none", "0 where there is none"
 _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
 
 
@@ -45,18 +46,18 @@ class Record(BaseModel):
     """A record; the last four fields are those of contexts with a lateral view or a previous report."""
 
     id: Name
-    finding: Text
-    impression: Text
+    finding: Text = Field(description=_NO_TEXT)
+    impression: Text = Field(description=_NO_TEXT)
     APPA_flag: _Note
     APPA_imagepath: Text
-    history: _Note
-    indication: _Note
+    history: _Note = Field(description=_NO_NOTE)
+    indication: _Note = Field(description=_NO_NOTE)
     subject_id: Name | None = None
     study_id: Name | None = None
     new_scores: list[_Weight] | None = None
     lateral_imagepath: Text | None = None
-    last_finding: Text | None = None
-    last_impression: Text | None = None
+    last_finding: Text | None = Field(None, description=_NO_TEXT)
+    last_impression: Text | None = Field(None, description=_NO_TEXT)
     last_APPA_imagepath: Unread = None
 
 
