@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -100,23 +101,41 @@ def read_answers(path: Path) -> list[StoredAnswer]:
         DataError: a line is malformed. A request whose line is deleted is sent again.
     """
     content = path.read_bytes() if path.exists() else b""
-    return read_lines(content[: content.rfind(b"\n") + 1], path, StoredAnswer)
+    complete, _, last = content.rpartition(b"\n")
+    with suppress(ValueError, RecursionError):  # of a line that was cut off; an editor may only have left out its end
+        json.loads(last)
+        complete = content
+    return read_lines(complete, path, StoredAnswer)
 
 
 def read_completion(completion: Any) -> Reply | None:
-    """The reply of a ``chat.completion`` object; None for anything else."""
+    """The reply of a ``chat.completion`` object; None for anything else. Only its content must be text or null: what is
+    odd beside it is None."""
     try:
-        choice, usage = completion["choices"][0], completion.get("usage") or {}
+        choice, model, usage = completion["choices"][0], completion.get("model"), completion.get("usage")
         content, refusal = choice["message"].get("content"), choice["message"].get("refusal")
-        return Reply(
-            raw=content or "",
-            finish_reason="refusal" if refusal and not content else choice.get("finish_reason"),
-            model=completion.get("model"),
-            prompt_tokens=usage.get("prompt_tokens"),
-            completion_tokens=usage.get("completion_tokens"),
-        )
-    except (LookupError, TypeError, AttributeError, ValidationError):
+        finish_reason = choice.get("finish_reason")
+    except (LookupError, TypeError, AttributeError):
         return None
+    if content and not isinstance(content, str):
+        return None
+    usage = usage if isinstance(usage, dict) else {}
+    return Reply(
+        raw=_text(content) or "",
+        finish_reason="refusal" if refusal and not content else _text(finish_reason),
+        model=_text(model),
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        completion_tokens=_count(usage.get("completion_tokens")),
+    )
+
+
+def _text(value: Any) -> str | None:
+    """A text with "?" for half of a surrogate pair, which JSON can spell and no file can hold."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value <= 10**9 else None
 
 
 def read_answer(content: str, record_id: str, finish_reason: str | None = None) -> Answer:

@@ -10,6 +10,8 @@ and an endpoint without TLS is never reached through a proxy.
 
 from __future__ import annotations
 
+import codecs
+import json
 import logging
 import os
 import re
@@ -23,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import polars as pl
 from pydantic import BaseModel
-from pydantic_core import from_json
 
 from pacer.commitments.answers import (
     Reply,
@@ -168,8 +169,8 @@ def ask(client: OpenAI, question: Question) -> Outcome:
     except openai.APIConnectionError as error:
         return Outcome("failed", reason="timeout" if isinstance(error, openai.APITimeoutError) else "disconnected")
     try:
-        body = from_json(content)
-    except ValueError:
+        body = json.loads(content.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
         body = None
     reply = read_completion(body)
     if reply is None and isinstance(body, dict) and body.get("error"):  # a gateway speaks for the endpoint
@@ -184,6 +185,7 @@ def _ask_all(
     requests got none, by reason."""
     missing = [question for question in questions if question.request_hash not in paid]
     troubles, failed, unusable = Counter[str](), dict[str, str](), list[str]()
+    spent = [paid[question.request_hash].dollars for question in questions if question.request_hash in paid]
     lock, stopped = threading.Lock(), list[str]()
     with connect(config) as client:
         host = client.base_url.netloc.decode()
@@ -194,7 +196,13 @@ def _ask_all(
             def label(question: Question) -> None:
                 if stopped:
                     return
-                outcome = ask(client, question)
+                try:
+                    store(question, ask(client, question))
+                except BaseException as error:  # a full disk, for example: what is asked now would be lost
+                    stopped.append(str(error))
+                    raise
+
+            def store(question: Question, outcome: Outcome) -> None:
                 with lock:
                     result = outcome.reason
                     if outcome.reply is None:
@@ -205,6 +213,7 @@ def _ask_all(
                         file.flush()
                         paid[question.request_hash], result = answer, answer.status
                         ticker.advance()
+                        spent.append(answer.dollars)
                     if outcome.status == "failed":
                         failed[question.record_id] = result
                     if result == "ok":
@@ -212,18 +221,27 @@ def _ask_all(
                     else:
                         unusable.append(f"{question.record_id} ({result})")
                     if len(unusable) == MAX_IN_A_ROW or troubles.total() - len(failed) == len(questions):
-                        stopped.append(f"{len(unusable)} records in a row, such as {unusable[-1]}")
+                        stopped.append(
+                            f"{host} gave no usable answer for {len(unusable)} records in a row, such as "
+                            f"{unusable[-1]}; check the API key, the account, anchors.llm.model, anchors.llm.base_url "
+                            "and whether the endpoint supports the request's settings"
+                        )
+                    if (
+                        config.max_dollars is not None
+                        and sum(spent) > config.max_dollars
+                        and len(spent) < len(questions)
+                    ):
+                        stopped.append(
+                            f"anchors.llm.max_dollars: {config.max_dollars} is spent: the answers cost more than their "
+                            "estimate"
+                        )
                 os.fsync(file.fileno())  # the answer is on disk before the thread asks again
 
             with ThreadPoolExecutor(config.concurrency) as pool:
                 list(pool.map(label, missing))
     again = "The other answers are saved; run the stage again for the rest"
     if stopped:
-        raise PacerError(
-            f"{host} gave no usable answer for {stopped[0]}; check the API key, the account, anchors.llm.model, "
-            "anchors.llm.base_url and whether the endpoint supports the request's settings. "
-            f"{again} (docs/commitments.md)"
-        )
+        raise PacerError(f"{stopped[0]}. {again} (docs/commitments.md)")
     if failed and config.unanswered == "stop":
         record_id, reason = next(iter(failed.items()))
         raise PacerError(
@@ -272,7 +290,7 @@ class _Recorded(BaseModel):
 
 def _recorded(questions: Sequence[Question], path: Path, config: Labelling) -> list[StoredAnswer]:
     """Answers to the questions whose records the file of recorded answers holds."""
-    lines = read_lines(path.read_bytes(), path, _Recorded)
+    lines = read_lines(path.read_bytes().removeprefix(codecs.BOM_UTF8), path, _Recorded)
     responses = {line.record_id: line.response for line in lines}
     if len(responses) < len(lines):
         twice = Counter(line.record_id for line in lines).most_common(1)[0][0]

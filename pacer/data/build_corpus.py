@@ -113,7 +113,10 @@ def _rows(account: Account, records: pl.DataFrame, beyond_limit: int) -> dict[st
         "excluded": {"count": sum(bad.values()), "reasons": bad},
         "left_out": {"count": sum(left_out.values()), "reasons": left_out},
         "notes": {
-            topic: {source: dict(counts.most_common()) for source, counts in sources.items()}
+            topic: {
+                source: dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+                for source, counts in sources.items()
+            }
             for topic, sources in sorted(account.notes.items())
         },
     }

@@ -272,6 +272,8 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     ):
         raise _Refused("it is not one frame, MONOCHROME1 or MONOCHROME2, of 8 or 16 bits with HighBit BitsStored - 1")
     _check_size(data.Columns, data.Rows)
+    if "TransferSyntaxUID" not in data.file_meta:
+        raise _Refused("it does not name its transfer syntax")
     if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
         raise RuntimeError
     return data

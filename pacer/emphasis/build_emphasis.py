@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config.anchors import Emphasis
+from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, hash_json, read_jsonl, write_json
 from pacer.core.progress import Ticker
 from pacer.data.emphasis import sentence_ends, token_marks
@@ -76,7 +77,10 @@ def _attributed(config: Emphasis, reports: Iterable[str], chexbert: Path, cache:
     method = hash_json([VERSION, fingerprint(chexbert), config.steps, config.smoothing])
     keys = {text: hash_bytes(f"{method} {text}".encode()) for text in texts}
     os.truncate(cache, cache.read_bytes().rfind(b"\n") + 1)  # a kill may have cut the last line off
-    known = {row["key"]: row["scores"] for row in read_jsonl(cache)}
+    try:
+        known = {row["key"]: row["scores"] for row in read_jsonl(cache)}
+    except (LookupError, TypeError):
+        raise DataError(f"{cache}: a line lacks key or scores; delete it, and its report is attributed again") from None
     new = [text for text in texts if keys[text] not in known]
     attributor = Attributor(CheXbert(chexbert), config.steps, config.batch_size)
     with cache.open("a") as file, Ticker("attributing reports", len(texts), len(texts) - len(new)) as ticker:

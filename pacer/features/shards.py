@@ -128,15 +128,22 @@ def _entries(path: Path) -> list[tuple[str, str]]:
     """Names and keys of a shard's rows; none where it is damaged."""
     try:
         with safe_open(path, "pt") as file:
-            return json.loads((file.metadata() or {}).get("entries", "[]"))
-    except (OSError, SafetensorError) as error:
+            entries = [(str(name), str(key)) for name, key in json.loads((file.metadata() or {})["entries"])]
+            tensors = file.keys()
+            for name in tensors:
+                if file.get_slice(name).get_shape()[0] != len(entries):
+                    raise ValueError(f"it says what {len(entries)} rows are, but {name} has another number of them")
+            return entries
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
         print(f"features: {path} is damaged: {error}; what it held is encoded again", flush=True)
         return []
 
 
 def _link(path: Path, target: Path) -> None:
     try:
+        if path.is_symlink() or path.stat().st_nlink > 1:  # a file of DVC's cache, whose permissions must stay
+            raise FileExistsError
         os.link(path, target)
     except OSError:  # another file system, one without hard links, or a damaged file has the name
         with atomic_path(target) as temporary:
-            shutil.copy2(path, temporary)
+            shutil.copyfile(path, temporary)

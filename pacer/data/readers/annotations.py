@@ -48,13 +48,21 @@ def read_annotations(path: Path) -> dict[str, list[Any]]:
     """
     try:
         with opened(path) as file:
-            splits = json.load(file)
+            splits = json.load(file, object_pairs_hook=_distinct)
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read as JSON: {getattr(error, 'strerror', None) or error}") from None
     lists = isinstance(splits, dict) and all(isinstance(records, list) for records in splits.values())
     if not lists or not splits or not splits.keys() <= set(SPLITS):
         raise DataError(f"{path} must be an object of the splits {', '.join(SPLITS)}, each with a list of records")
     return splits
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; a split that stands in it twice would hide the first one."""
+    names = [name for name, _ in pairs]
+    if twice := next((split for split in SPLITS if names.count(split) > 1), None):
+        raise ValueError(f"the split {twice} is there twice")
+    return dict(pairs)
 
 
 def read_records(path: Path, source: str, model: type[BaseModel], account: Account) -> pl.DataFrame:
@@ -70,14 +78,14 @@ def read_records(path: Path, source: str, model: type[BaseModel], account: Accou
     for split, records in read_annotations(path).items():
         account.read[source] += len(records)
         names = Counter(chain.from_iterable(raw for raw in records if isinstance(raw, dict)))
-        for name in names.keys() - {*model.model_fields, "split"}:
+        for name in sorted(names.keys() - {*model.model_fields, "split"}):
             account.count("unknown_fields", source, quoted(name), names[name])
         for index, raw in enumerate(records):
             place = {"file": str(path), "row": f"{split}[{index}]"}
             try:
                 rows.append((*place.values(), split, *model.model_validate(raw).__dict__.values()))
             except ValidationError as error:
-                problems.append(place | _problem(raw, error))
+                problems.append(place | _problem(raw, error, model))
             if len(rows) == _BATCH:
                 frames.append(pl.DataFrame(rows, schema, orient="row"))
                 rows.clear()
@@ -86,13 +94,15 @@ def read_records(path: Path, source: str, model: type[BaseModel], account: Accou
     return pl.concat([*frames, pl.DataFrame(rows, schema, orient="row")])
 
 
-def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
+def _problem(raw: Any, error: ValidationError, model: type[BaseModel]) -> dict[str, str | None]:
     """Id of a record, and field, reason and value of its first problem; pydantic's reasons quote no value."""
     first = error.errors(include_url=False)[0]
+    known = model.model_fields.get(str(first["loc"][0])) if first["loc"] else None
+    absent = f" ({known.description})" if known and known.description else ""
     id = raw.get("id") if isinstance(raw, dict) else None
     return {
-        "id": quoted(str(id)) if isinstance(id, str | int) else None,
+        "id": str(id).encode("utf-8", "backslashreplace").decode() if isinstance(id, str | int) else None,
         "field": str(first["loc"][0]) if first["loc"] else "-",
-        "reason": first["msg"].removeprefix("Value error, "),
+        "reason": first["msg"].removeprefix("Value error, ") + absent,
         "value": None if first["type"] == "missing" else shown(first["input"]),
     }

@@ -53,7 +53,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             account.read[role] += lost.height
         lost = lost.with_columns(row=row, id="study")
         reason = f"its {'study' if role == 'reports' else 'image'} is not in the metadata"
-        account.divert(lost, "", pl.col("study").is_not_null(), reason, LEFT_OUT)
+        account.divert(lost, "", pl.col("row").is_not_null(), reason, LEFT_OUT)
     images = images.join(splits.drop("line"), on=_IMAGE, how="left", maintain_order="left")
     # where another image of the study has a split, this one is a slip of the table; else the study is not in it
     listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)

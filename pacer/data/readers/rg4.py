@@ -9,10 +9,10 @@ study come from ``subject_id`` and ``study_id`` when a record has them, else fro
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from pacer.config import Corpus
 from pacer.core.contexts import availability
@@ -33,6 +33,7 @@ NAMES = {
     "emphasis": "new_scores",
 }
 _SECTIONS = ("findings", "impression", "prior_findings", "prior_impression")
+_NO_TEXT, _NO_NOTE = f"{ABSENT_TEXT!r} where there is none", "0 where there is none"
 _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
 
 
@@ -45,18 +46,18 @@ class Record(BaseModel):
     """A record; the last four fields are those of contexts with a lateral view or a previous report."""
 
     id: Name
-    finding: Text
-    impression: Text
+    finding: Text = Field(description=_NO_TEXT)
+    impression: Text = Field(description=_NO_TEXT)
     APPA_flag: _Note
     APPA_imagepath: Text
-    history: _Note
-    indication: _Note
+    history: _Note = Field(description=_NO_NOTE)
+    indication: _Note = Field(description=_NO_NOTE)
     subject_id: Name | None = None
     study_id: Name | None = None
     new_scores: list[_Weight] | None = None
     lateral_imagepath: Text | None = None
-    last_finding: Text | None = None
-    last_impression: Text | None = None
+    last_finding: Text | None = Field(None, description=_NO_TEXT)
+    last_impression: Text | None = Field(None, description=_NO_TEXT)
     last_APPA_imagepath: Unread = None
 
 
@@ -72,10 +73,12 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 
 
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
-    records = read_records(path, context, Record, account)
-    records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
     has_lateral, has_prior = availability(context)
-    for name in ["lateral"] * has_lateral + ["prior_findings", "prior_impression"] * has_prior:
+    has = {"lateral": has_lateral, "prior_findings": has_prior, "prior_impression": has_prior}
+    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in has if not has[name]}
+    records = read_records(path, context, create_model("Record", __base__=Record, **unread), account)
+    records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
+    for name in filter(has.get, has):
         records = account.divert(records, NAMES[name], pl.col(name).is_null(), "Field required")
     # upstream puts the folder before the path as it stands
     records = records.with_columns(pl.col("frontal", "lateral").str.strip_chars_start("/"))

@@ -146,6 +146,25 @@ def test_one_refused_report_falls_to_the_rules(endpoint, asking, sample, records
     assert (audit["statuses"], audit["reused"], audit["troubles"]) == ({"ok": 5}, 5, {"HTTP 400": 1})
 
 
+def test_nothing_more_is_asked_once_an_answer_cannot_be_stored(
+    endpoint, asking, sample, records, tmp_path, monkeypatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    def replies(asked: dict[str, Any], _: int) -> Reply:
+        monkeypatch.setattr("pacer.commitments.labelling.os.fsync", full)
+        if asked["sample_uid"] == first:  # its future is looked at first
+            time.sleep(0.5)
+        return good(asked)
+
+    first = sample["record_id"][0]
+    endpoint.replies = replies
+    with pytest.raises(OSError, match="No space left"):
+        label_sample(sample, records, asking(concurrency=2), tmp_path)
+    assert sum(endpoint.seen.values()) == 2
+
+
 def test_slots_are_bounded(endpoint, asking, sample, records, tmp_path) -> None:
     def slow(asked: dict[str, Any], _: int) -> Reply:
         time.sleep(0.05)

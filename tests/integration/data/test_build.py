@@ -104,10 +104,10 @@ def test_rows_with_an_empty_previous_report_can_be_kept_as_upstream_trains_them(
     [
         ("sn", {"APPA_flag": False}, "APPA_flag", "Input should be a valid string"),
         ("sn", {"APPA_flag": 3}, "APPA_flag", "3, Input should be a valid string"),
-        ("sn", {"finding": None}, "finding", "Input should be a valid string"),
+        ("sn", {"finding": None}, "finding", "Input should be a valid string ('s' where there is none)"),
         ("sn", {"finding": "s", "impression": "s"}, "finding", "neither findings nor impression"),
         ("sn", {"finding": "...", "impression": "s"}, "finding", "empty after cleaning"),
-        ("sn", {"history": 1}, "history", "Input should be a valid string"),
+        ("sn", {"history": 1}, "history", "Input should be a valid string (0 where there is none)"),
         ("sn", {"indication": False}, "indication", "Input should be a valid string"),
         ("sn", {"new_scores": "1"}, "new_scores", "Input should be a valid list"),
         ("sn", {"new_scores": ["x"]}, "new_scores", "Input should be a valid number"),
@@ -135,6 +135,15 @@ def test_bad_rows_are_named_or_excluded(tiny, context, change, field, reason) ->
     assert audit["excluded"]["count"] == 1
     assert problems_of(tiny)[["kind", "row", "field"]].row(0) == ("bad", "train[1]", field)
     assert audit["rows"] == rows_of(audit, used=15)
+
+
+def test_fields_that_the_context_lacks_are_not_read(tiny) -> None:
+    tiny.build()
+    before = records_of(tiny)
+    tiny.files["sn"]["train"][0] |= {"lateral_imagepath": 0, "last_finding": 0, "last_impression": ["x"]}
+    tiny.files["sn"]["train"][1] |= {"lateral_imagepath": "a/b.jpg", "last_finding": "Small effusion."}
+    tiny.build()
+    assert records_of(tiny).equals(before)
 
 
 @pytest.mark.parametrize("name", ["id", "finding", "APPA_flag", "APPA_imagepath", "history"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from pacer.core.io import read_json
 from pacer.data.radiographs import NOT_AN_IMAGE
 from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder
-from pacer.features.shards import Entry, write_shard
+from pacer.features.shards import Entry, take_over, write_shard
 from pacer.features.store import MANIFEST, FeatureStore
 from tests.support.building import CONFIG, IMAGES, SHARD, TEXTS, Setting, content, cut, make_images, setting, shard_of
 
@@ -106,6 +107,27 @@ def test_what_is_taken_over_is_linked(backbones: Path, images: pl.DataFrame, tmp
     build.build_store(CONFIG, images, [*TEXTS, "new ."], backbones, out)
     after = {path.name: path.stat().st_ino for path in out.glob("*.safetensors")}
     assert len(after) == len(before) + 1 and before.items() <= after.items()
+
+
+def test_a_shard_that_dvc_linked_is_copied(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    """Its permissions are those of DVC's cache, and publishing sets those of the store."""
+    out = tmp_path / "out"
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
+    shard, cached = shard_of(out, "img4"), tmp_path / "cached"
+    os.link(shard, cached)
+    cached.chmod(0o444)
+    build.build_store(CONFIG, images, [*TEXTS, "new ."], backbones, out)
+    assert cached.stat().st_mode & 0o777 == 0o444 and cached.read_bytes() == shard.read_bytes()
+
+
+@pytest.mark.parametrize("entries", ['[["img0", "key 0"]]', "5", "[1, 2]", "{", None])
+def test_a_shard_that_does_not_say_what_its_rows_are_is_damaged(tmp_path: Path, capsys, entries: str | None) -> None:
+    out, scratch = tmp_path / "out", tmp_path / "scratch"
+    out.mkdir(), scratch.mkdir()
+    metadata = None if entries is None else {"entries": entries}
+    safetensors.torch.save_file({"states": torch.zeros(2, 3)}, out / "images-0.safetensors", metadata)
+    assert take_over(out, scratch, {"images": {"img0": "key 0"}}) == {"images": {}}
+    assert "images-0.safetensors is damaged: " in capsys.readouterr().out
 
 
 def test_a_damaged_shard_of_a_stopped_run_is_named_and_made_again(

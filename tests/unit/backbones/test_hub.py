@@ -103,6 +103,7 @@ def index(*shards: str) -> bytes:
             {"model.safetensors.index.json": index("model-1.safetensors"), "pytorch_model.bin": b"all"},
             r"no model-1\.safetensors",
         ),
+        ({"model.safetensors.index.json": b"{}"}, "valid model.safetensors.index.json"),
         ({"pytorch_model.bin.index.json": index("pytorch_model-1.bin"), "model.safetensors": b"all"}, None),
         ({"pytorch_model.bin.index.json": index("pytorch_model-1.bin"), "pytorch_model-1.bin": b"all"}, None),
     ],

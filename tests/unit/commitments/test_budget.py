@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pacer.commitments.labelling import label_sample
-from pacer.core.errors import ConfigError
+from pacer.core.errors import ConfigError, PacerError
 from tests.support.endpoint import Drop, Reply, answer, completion
 from tests.support.labelling import build, cached
 
@@ -37,6 +37,16 @@ def test_what_earlier_runs_cost_counts(endpoint, asking, sample, records, tmp_pa
         label_sample(sample, records, asking(max_dollars=0.003), tmp_path)
     label_sample(sample, records, asking(max_dollars=0.2), tmp_path)
     assert set(endpoint.seen.values()) == {1}
+
+
+def test_answers_that_cost_more_than_their_estimate_end_the_run(endpoint, asking, sample, records, tmp_path) -> None:
+    usage = {"prompt_tokens": 100_000, "completion_tokens": 0}
+    endpoint.replies = lambda asked, _: Reply(body=completion(answer(asked)) | {"usage": usage})
+    with pytest.raises(PacerError, match=r"max_dollars: 0.1 is spent.*The other answers are saved"):
+        label_sample(sample, records, asking(max_dollars=0.1, concurrency=1), tmp_path)
+    assert len(cached(tmp_path)) == 3
+    with pytest.raises(ConfigError, match="does not cover 3 requests"):
+        label_sample(sample, records, asking(max_dollars=0.1), tmp_path)
 
 
 def test_requests_without_a_response_are_counted(endpoint, asking, sample, records, tmp_path) -> None:

@@ -29,6 +29,11 @@ def test_blank_lines_and_a_torn_last_one_are_passed_over(tmp_path: Path) -> None
     assert hashes(tmp_path / "none.jsonl") == []
 
 
+def test_a_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "cache.jsonl").write_text(f"{json.dumps(line(0))}\n{json.dumps(line(1))}")
+    assert hashes(tmp_path / "cache.jsonl") == ["hash of sn-0", "hash of sn-1"]
+
+
 def test_parts_that_older_files_have_are_passed_over(tmp_path: Path) -> None:
     older = line(0) | {"prompt_hash": "h", "lost": 1, "dropped": {"off_vocabulary": [], "repeated": 0}}
     (tmp_path / "cache.jsonl").write_text(json.dumps(older) + "\n")

@@ -115,7 +115,8 @@ def test_recorded_answers(sample, records, labelling, tmp_path) -> None:
     lines = [{"record_id": i, "response": completion(answer({"sample_uid": i}))} for i in [*ids[:4], "sn-unsampled"]]
     lines.append({"record_id": ids[4], "response": completion(answer({"sample_uid": ids[0]}))})
     path = tmp_path / "answers.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)))  # without a line end, as some editors write it
+    # with a byte order mark and without a line end, as some editors write it
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8-sig")
     config = labelling(provider="recorded", recorded=str(path))
     for _ in range(2):
         audit = label_sample(sample, records, config, tmp_path)

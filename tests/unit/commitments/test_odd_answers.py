@@ -20,6 +20,8 @@ def odd(asked: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
     match where:
         case "usage":
             body["usage"] = {"prompt_tokens": value, "completion_tokens": value}
+        case "all usage":
+            body["usage"] = value
         case "model":
             body["model"] = value
         case "finish_reason":
@@ -29,13 +31,23 @@ def odd(asked: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("where", "value"),
-    [("finding", "\ud83d"), ("model", "\ud800"), ("finish_reason", "\ud800"), ("usage", 10**400), ("usage", True)],
+    [
+        ("finding", "\ud83d"),
+        ("model", "\ud800"),
+        ("model", 7),
+        ("finish_reason", "\ud800"),
+        ("usage", 10**400),
+        ("usage", True),
+        ("usage", 12.0),
+        ("usage", -1),
+        ("all usage", []),
+    ],
 )
 def test_odd_values(endpoint, asking, sample, records, tmp_path, where, value) -> None:
     endpoint.replies = lambda asked, _: Reply(body=odd(asked, where, value))
     for _ in range(2):
         audit = label_sample(sample, records, asking(), tmp_path)
-        assert audit["statuses"] == {"ok" if where == "finding" else "malformed": 6}
+        assert audit["statuses"] == {"ok": 6}
     assert set(endpoint.seen.values()) == {1}
 
 

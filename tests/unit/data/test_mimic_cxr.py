@@ -149,6 +149,15 @@ def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
     assert list(tree.records()) == ["sn-50000001", "sn-50000002"]
 
 
+def test_rows_of_the_split_table_without_a_study(tree: Tree) -> None:
+    tree.add(50000001)
+    tree.split.append(dict.fromkeys(tree.split[0]))
+    tree.split.append(tree.split[0] | {"dicom_id": "x", "study_id": None})
+    audit = tree.build()
+    reason = "its image is not in the metadata"
+    assert (audit["rows"]["left_out"], audit["left_out"]["reasons"]) == (2, {reason: 2})
+
+
 def test_images_of_a_study_at_different_times_count_as_at_the_first(tree: Tree) -> None:
     tree.add(50000001, "PA,LL", time=130500.25)
     tree.metadata[0]["StudyTime"] = 130501.0
