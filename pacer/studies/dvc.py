@@ -26,6 +26,8 @@ LOCK = "study.lock"
 MARK = "PACER_STUDY_FOLDER"
 #: The checkout's own code is imported, not what the environment has installed.
 _OWN_CODE = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
+#: What a git hook, or `git -C`, leaves in the environment: with these, git works in the user's checkout wherever it runs.
+_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 #: Seconds that a process has to end by itself.
 _GRACE = 1.0
 
@@ -36,6 +38,11 @@ class Share:
 
     devices: str | None = None
     cores: tuple[int, ...] | None = None
+
+
+def environment() -> dict[str, str]:
+    """The variables for git and DVC, which find the repository by their folder alone."""
+    return {name: value for name, value in os.environ.items() if name not in _GIT}
 
 
 def shares(devices: str | None, jobs: int) -> list[Share]:
@@ -73,7 +80,8 @@ class Dvc:
 
     def cache(self, root: Path) -> str:
         """The folder of the cache that the repository ``root`` uses."""
-        done = subprocess.run([self._command, "cache", "dir"], cwd=root, capture_output=True, text=True, check=False)
+        command = [self._command, "cache", "dir"]
+        done = subprocess.run(command, cwd=root, env=environment(), capture_output=True, text=True, check=False)
         if done.returncode:
             raise PacerError(f"dvc cache dir failed: {done.stderr.strip()}")
         return str((root / done.stdout.strip()).resolve())
@@ -99,6 +107,7 @@ class Dvc:
                 process = subprocess.Popen(
                     ["env", *variables, "sh", "-c", _OWN_CODE, str(folder), self._command, *arguments],
                     cwd=folder,
+                    env=environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,

@@ -138,6 +138,12 @@ def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
     return list(order.values())
 
 
+def all_outs(read: Callable[[str], str]) -> list[str]:
+    """The outs of every stage of the pipeline and of the baselines."""
+    known = [stage for path in (DEFINITION, BASELINE_DEFINITION) for stage in _stages(path, read(path)).values()]
+    return [out for stage in known for out in stage.outs]
+
+
 def _stages(definition: str, text: str) -> dict[str, Stage]:
     """Those of a ``dvc.yaml``, by the names that DVC has for them in the root."""
     folder, stages = posixpath.dirname(definition), {}

@@ -22,7 +22,8 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json, write_json, write_text
-from pacer.studies.plan import Run, overridden
+from pacer.studies.dvc import environment
+from pacer.studies.plan import Run, all_outs, overridden
 
 LOCK = "dvc.lock"
 
@@ -135,18 +136,32 @@ class Worktree:
         """Make the user's own files that parameters name by a relative path be found here.
 
         Raises:
-            ConfigError: a path leads so far out of the repository that it cannot be given here.
+            ConfigError: a path leads so far out of the repository that it cannot be given here, or DVC would write
+                through it into the user's outputs.
         """
+        pipeline = all_outs(self._repository.read)
         for name in _texts(values):
             here, there = Path(posixpath.normpath(self.tree / name)), self._repository.root / name
             is_output = any(f"{posixpath.normpath(name)}/".startswith(f"{out}/") for out in outs)
-            if not name or os.path.isabs(name) or is_output or not os.path.exists(there):
+            if name in ("", ".") or os.path.isabs(name) or is_output or not os.path.exists(there):
                 continue
             if not here.is_relative_to(self._folder):
                 raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {there.resolve()}")
+            if self._holds_outs(name, pipeline):
+                raise ConfigError(f"{name} holds outputs of the pipeline; write it as an absolute path")
             if not os.path.lexists(here):
                 here.parent.mkdir(parents=True, exist_ok=True)
                 here.symlink_to(there)
+
+    def _holds_outs(self, name: str, outs: Iterable[str]) -> bool:
+        """Whether one of ``outs`` lies in the folder ``name``, by its name or on the disk, or ``name`` in one of them."""
+        folder, root = posixpath.normpath(name), self._repository.root
+        return any(
+            f"{out}/".startswith(f"{folder}/")
+            or f"{folder}/".startswith(f"{out}/")
+            or (root / out).resolve().is_relative_to((root / folder).resolve())
+            for out in outs
+        )
 
     def save(self, run: Run) -> None:
         """Record the files that git knows, with scores and ``dvc.lock``, as the experiment of a run."""
@@ -175,7 +190,8 @@ def git(folder: Path, *arguments: str) -> str:
     Raises:
         PacerError: it failed.
     """
-    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    command = ["git", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         reason = f"git {' '.join(arguments[:2])} failed: {done.stderr.strip()}"
         raise PacerError(f"{reason}; studies need the root of a git repository with a commit")

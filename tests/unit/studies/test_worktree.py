@@ -87,3 +87,34 @@ def test_the_users_own_data_are_found_by_their_relative_path(tiny: TinyRepositor
     repository, run = first_run(tiny)
     with pytest.raises(ConfigError, match=r"write \.\./\.\. in the parameters as /"):
         worktree(tiny, repository).prepare("tiny", run)
+
+
+@pytest.mark.parametrize("name", ["data", "code/../data", "linked", "reports/x"])
+def test_a_path_that_holds_outputs_is_refused(tiny: TinyRepository, name: str) -> None:
+    """Else DVC, in the worktree, would go through the link and delete the user's outputs."""
+    for path in ("data/source/records", "reports/x"):
+        tiny.write(path, "of the user")
+    (tiny.folder / "linked").symlink_to("data")
+    tiny.write("params.yaml", tiny.read("params.yaml").replace("root: null", f"root: {name}", 1))
+    repository, run = first_run(tiny)
+    tree = worktree(tiny, repository)
+    with pytest.raises(ConfigError, match=f"{name} holds outputs of the pipeline; write it as an absolute path"):
+        tree.prepare("tiny", run)
+    assert not (tree.tree / "data").exists() and not (tree.tree / "linked").exists()
+
+
+def test_a_study_that_a_git_hook_starts_leaves_the_users_branch(
+    tiny: TinyRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository, run = first_run(tiny)
+    tree = worktree(tiny, repository)
+    tree.prepare("tiny", run)
+    tiny.write("code/report.py", "# edited\n")
+    before = tiny.git("rev-parse", "HEAD"), tiny.state()
+    with monkeypatch.context() as hook:
+        for name, path in (("GIT_DIR", ".git"), ("GIT_WORK_TREE", ""), ("GIT_INDEX_FILE", ".git/index")):
+            hook.setenv(name, str(tiny.folder / path))
+        repository, run = first_run(tiny)
+        worktree(tiny, repository).prepare("tiny", run)
+    assert (tiny.git("rev-parse", "HEAD"), tiny.state()) == before
+    assert (tree.tree / "code/report.py").read_text() == "# edited\n"
