@@ -26,7 +26,7 @@ LOCK = "study.lock"
 MARK = "PACER_STUDY_FOLDER"
 #: The checkout's own code is imported, not what the environment has installed.
 _OWN_CODE = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
-#: What a git hook, or `git -C`, leaves in the environment: with these, git works in the user's checkout wherever it runs.
+#: What a git hook has in its environment: with these, git works in the user's checkout, wherever it runs.
 _GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 #: Seconds that a process has to end by itself.
 _GRACE = 1.0

@@ -153,17 +153,16 @@ class StudyRunner:
             self._waiting.clear()
 
     def _take(self) -> tuple[int, Run, str] | None:
-        """The next run and its number, and the slot in which it was stopped, else one in which no other was."""
+        """The next run and its number, and the slot in which it was stopped, else one in which no row was."""
         with self._taking:
             if not self._waiting:
                 return None
             run = self._waiting.pop(0)
             # without their hashes: half-trained state serves edited code too
-            slots = {name.rpartition("-")[0]: slot for slot, _, name in stopped(self._state)}
-            names = [one.name.rpartition("-")[0] for one in (run, *self._waiting)]
-            reserved = self._busy | {slots[name] for name in names[1:] if name in slots}
-            free = chain([slots[names[0]]] if names[0] in slots else [], map(str, count()))
-            slot = next(name for name in free if name not in reserved)
+            slots = {slot: name.rpartition("-")[0] for slot, _, name in stopped(self._state)}
+            resumed = [slot for slot, name in slots.items() if name == run.name.rpartition("-")[0]]
+            new = (slot for slot in map(str, count()) if slot not in slots)
+            slot = next(slot for slot in chain(resumed, new) if slot not in self._busy)
             self._busy.add(slot)
             return self._count - len(self._waiting), run, slot
 
@@ -177,13 +176,18 @@ class StudyRunner:
 
         log = self._state / "logs" / f"{run.name}.txt"
         dvc = partial(self._dvc, folder=tree.tree, log=log, share=share, report=report)
+
+        def check_out() -> None:
+            with tree.keep_appended(run):
+                dvc("checkout", "--force", "--allow-missing")
+
         tree.prepare(self._study.name, run)
-        dvc("checkout", "--force", "--allow-missing")  # lets go of what a stopped stage left half-made
+        check_out()  # lets go of what a stopped stage left half-made
         for sharers, group in groupby(run.keys, lambda stage: tuple(self._sharers[run.keys[stage]])):
             stages = list(group)
             with self._making[sharers]:
                 if tree.adopt(run):
-                    dvc("checkout", "--force", "--allow-missing")
+                    check_out()
                 if len(sharers) == 1 or not tree.knows(run, stages):  # the run's last stages look at all before them
                     dvc("repro", *stages)
                     tree.record(run, stages)

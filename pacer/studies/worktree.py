@@ -11,8 +11,9 @@ import os
 import posixpath
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from configparser import RawConfigParser
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ class Repository:
     @cached_property
     def commit(self) -> str:
         """Git's name for the files that it knows, as they were when this was first asked for."""
+        git(self.root, "update-index", "-q", "--refresh")  # else the files of a copied repository look changed
         return git(self.root, "stash", "create").strip() or self.head
 
     def read(self, path: str, commit: str = "") -> str:
@@ -50,6 +52,8 @@ class Repository:
         Raises:
             PacerError: git does not know one of them, or a file below one.
         """
+        if not paths:
+            return {}
         if unknown := git(self.root, "ls-files", "--others", "--exclude-standard", "--", *paths).splitlines():
             raise ConfigError(f"{unknown[0]}, which a row is made with, is not known to git; `git add` it")
         names = git(self.root, "rev-parse", *(f"{self.commit}:{path}" for path in paths)).split()
@@ -74,6 +78,7 @@ class Worktree:
         self.tree = folder / "tree"
         #: Says which row is being made, and stays when that is stopped.
         self.marker = folder / "row.json"
+        self._resumed = False
 
     def prepare(self, study: str, run: Run) -> None:
         """Bring the files that git knows to what the study found, with the parameters and known stages of ``run``.
@@ -81,20 +86,49 @@ class Worktree:
         What stages have left stays, half-trained state too.
         """
         commit = self._repository.commit
-        if (self.tree / ".git").is_file():  # else git would take the user's own working tree for it
+        self._resumed = self.marker.is_file()
+        if self._is_ours():
             Path(git(self.tree, "rev-parse", "--absolute-git-dir").strip(), "index.lock").unlink(missing_ok=True)
             git(self.tree, "reset", "--hard", "--quiet", commit)
             git(self.tree, "clean", "-d", "--force", "--quiet")
         else:
             shutil.rmtree(self._folder, ignore_errors=True)
-            git(self._repository.root, "worktree", "prune")
-            git(self._repository.root, "worktree", "add", "--force", "--detach", str(self.tree), commit)
+            git(self._repository.root, "worktree", "add", "-f", "-f", "--detach", str(self.tree), commit)
         write_json(self.marker, {"study": study, "experiment": run.name})
         for file, overrides in run.overrides.items():
             write_text(self.tree / file, overridden(self._repository.read(file), overrides, file))
         self._configure()
         self._link(run.values.values(), run.outs)
         self.adopt(run)
+
+    def _is_ours(self) -> bool:
+        """Whether ``tree`` is a worktree of this repository, not of one that this was copied or moved from."""
+        if not (self.tree / ".git").is_file():  # git would take the user's own working tree for it
+            return False
+        ask = ("rev-parse", "--path-format=absolute", "--git-common-dir")
+        try:
+            return Path(git(self.tree, *ask).strip()).samefile(git(self._repository.root, *ask).strip())
+        except (OSError, PacerError):
+            return False
+
+    @contextmanager
+    def keep_appended(self, run: Run) -> Generator[None]:
+        """While DVC checks out: spare the files that a stopped stage of ``run`` was adding to, as paid answers.
+
+        Of such a file and what DVC puts in its place the longer one stays. A stage that is known brings its own.
+        """
+        spared = self._folder / "appended"
+        files = [out for out, stage in run.persist.items() if self._resumed and not self.knows(run, [stage])]
+        for out in files:
+            if _size(self.tree / out) > _size(spared / out):
+                (spared / out).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(self.tree / out, spared / out)
+        yield
+        for out in files:
+            if _size(spared / out) > _size(self.tree / out):
+                (self.tree / out).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(spared / out, self.tree / out)
+        shutil.rmtree(spared, ignore_errors=True)
 
     def adopt(self, run: Run) -> bool:
         """Record in ``dvc.lock`` what is known of the stages of a run; False where nothing is new."""
@@ -154,7 +188,7 @@ class Worktree:
                 here.symlink_to(there)
 
     def _holds_outs(self, name: str, outs: Iterable[str]) -> bool:
-        """Whether one of ``outs`` lies in the folder ``name``, by its name or on the disk, or ``name`` in one of them."""
+        """Whether one of ``outs`` lies in the folder ``name``, by name or on the disk, or ``name`` lies in one."""
         folder, root = posixpath.normpath(name), self._repository.root
         return any(
             f"{out}/".startswith(f"{folder}/")
@@ -174,6 +208,11 @@ class Worktree:
         author = ("-c", "user.name=pacer", "-c", "user.email=pacer@localhost")
         commit = git(self.tree, *author, "commit-tree", files, "-p", head, "-m", f"pacer study: {name}").strip()
         git(self.tree, "update-ref", f"refs/exps/{head[:2]}/{head[2:]}/{name}", commit)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; -1 where there is none."""
+    return path.stat().st_size if path.is_file() else -1
 
 
 def _texts(values: Iterable[JsonValue]) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from pacer.core.errors import ConfigError
@@ -118,3 +120,58 @@ def test_a_study_that_a_git_hook_starts_leaves_the_users_branch(
         worktree(tiny, repository).prepare("tiny", run)
     assert (tiny.git("rev-parse", "HEAD"), tiny.state()) == before
     assert (tree.tree / "code/report.py").read_text() == "# edited\n"
+
+
+def test_answers_of_a_stopped_stage_outlive_a_checkout(tiny: TinyRepository) -> None:
+    text = tiny.read("dvc.yaml").replace(
+        "outs: [data/source: {persist: true}]", "outs: [data/answers: {persist: true}]"
+    )
+    tiny.write("dvc.yaml", text.replace("data/source]", "data/answers]"))
+    repository, run = first_run(tiny)
+    tree = worktree(tiny, repository)
+    assert run.persist == {"data/answers": "source"}
+    answers = tree.tree / "data/answers"
+
+    def after_checkout(before: str, found: str | None) -> str:
+        """What is there after DVC put ``found`` in the place of ``before``."""
+        tree.prepare("tiny", run)
+        answers.parent.mkdir(exist_ok=True)
+        answers.write_text(before)
+        with tree.keep_appended(run):
+            answers.unlink(missing_ok=True)
+            if found is not None:
+                answers.write_text(found)
+        return answers.read_text() if answers.exists() else ""
+
+    assert after_checkout("of another row", "one\n") == "one\n"
+    assert after_checkout("one\ntwo\n", "one\n") == "one\ntwo\n"
+    assert after_checkout("one\ntwo\n", None) == "one\ntwo\n"
+    assert after_checkout("one\n", "one\ntwo\n") == "one\ntwo\n"
+    with pytest.raises(KeyboardInterrupt), tree.keep_appended(run):
+        raise KeyboardInterrupt
+    with tree.keep_appended(run):
+        pass
+    assert answers.read_text() == "one\ntwo\n"
+    (tree.tree / "dvc.lock").write_text("schema: '2.0'\nstages: {source: {cmd: x}}\n")
+    tree.record(run, ["source"])
+    assert after_checkout("one\ntwo\nthree\n", "one\n") == "one\n"  # DVC has what the stage made
+
+
+def test_a_copied_repository_makes_worktrees_of_its_own(tiny: TinyRepository) -> None:
+    repository, run = first_run(tiny)
+    original = worktree(tiny, repository)
+    original.prepare("tiny", run)
+    (original.tree / "code/report.py").write_text("# of the original\n")
+    copied = object.__new__(TinyRepository)
+    copied.folder = tiny.folder.with_name("copy")
+    shutil.copytree(tiny.folder, copied.folder, symlinks=True)
+    repository, run = first_run(copied)
+    tree = worktree(copied, repository)
+    tree.prepare("tiny", run)
+    assert str(copied.folder) in (tree.tree / ".git").read_text()
+    assert (original.tree / "code/report.py").read_text() == "# of the original\n"
+
+
+def test_a_study_of_others_scores_alone_runs_nothing(tiny: TinyRepository) -> None:
+    tiny.write("mine.txt", "not known to git")
+    assert Repository(tiny.folder).hashes([]) == {}
