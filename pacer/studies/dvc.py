@@ -52,7 +52,7 @@ def shares(devices: str | None, jobs: int) -> list[Share]:
         devices: names of GPUs, comma-separated; None: those of this machine.
     """
     if jobs == 1:
-        return [Share()]
+        return [Share(devices)]
     names = devices.split(",") if devices else []
     if devices is None:
         with suppress(OSError, subprocess.CalledProcessError):

@@ -22,7 +22,7 @@ from pacer.core.errors import ConfigError
 from pacer.core.io import atomic_directory, read_json, write_json
 from pacer.studies.dvc import Dvc, Share, only_study, shares
 from pacer.studies.plan import PARAMS, Run, hash_of, plan
-from pacer.studies.study import Row, Study
+from pacer.studies.study import Study
 from pacer.studies.worktree import Repository, Worktree
 
 #: What is kept beside an experiment, for tests between rows: git has its scores alone.
@@ -65,7 +65,7 @@ def run_study(
     with only_study(state):
         dvc, repository = Dvc(state), Repository(root)
         runs = plan(study, repository.read, repository.hashes)
-        write_json(state / study.name / INDEX, [_record(study.rows[run.row], run) for run in runs])
+        write_json(state / study.name / INDEX, [_record(study, run) for run in runs])
         for place, row in enumerate(study.rows):
             if row.needs and all(run.row != place for run in runs):
                 report(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
@@ -79,12 +79,13 @@ def run_study(
         StudyRunner(study, repository, state, dvc, missing, report).run_all(shares(devices, min(jobs, len(missing))))
 
 
-def _record(row: Row, run: Run) -> dict[str, Any]:
+def _record(study: Study, run: Run) -> dict[str, Any]:
     """What a table says of a run: whether scores can stand beside published ones hangs on it."""
+    row, overrides = study.rows[run.row], study.overrides_of(run.row, run.replicate)
     corpus, decode = run.values[PARAMS]["corpus"], run.values[PARAMS]["decode"]
     place = {"group": row.group, "row": row.name, "replicate": run.replicate, "experiment": run.name}
     described = {"corpus": corpus, "split": decode["split"], "limit": decode["limit"]}
-    return place | {"target": row.target, "scores": run.scores} | described
+    return place | {"target": row.target, "overrides": overrides, "scores": run.scores} | described
 
 
 def finished(study: Study, repository: Repository, state: Path) -> Iterator[tuple[int, str, str, Any]]:

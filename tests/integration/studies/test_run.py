@@ -126,7 +126,7 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_never_touched(tiny: TinyRe
     assert told[-1] == "other: nothing to do, all 8 runs exist"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_study_ends_its_dvc_within_three_seconds(tiny: TinyRepository, number: int) -> None:
     (tiny.told / "hang").touch()
     before = tiny.state()
