@@ -28,6 +28,8 @@ MARK = "PACER_STUDY_FOLDER"
 _OWN_CODE = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
 #: What a git hook has in its environment: with these, git works in the user's checkout, wherever it runs.
 _GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+#: In front of git and DVC, which then find the repository by their folder alone.
+WITHOUT_GIT = ("env", *(part for name in _GIT for part in ("-u", name)))
 #: Seconds that a process has to end by itself.
 _GRACE = 1.0
 
@@ -38,11 +40,6 @@ class Share:
 
     devices: str | None = None
     cores: tuple[int, ...] | None = None
-
-
-def environment() -> dict[str, str]:
-    """The variables for git and DVC, which find the repository by their folder alone."""
-    return {name: value for name, value in os.environ.items() if name not in _GIT}
 
 
 def shares(devices: str | None, jobs: int) -> list[Share]:
@@ -80,8 +77,8 @@ class Dvc:
 
     def cache(self, root: Path) -> str:
         """The folder of the cache that the repository ``root`` uses."""
-        command = [self._command, "cache", "dir"]
-        done = subprocess.run(command, cwd=root, env=environment(), capture_output=True, text=True, check=False)
+        command = [*WITHOUT_GIT, self._command, "cache", "dir"]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PacerError(f"dvc cache dir failed: {done.stderr.strip()}")
         return str((root / done.stdout.strip()).resolve())
@@ -105,9 +102,8 @@ class Dvc:
                 if self._stopped:
                     raise PacerError("the study was stopped")
                 process = subprocess.Popen(
-                    ["env", *variables, "sh", "-c", _OWN_CODE, str(folder), self._command, *arguments],
+                    [*WITHOUT_GIT, *variables, "sh", "-c", _OWN_CODE, str(folder), self._command, *arguments],
                     cwd=folder,
-                    env=environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,

@@ -23,7 +23,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json, write_json, write_text
-from pacer.studies.dvc import environment
+from pacer.studies.dvc import WITHOUT_GIT
 from pacer.studies.plan import Run, all_outs, overridden
 
 LOCK = "dvc.lock"
@@ -229,8 +229,8 @@ def git(folder: Path, *arguments: str) -> str:
     Raises:
         PacerError: it failed.
     """
-    command = ["git", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    command = [*WITHOUT_GIT, "git", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = f"git {' '.join(arguments[:2])} failed: {done.stderr.strip()}"
         raise PacerError(f"{reason}; studies need the root of a git repository with a commit")
