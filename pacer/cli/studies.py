@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pacer.studies.study import Study
 
 STUDIES = Path("studies")
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Name = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
 
 study = typer.Typer(no_args_is_help=True, help="Run many experiments and show them in one table (docs/experiments.md).")
@@ -33,9 +34,10 @@ def run(
     from pacer.studies.study import load_study
 
     chosen = load_study(STUDIES, name)
-    # after the imports: polars has a handler of its own; `kill` stops a study as Ctrl-C does
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    # after the imports: polars has a handler of its own; `kill` and a closed terminal stop a study as Ctrl-C does
+    for number in _STOPPING:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not below nohup
+            signal.signal(number, _stop)
     try:
         run_study(chosen, Path.cwd(), say, rows=frozenset(row or ()), jobs=jobs, devices=devices)
     except KeyboardInterrupt:
@@ -46,7 +48,7 @@ def run(
 
 def _stop(number: int, frame: object) -> None:
     """Stop once, however often it is asked for."""
-    for again in (signal.SIGINT, signal.SIGTERM):
+    for again in _STOPPING:
         signal.signal(again, signal.SIG_IGN)
     raise KeyboardInterrupt
 

@@ -17,6 +17,8 @@ from pacer.metrics.predictions import check_pairs
 _ID = "record_id"
 #: How programs write in a CSV file that there is no value.
 _ABSENT = ["NA", "N/A", "n/a", "#N/A"]
+#: Ends of the names of columns of controls, by which these are known.
+_OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
 #: Values that a column of texts may have; of more no group is large enough to say anything.
 _MOST_VALUES = 20
 
@@ -84,6 +86,8 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collect
     where = f"{path}, column {column.name}"
     if column.name in taken:
         raise DataError(f"{where}: cases.parquet has a column of this name; rename it")
+    if column.name.endswith(_OF_CONTROLS):
+        raise DataError(f"{where}: a name with this end is for reports of controls; rename it")
     if column.dtype.is_numeric():
         numbers = column.cast(pl.Float64)
         if len(unfit := ids.filter(numbers.is_finite().not_().fill_null(False))):

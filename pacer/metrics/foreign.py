@@ -143,7 +143,8 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     given = hypotheses.rows.filter(pl.col("text").is_not_null())
     allowed = protocol.missing == "empty"
     try:
-        check_pairs(expected["id"].to_list(), given["id"].to_list(), name, str(hypotheses.path), missing=allowed)
+        for rows in (hypotheses.rows, given):  # an id without a text pairs too
+            check_pairs(expected["id"].to_list(), rows["id"].to_list(), name, str(hypotheses.path), missing=allowed)
     except DataError as error:
         raise DataError(f"{error}; {_WAYS}") from None
     if unwritten := expected.filter(pl.col("text").is_null())["id"].to_list():

@@ -15,6 +15,9 @@ Columns are those that are named, else those of the lists below; of two that are
 from __future__ import annotations
 
 import csv
+import json
+import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +25,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.io import read_json, read_jsonl
+from pacer.core.io import read_jsonl
 
 #: Names of the column with the ids, of which the first that a file has is taken, and with the text, of which it may
 #: have one; whatever their case.
@@ -37,8 +40,12 @@ _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _EXPECTED = {".json": "an object of ids and texts", ".jsonl": "an object a line"}
 #: How a file of texts alone names its column.
 _ALONE = "the only column"
-#: Characters of a column's name that a message shows: a longer one could be report text.
-_LONGEST_NAME = 50
+#: What a message shows as a column's name: anything else could be report text.
+_NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
+#: Half of a UTF-16 pair, which no encoding of text can hold.
+_HALF = re.compile("[\ud800-\udfff]")
+#: Words of a first row that may be the name of the column below it, where no punctuation is in it.
+_NAME_WORDS = 3
 
 
 class Reports(NamedTuple):
@@ -65,20 +72,21 @@ def reports_of(
             question, or a row holds something else than text.
     """
     path = Path(path)
-    rows = _rows(path, {*text_columns, text_column, id_column})
+    side = "reference" if tuple(text_columns) == REFERENCE_COLUMNS else "hypothesis"
+    rows = _rows(path, {*text_columns, text_column, id_column}, f"--{side}-text")
     names = list(dict.fromkeys(name for row in rows for name in row))
     found = _named(names, text_column, (*text_columns, _ALONE))
     if len(found) != 1:
         wanted = text_column or f"one of {', '.join(text_columns)}"
         raise DataError(
             f"{path} has {'several columns' if found else 'no column'} of reports, only {_shown(found or names)}; "
-            f"expected {wanted}; name it with --reference-text or --hypothesis-text"
+            f"expected {wanted}; name it with --{side}-text"
         )
     ids = _named(names, id_column, ID_COLUMNS)
     if not ids and (id_column or len(names) > 1):
         raise DataError(
             f"{path} has no column of ids, only {_shown(names)}; expected {id_column or ', '.join(ID_COLUMNS)}; name "
-            "it with --reference-id or --hypothesis-id"
+            f"it with --{side}-id"
         )
     columns = {"id": ids[0], "text": found[0]} if ids else {"text": found[0]}
     for number, row in enumerate(rows, start=1):
@@ -87,6 +95,8 @@ def reports_of(
             raise DataError(f"{path}, row {number}, {found[0]}: expected text, got {type(text).__name__}")
         if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
             raise DataError(f"{path}, row {number}, {ids[0]}: expected an id, text or a whole number")
+        if any(isinstance(value, str) and _HALF.search(value) for value in row.values()):
+            raise DataError(f"{path}, row {number}: a text holds half a character (a lone surrogate); write it whole")
     known = {name.strip().lower(): name for name in names}
     content = {
         "id": [str(row[ids[0]]) for row in rows] if ids else [str(number) for number in range(1, len(rows) + 1)],
@@ -103,19 +113,23 @@ def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> lis
     return [name for wanted in known for name in names if name.strip().lower() == wanted]
 
 
-def _rows(path: Path, headings: Collection[str | None]) -> list[dict[str, Any]]:
-    """The rows of a file, each a value by column; a column of CSV alone has a header if that is one of ``headings``."""
+def _rows(path: Path, headings: Collection[str | None], option: str) -> list[dict[str, Any]]:
+    """The rows of a file, each a value by column; a column of CSV alone has a header if that is one of ``headings``, or
+    is named by ``option``."""
     kind = path.suffix.lower()
+    csv.field_size_limit(2**31 - 1)
     try:
         if kind in (".csv", ".tsv"):
             with open(path, encoding="utf-8-sig", newline="") as file:
-                rows = _of_lines(path, list(csv.reader(file, delimiter=_SEPARATORS[kind], strict=True)), headings)
+                rows = _of_lines(
+                    path, list(csv.reader(file, delimiter=_SEPARATORS[kind], strict=True)), headings, option
+                )
         elif kind == ".parquet":
             rows = pl.read_parquet(path, glob=False).to_dicts()
         elif kind == ".jsonl":
             rows = read_jsonl(path)
         elif kind == ".json":
-            content = read_json(path)
+            content = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_once)
             pairs = content.items() if isinstance(content, dict) else ()
             rows = [
                 {"id": key, "text": text[0] if isinstance(text, list) and len(text) == 1 else text}
@@ -125,33 +139,56 @@ def _rows(path: Path, headings: Collection[str | None]) -> list[dict[str, Any]]:
             raise DataError(f"{path} is no file of reports; expected .csv, .tsv, .json, .jsonl or .parquet")
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
-    except (OSError, ValueError, csv.Error, pl.exceptions.PolarsError) as error:
+    except _Repeated as error:
+        raise DataError(f"{path} holds the id {error} more than once") from None
+    except csv.Error as error:
+        raise DataError(f"{path} cannot be read as {kind}: {error}") from None
+    except (OSError, ValueError, RecursionError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} cannot be read as {kind} in UTF-8 ({type(error).__name__}); save it again") from None
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise DataError(f"{path} holds no reports; expected {_EXPECTED.get(kind, 'a header and rows below it')}")
     return rows
 
 
-def _of_lines(path: Path, lines: list[list[str]], headings: Collection[str | None]) -> list[dict[str, Any]]:
+class _Repeated(Exception):
+    """A key that an object of JSON has more than once."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise _Repeated(Counter(name for name, _ in pairs).most_common(1)[0][0])
+    return content
+
+
+def _of_lines(
+    path: Path, lines: list[list[str]], headings: Collection[str | None], option: str
+) -> list[dict[str, Any]]:
     """The rows of a CSV file: below its header, or all of them where one column of texts has none."""
     header = lines[0] if lines else []
-    for number, line in enumerate(lines, start=1):
+    has_header = len(header) > 1 or bool(
+        {name for cell in header for name in (cell, cell.strip().lower())} & {*headings}
+    )
+    for number, line in enumerate(lines, start=0 if has_header else 1):
+        if not line and len(header) < 2:
+            raise DataError(f'{path}, row {number}: a blank line; write "" for an empty report')
         if len(line) != len(header):
-            raise DataError(f"{path}, row {number}: {len(line)} cells, but the first row has {len(header)}")
+            raise DataError(f"{path}, row {number}: {len(line)} cells, but the first line has {len(header)}")
     if len(set(header)) != len(header):
         raise DataError(f"{path} has a column name more than once")
-    if len(header) != 1 or {header[0], header[0].strip().lower()} & {*headings}:
+    if has_header or not lines:
         return [dict(zip(header, line, strict=True)) for line in lines[1:]]
-    if len(header[0].split()) == 1:
+    words = len(header[0].split())
+    if words == 1 or (1 < words <= _NAME_WORDS and not set(header[0]) & set(".,;:!?")):
         raise DataError(
-            f"{path}: its only column begins with a single word, which would be scored as a report; name the column "
-            "with --reference-text or --hypothesis-text, and see that commas (.csv) or tabs (.tsv) part the cells"
+            f"{path}: its only column begins with what could be its name, which would be scored as a report; name the "
+            f"column with {option}, and see that commas (.csv) or tabs (.tsv) part the cells"
         )
     return [{_ALONE: text} for (text,) in lines]
 
 
 def _shown(names: Sequence[str]) -> str:
-    return ", ".join(name if len(name) <= _LONGEST_NAME and len(name.split()) < 3 else "a text" for name in names)
+    return ", ".join(name if _NAME.fullmatch(name) else "a text" for name in names)
 
 
 def _cell(value: Any) -> str | None:

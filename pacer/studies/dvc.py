@@ -26,6 +26,10 @@ LOCK = "study.lock"
 MARK = "PACER_STUDY_FOLDER"
 #: The checkout's own code is imported, not what the environment has installed.
 _OWN_CODE = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
+#: What a git hook has in its environment: with these, git works in the user's checkout, wherever it runs.
+_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+#: In front of git and DVC, which then find the repository by their folder alone.
+WITHOUT_GIT = ("env", *(part for name in _GIT for part in ("-u", name)))
 #: Seconds that a process has to end by itself.
 _GRACE = 1.0
 
@@ -45,7 +49,7 @@ def shares(devices: str | None, jobs: int) -> list[Share]:
         devices: names of GPUs, comma-separated; None: those of this machine.
     """
     if jobs == 1:
-        return [Share()]
+        return [Share(devices)]
     names = devices.split(",") if devices else []
     if devices is None:
         with suppress(OSError, subprocess.CalledProcessError):
@@ -73,7 +77,8 @@ class Dvc:
 
     def cache(self, root: Path) -> str:
         """The folder of the cache that the repository ``root`` uses."""
-        done = subprocess.run([self._command, "cache", "dir"], cwd=root, capture_output=True, text=True, check=False)
+        command = [*WITHOUT_GIT, self._command, "cache", "dir"]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PacerError(f"dvc cache dir failed: {done.stderr.strip()}")
         return str((root / done.stdout.strip()).resolve())
@@ -97,7 +102,7 @@ class Dvc:
                 if self._stopped:
                     raise PacerError("the study was stopped")
                 process = subprocess.Popen(
-                    ["env", *variables, "sh", "-c", _OWN_CODE, str(folder), self._command, *arguments],
+                    [*WITHOUT_GIT, *variables, "sh", "-c", _OWN_CODE, str(folder), self._command, *arguments],
                     cwd=folder,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,

@@ -30,7 +30,8 @@ KINDS: dict[str, type[Strict]] = {PARAMS: Params, BASELINE_PARAMS: BaselineParam
 
 class Stage(NamedTuple):
     """A stage; all paths start at the root. ``deps``: path -> the stage that makes it, None for code. ``params``: file
-    -> keys that the stage reads. ``plain``: the outs that DVC leaves to git."""
+    -> keys that the stage reads. ``plain``: the outs that DVC leaves to git. ``persist``: those that a stage
+    adds to."""
 
     name: str
     cmd: str
@@ -38,6 +39,7 @@ class Stage(NamedTuple):
     params: dict[str, list[str]]
     outs: list[str]
     plain: list[str]
+    persist: list[str]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Run:
     Attributes:
         row: its place in the study. name: of the experiment; it ends in the hash of what the run is made from.
         scores: folder of the scores. outs: what its stages make. plain: of these, what DVC leaves to git.
+        persist: of these, what a stage adds to -> that stage.
         overrides: of the parameter files in use. values: the parameters as they are then.
         keys: stage -> hash of its command, code and parameters and of all stages before it, in the order of the stages.
     """
@@ -57,6 +60,7 @@ class Run:
     scores: str
     outs: Collection[str]
     plain: Collection[str]
+    persist: Mapping[str, str]
     overrides: Mapping[str, Overrides]
     values: Mapping[str, dict[str, Any]]
     keys: Mapping[str, str]
@@ -102,7 +106,8 @@ def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[st
             keys = stage_keys(stages, values, hashes)
             name = "-".join([*map(_slug, (study.name, row.name, label)), keys[stages[-1].name][:10]])
             outs, plain = [out for s in stages for out in s.outs], [out for s in stages for out in s.plain]
-            runs.append(Run(place, label, name, _scores(stages[-1]), outs, plain, overrides, values, keys))
+            persist = {out: s.name for s in stages for out in s.persist}
+            runs.append(Run(place, label, name, _scores(stages[-1]), outs, plain, persist, overrides, values, keys))
     return runs
 
 
@@ -138,6 +143,12 @@ def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
     return list(order.values())
 
 
+def all_outs(read: Callable[[str], str]) -> list[str]:
+    """The outs of every stage of the pipeline and of the baselines."""
+    known = [stage for path in (DEFINITION, BASELINE_DEFINITION) for stage in _stages(path, read(path)).values()]
+    return [out for stage in known for out in stage.outs]
+
+
 def _stages(definition: str, text: str) -> dict[str, Stage]:
     """Those of a ``dvc.yaml``, by the names that DVC has for them in the root."""
     folder, stages = posixpath.dirname(definition), {}
@@ -156,9 +167,10 @@ def _stages(definition: str, text: str) -> dict[str, Stage]:
         entries = [entry for kind in ("outs", "metrics", "plots") for entry in stage.get(kind, [])]
         options = [next(iter(entry.values())) if isinstance(entry, dict) else {} for entry in entries]
         plain = [entry for entry, option in zip(entries, options, strict=True) if not option.get("cache", True)]
+        persist = [entry for entry, option in zip(entries, options, strict=True) if option.get("persist")]
         address = f"{definition}:{name}" if folder else name
         deps = dict.fromkeys(paths(stage.get("deps", [])))
-        stages[address] = Stage(address, stage["cmd"], deps, params, paths(entries), paths(plain))
+        stages[address] = Stage(address, stage["cmd"], deps, params, *map(paths, (entries, plain, persist)))
     return stages
 
 

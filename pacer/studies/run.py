@@ -22,7 +22,7 @@ from pacer.core.errors import ConfigError
 from pacer.core.io import atomic_directory, read_json, write_json
 from pacer.studies.dvc import Dvc, Share, only_study, shares
 from pacer.studies.plan import PARAMS, Run, hash_of, plan
-from pacer.studies.study import Row, Study
+from pacer.studies.study import Study
 from pacer.studies.worktree import Repository, Worktree
 
 #: What is kept beside an experiment, for tests between rows: git has its scores alone.
@@ -65,7 +65,7 @@ def run_study(
     with only_study(state):
         dvc, repository = Dvc(state), Repository(root)
         runs = plan(study, repository.read, repository.hashes)
-        write_json(state / study.name / INDEX, [_record(study.rows[run.row], run) for run in runs])
+        write_json(state / study.name / INDEX, [_record(study, run) for run in runs])
         for place, row in enumerate(study.rows):
             if row.needs and all(run.row != place for run in runs):
                 report(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
@@ -79,12 +79,13 @@ def run_study(
         StudyRunner(study, repository, state, dvc, missing, report).run_all(shares(devices, min(jobs, len(missing))))
 
 
-def _record(row: Row, run: Run) -> dict[str, Any]:
+def _record(study: Study, run: Run) -> dict[str, Any]:
     """What a table says of a run: whether scores can stand beside published ones hangs on it."""
+    row, overrides = study.rows[run.row], study.overrides_of(run.row, run.replicate)
     corpus, decode = run.values[PARAMS]["corpus"], run.values[PARAMS]["decode"]
     place = {"group": row.group, "row": row.name, "replicate": run.replicate, "experiment": run.name}
     described = {"corpus": corpus, "split": decode["split"], "limit": decode["limit"]}
-    return place | {"target": row.target, "scores": run.scores} | described
+    return place | {"target": row.target, "overrides": overrides, "scores": run.scores} | described
 
 
 def finished(study: Study, repository: Repository, state: Path) -> Iterator[tuple[int, str, str, Any]]:
@@ -153,17 +154,16 @@ class StudyRunner:
             self._waiting.clear()
 
     def _take(self) -> tuple[int, Run, str] | None:
-        """The next run and its number, and the slot in which it was stopped, else one in which no other was."""
+        """The next run and its number, and the slot in which it was stopped, else one in which no row was."""
         with self._taking:
             if not self._waiting:
                 return None
             run = self._waiting.pop(0)
             # without their hashes: half-trained state serves edited code too
-            slots = {name.rpartition("-")[0]: slot for slot, _, name in stopped(self._state)}
-            names = [one.name.rpartition("-")[0] for one in (run, *self._waiting)]
-            reserved = self._busy | {slots[name] for name in names[1:] if name in slots}
-            free = chain([slots[names[0]]] if names[0] in slots else [], map(str, count()))
-            slot = next(name for name in free if name not in reserved)
+            slots = {slot: name.rpartition("-")[0] for slot, _, name in stopped(self._state)}
+            resumed = [slot for slot, name in slots.items() if name == run.name.rpartition("-")[0]]
+            new = (slot for slot in map(str, count()) if slot not in slots)
+            slot = next(slot for slot in chain(resumed, new) if slot not in self._busy)
             self._busy.add(slot)
             return self._count - len(self._waiting), run, slot
 
@@ -177,13 +177,18 @@ class StudyRunner:
 
         log = self._state / "logs" / f"{run.name}.txt"
         dvc = partial(self._dvc, folder=tree.tree, log=log, share=share, report=report)
+
+        def check_out() -> None:
+            with tree.keep_appended(run):
+                dvc("checkout", "--force", "--allow-missing")
+
         tree.prepare(self._study.name, run)
-        dvc("checkout", "--force", "--allow-missing")  # lets go of what a stopped stage left half-made
+        check_out()  # lets go of what a stopped stage left half-made
         for sharers, group in groupby(run.keys, lambda stage: tuple(self._sharers[run.keys[stage]])):
             stages = list(group)
             with self._making[sharers]:
                 if tree.adopt(run):
-                    dvc("checkout", "--force", "--allow-missing")
+                    check_out()
                 if len(sharers) == 1 or not tree.knows(run, stages):  # the run's last stages look at all before them
                     dvc("repro", *stages)
                     tree.record(run, stages)

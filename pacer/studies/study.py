@@ -29,6 +29,9 @@ HEADINGS = {
 #: In front of a key that is one of the baselines' own parameters, as with `dvc exp run -S`; others are PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
 
+#: Names that a study may not have: folders of `studies/results/` that all studies share.
+_SHARED = ("logs", "runs", "slots", "stages")
+
 #: Parameter -> value.
 Overrides = dict[str, JsonValue]
 
@@ -91,13 +94,15 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:
-        if len(set(self.labels)) < len(self.replicates):
+        if any(one in self.replicates[:place] for place, one in enumerate(self.replicates)):
             raise ValueError("replicates holds the same values twice")
         for key in {key for replicate in self.replicates for key in replicate}:
             if any(key not in replicate for replicate in self.replicates):
                 raise ValueError(f"replicates: {key} must be set in each")
             if key in self.set or any(key in row.set for row in self.rows):
                 raise ValueError(f"{key} is set by replicates")
+        if len(set(self.labels)) < len(self.replicates):
+            raise ValueError("replicates: two would have the same name, their values joined by hyphens")
         names = [(row.group, row.name) for row in self.rows]
         if len(set(names)) < len(names):
             raise ValueError("two rows of one group have the same name")
@@ -111,13 +116,18 @@ class Study(Strict):
 
     @property
     def labels(self) -> list[str]:
-        """A short name for each replicate: its values."""
-        return ["-".join(dict.fromkeys(map(str, one.values()))) or "1" for one in self.replicates]
+        """A short name for each replicate: its values, or their one value."""
+        values = [[str(one[key]) for key in self.replicates[0]] for one in self.replicates]
+        return ["-".join(one[:1] if len(set(one)) == 1 else one) or "1" for one in values]
 
     def overrides(self, row: Row, replicate: Overrides) -> Overrides:
         """The parameters of one run; a row's own value wins over the study's, and baselines' keys are for baselines."""
         everything = {**self.set, **row.set, **replicate}
         return {key: value for key, value in everything.items() if row.target or not key.startswith(BASELINE_KEY)}
+
+    def overrides_of(self, row: int, label: str) -> Overrides:
+        """The same, of the row at a place and the replicate with a label."""
+        return self.overrides(self.rows[row], self.replicates[self.labels.index(label)])
 
     def tested(self) -> list[tuple[int, int]]:
         """Places of the rows that are tested, each with that of the row which it is tested against."""
@@ -154,9 +164,12 @@ def load_study(folder: Path, name: str) -> Study:
     """Read ``folder/name.yaml``.
 
     Raises:
-        ConfigError: there is no such study, or its file is not as :class:`Study` says; all problems are listed.
+        ConfigError: there is no such study, it has the name of a folder of results, or its file is not as
+            :class:`Study` says; all problems are listed.
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(study_names(folder))}")
+    if name in _SHARED:
+        raise ConfigError(f"{path}: a study may not have the name {name}; rename the file")
     return read_params(path, Study).model_copy(update={"name": name})

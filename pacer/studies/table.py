@@ -96,7 +96,7 @@ def build_table(
         add_published(block)
     cells = {(row, at): cell for row, (_, line) in enumerate(lines) for at, cell in enumerate(line, 1)}
     tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = [*_notes(study, runs), *_published_notes(published, apart), *_missing(study, runs)]
+    notes = [*_notes(study, runs), *_changed(study, runs), *_published_notes(published, apart), *_missing(study, runs)]
     table = Table(
         ("Model", *(HEADINGS[metric] for metric in study.metrics)),
         tuple((label, *(cell.text or ABSENT for cell in line)) for label, line in lines),
@@ -205,6 +205,17 @@ def _published_notes(published: PublishedTable | None, apart: Sequence[Sequence[
     origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
     notes = [f"{printed_as} {published.protocol}", f"Where the published rows are from: {origins}."]
     return [*notes, f"Not all of our rows can be compared with them: {reasons}."] if reasons else notes
+
+
+def _changed(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
+    """Which rows are not defined as they were when they were run."""
+    changed = {}
+    for run in runs:
+        if run.record is not None and run.replicate is not None and "overrides" in run.record:
+            now = study.rows[run.row].target, study.overrides_of(run.row, run.replicate)
+            if now != (run.record["target"], run.record["overrides"]):
+                changed[study.rows[run.row].name] = None
+    return [f"{name}: its definition changed since it was run; `pacer study run {study.name}`." for name in changed]
 
 
 def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:

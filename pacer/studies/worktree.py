@@ -11,8 +11,9 @@ import os
 import posixpath
 import shutil
 import subprocess
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from configparser import RawConfigParser
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json, write_json, write_text
-from pacer.studies.plan import Run, overridden
+from pacer.studies.dvc import WITHOUT_GIT
+from pacer.studies.plan import Run, all_outs, overridden
 
 LOCK = "dvc.lock"
 
@@ -37,6 +39,7 @@ class Repository:
     @cached_property
     def commit(self) -> str:
         """Git's name for the files that it knows, as they were when this was first asked for."""
+        git(self.root, "update-index", "-q", "--refresh")  # else the files of a copied repository look changed
         return git(self.root, "stash", "create").strip() or self.head
 
     def read(self, path: str, commit: str = "") -> str:
@@ -49,6 +52,8 @@ class Repository:
         Raises:
             PacerError: git does not know one of them, or a file below one.
         """
+        if not paths:
+            return {}
         if unknown := git(self.root, "ls-files", "--others", "--exclude-standard", "--", *paths).splitlines():
             raise ConfigError(f"{unknown[0]}, which a row is made with, is not known to git; `git add` it")
         names = git(self.root, "rev-parse", *(f"{self.commit}:{path}" for path in paths)).split()
@@ -73,6 +78,7 @@ class Worktree:
         self.tree = folder / "tree"
         #: Says which row is being made, and stays when that is stopped.
         self.marker = folder / "row.json"
+        self._resumed = False
 
     def prepare(self, study: str, run: Run) -> None:
         """Bring the files that git knows to what the study found, with the parameters and known stages of ``run``.
@@ -80,20 +86,49 @@ class Worktree:
         What stages have left stays, half-trained state too.
         """
         commit = self._repository.commit
-        if (self.tree / ".git").is_file():  # else git would take the user's own working tree for it
+        self._resumed = self.marker.is_file()
+        if self._is_ours():
             Path(git(self.tree, "rev-parse", "--absolute-git-dir").strip(), "index.lock").unlink(missing_ok=True)
             git(self.tree, "reset", "--hard", "--quiet", commit)
             git(self.tree, "clean", "-d", "--force", "--quiet")
         else:
             shutil.rmtree(self._folder, ignore_errors=True)
-            git(self._repository.root, "worktree", "prune")
-            git(self._repository.root, "worktree", "add", "--force", "--detach", str(self.tree), commit)
+            git(self._repository.root, "worktree", "add", "-f", "-f", "--detach", str(self.tree), commit)
         write_json(self.marker, {"study": study, "experiment": run.name})
         for file, overrides in run.overrides.items():
             write_text(self.tree / file, overridden(self._repository.read(file), overrides, file))
         self._configure()
         self._link(run.values.values(), run.outs)
         self.adopt(run)
+
+    def _is_ours(self) -> bool:
+        """Whether ``tree`` is a worktree of this repository, not of one that this was copied or moved from."""
+        if not (self.tree / ".git").is_file():  # git would take the user's own working tree for it
+            return False
+        ask = ("rev-parse", "--path-format=absolute", "--git-common-dir")
+        try:
+            return Path(git(self.tree, *ask).strip()).samefile(git(self._repository.root, *ask).strip())
+        except (OSError, PacerError):
+            return False
+
+    @contextmanager
+    def keep_appended(self, run: Run) -> Generator[None]:
+        """While DVC checks out: spare the files that a stopped stage of ``run`` was adding to, as paid answers.
+
+        Of such a file and what DVC puts in its place the longer one stays. A stage that is known brings its own.
+        """
+        spared = self._folder / "appended"
+        files = [out for out, stage in run.persist.items() if self._resumed and not self.knows(run, [stage])]
+        for out in files:
+            if _size(self.tree / out) > _size(spared / out):
+                (spared / out).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(self.tree / out, spared / out)
+        yield
+        for out in files:
+            if _size(spared / out) > _size(self.tree / out):
+                (self.tree / out).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(spared / out, self.tree / out)
+        shutil.rmtree(spared, ignore_errors=True)
 
     def adopt(self, run: Run) -> bool:
         """Record in ``dvc.lock`` what is known of the stages of a run; False where nothing is new."""
@@ -135,18 +170,32 @@ class Worktree:
         """Make the user's own files that parameters name by a relative path be found here.
 
         Raises:
-            ConfigError: a path leads so far out of the repository that it cannot be given here.
+            ConfigError: a path leads so far out of the repository that it cannot be given here, or DVC would write
+                through it into the user's outputs.
         """
+        pipeline = all_outs(self._repository.read)
         for name in _texts(values):
             here, there = Path(posixpath.normpath(self.tree / name)), self._repository.root / name
             is_output = any(f"{posixpath.normpath(name)}/".startswith(f"{out}/") for out in outs)
-            if not name or os.path.isabs(name) or is_output or not os.path.exists(there):
+            if name in ("", ".") or os.path.isabs(name) or is_output or not os.path.exists(there):
                 continue
             if not here.is_relative_to(self._folder):
                 raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {there.resolve()}")
+            if self._holds_outs(name, pipeline):
+                raise ConfigError(f"{name} holds outputs of the pipeline; write it as an absolute path")
             if not os.path.lexists(here):
                 here.parent.mkdir(parents=True, exist_ok=True)
                 here.symlink_to(there)
+
+    def _holds_outs(self, name: str, outs: Iterable[str]) -> bool:
+        """Whether one of ``outs`` lies in the folder ``name``, by name or on the disk, or ``name`` lies in one."""
+        folder, root = posixpath.normpath(name), self._repository.root
+        return any(
+            f"{out}/".startswith(f"{folder}/")
+            or f"{folder}/".startswith(f"{out}/")
+            or (root / out).resolve().is_relative_to((root / folder).resolve())
+            for out in outs
+        )
 
     def save(self, run: Run) -> None:
         """Record the files that git knows, with scores and ``dvc.lock``, as the experiment of a run."""
@@ -159,6 +208,11 @@ class Worktree:
         author = ("-c", "user.name=pacer", "-c", "user.email=pacer@localhost")
         commit = git(self.tree, *author, "commit-tree", files, "-p", head, "-m", f"pacer study: {name}").strip()
         git(self.tree, "update-ref", f"refs/exps/{head[:2]}/{head[2:]}/{name}", commit)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; -1 where there is none."""
+    return path.stat().st_size if path.is_file() else -1
 
 
 def _texts(values: Iterable[JsonValue]) -> Iterator[str]:
@@ -175,7 +229,8 @@ def git(folder: Path, *arguments: str) -> str:
     Raises:
         PacerError: it failed.
     """
-    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    command = [*WITHOUT_GIT, "git", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = f"git {' '.join(arguments[:2])} failed: {done.stderr.strip()}"
         raise PacerError(f"{reason}; studies need the root of a git repository with a commit")

@@ -88,8 +88,13 @@ def test_an_error_tells_which_split_and_context_the_references_were_chosen_by():
 def test_missing_reports_can_be_empty():
     found, counts = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "c"], ["one", None]), missing="empty")
     assert found == {"a": ("1", "one"), "b": ("2", ""), "c": ("3", "")} and counts["missing_hypotheses"] == 2
-    with pytest.raises(DataError, match="but not in"):  # an id too many stays an error
-        paired(file(["a"], ["1"]), file(["x"], ["ten"]), missing="empty")
+    for ids, texts, problem in (  # an id too many stays an error, with or without a text
+        (["x"], ["ten"], "but not in"),
+        (["x"], [None], "but not in"),
+        (["a", "a"], ["one", None], "more than once in h.csv: a"),
+    ):
+        with pytest.raises(DataError, match=problem):
+            paired(file(["a"], ["1"]), file(ids, texts), missing="empty")
 
 
 def test_the_protocols_change_the_reports():

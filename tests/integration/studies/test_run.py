@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from pacer.core.errors import ConfigError, PacerError
+from pacer.core.io import write_json
 from pacer.studies.dvc import MARK, Dvc, Share, is_running
 from pacer.studies.run import results_folder, run_study, stopped
 from pacer.studies.study import load_study
@@ -125,7 +126,7 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_never_touched(tiny: TinyRe
     assert told[-1] == "other: nothing to do, all 8 runs exist"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_study_ends_its_dvc_within_three_seconds(tiny: TinyRepository, number: int) -> None:
     (tiny.told / "hang").touch()
     before = tiny.state()
@@ -173,6 +174,19 @@ def test_what_cannot_be_run_is_refused_before_any_work(tiny: TinyRepository, mon
     with pytest.raises(ConfigError, match="the command `dvc` is not on the PATH"):
         run(tiny)
     assert not (tiny.told / "runs").exists()
+
+
+def test_the_slot_of_a_stopped_row_is_for_that_row(tiny: TinyRepository) -> None:
+    """Of another study too."""
+    slots = results_folder(tiny.folder) / "slots"
+    for slot, name in enumerate(("tiny-gated-10", "other-gated-10")):
+        write_json(slots / str(slot) / "row.json", {"study": name[:5], "experiment": f"{name}-0123456789"})
+    tiny.write("studies/tiny.yaml", STUDY.replace("[{train.seed: 10}, {train.seed: 20}]", "[{train.seed: 10}]"))
+    run(tiny, "direct")
+    assert [slot for slot, _, _ in stopped(results_folder(tiny.folder))] == ["0", "1"]
+    assert (slots / "2" / "tree").is_dir() and not (slots / "0" / "tree").exists()
+    run(tiny, "gated")
+    assert [slot for slot, _, _ in stopped(results_folder(tiny.folder))] == ["1"]
 
 
 def test_dvc_and_its_stages_keep_to_the_cores_of_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,9 @@ def test_r2gens_files_have_texts_alone(tmp_path):
     assert read(path)[1] == ["Text", "a ."]
     path.write_text("generated_text\na .\n")
     assert read(path, None, "generated_text")[1] == ["a ."]
-    with pytest.raises(DataError, match=r"begins with a single word, which would be scored.*--hypothesis-text"):
+    with pytest.raises(
+        DataError, match=r"begins with what could be its name, which would be scored.*--hypothesis-text"
+    ):
         read(path)
 
 
@@ -77,16 +79,27 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         ("r.jsonl", "\n", "holds no reports"),
         ("r.csv", f"id,words\n1,{SECRET}\n", "no column of reports, only id, words; expected one of hypothesis"),
         ("r.csv", f"key,report\n1,{SECRET}\n", "no column of ids, only key, report; expected record_id"),
-        ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "row 3: 0 cells, but the first row has 2"),
-        ("r.csv", f"id,report\n1,{SECRET}\n2\n", "row 3: 1 cells, but the first row has 2"),
-        ("r.csv", f"id,report\n1,a,{SECRET}\n", "row 2: 3 cells, but the first row has 2"),
+        ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "row 2: 0 cells, but the first line has 2"),
+        ("r.csv", f"id,report\n1,{SECRET}\n2\n", "row 2: 1 cells, but the first line has 2"),
+        ("r.csv", f"id,report\n1,a,{SECRET}\n", "row 1: 3 cells, but the first line has 2"),
         ("r.csv", f"id,report\n,{SECRET}\n", "row 1, id: expected an id"),
-        ("r.csv", f'id,report\n1,"{SECRET}\n', "cannot be read as .csv"),
+        ("r.csv", f'id,report\n1,"{SECRET}\n', "cannot be read as .csv: unexpected end of data"),
+        ("r.csv", f"{SECRET} .\n\na .\n", 'row 2: a blank line; write "" for an empty report'),
+        ("r.csv", f"report\n{SECRET}\n\n", "row 2: a blank line"),
+        ("r.csv", "\na .\n", "row 1: a blank line"),
+        ("r.csv", f"{SECRET}!,b\n1,x\n", "no column of reports, only a text, b; expected"),
+        (
+            "r.csv",
+            f"Generated Report\n{SECRET}\n",
+            "begins with what could be its name, .* with --hypothesis-text, and",
+        ),
         ("r.csv", f"id,id,report\n1,1,{SECRET}\n", "column name more than once"),
-        ("r.csv", "id;report\n1;x\n", "begins with a single word"),
+        ("r.csv", "id;report\n1;x\n", "begins with what could be its name"),
         ("r.json", "[1]", "expected an object of ids and texts"),
         ("r.json", json.dumps({"a": [SECRET, SECRET]}), "row 1, text: expected text, got list"),
         ("r.json", '{"": "a"}', "row 1, id: expected an id"),
+        ("r.json", f'{{"s1": "{SECRET}", "s2": "a", "s1": "b"}}', "holds the id s1 more than once"),
+        ("r.jsonl", '{"id": 1, "report": "a \\ud83d"}', "row 1: a text holds half a character"),
         ("r.jsonl", json.dumps({"id": 1.5, "report": SECRET}), "row 1, id: expected an id"),
         ("r.jsonl", json.dumps({"id": 1, "report": [SECRET]}), "row 1, report: expected text, got list"),
         ("r.jsonl", "{cut", "line 1 is not valid JSON"),
@@ -111,6 +124,15 @@ def test_files_and_columns_that_are_not_there(tmp_path):
     (tmp_path / "res.csv").write_text("the heart is normal .\na .\n")
     with pytest.raises(DataError, match="no column of reports, only a text; expected out"):
         read(tmp_path / "res.csv", None, "out")
+
+
+def test_a_long_report_and_the_option_of_the_side(tmp_path):
+    path = tmp_path / "res.csv"
+    path.write_text(f"{'the heart is normal . ' * 10_000}\na .\n")
+    assert len(read(path)[1]) == 2
+    path.write_text("Findings text\na .\n")
+    with pytest.raises(DataError, match="with --reference-text, and"):
+        read(path, columns=REFERENCE_COLUMNS)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-8-sig"])

@@ -83,6 +83,10 @@ def only_says_what_it_is(path: Path) -> bool:
 @pytest.mark.parametrize("stage", STAGES)
 def test_everything_that_a_stage_reaches_is_declared(stage: str) -> None:
     declared = [*(ROOT / d for d in STAGES[stage]["deps"]), PARAMS]
+    modules = {path for path in reached(script_of(stage)) if path != PARAMS and not only_says_what_it_is(path)}
+    tables = {path.with_suffix(".yaml") for path in modules if path.with_suffix(".yaml").is_file()}
+    unknown = {path for path in tables if not any(path.is_relative_to(package) for package in declared)}
+    assert not unknown, f"{stage} reads {sorted(map(str, unknown))}, which dvc.yaml does not declare"
     undeclared = {
         str(path.relative_to(ROOT))
         for path in reached(script_of(stage))
@@ -107,7 +111,8 @@ def test_a_stage_uses_most_of_the_lines_that_it_declares(stage: str) -> None:
     used &= declared
     share = lines(used) / lines(declared)
     assert share >= 0.75, f"{stage} reaches {share:.0%} of the lines that it declares"
-    unused = [package for package in packages if not any(path.is_relative_to(package) for path in used)]
+    named = {path.with_suffix(".yaml") for path in used} | used  # a table beside the module that reads it
+    unused = [package for package in packages if not any(path.is_relative_to(package) for path in named)]
     assert not unused, f"{stage} uses nothing of {', '.join(str(package.relative_to(ROOT)) for package in unused)}"
 
 

@@ -164,6 +164,7 @@ def test_a_rows_own_value_wins_over_the_studys_and_seeds_and_worlds_are_replicat
         ("[f1, bleu4]", "[f1, bleu5]", "metrics.1 = 'bleu5'"),
         ("train.seed: 2", "train.seed: 1", "replicates holds the same values twice"),
         ("train.seed: 2", "corpus.seed: 2", "seed must be set in each"),
+        ("{train.seed: 2}", '{train.seed: "1"}', "two would have the same name"),
         ("name: two", "name: one", "the same name"),
         ("name: two", "name: two, files: there, set: {a.b: 1}", "not both"),
         ("calibrate.gate_inputs: none", "train.seed: 3", "train.seed is set by replicates"),
@@ -243,8 +244,26 @@ def test_the_stages_of_a_score_are_those_that_it_needs(target: str | None) -> No
     assert stages["reference_labels"].deps["models/backbones/chexbert"] == "backbones"
 
 
+@pytest.mark.parametrize(
+    ("replicates", "labels"),
+    [
+        ("[{a.x: 1, b.x: 1}, {a.x: 2, b.x: 2}]", ["1", "2"]),
+        ("[{a.x: 1, b.x: 2, c.x: 1}, {a.x: 1, b.x: 2, c.x: 2}]", ["1-2-1", "1-2-2"]),
+        ("[{a.x: 1, b.x: 2}, {b.x: 1, a.x: 2}]", ["1-2", "2-1"]),
+    ],
+)
+def test_every_replicate_has_a_name_of_its_own(tmp_path: Path, replicates: str, labels: list[str]) -> None:
+    assert read(tmp_path, GOOD.replace("[{train.seed: 1}, {train.seed: 2}]", replicates)).labels == labels
+
+
+def test_a_study_has_no_name_of_a_folder_of_results(tmp_path: Path) -> None:
+    (tmp_path / "slots.yaml").write_text(GOOD)
+    with pytest.raises(ConfigError, match=r"slots\.yaml: a study may not have the name slots"):
+        load_study(tmp_path, "slots")
+
+
 def test_jobs_share_out_the_devices_and_the_cores() -> None:
-    assert shares("0,1,2", 1) == [Share()]
+    assert shares("1,2", 1) == [Share("1,2")] and shares(None, 1) == [Share()]
     assert [share.devices for share in shares("", 2)] == [None, None]
     assert [share.devices for share in shares("0,1,2", 2)] == ["0,2", "1"]
     assert [share.devices for share in shares("0", 2)] == ["0", "0"]

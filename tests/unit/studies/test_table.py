@@ -388,6 +388,18 @@ def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None
         collect(settings, Repository(tiny.folder), tiny.folder / "state")
 
 
+def test_a_row_that_was_edited_since_it_was_run_is_told() -> None:
+    rows = [{"name": "one", "set": {"calibrate.gate_inputs": "h"}}, {"name": "two"}]
+    settings = study(rows=rows, metrics=["f1"])
+    runs = [scored(row, sn={"f1": 0.5}) for row in range(2)]
+    for row, run in enumerate(runs):
+        run.record.update({"target": None, "overrides": settings.overrides_of(row, "1")})
+    assert not any("changed" in note for note in built(settings, runs).notes)
+    rows[0]["set"]["calibrate.gate_inputs"] = "hz"
+    told = [note for note in built(study(rows=rows, metrics=["f1"]), runs).notes if "changed" in note]
+    assert told == ["one: its definition changed since it was run; `pacer study run mine`."]
+
+
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.randoms())
 def test_marks_do_not_depend_on_the_order_of_rows(values: list[float], random) -> None:
     cells = [(str(i), [printed([value])]) for i, value in enumerate(values)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from pacer.core.errors import ConfigError
@@ -87,3 +89,89 @@ def test_the_users_own_data_are_found_by_their_relative_path(tiny: TinyRepositor
     repository, run = first_run(tiny)
     with pytest.raises(ConfigError, match=r"write \.\./\.\. in the parameters as /"):
         worktree(tiny, repository).prepare("tiny", run)
+
+
+@pytest.mark.parametrize("name", ["data", "code/../data", "linked", "reports/x"])
+def test_a_path_that_holds_outputs_is_refused(tiny: TinyRepository, name: str) -> None:
+    """Else DVC, in the worktree, would go through the link and delete the user's outputs."""
+    for path in ("data/source/records", "reports/x"):
+        tiny.write(path, "of the user")
+    (tiny.folder / "linked").symlink_to("data")
+    tiny.write("params.yaml", tiny.read("params.yaml").replace("root: null", f"root: {name}", 1))
+    repository, run = first_run(tiny)
+    tree = worktree(tiny, repository)
+    with pytest.raises(ConfigError, match=f"{name} holds outputs of the pipeline; write it as an absolute path"):
+        tree.prepare("tiny", run)
+    assert not (tree.tree / "data").exists() and not (tree.tree / "linked").exists()
+
+
+def test_a_study_that_a_git_hook_starts_leaves_the_users_branch(
+    tiny: TinyRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository, run = first_run(tiny)
+    tree = worktree(tiny, repository)
+    tree.prepare("tiny", run)
+    tiny.write("code/report.py", "# edited\n")
+    before = tiny.git("rev-parse", "HEAD"), tiny.state()
+    with monkeypatch.context() as hook:
+        for name, path in (("GIT_DIR", ".git"), ("GIT_WORK_TREE", ""), ("GIT_INDEX_FILE", ".git/index")):
+            hook.setenv(name, str(tiny.folder / path))
+        repository, run = first_run(tiny)
+        worktree(tiny, repository).prepare("tiny", run)
+    assert (tiny.git("rev-parse", "HEAD"), tiny.state()) == before
+    assert (tree.tree / "code/report.py").read_text() == "# edited\n"
+
+
+def test_answers_of_a_stopped_stage_outlive_a_checkout(tiny: TinyRepository) -> None:
+    text = tiny.read("dvc.yaml").replace(
+        "outs: [data/source: {persist: true}]", "outs: [data/answers: {persist: true}]"
+    )
+    tiny.write("dvc.yaml", text.replace("data/source]", "data/answers]"))
+    repository, run = first_run(tiny)
+    tree = worktree(tiny, repository)
+    assert run.persist == {"data/answers": "source"}
+    answers = tree.tree / "data/answers"
+
+    def after_checkout(before: str, found: str | None) -> str:
+        """What is there after DVC put ``found`` in the place of ``before``."""
+        tree.prepare("tiny", run)
+        answers.parent.mkdir(exist_ok=True)
+        answers.write_text(before)
+        with tree.keep_appended(run):
+            answers.unlink(missing_ok=True)
+            if found is not None:
+                answers.write_text(found)
+        return answers.read_text() if answers.exists() else ""
+
+    assert after_checkout("of another row", "one\n") == "one\n"
+    assert after_checkout("one\ntwo\n", "one\n") == "one\ntwo\n"
+    assert after_checkout("one\ntwo\n", None) == "one\ntwo\n"
+    assert after_checkout("one\n", "one\ntwo\n") == "one\ntwo\n"
+    with pytest.raises(KeyboardInterrupt), tree.keep_appended(run):
+        raise KeyboardInterrupt
+    with tree.keep_appended(run):
+        pass
+    assert answers.read_text() == "one\ntwo\n"
+    (tree.tree / "dvc.lock").write_text("schema: '2.0'\nstages: {source: {cmd: x}}\n")
+    tree.record(run, ["source"])
+    assert after_checkout("one\ntwo\nthree\n", "one\n") == "one\n"  # DVC has what the stage made
+
+
+def test_a_copied_repository_makes_worktrees_of_its_own(tiny: TinyRepository) -> None:
+    repository, run = first_run(tiny)
+    original = worktree(tiny, repository)
+    original.prepare("tiny", run)
+    (original.tree / "code/report.py").write_text("# of the original\n")
+    copied = object.__new__(TinyRepository)
+    copied.folder = tiny.folder.with_name("copy")
+    shutil.copytree(tiny.folder, copied.folder, symlinks=True)
+    repository, run = first_run(copied)
+    tree = worktree(copied, repository)
+    tree.prepare("tiny", run)
+    assert str(copied.folder) in (tree.tree / ".git").read_text()
+    assert (original.tree / "code/report.py").read_text() == "# of the original\n"
+
+
+def test_a_study_of_others_scores_alone_runs_nothing(tiny: TinyRepository) -> None:
+    tiny.write("mine.txt", "not known to git")
+    assert Repository(tiny.folder).hashes([]) == {}
