@@ -106,7 +106,7 @@ def _carried_out(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if there and here and packet not in _COPIES and not indexed_there:
         raise Mixed(f"{operation} got tensors of the CPU {[tuple(tensor.shape) for tensor in here]} and of the device")
     if there and packet in _PRODUCTS and not tensors[0].dtype.is_floating_point:
-        raise NotImplementedError(f'"{packet.__name__}" not implemented for {tensors[0].dtype}')
+        raise RuntimeError(f'"{packet.__name__}" has no kernel for {tensors[0].dtype}')
     target = next((leaf for leaf in leaves if isinstance(leaf, torch.device)), None)
     if target is None:
         onto_device = bool(there) and (packet is not aten.copy_ or isinstance(args[0], _There))
