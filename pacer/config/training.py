@@ -28,6 +28,7 @@ class Train(Strict):
 class Batches(Strict):
     mix: bool
     window: Positive
+    positive_repeats: Positive
 
 
 class Warmup(Strict):

@@ -95,6 +95,11 @@ class RecordTable:
         inside = self.split == SPLITS.index(split)
         return {c: np.flatnonzero(inside & (self.context == CONTEXTS.index(c))).astype(np.int32) for c in contexts}
 
+    def positive_repeated(self, rows: np.ndarray, times: int) -> np.ndarray:
+        """``rows``, and those whose commitment affirms a finding ``times`` times; int32."""
+        positive = rows[self.frame["positive"].list.len().gather(rows).to_numpy() > 0]
+        return np.concatenate([rows, np.repeat(positive, times - 1)])
+
 
 def _columns(path: Path, *columns: str) -> pl.DataFrame:
     with readable(path):

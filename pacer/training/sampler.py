@@ -28,7 +28,8 @@ class Order(NamedTuple):
     """What the order of training is a function of.
 
     Attributes:
-        rows: row numbers of the training records per context, in the order of the rounds; empty ones are left out.
+        rows: row numbers of the training records per context, in the order of the rounds; empty ones are left out. A
+            number that stands several times is drawn as often in an epoch.
         batch_size: records of a micro-batch. window, mix: see :func:`micro_batches`.
         seed, phase: of the shuffles.
     """
@@ -155,13 +156,11 @@ class Sampler:
     def __init__(self, phase: Phase, examples: Examples):
         self.phase, self.examples = phase, examples
         self.route_seed = RouteSeed(phase.train.seed, phase.name)
+        rows = examples.table.rows("train", phase.contexts)
+        if examples.table.labelled:
+            rows = {c: examples.table.positive_repeated(r, phase.batches.positive_repeats) for c, r in rows.items()}
         self.order = Order(
-            examples.table.rows("train", phase.contexts),
-            phase.schedule.batch_size,
-            phase.batches.window,
-            phase.batches.mix,
-            phase.train.seed,
-            phase.name,
+            rows, phase.schedule.batch_size, phase.batches.window, phase.batches.mix, phase.train.seed, phase.name
         )
 
     def from_update(self, first: int) -> Iterator[tuple[MicroBatch, float]]:

@@ -49,3 +49,14 @@ def test_the_shares_of_real_tokens_are_those_of_an_epoch(setting) -> None:
     shares = sampler.padding_efficiency()
     assert shares["batches/real_share"] == pytest.approx(real / padded)
     assert shares["batches/published_real_share"] < shares["batches/real_share"] < 1
+
+
+@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
+def test_records_with_a_positive_finding_are_drawn_more_often(name: str, setting) -> None:
+    _, examples = setting(name)
+    sampler = Sampler(phase_of(name, parameters(batches={"positive_repeats": 4})), examples)
+    for context, rows in examples.table.rows("train", sampler.phase.contexts).items():
+        times = dict(zip(*np.unique(sampler.order.rows[context], return_counts=True), strict=True))
+        affirms = {int(row): bool(examples.table.row(int(row)).get("positive")) for row in rows}
+        assert any(affirms.values()) == (name != "warmup")  # the warm-up reads no commitments
+        assert times == {row: 4 if positive else 1 for row, positive in affirms.items()}

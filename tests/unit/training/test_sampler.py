@@ -144,6 +144,13 @@ def test_visits_count_how_often_a_record_was_met() -> None:
             known[row] += 1
 
 
+def test_a_row_that_stands_three_times_is_drawn_as_often_in_each_epoch() -> None:
+    repeated = Order({"sn": np.array([0, 1, 2, 3, 0, 0, 3, 3])}, 4, window=1, mix=False, seed=1, phase="parent")
+    batches = list(islice(micro_batches(repeated, by_table(np.arange(4))), 3 * repeated.micro_batches_per_epoch))
+    assert Counter(np.concatenate([batch.rows for batch in batches]).tolist()) == {0: 9, 1: 3, 2: 3, 3: 9}
+    assert set(met(batches).values()) == {1}  # each time is a visit of its own, with its own route
+
+
 def test_no_records_at_all_is_an_error() -> None:
     with pytest.raises(ValueError, match="no context"):
         epoch({"sn": 0})
