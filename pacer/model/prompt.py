@@ -25,6 +25,11 @@ class PromptIds(NamedTuple):
     before: list[int]
     after: list[int]
 
+    @property
+    def visual_start(self) -> int:
+        """Place of the first visual token in :meth:`prefix`."""
+        return 1 + len(self.before)
+
     def prefix(self, bos: int, num_queries: int) -> list[int]:
         """All ids left of ``||``, with zeros in the places of the visual tokens."""
         return [bos, *self.before, *([0] * num_queries), *self.after]
