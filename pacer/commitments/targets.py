@@ -14,8 +14,7 @@ from pacer.commitments.answers import STATUSES, Answer, read_answer, read_answer
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.sampling import COLUMNS, refuse_held_out
 from pacer.core.errors import DataError
-from pacer.data.columns import read_columns
-from pacer.data.schemas import write_table
+from pacer.data.schemas import read_records, write_table
 
 #: Where an anchor comes from.
 ORIGINS = ("llm", "rules")
@@ -36,7 +35,7 @@ def build_anchors(records: Path, cache: Path, out: Path) -> dict[str, Any]:
         DataError: the records are missing or malformed, two have one id; the cache is missing or malformed, or names a
             record that is unknown, repeated or held out.
     """
-    table = read_columns(records, COLUMNS)
+    table = read_records(records, COLUMNS)
     answers = _read_cache(cache, table)
     by_rules = [extract_anchor(report) for report in table["report_raw"]]
     labelled = {record_id: answer.anchor for record_id, answer in answers.items() if answer.anchor is not None}
