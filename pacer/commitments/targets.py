@@ -106,12 +106,12 @@ def agreement(pairs: Sequence[tuple[Anchor, Anchor]]) -> dict[str, Any]:
     count = len(pairs)
     findings = {}
     for finding in FINDINGS:
-        states = [(one.polarity(finding), other.polarity(finding)) for one, other in pairs]
-        observed = sum(one == other for one, other in states)
-        first, second = Counter(one for one, _ in states), Counter(other for _, other in states)
-        by_chance = sum(first[state] * second[state] for state in first)
+        states = [(first.polarity(finding), second.polarity(finding)) for first, second in pairs]
+        observed = sum(first == second for first, second in states)
+        first_counts, second_counts = Counter(first for first, _ in states), Counter(second for _, second in states)
+        by_chance = sum(first_counts[state] * second_counts[state] for state in first_counts)
         kappa = (observed * count - by_chance) / (count * count - by_chance) if by_chance < count * count else None
         clashes = states.count(("positive", "negative")) + states.count(("negative", "positive"))
         findings[finding] = {"kappa": kappa, "agreement": observed / count if count else None, "clashes": clashes}
-    identical = sum(one == other for one, other in pairs)
+    identical = sum(first == second for first, second in pairs)
     return {"records": count, "identical": identical / count if count else None, "findings": findings}

@@ -157,16 +157,16 @@ def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
     if not Path(path).is_file():
         raise DataError(f"{path} does not exist; correct the path, or run the stage that writes it (`dvc repro`)")
     try:
-        found = pl.read_parquet_schema(path)
+        types = pl.read_parquet_schema(path)
     except pl.exceptions.PolarsError as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
-    missing = [name for name in schema if name not in found]
-    unknown = [name for name in found if name not in schema]
+    missing = [name for name in schema if name not in types]
+    unknown = [name for name in types if name not in schema]
     if missing or unknown:
         raise DataError(f"{path}: missing columns {missing or 'none'}, unknown columns {unknown or 'none'}")
     for name, kind in schema.items():
-        if found[name] != kind:
-            raise DataError(f"{path}: column {name} is {found[name]}, expected {kind}; make it again")
+        if types[name] != kind:
+            raise DataError(f"{path}: column {name} is {types[name]}, expected {kind}; make it again")
 
 
 def write_table(

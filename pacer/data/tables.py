@@ -217,5 +217,5 @@ def _as_text(value: Any, place: str, decimal: bool) -> str | None:
         value = value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
-    whole = isinstance(value, float) and value.is_integer() and not decimal
-    return str(int(value) if whole else value)
+    is_whole = isinstance(value, float) and value.is_integer() and not decimal
+    return str(int(value) if is_whole else value)

@@ -157,8 +157,8 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
             read_predictions(path, keys)["hypothesis"].alias(f"{path.parent.name}_hypothesis")
             for path in sorted(predictions_dir.glob(f"controls/*/{name}.jsonl"))
         ]
-        made = read_predictions(predictions_dir / f"{name}.jsonl", keys).drop("record_id")
-        parts.append(rows.hstack(made).with_columns(controls))
+        predictions = read_predictions(predictions_dir / f"{name}.jsonl", keys).drop("record_id")
+        parts.append(rows.hstack(predictions).with_columns(controls))
     cases = pl.concat(parts, how="diagonal")
     if anchors is None:
         return cases.with_columns(anchor_columns(cases["report_raw"], "reference"))

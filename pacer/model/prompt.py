@@ -107,8 +107,8 @@ def continuation_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]
     Raises:
         ValueError: the tokenizer merges ``text`` with what stands before it, so it has no ids of its own.
     """
-    lead = _encode(tokenizer, "a.")
-    whole = _encode(tokenizer, "a." + text)
-    if whole[: len(lead)] != lead:
+    before = _encode(tokenizer, "a.")
+    both = _encode(tokenizer, "a." + text)
+    if both[: len(before)] != before:
         raise ValueError(f"the tokenizer merges {text!r} with the text before it")
-    return whole[len(lead) :]
+    return both[len(before) :]
