@@ -262,7 +262,7 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
         raise UnidentifiedImageError
     modality = str(data.get("Modality") or "").strip().upper()
     if modality and modality not in _MODALITIES:
-        raise _Refused(f"its Modality is none of a radiograph, {', '.join(_MODALITIES)}")
+        raise _Refused(f"its Modality is not one of a radiograph's: {', '.join(_MODALITIES)}")
     high_bit = data.BitsStored - 1
     if not (
         data.get("PhotometricInterpretation") in ("MONOCHROME1", "MONOCHROME2")

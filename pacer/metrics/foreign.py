@@ -112,7 +112,7 @@ def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
         return about
     if about:
         raise ConfigError(
-            f"{references.path} holds reports that are clean already; cleaning twice is not cleaning once: "
+            f"{references.path} holds reports that are clean already; cleaning them again would change them: "
             "leave out --clean-references"
         )
     return {"cleaner": protocol.clean_references}

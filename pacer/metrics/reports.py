@@ -183,7 +183,7 @@ def _of_lines(
     if words == 1 or (1 < words <= _NAME_WORDS and not set(header[0]) & set(".,;:!?")):
         raise DataError(
             f"{path}: its only column begins with what could be its name, which would be scored as a report; name the "
-            f"column with {option}, and see that commas (.csv) or tabs (.tsv) part the cells"
+            f"column with {option}, and separate its cells by commas (.csv) or tabs (.tsv)"
         )
     return [{_ALONE: text} for (text,) in lines]
 
