@@ -26,6 +26,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl
+from pacer.data.tables import LARGEST
 
 #: Names of the column with the ids, of which the first that a file has is taken, and with the text, of which it may
 #: have one; whatever their case.
@@ -118,7 +119,7 @@ def _rows(path: Path, headings: Collection[str | None], option: str) -> list[dic
     """The rows of a file, each a value by column; a column of CSV alone has a header if that is one of ``headings``, or
     is named by ``option``."""
     kind = path.suffix.lower()
-    csv.field_size_limit(2**31 - 1)
+    csv.field_size_limit(LARGEST)
     try:
         if kind in (".csv", ".tsv"):
             with open(path, encoding="utf-8-sig", newline="") as file:
