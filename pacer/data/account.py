@@ -29,7 +29,7 @@ _SHOWN = 10
 
 
 class Account:
-    """Lists what is not used and counts what a reader met besides.
+    """Lists the rows that are not used, and counts what else a reader met.
 
     Attributes:
         read: rows read, by input (a context, or the role of a file).

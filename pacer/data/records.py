@@ -87,7 +87,7 @@ def draft_records(
 
 
 def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:
-    """The studies with sound ids and texts that have a context in use; null for a text that is a word for no text."""
+    """The studies with sound ids and texts that have a context in use; a text such as ``N/A`` becomes null."""
     for field in ("id", "study_id", "subject_id"):
         fault = mapped(field, id_fault)
         studies = account.divert(studies, field, fault.is_not_null(), fault)

@@ -9,7 +9,7 @@ JSONL                     an object a line, as PACER's own predictions (in which
 Parquet                   an id and a text column, as PACER's ``records.parquet``
 ========================  ==================================================================================
 
-Columns are those that are named, else those of the lists below; of two that are in question none is chosen.
+Columns are those that the caller names, else those of the lists below. If several are possible, none is chosen.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl
 from pacer.data.tables import LARGEST
 
-#: Names of the column with the ids, of which the first that a file has is taken, and with the text, of which it may
-#: have one; whatever their case.
+#: Names of columns, in any case. Of ids the first that a file has is taken; of texts it may have only one.
 ID_COLUMNS = ("record_id", "id", "study_id", "image_id")
 REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text")
 HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text")
@@ -62,7 +61,7 @@ class Reports(NamedTuple):
 def reports_of(
     path: str | Path, text_columns: Sequence[str], id_column: str | None = None, text_column: str | None = None
 ) -> Reports:
-    """Read a file of reports by the kind that its name says.
+    """Read a file of reports; the ending of its name says its kind.
 
     Args:
         text_columns: names to look for, :data:`REFERENCE_COLUMNS` or :data:`HYPOTHESIS_COLUMNS`.

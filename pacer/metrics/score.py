@@ -124,7 +124,7 @@ def score_cases(
 
     Args:
         cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
-        train: reports of the training split, of which it is said how many are copied; ``None``: not known.
+        train: reports of the training split, of which copies are counted; ``None``: not known.
 
     Returns:
         The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->

@@ -21,7 +21,7 @@ _CONTROL = "another_patient"
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
-    """What a reader must know before any score is believed, a sentence each; none for a model that looks.
+    """What to know before any score is believed, one sentence each; none for a model that uses its sources.
 
     Args:
         scores: ``scores.json``. cases: ``cases.parquet``. convention: of the F1.
