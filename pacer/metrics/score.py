@@ -240,10 +240,8 @@ def _context_scores(
         scores |= {ratio: values[ratio] for ratio in RATIOS}
     scores |= language_scores(cases)
     if originals is not None:
-        against_originals = language_scores(originals)
-        scores |= {"original_n": len(originals)} | {
-            f"original_{key}": value for key, value in against_originals.items()
-        }
+        scores["original_n"] = len(originals)
+        scores |= {f"original_{key}": value for key, value in language_scores(originals).items()}
     counts = extraction_counts(cases, limit) | {"empty": _empty(cases["hypothesis"])}
     scores |= {f"{what}_rate": count / len(cases) for what, count in counts.items()}
     scores |= variety_scores(cases)
