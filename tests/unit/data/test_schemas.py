@@ -30,3 +30,14 @@ def test_a_page_that_has_changed_is_named_with_its_file(tmp_path) -> None:
     for read in (lambda: read_records(path, ["record_id"]), lambda: read_records(path)):
         with pytest.raises(DataError, match=r"r\.parquet is not a readable Parquet file: .*CRC checksum"):
             read()
+
+
+def test_some_columns_of_the_records(tmp_path) -> None:
+    path = tmp_path / "r.parquet"
+    row = dict.fromkeys(RECORD_SCHEMA) | {"record_id": "sn-1", "split": "val"}
+    write_table(path, pl.DataFrame([row], RECORD_SCHEMA), RECORD_SCHEMA)
+    assert read_records(path, ["split"]).to_dicts() == [{"split": "val"}]
+    assert read_records(path, ["split", "record_id"]).columns == ["split", "record_id"]
+    write_table(path, pl.DataFrame([row, row], RECORD_SCHEMA), RECORD_SCHEMA)
+    with pytest.raises(DataError, match="holds record sn-1 twice"):
+        read_records(path, ["split"])
