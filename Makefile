@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	$(PIP) -e '.[dev]'
 	touch $@
 
-stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes); `git diff` of their card says what changed
+stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes) and compare them with their card
 	python -m pacer.backbones.bundle
 
 radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/evaluation.md)

@@ -9,13 +9,13 @@ from pacer.commitments.sampling import COLUMNS
 from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import write_json
-from pacer.data.columns import read_columns
+from pacer.data.schemas import read_records
 
 
 def main() -> None:
     config = load_params().anchors
     sample = pl.read_parquet("data/anchors/sample.parquet")
-    records = read_columns(Path("data/corpus/records.parquet"), COLUMNS)
+    records = read_records(Path("data/corpus/records.parquet"), COLUMNS)
     audit = label_sample(sample, records, config.llm, Path("data/anchors"))
     write_json("data/anchors/llm_audit.json", audit)
 

@@ -6,12 +6,12 @@ from pacer.commitments.sampling import COLUMNS, sample_records
 from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_path, write_json
-from pacer.data.columns import read_columns
+from pacer.data.schemas import read_records
 
 
 def main() -> None:
     anchors = load_params().anchors
-    records = read_columns(Path("data/corpus/records.parquet"), COLUMNS)
+    records = read_records(Path("data/corpus/records.parquet"), COLUMNS)
     sample, audit = sample_records(records, anchors.sample_per_context, anchors.seed)
     with atomic_path("data/anchors/sample.parquet") as temporary:
         sample.write_parquet(temporary)

@@ -6,13 +6,13 @@ import polars as pl
 
 from pacer.config import load_params
 from pacer.core.errors import run_cleanly
-from pacer.data.columns import read_columns
+from pacer.data.schemas import read_records
 from pacer.metrics.chexbert.reference_labels import label_references
 
 
 def main() -> None:
     score = load_params().score
-    references = read_columns(Path("data/corpus/records.parquet"), ["record_id", "split", "report"])
+    references = read_records(Path("data/corpus/records.parquet"), ["record_id", "split", "report"])
     label_references(
         references.filter(pl.col("split") != "train"),
         Path("models/backbones/chexbert"),

@@ -6,9 +6,12 @@ They take the place of what real corpora download; :func:`~pacer.backbones.make_
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import polars as pl
 import torch
@@ -19,17 +22,22 @@ from pacer.backbones.pointers import PROVENANCE, provenance
 from pacer.config import Backbone
 from pacer.config.backbones import CARD
 from pacer.config.profiles import load_profile
-from pacer.core.errors import run_cleanly
-from pacer.core.io import hash_file, write_json
+from pacer.core.errors import BackboneError, run_cleanly
+from pacer.core.io import hash_file, read_json, write_json
 from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.model.prompt import instruction
+
+#: How far a model that is made again may be from the recorded one: its quality, as a share, and each first loss.
+QUALITY, LOSS = 0.02, 1e-3
 
 
 def main() -> None:
     """``make stand-ins``: train the models of the default profile again, in place of those of the package.
 
-    Losses and qualities of the card say whether they are the same models: ``git diff`` shows them.
+    Raises:
+        BackboneError: they differ from the models that the card described; see :func:`compare`.
     """
+    recorded = read_json(CARD)["models"]
     params = load_profile("configs/phantom.yaml")
     config = params.backbones.model_copy(update={role: Backbone(provider="standin") for role in MODELS})
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
@@ -46,6 +54,45 @@ def main() -> None:
     settings = {"seed": config.seed, "train_on": config.train_on}
     settings |= {f"{role}_standin": getattr(config, f"{role}_standin").model_dump() for role in MODELS}
     write_json(CARD, {"data": training["data"], "settings": settings, "models": models})
+    compare(recorded, models)
+
+
+def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, Any]]) -> None:
+    """Print quality and first losses of each model, as the card recorded them and as they are now.
+
+    Args:
+        recorded, new: ``models`` of two cards.
+
+    Raises:
+        BackboneError: a quality differs by more than :data:`QUALITY`, or a first loss by more than :data:`LOSS`.
+    """
+    different = []
+    for role in MODELS:
+        before, after = recorded[role]["training"], new[role]["training"]
+        (name, quality), (_, new_quality) = _quality(before), _quality(after)
+        losses = zip(before["first_losses"], after["first_losses"], strict=True)
+        largest = max(abs(loss - new_loss) for loss, new_loss in losses)
+        print(
+            f"{role}: {name} {quality:.4f} in the card, {new_quality:.4f} now; first losses {largest:.1e} apart at most"
+        )
+        if abs(new_quality - quality) > QUALITY * quality or largest > LOSS:
+            different.append(role)
+    if different:
+        raise BackboneError(
+            f"{', '.join(different)}: not the recorded model (quality within {QUALITY:.0%}, first losses within "
+            f"{LOSS:g}). If settings or code should give another model, commit {CARD.parent}; else `git checkout` it"
+        )
+
+
+def _quality(training: Mapping[str, Any]) -> tuple[str, float]:
+    """Name and value of the figure that a model is judged by."""
+    name = next(name for name in ("held_out_auroc", "held_out_loss", "held_out_accuracy") if name in training)
+    return name, _mean(training[name])
+
+
+def _mean(figure: float | dict[str, Any]) -> float:
+    """A figure; of accuracies by finding, or by form of the report and finding, their mean."""
+    return fmean(map(_mean, figure.values())) if isinstance(figure, dict) else figure
 
 
 def _halve(folder: Path, out: Path) -> None:

@@ -85,10 +85,10 @@ def _missing(target: Path, role: str) -> list[str]:
     missing = [" or ".join(group) for group in _REQUIRED[role] if names.isdisjoint(group)]
     if role == "chexbert":
         return missing
-    for whole in _WEIGHTS:
-        if whole in names:
+    for file in _WEIGHTS:
+        if file in names:
             return missing
-        if (index := f"{whole}.index.json") in names:
+        if (index := f"{file}.index.json") in names:
             try:
                 return missing + sorted(set(read_json(target / index)["weight_map"].values()) - names)
             except (DataError, LookupError, TypeError, AttributeError):

@@ -75,7 +75,7 @@ def audit(
 def _token_limit(params: Params, records: Path) -> Check:
     """How many train targets the token limit cuts, once the language model is here."""
     from pacer.backbones.tokenizer import read_tokenizer
-    from pacer.data.columns import batches
+    from pacer.data.schemas import read_records
     from pacer.reporting.corpus_audit import LEFT_OUT_LIMIT
     from pacer.reporting.tables import Check, number, percent
     from pacer.training.trajectory import TrajectoryBuilder
@@ -86,13 +86,12 @@ def _token_limit(params: Params, records: Path) -> Check:
     if folder is None:
         return Check(name, "not known before the language model is here")
     tokenizer = read_tokenizer(folder)
-    builder, targets, cut = TrajectoryBuilder(tokenizer, limit), 0, 0
-    for frame in batches(records, ["split", "report"]):
-        if reports := frame.filter(split="train")["report"].to_list():
-            targets += len(reports)
-            cut += sum(map(builder.is_cut, tokenizer(reports, add_special_tokens=False)["input_ids"]))
-    found = f"{number(cut)} of {number(targets)} ({percent(cut, targets)}): cut there, without an end"
-    return Check(name, found, cut <= LEFT_OUT_LIMIT * targets)
+    builder, cut = TrajectoryBuilder(tokenizer, limit), 0
+    train = read_records(records, ["split", "report"]).filter(split="train")
+    for part in train.iter_slices(16_384):  # the ids of all reports would take gigabytes
+        cut += sum(map(builder.is_cut, tokenizer(part["report"].to_list(), add_special_tokens=False)["input_ids"]))
+    found = f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): cut there, without an end"
+    return Check(name, found, cut <= LEFT_OUT_LIMIT * len(train))
 
 
 def _language_model(params: Params) -> Path | None:

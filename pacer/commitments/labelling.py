@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 import polars as pl
 from pydantic import BaseModel
@@ -184,71 +184,100 @@ def _ask_all(
     """Ask the questions without an answer from several threads, and add the answers to ``paid``; returns how many
     requests got none, by reason."""
     missing = [question for question in questions if question.request_hash not in paid]
-    troubles, failed, unusable = Counter[str](), dict[str, str](), list[str]()
-    spent = [paid[question.request_hash].dollars for question in questions if question.request_hash in paid]
-    lock, stopped = threading.Lock(), list[str]()
     with connect(config) as client:
         host = client.base_url.netloc.decode()
         _check_budget(questions, paid, config)
         _write(path, (), paid.values())  # a new file: DVC may have linked the old one to its cache
         with path.open("a", encoding="utf-8") as file, Ticker("labelling", len(missing)) as ticker:
-
-            def label(question: Question) -> None:
-                if stopped:
-                    return
-                try:
-                    store(question, ask(client, question))
-                except BaseException as error:  # a full disk, for example: what is asked now would be lost
-                    stopped.append(str(error))
-                    raise
-
-            def store(question: Question, outcome: Outcome) -> None:
-                with lock:
-                    result = outcome.reason
-                    if outcome.reply is None:
-                        troubles[result] += 1
-                    else:
-                        answer = _stored(question, outcome.reply, config)
-                        file.write(answer.model_dump_json() + "\n")
-                        file.flush()
-                        paid[question.request_hash], result = answer, answer.status
-                        ticker.advance()
-                        spent.append(answer.dollars)
-                    if outcome.status == "failed":
-                        failed[question.record_id] = result
-                    if result == "ok":
-                        unusable.clear()
-                    else:
-                        unusable.append(f"{question.record_id} ({result})")
-                    if len(unusable) == MAX_IN_A_ROW or troubles.total() - len(failed) == len(questions):
-                        stopped.append(
-                            f"{host} gave no usable answer for {len(unusable)} records in a row, such as "
-                            f"{unusable[-1]}; check the API key, the account, anchors.llm.model, anchors.llm.base_url "
-                            "and whether the endpoint supports the request's settings"
-                        )
-                    if (
-                        config.max_dollars is not None
-                        and sum(spent) > config.max_dollars
-                        and len(spent) < len(questions)
-                    ):
-                        stopped.append(
-                            f"anchors.llm.max_dollars: {config.max_dollars} is spent: the answers cost more than their "
-                            "estimate"
-                        )
-                os.fsync(file.fileno())  # the answer is on disk before the thread asks again
-
+            requests = _Requests(client, questions, paid, config, file, ticker)
             with ThreadPoolExecutor(config.concurrency) as pool:
-                list(pool.map(label, missing))
+                list(pool.map(requests.send, missing))
     again = "The other answers are saved; run the stage again for the rest"
-    if stopped:
-        raise PacerError(f"{stopped[0]}. {again} (docs/commitments.md)")
-    if failed and config.unanswered == "stop":
-        record_id, reason = next(iter(failed.items()))
+    if requests.stopped:
+        raise PacerError(f"{requests.stopped[0]}. {again} (docs/commitments.md)")
+    if requests.failed and config.unanswered == "stop":
+        record_id, reason = next(iter(requests.failed.items()))
         raise PacerError(
-            f"{len(failed)} of {len(missing)} requests got no answer from {host}, such as that of {record_id} "
+            f"{len(requests.failed)} of {len(missing)} requests got no answer from {host}, such as that of {record_id} "
             f"({reason}). {again}, or set anchors.llm.unanswered: rules"
         )
-    return troubles
+    return requests.troubles
+
+
+class _Requests:
+    """The requests of a run and what became of them. Threads share it.
+
+    Args:
+        questions: all of them, answered or not. paid: the answers that there are, to which new ones are added.
+        file: gets the line of each new answer. ticker: counts them.
+
+    Attributes:
+        stopped: why nothing more is asked; empty while requests are sent.
+        failed: reason of each request that may be answered another time, by record id.
+        troubles: how many requests got no answer, by reason.
+    """
+
+    def __init__(
+        self,
+        client: OpenAI,
+        questions: Sequence[Question],
+        paid: dict[str, StoredAnswer],
+        config: Labelling,
+        file: TextIO,
+        ticker: Ticker,
+    ):
+        self.client, self.config, self.file, self.ticker = client, config, file, ticker
+        self.paid, self.number = paid, len(questions)
+        self.stopped, self.failed, self.troubles = list[str](), dict[str, str](), Counter[str]()
+        self._unusable: list[str] = []  # the last requests in a row without an answer that can be read
+        self._spent = [paid[question.request_hash].dollars for question in questions if question.request_hash in paid]
+        self._lock = threading.Lock()
+
+    def send(self, question: Question) -> None:
+        """Ask a question and store the outcome, unless the run has stopped."""
+        if self.stopped:
+            return
+        try:
+            outcome = ask(self.client, question)
+            with self._lock:
+                self._count(question, outcome)
+                self._check()
+            os.fsync(self.file.fileno())  # the answer is on disk before the thread asks again
+        except BaseException as error:  # a full disk, for example: what is asked now would be lost
+            self.stopped.append(str(error))
+            raise
+
+    def _count(self, question: Question, outcome: Outcome) -> None:
+        result = outcome.reason
+        if outcome.reply is None:
+            self.troubles[result] += 1
+        else:
+            answer = _stored(question, outcome.reply, self.config)
+            self.file.write(answer.model_dump_json() + "\n")
+            self.file.flush()
+            self.paid[question.request_hash], result = answer, answer.status
+            self.ticker.advance()
+            self._spent.append(answer.dollars)
+        if outcome.status == "failed":
+            self.failed[question.record_id] = result
+        if result == "ok":
+            self._unusable.clear()
+        else:
+            self._unusable.append(f"{question.record_id} ({result})")
+
+    def _check(self) -> None:
+        """Stop where nothing usable comes back, or where the answers cost more than they may."""
+        refused = self.troubles.total() - len(self.failed)
+        if len(self._unusable) == MAX_IN_A_ROW or refused == self.number:
+            host = self.client.base_url.netloc.decode()
+            self.stopped.append(
+                f"{host} gave no usable answer for {len(self._unusable)} records in a row, such as "
+                f"{self._unusable[-1]}; check the API key, the account, anchors.llm.model, anchors.llm.base_url and "
+                "whether the endpoint supports the request's settings"
+            )
+        limit = self.config.max_dollars
+        if limit is not None and sum(self._spent) > limit and len(self._spent) < self.number:
+            self.stopped.append(f"anchors.llm.max_dollars: {limit} is spent: the answers cost more than their estimate")
 
 
 def _check_budget(questions: Sequence[Question], paid: Mapping[str, StoredAnswer], config: Labelling) -> None:

@@ -14,8 +14,7 @@ from pacer.commitments.answers import STATUSES, Answer, read_answer, read_answer
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.commitments.sampling import COLUMNS, refuse_held_out
 from pacer.core.errors import DataError
-from pacer.data.columns import read_columns
-from pacer.data.schemas import write_table
+from pacer.data.schemas import read_records, write_table
 
 #: Where an anchor comes from.
 ORIGINS = ("llm", "rules")
@@ -36,7 +35,7 @@ def build_anchors(records: Path, cache: Path, out: Path) -> dict[str, Any]:
         DataError: the records are missing or malformed, two have one id; the cache is missing or malformed, or names a
             record that is unknown, repeated or held out.
     """
-    table = read_columns(records, COLUMNS)
+    table = read_records(records, COLUMNS)
     answers = _read_cache(cache, table)
     by_rules = [extract_anchor(report) for report in table["report_raw"]]
     labelled = {record_id: answer.anchor for record_id, answer in answers.items() if answer.anchor is not None}
@@ -107,12 +106,12 @@ def agreement(pairs: Sequence[tuple[Anchor, Anchor]]) -> dict[str, Any]:
     count = len(pairs)
     findings = {}
     for finding in FINDINGS:
-        states = [(one.polarity(finding), other.polarity(finding)) for one, other in pairs]
-        observed = sum(one == other for one, other in states)
-        first, second = Counter(one for one, _ in states), Counter(other for _, other in states)
-        by_chance = sum(first[state] * second[state] for state in first)
+        states = [(first.polarity(finding), second.polarity(finding)) for first, second in pairs]
+        observed = sum(first == second for first, second in states)
+        first_counts, second_counts = Counter(first for first, _ in states), Counter(second for _, second in states)
+        by_chance = sum(first_counts[state] * second_counts[state] for state in first_counts)
         kappa = (observed * count - by_chance) / (count * count - by_chance) if by_chance < count * count else None
         clashes = states.count(("positive", "negative")) + states.count(("negative", "positive"))
         findings[finding] = {"kappa": kappa, "agreement": observed / count if count else None, "clashes": clashes}
-    identical = sum(one == other for one, other in pairs)
+    identical = sum(first == second for first, second in pairs)
     return {"records": count, "identical": identical / count if count else None, "findings": findings}

@@ -28,7 +28,7 @@ def availability(context: str) -> tuple[bool, bool]:
 
 def context_of(lateral: bool, prior: bool) -> Context:
     """The context of an availability pair; the inverse of :func:`availability`."""
-    return CONTEXTS[2 * lateral + prior]
+    return next(context for context in CONTEXTS if availability(context) == (lateral, prior))
 
 
 def contexts_within(lateral: bool, prior: bool) -> tuple[Context, ...]:

@@ -1,4 +1,4 @@
-"""What no text, field or path of a user's file may be, judged in one way wherever it comes in."""
+"""Checks of the texts, ids and paths in users' files, the same wherever they are read."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tqdm import tqdm
@@ -46,11 +45,3 @@ class _Lines:
 
     def flush(self) -> None:
         sys.stderr.flush()
-
-
-def track(items: Iterable, what: str, total: int) -> Iterator:
-    """Iterate over ``items`` while showing progress."""
-    with Ticker(what, total) as ticker:
-        for item in items:
-            yield item
-            ticker.advance()

@@ -29,7 +29,7 @@ _SHOWN = 10
 
 
 class Account:
-    """Lists what is not used and counts what a reader met besides.
+    """Lists the rows that are not used, and counts what else a reader met.
 
     Attributes:
         read: rows read, by input (a context, or the role of a file).
@@ -107,8 +107,8 @@ class Account:
         bad = sum(reasons.values())
         if bad <= allowed:
             listed = [*reasons.items(), *self.reasons(LEFT_OUT).items()]
-            found = "; ".join(f"{count} × {reason}" for reason, count in listed[:_SHOWN]) or "the input has no rows"
-            return f"no usable record is left: {found} (all rows are in {table})"
+            counts = "; ".join(f"{count} × {reason}" for reason, count in listed[:_SHOWN]) or "the input has no rows"
+            return f"no usable record is left: {counts} (all rows are in {table})"
         shown = self.problems.filter(kind=BAD).head(_SHOWN).with_columns(_reason_with_value())
         lines = [f"\n  {row['file']} {row['row']} {row['field']}: {row['reason']}" for row in shown.to_dicts()]
         more = f"\n  ... and {bad - len(lines)} more" if bad > len(lines) >= _SHOWN else ""

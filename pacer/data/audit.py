@@ -5,12 +5,13 @@ Everything is computed from the finished tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 import polars as pl
 
+from pacer.data.radiographs import MISSING
 from pacer.data.schemas import SPLITS
 
 #: Scenario records of MIMIC-RG4 (paper, table of the appendix "Dataset Splits and Availability Settings").
@@ -99,8 +100,12 @@ def value_counts(records: pl.DataFrame, column: str) -> dict[str, dict[str, int]
     return table
 
 
-def describe_priors(priors: pl.DataFrame) -> dict[str, Any]:
-    """Which studies supplied the previous reports: gaps, rules, ties (``known`` 0: the format does not say)."""
+def describe_priors(priors: pl.DataFrame, empty: int, keep_empty: bool) -> dict[str, Any]:
+    """Which studies supplied the previous reports: gaps, rules, ties (``known`` 0: the format does not say).
+
+    Args:
+        empty: studies whose previous report was empty after cleaning. keep_empty: they are used all the same.
+    """
     median, longest = priors.select(
         median=pl.col("gap_days").median().round(2), longest=pl.col("gap_days").max().round(2)
     ).row(0)
@@ -111,15 +116,31 @@ def describe_priors(priors: pl.DataFrame) -> dict[str, Any]:
         "rules": dict(sorted(priors["rule"].value_counts().iter_rows())),
         "median_gap_days": median,
         "longest_gap_days": longest,
+        "empty": 0 if keep_empty else empty,
+        "empty_kept": empty if keep_empty else 0,
     }
 
 
-def describe_images(images: pl.DataFrame) -> dict[str, Any]:
-    """Number, bytes and pixel sizes of the images in use."""
+def describe_images(images: pl.DataFrame, unusable: pl.DataFrame) -> dict[str, Any]:
+    """Number, bytes and pixel sizes of the images in use, and how many cannot be used."""
     sizes = images["width"], images["height"]
+    missing = unusable.filter(problem=MISSING).height
     return {
         "count": images.height,
         "bytes": images["bytes"].sum(),
         "smallest": [size.min() for size in sizes],
         "largest": [size.max() for size in sizes],
+        "missing": missing,
+        "unreadable": unusable.height - missing,
     }
+
+
+def describe_copies(copies: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, dict[str, Any]]:
+    """Images that lie in two splits under different names: ``{"train-val": {count, examples}, ...}``."""
+    return {splits: {"count": len(pairs), "examples": pairs[:LISTED]} for splits, pairs in copies.items()}
+
+
+def describe_originals(records: pl.DataFrame, supplied: bool) -> dict[str, Any]:
+    """How many records have original findings; ``supplied``: whether a source of them was named."""
+    with_original = records["findings_original"].count()
+    return {"supplied": supplied, "records": with_original, "without": records.height - with_original}

@@ -15,7 +15,6 @@ from pacer.data import audit
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.formats import FORMATS
 from pacer.data.images import copies_across_splits, images_of, inspect_images
-from pacer.data.radiographs import MISSING
 from pacer.data.readers.original import read_original_findings
 from pacer.data.records import draft_records, keep_sound
 from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_truth, write_table
@@ -75,23 +74,13 @@ def build_corpus(
         account.write(folder / "problems.csv")
         if source.truth is not None:
             write_table(folder / "truth.parquet", _matching_truth(source.truth, records), TRUTH_SCHEMA)
-        missing, kept = unusable.filter(problem=MISSING).height, config.keep_empty_priors
-        with_original = records["findings_original"].count()
         result = settings | rows | audit.describe_records(records, config.contexts)
         result |= {
             "prior_wording": wording,
-            "priors": audit.describe_priors(priors)
-            | {"empty": 0 if kept else draft.empty_priors, "empty_kept": draft.empty_priors if kept else 0},
-            "images": audit.describe_images(images) | {"missing": missing, "unreadable": unusable.height - missing},
-            "image_copies": {
-                pair: {"count": len(copies), "examples": copies[: audit.LISTED]}
-                for pair, copies in copies_across_splits(images, records).items()
-            },
-            "original_references": {
-                "supplied": originals is not None,
-                "records": with_original,
-                "without": records.height - with_original,
-            },
+            "priors": audit.describe_priors(priors, draft.empty_priors, config.keep_empty_priors),
+            "images": audit.describe_images(images, unusable),
+            "image_copies": audit.describe_copies(copies_across_splits(images, records)),
+            "original_references": audit.describe_originals(records, supplied=originals is not None),
         }
         write_json(folder / "audit.json", result)
     return result

@@ -54,17 +54,17 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
     candidates = pl.concat([by_instant, by_day]).rename({"empty": "empty_before_prior"}).sort("at", maintain_order=True)
 
     dated = _counted(dated, "instant", empty, "end", exact=False).sort("instant")
-    found = dated.join_asof(
+    choices = dated.join_asof(
         candidates, left_on="instant", right_on="at", by="subject", allow_exact_matches=False, check_sortedness=False
     )
     of_day, untimed = (report.sum().over(_DAY) for report in (pl.col("has_report"), pl.col("has_report") & ~_TIMED))
     both_timed = _TIMED & pl.col("prior_is_timed")
-    found = found.with_columns(between=(pl.col("instant") - pl.col("prior_instant")).dt.total_microseconds())
+    choices = choices.with_columns(between=(pl.col("instant") - pl.col("prior_instant")).dt.total_microseconds())
     # polars divides by a constant as it multiplies by its inverse, which can differ in the last bit
     exact_days = mapped("between", lambda microseconds: microseconds / _MICROSECONDS, pl.Float64)
     whole_days = (pl.col("day") - pl.col("prior_day")).dt.total_days().cast(pl.Float64)
     by_time = both_timed | (pl.col("count") < pl.col("of_day"))
-    found = found.select(
+    choices = choices.select(
         "number",
         "prior_study_id",
         gap_days=pl.when(both_timed).then(exact_days).otherwise(whole_days),
@@ -73,7 +73,7 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
         passed_over=(pl.col("empty") - pl.col("empty_before_prior").fill_null(0)).cast(pl.Int32),
         unordered=pl.when(_TIMED).then(untimed).otherwise(of_day - pl.col("has_report")) > 0,
     )
-    chosen = rows.join(found, on="number", how="left", maintain_order="left")
+    chosen = rows.join(choices, on="number", how="left", maintain_order="left")
     nothing = {"tied": False, "passed_over": 0, "unordered": False}
     return chosen.with_columns(pl.col(name).fill_null(value) for name, value in nothing.items()).drop("number")
 

@@ -40,8 +40,8 @@ _GREY = ("1", "L", "LA", "La")
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
 #: DICOM's terms (PS3.3 C.7.3.1.1.1) for machines that make radiographs, and what films and screens are scanned as.
 _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
-#: DICOM's terms (PS3.16 annex L) for parts of the body of which a radiograph shows no lungs. They are told and not
-#: refused: the tag is often that of the device's last programme, so a bedside chest can be an abdomen or a shoulder.
+#: DICOM's terms (PS3.16 annex L) for parts of the body of which a radiograph shows no lungs. They are noted,
+#: not refused: the tag is often that of the device's last programme, so a bedside chest can be an abdomen by its tag.
 _OTHER_PARTS = re.compile(
     r"\b(ABDOMEN|ANKLE|ARM|BREAST|CALCANEUS|CLAVICLE|COCCYX|[CLS] ?SPINE|ELBOW|EXTREMITY|FEMUR|FINGER|FOOT|FOREARM|HAND"
     r"|HEAD|HEEL|HIP|HUMERUS|JAW|KNEE|LEG|MANDIBLE|MAXILLA|ORBIT|PATELLA|PELVIS|SHOULDER|SINUS|SKULL|TEETH|THIGH|THUMB"
@@ -262,7 +262,7 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
         raise UnidentifiedImageError
     modality = str(data.get("Modality") or "").strip().upper()
     if modality and modality not in _MODALITIES:
-        raise _Refused(f"its Modality is none of a radiograph, {', '.join(_MODALITIES)}")
+        raise _Refused(f"its Modality is not one of a radiograph's: {', '.join(_MODALITIES)}")
     high_bit = data.BitsStored - 1
     if not (
         data.get("PhotometricInterpretation") in ("MONOCHROME1", "MONOCHROME2")

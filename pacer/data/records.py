@@ -87,7 +87,7 @@ def draft_records(
 
 
 def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:
-    """The studies with sound ids and texts that have a context in use; null for a text that is a word for no text."""
+    """The studies with sound ids and texts that have a context in use; a text such as ``N/A`` becomes null."""
     for field in ("id", "study_id", "subject_id"):
         fault = mapped(field, id_fault)
         studies = account.divert(studies, field, fault.is_not_null(), fault)
@@ -114,10 +114,10 @@ def _with_target(studies: pl.DataFrame, config: Corpus, form: Format, account: A
     findings_only, clean = config.target == "findings", CLEANERS[config.cleaner]
     field = form.names.get("findings", "findings")
     both = pl.col("findings").is_not_null() & pl.col("impression").is_not_null()
-    whole = pl.when(both & pl.col("emphasis").is_not_null() & pl.lit(findings_only))
+    emphasis_follows_both = pl.when(both & pl.col("emphasis").is_not_null() & pl.lit(findings_only))
     studies = studies.with_columns(
         target_impression=pl.lit(None, pl.String) if findings_only else pl.col("impression"),
-        emphasis_text=whole.then(_joined("findings", "impression")),
+        emphasis_text=emphasis_follows_both.then(_joined("findings", "impression")),
     )
     if findings_only:
         without = pl.col("findings").is_null() & pl.col("impression").is_not_null()

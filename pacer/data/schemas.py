@@ -7,7 +7,7 @@ that its sources allow.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -86,23 +86,22 @@ TRUTH_SCHEMA: dict[str, pl.DataType] = {
 }
 
 
-def read_records(path: str | Path) -> pl.DataFrame:
+def read_records(path: str | Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """Read ``records.parquet``.
+
+    Args:
+        columns: those to read; None: all.
 
     Raises:
         DataError: the file is missing or unreadable, a column is missing, unknown or of another type, or a record id
             occurs twice.
     """
-    records = read_table(path, RECORD_SCHEMA)
-    check_distinct(records, path)
-    return records
-
-
-def check_distinct(records: pl.DataFrame, path: str | Path) -> None:
-    """Refuse a table in which a record id occurs twice."""
+    columns = list(RECORD_SCHEMA if columns is None else columns)
+    records = read_table(path, RECORD_SCHEMA, ["record_id", *(name for name in columns if name != "record_id")])
     if records["record_id"].n_unique() != records.height:
         twice = records.filter(pl.col("record_id").is_duplicated())["record_id"][0]
         raise DataError(f"{path} holds record {twice} twice; make the corpus again")
+    return records.select(columns)
 
 
 def of_split(records: pl.DataFrame, split: str) -> pl.DataFrame:
@@ -131,15 +130,17 @@ def read_truth(path: str | Path) -> pl.DataFrame:
     return read_table(path, TRUTH_SCHEMA)
 
 
-def read_table(path: str | Path, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    """Read a Parquet table whose columns and types must be exactly ``schema``, in its order.
+def read_table(path: str | Path, schema: dict[str, pl.DataType], columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """Read a Parquet table whose columns and types must be exactly ``schema``, in its order; ``columns``: those to
+    read, None: all.
 
     Raises:
         DataError: the file is missing or unreadable, or the columns differ; the first difference is named.
     """
     check_columns(path, schema)
+    wanted = list(schema if columns is None else columns)
     with readable(path):
-        return pl.DataFrame(pq.read_table(path, columns=list(schema), page_checksum_verification=True))
+        return pl.DataFrame(pq.read_table(path, columns=wanted, page_checksum_verification=True))
 
 
 @contextmanager
@@ -156,16 +157,16 @@ def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
     if not Path(path).is_file():
         raise DataError(f"{path} does not exist; correct the path, or run the stage that writes it (`dvc repro`)")
     try:
-        found = pl.read_parquet_schema(path)
+        types = pl.read_parquet_schema(path)
     except pl.exceptions.PolarsError as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
-    missing = [name for name in schema if name not in found]
-    unknown = [name for name in found if name not in schema]
+    missing = [name for name in schema if name not in types]
+    unknown = [name for name in types if name not in schema]
     if missing or unknown:
         raise DataError(f"{path}: missing columns {missing or 'none'}, unknown columns {unknown or 'none'}")
     for name, kind in schema.items():
-        if found[name] != kind:
-            raise DataError(f"{path}: column {name} is {found[name]}, expected {kind}; make it again")
+        if types[name] != kind:
+            raise DataError(f"{path}: column {name} is {types[name]}, expected {kind}; make it again")
 
 
 def write_table(

@@ -108,34 +108,34 @@ def find_sections(text: str, study: str = "") -> Sections:
         if wanted:
             rest = [part for part in parts if part is not wanted[-1]]
             return _sections(rest)._replace(findings=None, impression=_words(wanted[-1].text))
-    found = _sections(parts)
-    if found.findings is None and found.impression is None:
+    sections = _sections(parts)
+    if sections.findings is None and sections.impression is None:
         last = _BLANK_LINE.split(parts[-1].text, maxsplit=1)
         if len(last) == 2 and (conclusion := _words(last[1])):
-            found = _sections([*parts[:-1], parts[-1]._replace(text=last[0])])
-            return found._replace(impression=conclusion, last_paragraph=True)
-    return found
+            sections = _sections([*parts[:-1], parts[-1]._replace(text=last[0])])
+            return sections._replace(impression=conclusion, last_paragraph=True)
+    return sections
 
 
 def _parts(text: str) -> list[_Part]:
     parts: list[_Part] = []
     begin, name, heading = 0, "other", ""
     for match in _HEADING.finditer(text):
-        found = " ".join((match[1] or match[2]).split())
-        meaning = meaning_of(found, name)
+        words = " ".join((match[1] or match[2]).split())
+        meaning = meaning_of(words, name)
         if meaning is not None:
             parts.append(_Part(name, heading, text[begin : match.start()]))
-            begin, name, heading = match.end(), meaning, _spelt(found)
+            begin, name, heading = match.end(), meaning, _spelt(words)
     return [*parts, _Part(name, heading, text[begin:])]
 
 
 def _sections(parts: list[_Part]) -> Sections:
     texts: dict[str, str] = {}
     for part in parts:
-        own = part.text
+        text = part.text
         if part.name in ("indication", "history"):
-            own = _BLANK_LINE.split(own.strip(), maxsplit=1)[0]
-        if part.name != "other" and (words := _words(own)):
+            text = _BLANK_LINE.split(text.strip(), maxsplit=1)[0]
+        if part.name != "other" and (words := _words(text)):
             texts[part.name] = words
     return Sections(texts.get("findings"), texts.get("impression"), texts.get("indication"), texts.get("history"))
 

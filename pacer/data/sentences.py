@@ -34,9 +34,9 @@ def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | Non
         else:
             sentences[-1] += f" {piece}"
         begins = before_item or not piece or not sentences
-    kept = [sentence for sentence in sentences if not unwanted(sentence)]
-    whole = " ".join(pieces if kept == sentences else kept)
-    return whole if says_something(whole) else None
+    wanted = [sentence for sentence in sentences if not unwanted(sentence)]
+    joined = " ".join(pieces if wanted == sentences else wanted)
+    return joined if says_something(joined) else None
 
 
 def _goes_on(sentence: str, piece: str, cased: bool) -> bool:

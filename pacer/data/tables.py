@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import re
 import zlib
-from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -60,7 +59,6 @@ class Table(NamedTuple):
         columns: as the file names them, in its order.
         numbers: of each row: the line that it begins in; where there are no lines, as in Parquet, its number from 1.
         rows: a value for each column: text in CSV (None in a blank line), else as the file types them.
-        counts: rows that have the column (JSON lines need not have it).
     """
 
     path: Path
@@ -68,7 +66,6 @@ class Table(NamedTuple):
     columns: list[str]
     numbers: Sequence[int]
     rows: list[tuple[Any, ...]]
-    counts: dict[str, int]
 
     @property
     def unit(self) -> str:
@@ -80,17 +77,13 @@ class Table(NamedTuple):
         """Each row for messages: ``line 3``."""
         return [f"{self.unit} {number}" for number in self.numbers]
 
-    def named(self, *names: str) -> list[str]:
-        """The columns of these names, whatever their case and the blanks around them, in the order of ``names``."""
-        return [column for name in names for column in self.columns if column.strip().lower() == name.lower()]
-
     def only(self, name: str) -> str | None:
-        """The column of a name, see :meth:`named`; None without one.
+        """The column of a name, whatever its case and the blanks around it; None without one.
 
         Raises:
             DataError: several columns have the name.
         """
-        columns = self.named(name)
+        columns = [column for column in self.columns if column.strip().lower() == name.lower()]
         if len(columns) > 1:
             raise DataError(f"{self.path} has the column {name} more than once ({', '.join(columns)})")
         return columns[0] if columns else None
@@ -135,8 +128,7 @@ def open_table(path: str | Path, form: CsvForm = AS_NAMED) -> Table:
         if kind == "parquet":
             with open(path, "rb") as file:
                 frame = pl.read_parquet(file)
-            counts = dict.fromkeys(frame.columns, frame.height)
-            return Table(path, kind, frame.columns, range(1, frame.height + 1), frame.rows(), counts)
+            return Table(path, kind, frame.columns, range(1, frame.height + 1), frame.rows())
         lines = list(numbered_jsonl(path))
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
@@ -146,9 +138,10 @@ def open_table(path: str | Path, form: CsvForm = AS_NAMED) -> Table:
     for number, line in lines:
         if not isinstance(line, dict):
             raise DataError(f"{path}, line {number}: expected an object, got {shown(line)}")
-    counts = Counter(name for _, line in lines for name in line)
-    rows = [tuple(map(line.get, counts)) for _, line in lines]
-    return Table(path, kind, list(counts), [number for number, _ in lines], rows, counts)
+    columns = list(dict.fromkeys(name for _, line in lines for name in line))
+    return Table(
+        path, kind, columns, [number for number, _ in lines], [tuple(map(line.get, columns)) for _, line in lines]
+    )
 
 
 def kind_of(path: str | Path) -> Kind:
@@ -197,7 +190,7 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
         raise DataError(
             f"{path}, after line {line}: not {form.encoding.upper()}; save the file as UTF-8{way}"
         ) from None
-    return Table(path, "csv", columns, numbers, rows, dict.fromkeys(columns, len(rows)))
+    return Table(path, "csv", columns, numbers, rows)
 
 
 def shown_columns(names: Sequence[str]) -> str:
@@ -217,5 +210,5 @@ def _as_text(value: Any, place: str, decimal: bool) -> str | None:
         value = value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
-    whole = isinstance(value, float) and value.is_integer() and not decimal
-    return str(int(value) if whole else value)
+    is_whole = isinstance(value, float) and value.is_integer() and not decimal
+    return str(int(value) if is_whole else value)

@@ -66,13 +66,13 @@ def find_wording(text: str) -> list[tuple[int, int, str]]:
         lowered = word[0].lower()  # which can be longer than the word
         normal += lowered
         places += [min(word.start() + at, word.end() - 1) for at in range(len(lowered))]
-    found = []
+    phrases = []
     for match in _PATTERN.finditer(normal):
         if match.lastgroup is not None:
             end = places[match.end() - 1] + 1
             end += len([*takewhile(str.isalnum, text[end:])])  # it can end within a number or before an ending
-            found.append((places[match.start()], end, _RULE_OF_GROUP[match.lastgroup]))
-    return found
+            phrases.append((places[match.start()], end, _RULE_OF_GROUP[match.lastgroup]))
+    return phrases
 
 
 def compares_with_prior(text: str) -> bool:

@@ -88,7 +88,7 @@ class Generator:
         prefix = prompt.prefix(bos, self.num_queries)
         return Batch(
             ids=torch.tensor([[*prefix, bos]]),
-            visual_start=torch.tensor([1 + len(prompt.before)]),
+            visual_start=torch.tensor([prompt.visual_start]),
             prefix_length=torch.tensor([len(prefix)]),
             length=torch.tensor([len(prefix) + 1]),
             **vars(read_sources([record], self.features)),

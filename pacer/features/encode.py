@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
-from itertools import islice
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,21 @@ from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_di
 from pacer.core.prefetch import prefetch
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
-from pacer.data.radiographs import ImageError
+from pacer.data.radiographs import ImageError, reading_problem
 from pacer.features import prepare
 from pacer.features.encoder import ImageEncoder, TextEncoder
-from pacer.features.shards import INDEXES, Entry, Kind, Shards, Tensors, divide, take_over, write_index, write_shard
+from pacer.features.shards import (
+    INDEXES,
+    Entry,
+    Kind,
+    Shards,
+    Tensors,
+    divide,
+    shard_name,
+    take_over,
+    write_index,
+    write_shard,
+)
 from pacer.features.store import DTYPES, MANIFEST, ROUNDING_VERSION, Encoding, Place, as_stored, stacked, text_key
 
 #: Name of the scratch directory. It is the same for all settings: entries are kept by their keys.
@@ -73,8 +83,9 @@ def build_store(
 
     with scratch_directory(out, _SCRATCH, main=main) as scratch:
         recipe = hash_json(recipes["images"])
+        hashes, unreadable = _hashes(paths, config, state)
         keys: dict[Kind, dict[str, str]] = {
-            "images": {name: hash_json([recipe, content]) for name, content in _hashes(paths, config, state)},
+            "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
             "priors": dict.fromkeys(texts, hash_json(recipes["priors"])),
         }
         # the first process looks, and the others write nothing before they know
@@ -91,7 +102,6 @@ def build_store(
             elif shards:
                 work.append((_Priors(config, text, texts, device), shards))
         _check_disk(work, config.mode, out, state)
-        unreadable: dict[str, str] = {}
         for source, shards in work:
             unreadable |= _encode(source, shards, scratch, state)
         _refuse_unreadable(unreadable, paths, out, state)
@@ -115,23 +125,29 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
     return {"images": images, "priors": {"text": encoding.encoders["text"], "prior_tokens": prior_tokens, **stored}}
 
 
-def _hashes(paths: Mapping[str, str], config: Features, state: PartialState) -> list[tuple[str, str | None]]:
-    """Each image and the hash of its file; each process reads its share, and all learn all. None: it cannot be read,
-    and why is said when it is encoded."""
+def _hashes(paths: Mapping[str, str], config: Features, state: PartialState) -> tuple[dict[str, str], dict[str, str]]:
+    """The hash of each image's file, and why the others cannot be read; each process reads its share, and all learn
+    all."""
 
-    def read(name: str) -> tuple[str, str | None]:
-        with suppress(OSError, ValueError):
-            return name, hash_file(paths[name])
-        return name, None
+    def read(name: str) -> tuple[str, str | None, str]:
+        try:
+            return name, hash_file(paths[name]), ""
+        except (OSError, ValueError) as error:
+            return name, None, reading_problem(error)
 
     share = list(paths)[state.process_index :: state.num_processes]
-    pairs: list[tuple[str, str | None]] = []
+    results: list[tuple[str, str | None, str]] = []
     with Ticker("hash images", len(share), shown=state.is_main_process and bool(share)) as ticker:
-        for pair in prefetch(read, share, max(config.workers, 1)):
-            pairs.append(pair)
+        for result in prefetch(read, share, max(config.workers, 1)):
+            results.append(result)
             ticker.advance()
-    hashes = dict(gather_object(pairs))
-    return [(name, hashes[name]) for name in paths]
+    hashes, problems = dict[str, str](), dict[str, str]()
+    for name, content, problem in gather_object(results):
+        if content is None:
+            problems[name] = problem
+        else:
+            hashes[name] = content
+    return {name: hashes[name] for name in paths if name in hashes}, problems
 
 
 class _Images:
@@ -180,9 +196,9 @@ class _Priors:
 
 
 def _encode(source: _Images | _Priors, shards: Shards, scratch: Path, state: PartialState) -> dict[str, str]:
-    """Encode and write this process's share; a shard with an entry that cannot be read is omitted.
+    """Encode and write this process's share; an entry that cannot be read is left out of its shard.
 
-    Three things happen at a time: threads read the entries of the next batches, one thread encodes a batch, and the
+    Three things happen at a time: threads read the entries of the next shard, one thread encodes a batch, and the
     batch before it is written. A shard is not begun before the one before is whole, so a kill costs one at most.
 
     Returns:
@@ -190,34 +206,32 @@ def _encode(source: _Images | _Priors, shards: Shards, scratch: Path, state: Par
     """
     unreadable: dict[str, str] = {}
 
-    def load(entry: Entry) -> tuple[str, Any]:
+    def load(entry: Entry) -> Any:
         try:
-            return entry.name, source.load(entry.name)
+            return source.load(entry.name)
         except ImageError as error:
             unreadable[entry.name] = error.problem
-            return entry.name, None
+            return None
 
-    def encode(batch: list[tuple[str, Any]]) -> Tensors:
-        if any(value is None for _, value in batch):
-            raise ImageError("the shard cannot be completed")
-        tensors = source.encode(dict(batch))
+    def encode(batch: Sequence[tuple[Entry, Any]]) -> Tensors:
+        tensors = source.encode({entry.name: content for entry, content in batch})
         ticker.advance(len(batch))
         return tensors
 
-    share = list(shards.items())[state.process_index :: state.num_processes]
-    entries = [entry for _, part in share for entry in part]
+    share = list(shards.values())[state.process_index :: state.num_processes]
+    entries = [entry for part in share for entry in part]
     with (
         Ticker(f"encode {source.kind}", len(entries), shown=state.is_main_process) as ticker,
-        closing(prefetch(load, entries, source.workers, ahead=2 * source.batch_size)) as loaded,
+        closing(prefetch(load, entries, source.workers, ahead=max(map(len, share), default=0))) as loaded,
     ):
-        for shard, part in share:
-            rest = islice(loaded, len(part))
-            batches = (list(islice(rest, source.batch_size)) for _ in range(0, len(part), source.batch_size))
-            encoded = prefetch(encode, batches, workers=1, ahead=1)
-            with suppress(ImageError), closing(encoded):
-                write_shard(scratch / shard, part, encoded)
-            for _ in rest:  # the rest of an incomplete shard is read all the same, so that all errors are known
-                pass
+        for part in share:
+            readable = [(entry, content) for entry, content in zip(part, loaded) if content is not None]
+            rows = [entry for entry, _ in readable]
+            starts = range(0, len(readable), source.batch_size)
+            batches = (readable[start : start + source.batch_size] for start in starts)
+            if rows:
+                with closing(prefetch(encode, batches, workers=1, ahead=1)) as encoded:
+                    write_shard(scratch / shard_name(source.kind, rows), rows, encoded)
     return unreadable
 
 

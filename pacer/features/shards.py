@@ -46,9 +46,14 @@ Shards = Mapping[str, Sequence[Entry]]
 
 
 def divide(kind: Kind, entries: Sequence[Entry], size: int) -> Shards:
-    """Shards of at most ``size`` entries. The name of each follows from its entries and their keys."""
+    """Shards of at most ``size`` entries."""
     parts = [entries[start : start + size] for start in range(0, len(entries), size)]
-    return {f"{kind}-{hash_json(part)[:16]}.safetensors": part for part in parts}
+    return {shard_name(kind, part): part for part in parts}
+
+
+def shard_name(kind: Kind, entries: Sequence[Entry]) -> str:
+    """The name of a shard's file, which follows from its entries and their keys."""
+    return f"{kind}-{hash_json(entries)[:16]}.safetensors"
 
 
 def write_shard(path: Path, entries: Sequence[Entry], batches: Iterable[Tensors]) -> None:

@@ -1,4 +1,4 @@
-"""The one table of evaluation: a row a record, columns for texts, labels and row scores; it becomes ``cases.parquet``.
+"""The table of evaluation, one row per record: texts, labels and row scores. It becomes ``cases.parquet``.
 
 Every step of scoring reads columns and adds some. The file holds what other evaluation packages read (``reference``,
 ``hypothesis``) and what `pacer compare` resamples.
@@ -14,7 +14,7 @@ import polars as pl
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS
 
-#: Name of the one context of reports of which it is not known what the model was given.
+#: Name of the context of reports whose inputs are not known.
 UNKNOWN = "all"
 #: Name of the row that averages the contexts.
 MEAN = "mean"
@@ -43,8 +43,8 @@ FURTHER = ("reference_copied", "hypothesis_copied", "view", "sections", "prior_d
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
     """What ``cases.parquet`` keeps of the table; ``columns``: those of ``score.columns``."""
-    kept = [*COLUMNS, *FURTHER, *control_columns(cases), *columns]
-    return cases.select(name for name in kept if name in cases.columns).cast(pl.Schema(COLUMNS))
+    names = [*COLUMNS, *FURTHER, *control_columns(cases), *columns]
+    return cases.select(name for name in names if name in cases.columns).cast(pl.Schema(COLUMNS))
 
 
 def controls_of(cases: pl.DataFrame) -> list[str]:
@@ -53,8 +53,8 @@ def controls_of(cases: pl.DataFrame) -> list[str]:
 
 
 def control_columns(cases: pl.DataFrame) -> list[str]:
-    """What ``cases.parquet`` says of the reports of controls, null where one was not run: are they the same as with the
-    case's own sources, and their labels."""
+    """Columns of ``cases.parquet`` about the reports of controls: whether a report is the same as with the case's own
+    sources, and its labels; null where the control was not run."""
     return [f"{control}_{what}" for control in controls_of(cases) for what in ("unchanged", "labels")]
 
 
@@ -70,7 +70,7 @@ def by_context(cases: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def is_labelled(cases: pl.DataFrame) -> bool:
-    """Were the cases scored with a labeller?"""
+    """Whether the cases were scored with a labeller."""
     return cases["hypothesis_labels"].null_count() == 0
 
 

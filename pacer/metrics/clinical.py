@@ -56,15 +56,17 @@ def clinical_efficacy(
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
     rule = CONVENTIONS[convention]
-    truth, found = (present(as_labels(labels), rule) for labels in (references, hypotheses))
-    if len(truth) != len(found) or (studies is not None and len(studies) != len(truth)):
-        lengths = f"{len(truth)} reference rows, {len(found)} hypothesis rows"
+    truth, predicted = (present(as_labels(labels), rule) for labels in (references, hypotheses))
+    if len(truth) != len(predicted) or (studies is not None and len(studies) != len(truth)):
+        lengths = f"{len(truth)} reference rows, {len(predicted)} hypothesis rows"
         raise DataError(f"{lengths}, {'no' if studies is None else len(studies)} studies; one per record each")
     if rule.duplicates == "first" and studies is not None:
         first = sorted({study or row: row for row, study in reversed(list(enumerate(studies)))}.values())
-        truth, found = truth[first], found[first]
+        truth, predicted = truth[first], predicted[first]
     averages = {
-        f"{name}_{average}": value for average in rule.averages for name, value in ratios(truth, found, average).items()
+        f"{name}_{average}": value
+        for average in rule.averages
+        for name, value in ratios(truth, predicted, average).items()
     }
     precision, recall, f1 = (averages[f"{name}_{rule.averages[0]}"] for name in RATIOS)
     return Efficacy(precision=precision, recall=recall, f1=f1, averages=averages, n=len(truth))
@@ -74,13 +76,13 @@ def clinical_efficacy(
 _AVERAGES: dict[Average, str] = {"micro": "micro", "macro": "macro", "weighted": "weighted", "example": "samples"}
 
 
-def ratios(truth: np.ndarray, found: np.ndarray, average: Average = "micro") -> dict[str, Score]:
+def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro") -> dict[str, Score]:
     """Precision, recall and F1 of two Boolean arrays ``[n, labels]``; ``None`` where undefined: a micro ratio without a
     denominator, and a weighted average where nothing has a weight."""
     if average == "weighted" and not truth.any():
         return dict.fromkeys(RATIOS)
     values = precision_recall_fscore_support(
-        truth, found, average=_AVERAGES[average], zero_division=np.nan if average == "micro" else 0.0
+        truth, predicted, average=_AVERAGES[average], zero_division=np.nan if average == "micro" else 0.0
     )
     return {name: None if np.isnan(value) else float(value) for name, value in zip(RATIOS, values[:3], strict=True)}
 
@@ -114,10 +116,10 @@ def as_labels(labels: Any) -> np.ndarray:
 # Sums over cases, of which any resample can be scored
 
 
-def label_counts(truth: np.ndarray, found: np.ndarray) -> np.ndarray:
+def label_counts(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """Hits, predicted and present of each observation, ``[n, 3 * observations]``, of Boolean arrays
     ``[n, observations]``."""
-    return np.concatenate([truth & found, found, truth], axis=1).astype(float)
+    return np.concatenate([truth & predicted, predicted, truth], axis=1).astype(float)
 
 
 def micro(sums: np.ndarray, ratio: Ratio) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Columns of a user's file beside the scores, by record: numbers become scores, texts become groups.
 
-This is the one way by which numbers and groups that something else computed enter scores, tables and comparisons.
+This is how numbers and groups that were computed elsewhere enter scores, tables and comparisons.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pacer.core.errors import DataError
 from pacer.metrics.predictions import check_pairs
 
 _ID = "record_id"
-#: How programs write in a CSV file that there is no value.
+#: How programs write an absent value in CSV.
 _ABSENT = ["NA", "N/A", "n/a", "#N/A"]
-#: Ends of the names of columns of controls, by which these are known.
+#: Endings that mark the columns of controls.
 _OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
-#: Values that a column of texts may have; of more no group is large enough to say anything.
+#: Different values that a column of texts may have; with more, the groups are too small to say anything.
 _MOST_VALUES = 20
 
 
@@ -87,7 +87,7 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collect
     if column.name in taken:
         raise DataError(f"{where}: cases.parquet has a column of this name; rename it")
     if column.name.endswith(_OF_CONTROLS):
-        raise DataError(f"{where}: a name with this end is for reports of controls; rename it")
+        raise DataError(f"{where}: names with this ending are reserved for controls; rename it")
     if column.dtype.is_numeric():
         numbers = column.cast(pl.Float64)
         if len(unfit := ids.filter(numbers.is_finite().not_().fill_null(False))):

@@ -65,17 +65,17 @@ def states(cases: pl.DataFrame, side: str) -> np.ndarray:
     return cases.select(map(state, FINDINGS)).to_numpy()
 
 
-def polarity_agreement(expected: np.ndarray, found: np.ndarray) -> dict[str, float | None]:
+def polarity_agreement(expected: np.ndarray, generated: np.ndarray) -> dict[str, float | None]:
     """Agreement of two arrays of :func:`states`, over records x findings: ``agreement``, share of cells with the same
     state; ``stated_agreement``, the same over the cells where ``expected`` states something (``None`` when it states
     nothing); ``positive_f1``, ``negative_f1``, ``uncertain_f1``, micro F1 of each polarity (``None`` when neither side
     uses it)."""
-    same, stated = expected == found, expected != ABSENT
+    same, stated = expected == generated, expected != ABSENT
     scores: dict[str, float | None] = {
         "agreement": float(same.mean()),
         "stated_agreement": float(same[stated].mean()) if stated.any() else None,
     }
     for state, polarity in enumerate(POLARITIES):
-        used = int((expected == state).sum() + (found == state).sum())
+        used = int((expected == state).sum() + (generated == state).sum())
         scores[f"{polarity}_f1"] = 2 * int((same & (expected == state)).sum()) / used if used else None
     return scores

@@ -16,7 +16,7 @@ from pacer.core.contexts import CONTEXTS, availability
 
 
 def extraction_counts(cases: pl.DataFrame, max_new_tokens: int | None) -> dict[str, int]:
-    """What extraction had to do without; what the prediction lines do not say is left out.
+    """How generation and extraction ended, in counts; what the prediction lines do not say is left out.
 
     Args:
         max_new_tokens: the decoder's limit, ``None`` where it is not known.

@@ -85,44 +85,44 @@ def score_reports(
             references do not have, or ids do not pair. ConfigError: the references are clean already.
     """
     inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert_dir, labels_path)))
-    given = reports_of(references, REFERENCE_COLUMNS, protocol.reference_id, protocol.reference_text)
-    found = reports_of(hypotheses, HYPOTHESIS_COLUMNS, protocol.hypothesis_id, protocol.hypothesis_text)
-    if given.path.samefile(found.path) and given.columns["text"] == found.columns["text"]:
+    expected = reports_of(references, REFERENCE_COLUMNS, protocol.reference_id, protocol.reference_text)
+    generated = reports_of(hypotheses, HYPOTHESIS_COLUMNS, protocol.hypothesis_id, protocol.hypothesis_text)
+    if expected.path.samefile(generated.path) and expected.columns["text"] == generated.columns["text"]:
         raise DataError(
-            f"references and hypotheses are the same column {given.columns['text']} of {given.path}; name "
+            f"references and hypotheses are the same column {expected.columns['text']} of {expected.path}; name "
             "another file, or another column with --reference-text or --hypothesis-text"
         )
-    if protocol.split is None and given.rows["split"].count():
+    if protocol.split is None and expected.rows["split"].count():
         protocol = protocol.model_copy(update={"split": "test"})
-    about = _about(given, protocol)
-    cases, counts = pair_reports(given, found, protocol)
+    about = _about(expected, protocol)
+    cases, counts = pair_reports(expected, generated, protocol)
     loose = "by id, as protocol says" if counts["missing_hypotheses"] else STRICTLY
-    files = {"references": given, "hypotheses": found}
+    files = {"references": expected, "hypotheses": generated}
     read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
-    said = read | protocol.model_dump() | counts | {"pairing": loose if "id" in found.columns else "by position"}
-    origin = Origin({name: file.path for name, file in files.items()}, about, protocol=said)
-    return score_cases(cases, Path(out_dir), inputs, settings, origin, _train_reports(given, protocol))
+    applied = read | protocol.model_dump() | counts | {"pairing": loose if "id" in generated.columns else "by position"}
+    origin = Origin({name: file.path for name, file in files.items()}, about, protocol=applied)
+    return score_cases(cases, Path(out_dir), inputs, settings, origin, _train_reports(expected, protocol))
 
 
-def _about(given: Reports, protocol: Protocol) -> dict[str, Any]:
+def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
     """How the references were made: what a records.parquet says holds for its column of reports, not for the others."""
-    own = given.path.suffix.lower() == ".parquet" and given.columns["text"] == "report"
-    about = read_about(given.path) if own else {}
+    is_cleaned_column = references.path.suffix.lower() == ".parquet" and references.columns["text"] == "report"
+    about = read_about(references.path) if is_cleaned_column else {}
     if protocol.clean_references == "none":
         return about
     if about:
         raise ConfigError(
-            f"{given.path} holds reports that are clean already; cleaning twice is not cleaning once: "
+            f"{references.path} holds reports that are clean already; cleaning them again would change them: "
             "leave out --clean-references"
         )
     return {"cleaner": protocol.clean_references}
 
 
-def _train_reports(given: Reports, protocol: Protocol) -> list[str] | None:
+def _train_reports(references: Reports, protocol: Protocol) -> list[str] | None:
     """The train split's references, which copies are looked for in; None where the file does not tell it apart."""
     if protocol.split in (None, "train", "all"):
         return None
-    texts = given.rows.filter(split="train")["text"].drop_nulls().to_list()
+    texts = references.rows.filter(split="train")["text"].drop_nulls().to_list()
     clean = CLEANERS.get(protocol.clean_references, str)
     return [clean(text) for text in texts if text] or None
 

@@ -1,4 +1,4 @@
-"""What scoring reads and says of its origin, beside the group ``score`` of ``params.yaml``."""
+"""The inputs of scoring and where they come from, besides the group ``score`` of ``params.yaml``."""
 
 from __future__ import annotations
 

@@ -71,13 +71,15 @@ def with_language(cases: pl.DataFrame) -> pl.DataFrame:
 
 def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     """:data:`NLG_SCORES` of rows that :func:`with_language` made."""
-    expected, found = ({row: [text] for row, text in enumerate(cases[side])} for side in ("reference", "hypothesis"))
-    bleu, _ = Bleu(4).compute_score(expected, found, verbose=0)
+    expected, generated = (
+        {row: [text] for row, text in enumerate(cases[side])} for side in ("reference", "hypothesis")
+    )
+    bleu, _ = Bleu(4).compute_score(expected, generated, verbose=0)
     return {
         **{f"bleu{order}": float(value) for order, value in enumerate(bleu, start=1)},
         "rougeL": sum(cases["rougeL"]) / len(cases),
         "meteor": float(meteor(meteor_statistics(cases["meteor_statistics"].to_list()).sum(axis=0))),
-        "cider": float(Cider().compute_score(expected, found)[0]) if len(cases) > 1 else None,
+        "cider": float(Cider().compute_score(expected, generated)[0]) if len(cases) > 1 else None,
     }
 
 
@@ -85,7 +87,8 @@ def rouge_rows(references: Sequence[str], hypotheses: Sequence[str]) -> list[flo
     """ROUGE-L of each pair, row by row."""
     rouge = Rouge()
     return [
-        float(rouge.calc_score([found], [expected])) for expected, found in zip(references, hypotheses, strict=True)
+        float(rouge.calc_score([hypothesis], [reference]))
+        for reference, hypothesis in zip(references, hypotheses, strict=True)
     ]
 
 

@@ -26,7 +26,7 @@ def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 class Prediction(BaseModel, strict=True):
-    """A line of predictions; ``generated``: the whole text, ``tokens``: its length. What it does not say is None."""
+    """A line of predictions. ``generated``: the complete text; ``tokens``: its length. What a line lacks is None."""
 
     record_id: str
     report: str
@@ -57,8 +57,8 @@ PREDICTIONS: dict[str, pl.DataType] = {
 def check_pairs(
     expected: Sequence[str], found: Sequence[str], expected_name: str, found_name: str, *, missing: bool = False
 ) -> None:
-    """Raise unless both hold the same ids, each once, in whatever order; ``missing`` allows some of ``expected`` to be
-    missing in ``found``.
+    """Check that both hold the same ids, each once, in any order; ``missing`` allows some of ``expected`` to be missing
+    in ``found``.
 
     Raises:
         DataError: ids are missing, extra or there twice; all are counted and the first three named.
@@ -157,8 +157,8 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
             read_predictions(path, keys)["hypothesis"].alias(f"{path.parent.name}_hypothesis")
             for path in sorted(predictions_dir.glob(f"controls/*/{name}.jsonl"))
         ]
-        made = read_predictions(predictions_dir / f"{name}.jsonl", keys).drop("record_id")
-        parts.append(rows.hstack(made).with_columns(controls))
+        predictions = read_predictions(predictions_dir / f"{name}.jsonl", keys).drop("record_id")
+        parts.append(rows.hstack(predictions).with_columns(controls))
     cases = pl.concat(parts, how="diagonal")
     if anchors is None:
         return cases.with_columns(anchor_columns(cases["report_raw"], "reference"))

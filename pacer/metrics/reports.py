@@ -9,7 +9,7 @@ JSONL                     an object a line, as PACER's own predictions (in which
 Parquet                   an id and a text column, as PACER's ``records.parquet``
 ========================  ==================================================================================
 
-Columns are those that are named, else those of the lists below; of two that are in question none is chosen.
+Columns are those that the caller names, else those of the lists below. If several are possible, none is chosen.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl
+from pacer.data.tables import LARGEST
 
-#: Names of the column with the ids, of which the first that a file has is taken, and with the text, of which it may
-#: have one; whatever their case.
+#: Names of columns, in any case. Of ids the first that a file has is taken; of texts it may have only one.
 ID_COLUMNS = ("record_id", "id", "study_id", "image_id")
 REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text")
 HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text")
@@ -61,7 +61,7 @@ class Reports(NamedTuple):
 def reports_of(
     path: str | Path, text_columns: Sequence[str], id_column: str | None = None, text_column: str | None = None
 ) -> Reports:
-    """Read a file of reports by the kind that its name says.
+    """Read a file of reports; the ending of its name says its kind.
 
     Args:
         text_columns: names to look for, :data:`REFERENCE_COLUMNS` or :data:`HYPOTHESIS_COLUMNS`.
@@ -75,24 +75,25 @@ def reports_of(
     side = "reference" if tuple(text_columns) == REFERENCE_COLUMNS else "hypothesis"
     rows = _rows(path, {*text_columns, text_column, id_column}, f"--{side}-text")
     names = list(dict.fromkeys(name for row in rows for name in row))
-    found = _named(names, text_column, (*text_columns, _ALONE))
-    if len(found) != 1:
+    candidates = _named(names, text_column, (*text_columns, _ALONE))
+    if len(candidates) != 1:
         wanted = text_column or f"one of {', '.join(text_columns)}"
         raise DataError(
-            f"{path} has {'several columns' if found else 'no column'} of reports, only {_shown(found or names)}; "
-            f"expected {wanted}; name it with --{side}-text"
+            f"{path} has {'several columns' if candidates else 'no column'} of reports, only "
+            f"{_shown(candidates or names)}; expected {wanted}; name it with --{side}-text"
         )
+    (text_name,) = candidates
     ids = _named(names, id_column, ID_COLUMNS)
     if not ids and (id_column or len(names) > 1):
         raise DataError(
             f"{path} has no column of ids, only {_shown(names)}; expected {id_column or ', '.join(ID_COLUMNS)}; name "
             f"it with --{side}-id"
         )
-    columns = {"id": ids[0], "text": found[0]} if ids else {"text": found[0]}
+    columns = {"id": ids[0], "text": text_name} if ids else {"text": text_name}
     for number, row in enumerate(rows, start=1):
-        text, key = row.get(found[0]), row.get(ids[0]) if ids else number
+        text, key = row.get(text_name), row.get(ids[0]) if ids else number
         if text is not None and not isinstance(text, str):
-            raise DataError(f"{path}, row {number}, {found[0]}: expected text, got {type(text).__name__}")
+            raise DataError(f"{path}, row {number}, {text_name}: expected text, got {type(text).__name__}")
         if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
             raise DataError(f"{path}, row {number}, {ids[0]}: expected an id, text or a whole number")
         if any(isinstance(value, str) and _HALF.search(value) for value in row.values()):
@@ -100,7 +101,7 @@ def reports_of(
     known = {name.strip().lower(): name for name in names}
     content = {
         "id": [str(row[ids[0]]) for row in rows] if ids else [str(number) for number in range(1, len(rows) + 1)],
-        "text": [row.get(found[0]) for row in rows],
+        "text": [row.get(text_name) for row in rows],
         **{name: [_cell(row.get(known.get(name, name))) for row in rows] for name in EXTRA_COLUMNS},
     }
     return Reports(path, pl.DataFrame(content, schema=dict.fromkeys(content, pl.String())), columns)
@@ -117,7 +118,7 @@ def _rows(path: Path, headings: Collection[str | None], option: str) -> list[dic
     """The rows of a file, each a value by column; a column of CSV alone has a header if that is one of ``headings``, or
     is named by ``option``."""
     kind = path.suffix.lower()
-    csv.field_size_limit(2**31 - 1)
+    csv.field_size_limit(LARGEST)
     try:
         if kind in (".csv", ".tsv"):
             with open(path, encoding="utf-8-sig", newline="") as file:
@@ -182,7 +183,7 @@ def _of_lines(
     if words == 1 or (1 < words <= _NAME_WORDS and not set(header[0]) & set(".,;:!?")):
         raise DataError(
             f"{path}: its only column begins with what could be its name, which would be scored as a report; name the "
-            f"column with {option}, and see that commas (.csv) or tabs (.tsv) part the cells"
+            f"column with {option}, and separate its cells by commas (.csv) or tabs (.tsv)"
         )
     return [{_ALONE: text} for (text,) in lines]
 

@@ -69,13 +69,13 @@ def decoded_records(
     settings = manifest.get("settings", {})
     split, limit = split or settings.get("split", "test"), settings.get("limit")
     contexts = contexts or manifest.get("contexts") or ()
-    every = of_split(records, split)
-    kept = every.filter(pl.col("context").is_in(list(contexts))) if contexts else every
+    of_the_split = of_split(records, split)
+    decoded = of_the_split.filter(pl.col("context").is_in(list(contexts))) if contexts else of_the_split
     if limit is not None:
-        kept = kept.group_by("context", maintain_order=True).head(limit)
+        decoded = decoded.group_by("context", maintain_order=True).head(limit)
     why = [f"contexts {', '.join(contexts)}"] * bool(contexts) + [f"decode.limit {limit}"] * (limit is not None)
-    cut = f"{len(kept)} of {len(every)} records of split {split}: {', '.join(why)}"
-    return kept, cut if len(kept) < len(every) else None
+    cut = f"{len(decoded)} of {len(of_the_split)} records of split {split}: {', '.join(why)}"
+    return decoded, cut if len(decoded) < len(of_the_split) else None
 
 
 def score_decoded(
@@ -124,7 +124,7 @@ def score_cases(
 
     Args:
         cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
-        train: reports of the training split, of which it is said how many are copied; ``None``: not known.
+        train: reports of the training split, of which copies are counted; ``None``: not known.
 
     Returns:
         The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
@@ -145,9 +145,9 @@ def score_cases(
     averaged, limit = set(contexts) <= set(CONTEXTS), origin.decoding.get("max_new_tokens")
     originals = by_context(_against_originals(cases, settings))
     scores: dict[str, dict] = {}
-    for name, own in contexts.items():
-        scores[name] = _context_scores(name, own, originals.get(name), settings, limit)
-        scores[name] |= column_scores(own.select(columns.columns), scores[name])
+    for name, part in contexts.items():
+        scores[name] = _context_scores(name, part, originals.get(name), settings, limit)
+        scores[name] |= column_scores(part.select(columns.columns), scores[name])
     if averaged:
         scores["mean"] = _mean(scores)
     if is_labelled(cases):
@@ -156,7 +156,7 @@ def score_cases(
             scores["controls"] = controls
     if inputs.truth is not None:
         scores["truth"] = truth_scores(cases)
-    counts = {name: _counts(own, limit) for name, own in contexts.items()}
+    counts = {name: _counts(part, limit) for name, part in contexts.items()}
     undefined = [name for name, value in flat(scores).items() if value is None]
     signature = build_signature(cases, columns, inputs, settings, origin, counts, undefined)
     with atomic_path(out_dir / "cases.parquet") as temporary:
@@ -172,8 +172,8 @@ def with_prior_days(records: pl.DataFrame, priors: Path) -> pl.DataFrame:
     if not priors.is_file():
         return records
     days = pl.read_parquet(priors, columns=["study_id", "gap_days"]).rename({"gap_days": "prior_days"})
-    found = records.join(days, on="study_id", how="left", maintain_order="left")
-    return found.with_columns(pl.when(pl.col("prior_report").is_not_null()).then("prior_days"))
+    dated = records.join(days, on="study_id", how="left", maintain_order="left")
+    return dated.with_columns(pl.when(pl.col("prior_report").is_not_null()).then("prior_days"))
 
 
 def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFrame:
@@ -240,8 +240,8 @@ def _context_scores(
         scores |= {ratio: values[ratio] for ratio in RATIOS}
     scores |= language_scores(cases)
     if originals is not None:
-        found = language_scores(originals)
-        scores |= {"original_n": len(originals)} | {f"original_{key}": value for key, value in found.items()}
+        scores["original_n"] = len(originals)
+        scores |= {f"original_{key}": value for key, value in language_scores(originals).items()}
     counts = extraction_counts(cases, limit) | {"empty": _empty(cases["hypothesis"])}
     scores |= {f"{what}_rate": count / len(cases) for what, count in counts.items()}
     scores |= variety_scores(cases)
@@ -257,8 +257,8 @@ def _efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis")
 
 def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, averaged: bool) -> dict[str, Numbers]:
     """The averages of a convention in every context, and their mean."""
-    found = {name: _efficacy(own, convention) for name, own in contexts.items()}
-    scores = {name: {"n": values["n"], **values["averages"]} for name, values in found.items()}
+    efficacies = {name: _efficacy(cases, convention) for name, cases in contexts.items()}
+    scores = {name: {"n": values["n"], **values["averages"]} for name, values in efficacies.items()}
     return scores | {"mean": _mean(scores)} if averaged else scores
 
 
@@ -266,15 +266,15 @@ def _control_scores(
     contexts: Mapping[str, pl.DataFrame], controls: Sequence[str], convention: str
 ) -> dict[str, dict[str, Numbers]]:
     scores: dict[str, dict[str, Numbers]] = {}
-    for name, own in contexts.items():
+    for name, cases in contexts.items():
         for control in controls:
-            if own[f"{control}_labels"].null_count():  # it was not run in this context
+            if cases[f"{control}_labels"].null_count():  # it was not run in this context
                 continue
-            values = _efficacy(own, convention, control)
+            values = _efficacy(cases, convention, control)
             scores.setdefault(control, {})[name] = {
-                "n": len(own),
+                "n": len(cases),
                 **{ratio: values[ratio] for ratio in RATIOS},
-                "unchanged_share": int(own[f"{control}_unchanged"].sum()) / len(own),
+                "unchanged_share": int(cases[f"{control}_unchanged"].sum()) / len(cases),
             }
     return scores
 

@@ -150,7 +150,7 @@ def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str)
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted name -> value of nested mappings."""
-    found: dict[str, Any] = {}
+    dotted: dict[str, Any] = {}
     for name, value in values.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {prefix + name: value}
-    return found
+        dotted |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {prefix + name: value}
+    return dotted

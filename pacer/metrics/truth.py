@@ -57,24 +57,24 @@ def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
         ``no_prior`` and ``prior``.
     """
     contexts = by_context(cases)
-    scores = {f"{name}_f1": _ratio(own, "hypothesis") for name, own in contexts.items()}
+    scores = {f"{name}_f1": _ratio(part, "hypothesis") for name, part in contexts.items()}
     scores["mean_f1"] = plain_mean(list(scores.values()))
     labelled = {column.removesuffix("_labels"): cases[column] for column in cases.columns if column.endswith("_labels")}
     for control in sorted(labelled.keys() - {"hypothesis", "reference"}):
         if not labelled[control].null_count():
-            scores[f"{control}_f1"] = plain_mean([_ratio(own, control) for own in contexts.values()])
+            scores[f"{control}_f1"] = plain_mean([_ratio(part, control) for part in contexts.values()])
     for context, source in _SOURCES.items():
         without = f"no_{source}"
         if context not in contexts or without not in labelled:
             continue
-        own = contexts[context]
-        if own[f"{without}_labels"].null_count():
+        part = contexts[context]
+        if part[f"{without}_labels"].null_count():
             continue
-        scores[f"{context}_with_{source}_f1"] = _ratio(own, "hypothesis")
-        scores[f"{context}_without_{source}_f1"] = _ratio(own, without)
+        scores[f"{context}_with_{source}_f1"] = _ratio(part, "hypothesis")
+        scores[f"{context}_without_{source}_f1"] = _ratio(part, without)
         only = f"{source}_only"
-        scores[f"{only}_recall"] = _ratio(own, "hypothesis", only, "recall")
-        scores[f"{only}_recall_without_{source}"] = _ratio(own, without, only, "recall")
+        scores[f"{only}_recall"] = _ratio(part, "hypothesis", only, "recall")
+        scores[f"{only}_recall_without_{source}"] = _ratio(part, without, only, "recall")
     return scores
 
 

@@ -147,7 +147,7 @@ def interface_names() -> dict[str, str]:
 def _settings(interface: dict[str, Tensor], lora: dict[str, Tensor], content: Mapping[str, Any]) -> dict[str, int]:
     config = content.get("config") or content.get("hyper_parameters") or {}
     config = vars(config) if isinstance(config, argparse.Namespace) else config
-    found = {
+    values = {
         "num_queries": interface["queries"].shape[0],
         "d_vision": interface["queries"].shape[-1],
         "d_hidden": interface["frontal.up.weight"].shape[0],
@@ -156,7 +156,7 @@ def _settings(interface: dict[str, Tensor], lora: dict[str, Tensor], content: Ma
         "lora_alpha": config.get("llm_alpha"),
         "step": content.get("step", content.get("global_step")),
     }
-    return {name: int(value) for name, value in found.items() if value is not None}
+    return {name: int(value) for name, value in values.items() if value is not None}
 
 
 def _state(content: Any, origin: str) -> dict[str, Tensor]:
@@ -236,14 +236,14 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
 
 def _compare(weights: UpstreamWeights, params: Params, source: Path) -> None:
     """Make sure that the parameters describe the weights, where shapes alone would not say what to change."""
-    found = weights.settings
+    settings = weights.settings
     wanted: dict[str, tuple[int | None, int]] = {
-        "interface.num_queries": (found["num_queries"], params.interface.num_queries),
-        "interface.d_hidden": (found["d_hidden"], params.interface.d_hidden),
+        "interface.num_queries": (settings["num_queries"], params.interface.num_queries),
+        "interface.d_hidden": (settings["d_hidden"], params.interface.d_hidden),
     }
     if not weights.first_stage:
-        wanted["lora.rank"] = found.get("lora_rank"), params.lora.rank
-        wanted["lora.alpha"] = found.get("lora_alpha", params.lora.alpha), params.lora.alpha
+        wanted["lora.rank"] = settings.get("lora_rank"), params.lora.rank
+        wanted["lora.alpha"] = settings.get("lora_alpha", params.lora.alpha), params.lora.alpha
     wrong = [f"{key} is {ours}, the file has {theirs}" for key, (theirs, ours) in wanted.items() if theirs != ours]
     if wrong:
         raise CheckpointError(f"{source} does not fit the parameters: {'; '.join(wrong)}")

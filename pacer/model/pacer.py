@@ -313,8 +313,8 @@ def _only_at(block: nn.Module, wanted: Tensor | None) -> Generator[None]:
         return (inputs[0][wanted],)
 
     def spread(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        whole = output.new_zeros(*wanted.shape, output.shape[-1])
-        return whole.index_put((wanted,), output)
+        everywhere = output.new_zeros(*wanted.shape, output.shape[-1])
+        return everywhere.index_put((wanted,), output)
 
     handles = [block.register_forward_pre_hook(gather), block.register_forward_hook(spread)]
     try:

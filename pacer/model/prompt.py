@@ -25,6 +25,11 @@ class PromptIds(NamedTuple):
     before: list[int]
     after: list[int]
 
+    @property
+    def visual_start(self) -> int:
+        """Place of the first visual token in :meth:`prefix`."""
+        return 1 + len(self.before)
+
     def prefix(self, bos: int, num_queries: int) -> list[int]:
         """All ids left of ``||``, with zeros in the places of the visual tokens."""
         return [bos, *self.before, *([0] * num_queries), *self.after]
@@ -102,8 +107,8 @@ def continuation_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]
     Raises:
         ValueError: the tokenizer merges ``text`` with what stands before it, so it has no ids of its own.
     """
-    lead = _encode(tokenizer, "a.")
-    whole = _encode(tokenizer, "a." + text)
-    if whole[: len(lead)] != lead:
+    before = _encode(tokenizer, "a.")
+    both = _encode(tokenizer, "a." + text)
+    if both[: len(before)] != before:
         raise ValueError(f"the tokenizer merges {text!r} with the text before it")
-    return whole[len(lead) :]
+    return both[len(before) :]

@@ -174,7 +174,7 @@ class Examples:
             if row["split"] == "train":
                 counts["reports"] += 1
                 counts["cut"] += target.cut
-                counts["emphasised"] += any((row["emphasis"] or ())[1:])
+                counts["emphasised"] += bool(target.s.any())
                 if self.table.labelled:
                     commitments.append(int((target.spans == Span.ANCHOR).sum()))
         named = {f"targets/{name}": float(count) for name, count in counts.items()}
@@ -201,7 +201,7 @@ class Examples:
         records = [self.table.row(int(number)) for number in rows]
         sequences = [self._sequence(record, commit) for record, commit in zip(records, commits, strict=True)]
         prefixes = [self._prefix(prompt) for prompt, _ in sequences]
-        starts = [1 + len(prompt.before) for prompt, _ in sequences]
+        starts = [prompt.visual_start for prompt, _ in sequences]
         return collate(prefixes, starts, [target for _, target in sequences], records, self.features, lambda_q)
 
     def _sequence(self, record: Row, commit: bool) -> tuple[PromptIds, Trajectory]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pacer.core.contexts import CONTEXTS
+from pacer.core.contexts import CONTEXTS, availability
 from pacer.model.pacer import Batch, Embedded, Pacer
 from pacer.training.head import token_terms
 
@@ -165,10 +165,11 @@ def depth_weights(embedded: Embedded) -> dict[str, Mean]:
 
 def by_context(values: Tensor, batch: Batch) -> dict[str, Mean]:
     """Means of ``values`` [B] over the records of each context."""
-    places = 2 * batch.availability[:, 0].long() + batch.availability[:, 1].long()
+    has_lateral, has_prior = batch.availability.unbind(1)
     means: dict[str, Mean] = {}
-    for place, context in enumerate(CONTEXTS):
-        inside = places == place
+    for context in CONTEXTS:
+        lateral, prior = availability(context)
+        inside = (has_lateral == lateral) & (has_prior == prior)
         means[context] = Mean(torch.where(inside, values.detach(), 0).sum(), inside.sum())
     return means
 

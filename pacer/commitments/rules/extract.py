@@ -91,9 +91,9 @@ def _read(segment: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _overrides(said: str, before: str | None) -> bool:
+def _overrides(polarity: str, before: str | None) -> bool:
     """Does a later mention change the verdict?"""
-    return before is None or (before == "negative" and said in ("positive", "uncertain"))
+    return before is None or (before == "negative" and polarity in ("positive", "uncertain"))
 
 
 @lru_cache(maxsize=1 << 14)

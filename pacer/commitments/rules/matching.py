@@ -58,13 +58,13 @@ class Patterns:
         mask = 0
         for word in words:
             mask |= self._called_for(word)
-        padded, found = f" {text}", []
+        padded, hits = f" {text}", []
         for rank, search in self._of_mask(mask):
             for match in search(padded):
                 start, end = match.span()
-                found.append((start if padded[start] == " " else start - 1, rank, end - 1))
+                hits.append((start if padded[start] == " " else start - 1, rank, end - 1))
         free, matches = 0, []
-        for start, rank, end in sorted(found):
+        for start, rank, end in sorted(hits):
             if start >= free:
                 matches.append((start, end, self._names[rank]))
                 free = end

@@ -60,11 +60,11 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
         by_word.setdefault(_SPEAKS[cue[2]], []).append(cue)
     negative = by_word.get("negative", []) + by_word.get("instead", [])
     uncertain = by_word.get("uncertain") or ([] if negative else by_word.get("hint"))
-    found = uncertain or negative
+    deciding = uncertain or negative
     silent = by_word.get("silent")
-    if silent and not any(cue[0] > silent[-1][0] for cue in found):
+    if silent and not any(cue[0] > silent[-1][0] for cue in deciding):
         return Reading(None, silent[-1])
-    nearest = found[0] if len(found) == 1 else min(found, key=lambda cue: max(cue[0] - mention[1], mention[0] - cue[1]))
+    nearest = min(deciding, key=lambda cue: max(cue[0] - mention[1], mention[0] - cue[1]))
     return Reading("uncertain" if uncertain else "negative", nearest)
 
 
@@ -148,9 +148,9 @@ def _end_of_list(segment: str, mentions: list[Match], index: int) -> int:
 
 def _spent(segment: str, cue: Match, index: int, mentions: list[Match], cues: list[Match]) -> bool:
     """Has a cue that stands before a mention met what it speaks of, after which a new statement began?"""
-    _, cue_end, said = cue
+    _, cue_end, cue_kind = cue
     start, end, _ = mentions[index]
-    hedge = not said.startswith("negative")
+    hedge = not cue_kind.startswith("negative")
     for begin, begun, kind in cues:
         # "likely atelectasis, no pneumothorax": a denial is a new statement as well
         denial = hedge and kind == "negative_before"

@@ -40,8 +40,8 @@ def read_original_findings(path: Path) -> pl.DataFrame:
         originals = read_records(path, "original", Record, account)
         if account.problems.height:
             first = account.problems.row(0, named=True)
-            found = f"{path} {first['row']} {first['field']}: {first['reason']}"
-            raise DataError(f"{found} (is this R2Gen's annotation file for MIMIC-CXR?)")
+            problem = f"{path} {first['row']} {first['field']}: {first['reason']}"
+            raise DataError(f"{problem} (is this R2Gen's annotation file for MIMIC-CXR?)")
     words = mapped("report", lambda report: " ".join(report.split()))
     originals = originals.select(bare_id("study_id"), words.alias("findings_original"))
     originals = originals.unique("study_id", keep="first", maintain_order=True)

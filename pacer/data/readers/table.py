@@ -31,7 +31,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     names = _columns(path, table.columns, columns)
     for column in table.columns:
         if column not in names.values():
-            account.count("unknown_fields", "table", quoted(column), table.counts[column])
+            account.count("unknown_fields", "table", quoted(column), len(table.rows))
     images = table.frame(list(names.values()), decimals=(columns.get("time", "time"),))
     images.columns = list(names)
     images = images.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))

@@ -88,10 +88,10 @@ class CheXbert:
             for start in range(0, len(order), self.batch_size):
                 rows = order[start : start + self.batch_size]
                 batch = self.tokenizer.pad({"input_ids": [pieces[row] for row in rows]}, return_tensors="pt")
-                found = self.network.classes(
+                classes = self.network.classes(
                     batch["input_ids"].to(self.device), batch["attention_mask"].to(self.device)
                 )
-                labels[rows] = found.int().cpu()
+                labels[rows] = classes.int().cpu()
                 ticker.advance(len(rows))
         position = {text: index for index, text in enumerate(distinct)}
         return labels[[position[text] for text in texts]]

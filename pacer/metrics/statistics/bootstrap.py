@@ -86,25 +86,29 @@ def differences(
         first, second: context -> statistics by unit, all over the same units; every context has the same scores.
         resamples: of either kind. seed: of both.
     """
-    scored, other = _Contexts(first), _Contexts(second)
-    rows, rows_of_other, draw = scored.rows, other.rows, np.random.default_rng(seed)
-    ones, twos = scored(rows.sum(axis=0)), other(rows_of_other.sum(axis=0))
-    both, gap = np.concatenate([rows, rows_of_other], axis=1), rows_of_other - rows
+    scored, scored_other = _Contexts(first), _Contexts(second)
+    rows, other_rows, draw = scored.rows, scored_other.rows, np.random.default_rng(seed)
+    values, other_values = scored(rows.sum(axis=0)), scored_other(other_rows.sum(axis=0))
+    both, gap = np.concatenate([rows, other_rows], axis=1), other_rows - rows
     parts = []
     for size in _chunks(resamples):
-        one, two = (scored(part) for part in np.split(_weights(draw, len(rows), size) @ both, 2, axis=1))
+        drawn, other_drawn = (scored(part) for part in np.split(_weights(draw, len(rows), size) @ both, 2, axis=1))
         moved = draw.integers(0, 2, size=(size, len(rows))).astype(float) @ gap
-        mine, theirs = scored(rows.sum(axis=0) + moved), scored(rows_of_other.sum(axis=0) - moved)
-        parts.append({key: np.stack([two[key] - one[key], theirs[key] - mine[key]]) for key in ones})
-    result: dict[str, dict[str, Difference]] = {context: {} for context, _ in ones}
-    for key, value in ones.items():
-        apart = float(twos[key]) - float(value)
-        drawn, exchanged = np.concatenate([part[key] for part in parts], axis=1)
-        low, high, undefined = _percentiles(apart, drawn)
+        swapped, other_swapped = scored(rows.sum(axis=0) + moved), scored(other_rows.sum(axis=0) - moved)
+        parts.append(
+            {key: np.stack([other_drawn[key] - drawn[key], other_swapped[key] - swapped[key]]) for key in values}
+        )
+    result: dict[str, dict[str, Difference]] = {context: {} for context, _ in values}
+    for key, value in values.items():
+        apart = float(other_values[key]) - float(value)
+        drawn_gaps, swapped_gaps = np.concatenate([part[key] for part in parts], axis=1)
+        low, high, undefined = _percentiles(apart, drawn_gaps)
         # rounding: sums that are exchanged as a whole come back in another order
-        as_large = np.isnan(exchanged) | (np.abs(exchanged) >= abs(apart) - 1e-12)
+        as_large = np.isnan(swapped_gaps) | (np.abs(swapped_gaps) >= abs(apart) - 1e-12)
         p = None if np.isnan(apart) else (1 + int(as_large.sum())) / (1 + resamples)
-        result[key[0]][key[1]] = Difference(_value(value), _value(twos[key]), _value(apart), low, high, p, undefined)
+        result[key[0]][key[1]] = Difference(
+            _value(value), _value(other_values[key]), _value(apart), low, high, p, undefined
+        )
     return result
 
 
@@ -143,7 +147,9 @@ class _Contexts:
 
     def __init__(self, contexts: Mapping[str, Statistics]):
         self.contexts = contexts
-        tables = {(name, table): rows for name, own in contexts.items() for table, rows in own.tables.items()}
+        tables = {
+            (name, table): rows for name, statistics in contexts.items() for table, rows in statistics.tables.items()
+        }
         edges = np.cumsum([0, *(rows.shape[1] for rows in tables.values())])
         self.span = {key: slice(a, b) for key, a, b in zip(tables, edges[:-1], edges[1:], strict=True)}
         self.rows = np.concatenate(list(tables.values()), axis=1)
@@ -152,8 +158,8 @@ class _Contexts:
         """Sums ``[..., k]`` -> (context, score) -> ``[...]``, with the mean where there are several contexts."""
         values = {
             (context, name): score(sums[..., self.span[context, table]])
-            for context, own in self.contexts.items()
-            for name, (table, score) in own.scores.items()
+            for context, statistics in self.contexts.items()
+            for name, (table, score) in statistics.scores.items()
         }
         if len(self.contexts) > 1:
             for name in next(iter(self.contexts.values())).scores:

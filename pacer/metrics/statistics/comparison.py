@@ -67,17 +67,17 @@ def compare_runs(
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
     if resamples < 1:
         raise ConfigError(f"resamples must be at least 1, got {resamples}")
-    found = _paired(first, second, convention)
+    runs = _paired(first, second, convention)
     return Comparison(
-        differences(*found.statistics, resamples),
-        group_differences(*found.cases, convention, found.groups, resamples),
+        differences(*runs.statistics, resamples),
+        group_differences(*runs.cases, convention, runs.groups, resamples),
         convention,
-        found.unit,
-        found.units,
-        len(found.cases[0]),
+        runs.unit,
+        runs.units,
+        len(runs.cases[0]),
         resamples,
-        left_out=found.left_out,
-        partial=found.partial,
+        left_out=runs.left_out,
+        partial=runs.partial,
     )
 
 
@@ -101,10 +101,10 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
         repeat.cases[0].select("record_id", "context", pl.col(f"{repeat.unit}_id").alias("unit")).sort("record_id")
         for repeat in repeats
     ]
-    for (first, _), own in zip(runs, records, strict=True):
-        if not own.equals(records[0]):
+    for (first, _), rows in zip(runs, records, strict=True):
+        if not rows.equals(records[0]):
             raise DataError(f"{first} has other patients or contexts than {runs[0][0]}; repeats need the same records")
-    ones, twos = (
+    first_runs, second_runs = (
         {
             f"{context} {number}": statistics.only(_SCORES)
             for number, repeat in enumerate(repeats)
@@ -112,8 +112,8 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
         }
         for side in (0, 1)
     )
-    found = differences(ones, twos, resamples)
-    return found[MEAN] if MEAN in found else next(iter(found.values()))
+    result = differences(first_runs, second_runs, resamples)
+    return result[MEAN] if MEAN in result else next(iter(result.values()))
 
 
 class _Paired(NamedTuple):
@@ -131,45 +131,53 @@ class _Paired(NamedTuple):
 
 def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
     """Two runs, record by record; raises as :func:`compare_runs`."""
-    (one, signature), (two, other) = read_run(first), read_run(second)
-    check_pairs(one["record_id"].to_list(), two["record_id"].to_list(), str(first), str(second))
-    two = one.select("record_id").join(two, on="record_id", how="left", maintain_order="left")
-    if _labeller(signature) != _labeller(other):
+    (cases, signature), (other_cases, other_signature) = read_run(first), read_run(second)
+    check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second))
+    other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
+    if _labeller(signature) != _labeller(other_signature):
         raise DataError(
             f"{first} and {second} have different or unrecorded labellers or arithmetic, or one has none; "
             "score both with the same --chexbert and score.precision"
         )
-    groups, theirs = columns_in(signature, "groups"), columns_in(other, "groups")
-    for column in ("context", "reference", "reference_labels", *(name for name in groups if name in theirs)):
-        unequal = one.filter(one[column].ne_missing(two[column]))
+    groups, other_groups = columns_in(signature, "groups"), columns_in(other_signature, "groups")
+    for column in ("context", "reference", "reference_labels", *(name for name in groups if name in other_groups)):
+        unequal = cases.filter(cases[column].ne_missing(other_cases[column]))
         if len(unequal):
             raise DataError(
                 f"{first} and {second} differ in the {column} of {len(unequal)} records, such as "
                 f"{unequal['record_id'][0]}; score both against the same references"
             )
-    further = [name for name in theirs if name not in groups]
-    one = one.with_columns(two.select(further))
-    scores, others = columns_in(signature, "scores"), columns_in(other, "scores")
-    columns = [name for name in scores if name in others]
+    further = [name for name in other_groups if name not in groups]
+    cases = cases.with_columns(other_cases.select(further))
+    scores, other_scores = columns_in(signature, "scores"), columns_in(other_signature, "scores")
+    columns = [name for name in scores if name in other_scores]
     partial = {}
     for name in columns:
-        in_both = one[name].is_not_null() & two[name].is_not_null()
-        one, two = (table.with_columns(pl.when(in_both).then(pl.col(name)).alias(name)) for table in (one, two))
+        in_both = cases[name].is_not_null() & other_cases[name].is_not_null()
+        cases, other_cases = (
+            table.with_columns(pl.when(in_both).then(pl.col(name)).alias(name)) for table in (cases, other_cases)
+        )
         if not in_both.all():
             partial[name] = int(in_both.sum())
-    chosen, codes, count = resampled_units(one)
+    unit, codes, count = resampled_units(cases)
 
     def statistics(table: pl.DataFrame) -> dict[str, Statistics]:
         return {
-            context: case_statistics(own, CONVENTIONS[convention], columns)
+            context: case_statistics(part, CONVENTIONS[convention], columns)
             .only([*_SCORES, *columns])
-            .by_unit(codes[rows_of(one, context)], count)
-            for context, own in by_context(table).items()
+            .by_unit(codes[rows_of(cases, context)], count)
+            for context, part in by_context(table).items()
         }
 
-    left_out = sorted({*scores, *others} - {*columns})
+    left_out = sorted({*scores, *other_scores} - {*columns})
     return _Paired(
-        (one, two), (statistics(one), statistics(two)), chosen, count, [*groups, *further], left_out, partial
+        (cases, other_cases),
+        (statistics(cases), statistics(other_cases)),
+        unit,
+        count,
+        [*groups, *further],
+        left_out,
+        partial,
     )
 
 

@@ -57,10 +57,10 @@ def group_scores(
     groups = list(_groups(cases, columns))
     if not groups:
         return []
-    found = intervals({POOLED: _statistics(cases, convention, groups, codes, count)}, resamples)[POOLED]
+    scores = intervals({POOLED: _statistics(cases, convention, groups, codes, count)}, resamples)[POOLED]
     return [
         GroupScore(*group, int(rows.sum()), _certain(f1, codes[rows]))
-        for (group, rows), f1 in zip(groups, found.values(), strict=True)
+        for (group, rows), f1 in zip(groups, scores.values(), strict=True)
     ]
 
 
@@ -73,11 +73,11 @@ def group_differences(
     groups = list(_groups(first, columns)) if is_labelled(first) else []
     if not groups:
         return []
-    one, two = ({POOLED: _statistics(cases, convention, groups, codes, count)} for cases in (first, second))
-    found = differences(one, two, resamples)[POOLED]
+    first_f1, second_f1 = ({POOLED: _statistics(cases, convention, groups, codes, count)} for cases in (first, second))
+    gaps = differences(first_f1, second_f1, resamples)[POOLED]
     return [
         GroupDifference(*group, int(rows.sum()), replace(_certain(f1, codes[rows]), p=None))
-        for (group, rows), f1 in zip(groups, found.values(), strict=True)
+        for (group, rows), f1 in zip(groups, gaps.values(), strict=True)
     ]
 
 
@@ -92,9 +92,9 @@ def _statistics(
     return Statistics(tables, {name: (name, score) for name in tables}).by_unit(codes, count)
 
 
-def _certain(found: Found, units: np.ndarray) -> Found:
+def _certain(score: Found, units: np.ndarray) -> Found:
     """Without an interval for a group of few ``units``."""
-    return replace(found, low=None, high=None) if len(np.unique(units)) < LEAST_UNITS else found
+    return replace(score, low=None, high=None) if len(np.unique(units)) < LEAST_UNITS else score
 
 
 def _groups(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[Group]:

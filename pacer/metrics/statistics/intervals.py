@@ -52,11 +52,11 @@ def score_intervals(
 ) -> Intervals:
     """Bootstrap intervals of the scores of :func:`case_statistics`, by context and for their mean."""
     unit, codes, count = resampled_units(cases)
-    found = {
-        context: case_statistics(own, CONVENTIONS[convention], columns).by_unit(codes[rows_of(cases, context)], count)
-        for context, own in by_context(cases).items()
+    statistics = {
+        context: case_statistics(part, CONVENTIONS[convention], columns).by_unit(codes[rows_of(cases, context)], count)
+        for context, part in by_context(cases).items()
     }
-    return Intervals(intervals(found, resamples), unit, count, resamples)
+    return Intervals(intervals(statistics, resamples), unit, count, resamples)
 
 
 def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:
@@ -68,7 +68,7 @@ def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_00
     scores: dict[str, tuple[str, ScoreOf]] = {
         f"{name}/{ratio}": (name, partial(micro, ratio=ratio)) for name in tables for ratio in RATIOS
     }
-    found = intervals({POOLED: Statistics(tables, scores).by_unit(codes, count)}, resamples)[POOLED]
+    by_name = intervals({POOLED: Statistics(tables, scores).by_unit(codes, count)}, resamples)[POOLED]
 
     def f1(table: np.ndarray, context: str) -> float | None:
         value = float(micro(table[rows_of(cases, context)].sum(axis=0), "f1"))
@@ -79,12 +79,12 @@ def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_00
             name,
             int(table[:, 2].sum()),
             int(table[:, 1].sum()),
-            {ratio: found[f"{name}/{ratio}"] for ratio in RATIOS},
+            {ratio: by_name[f"{name}/{ratio}"] for ratio in RATIOS},
             {context: f1(table, context) for context in contexts_of(cases)},
         )
         for name, table in tables.items()
     ]
-    return sorted(labels, key=lambda one: -one.present)
+    return sorted(labels, key=lambda label: -label.present)
 
 
 def resampled_units(cases: pl.DataFrame) -> tuple[str, np.ndarray, int]:

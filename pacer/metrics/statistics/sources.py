@@ -21,13 +21,13 @@ _CONTROL = "another_patient"
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
-    """What a reader must know before any score is believed, a sentence each; none for a model that looks.
+    """What to know before any score is believed, one sentence each; none for a model that uses its sources.
 
     Args:
         scores: ``scores.json``. cases: ``cases.parquet``. convention: of the F1.
     """
     contexts = [context for context in contexts_of(cases) if "most_frequent_share" in scores[context]]
-    found = []
+    sentences = []
     for key, words in (
         ("most_frequent_share", "are identical"),
         ("copied_share", "are copied from the training split"),
@@ -39,18 +39,18 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
             if share is not None and expected is not None and share - expected >= EXCESS
         ]
         if beyond:
-            found.append(f"Many reports {words}: {', '.join(beyond)}.")
+            sentences.append(f"Many reports {words}: {', '.join(beyond)}.")
     control = (scores.get("controls") or {}).get(_CONTROL, {})
     same = {c: control[c]["unchanged_share"] for c in contexts if "unchanged_share" in control.get(c, {})}
     if unmoved := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:
-        found.append(f"Reports stay the same with another patient's sources: {', '.join(unmoved)}.")
+        sentences.append(f"Reports stay the same with another patient's sources: {', '.join(unmoved)}.")
     blind = [context.upper() for context, gain in source_gains(cases, convention).items() if (gain.low or 0) <= 0]
     if blind:
-        found.append(
+        sentences.append(
             "F1 with the case's own sources is not shown to be above F1 with another patient's (the 95 % interval of "
             f"the difference holds 0): {', '.join(blind)}."
         )
-    return found
+    return sentences
 
 
 def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
@@ -63,12 +63,12 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
     _, codes, count = resampled_units(cases)
     others, own_sources = (
         {
-            context: clinical_statistics(own, CONVENTIONS[convention], reports)
+            context: clinical_statistics(part, CONVENTIONS[convention], reports)
             .only(["f1"])
             .by_unit(codes[rows_of(cases, context)], count)
-            for context, own in by_context(cases).items()
+            for context, part in by_context(cases).items()
         }
         for reports in (_CONTROL, "hypothesis")
     )
-    found = differences(others, own_sources)
-    return {context: found[context]["f1"] for context in others}
+    gains = differences(others, own_sources)
+    return {context: gains[context]["f1"] for context in others}

@@ -44,7 +44,7 @@ def test_numbers_become_scores_and_texts_groups(tmp_path: Path, kind: str) -> No
         ("record_id,words\nsn-1,1\nsn-2,1\n007,1\nsn-2,1\n", "more than once in .*columns.csv: sn-2"),
         ("id,words\nsn-1,1\n", "has no column record_id"),
         ("record_id,rougeL\nsn-1,1\nsn-2,1\n007,1\n", "column rougeL: cases.parquet has a column of this name"),
-        ("record_id,my_labels\nsn-1,1\nsn-2,1\n007,1\n", "column my_labels: a name with this end is for reports of co"),
+        ("record_id,my_labels\nsn-1,1\nsn-2,1\n007,1\n", "column my_labels: names with this ending are reserved"),
         ("record_id,words\nsn-1,1\nsn-2,NaN\n007,1\n", "column words: record sn-2 has no finite number"),
         ("record_id,words\nsn-1,true\nsn-2,false\n007,true\n", "column words: expected numbers, .*or texts"),
         ("record_id,words\nsn-1,1\nsn-2,2,3\n", "cannot be read as a table"),

@@ -9,13 +9,14 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
+from pacer.backbones.bundle import compare
 from pacer.backbones.make_backbones import MODELS, unpack
 from pacer.backbones.pointers import is_standin, provenance
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import parse_params
 from pacer.config.backbones import CARD
 from pacer.config.profiles import load_profile
-from pacer.core.errors import ConfigError
+from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import hash_file, read_json
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
@@ -66,3 +67,39 @@ def test_settings_of_another_model_ask_for_one_that_is_trained(group: str | None
         parse_params(PHANTOM | {"backbones": backbones})
     trained = {role: {"provider": "standin"} for role in MODELS}
     assert parse_params(PHANTOM | {"backbones": backbones | trained}).backbones.seed == backbones["seed"]
+
+
+def card(*, auroc: float = 0.9, loss: float = 0.6, raw: float = 0.98, text: float = 0.97, first: float = 4.0) -> dict:
+    """``models`` of a card."""
+    figures = {
+        "vision": {"held_out_auroc": auroc},
+        "language": {"held_out_loss": loss},
+        "chexbert": {"held_out_accuracy": {"raw": {"edema": raw, "fracture": 1.0}, "cleaned": {"edema": 0.96}}},
+        "text": {"held_out_accuracy": {"edema": text}},
+    }
+    return {role: {"training": figure | {"first_losses": [first, 3.5]}} for role, figure in figures.items()}
+
+
+def test_models_that_are_made_again_are_compared_with_the_recorded_ones(capsys: pytest.CaptureFixture) -> None:
+    compare(card(), card(auroc=0.917, loss=0.589, raw=0.96, text=0.96, first=4.0009))
+    assert capsys.readouterr().out.splitlines() == [
+        "vision: held_out_auroc 0.9000 in the card, 0.9170 now; first losses 9.0e-04 apart at most",
+        "language: held_out_loss 0.6000 in the card, 0.5890 now; first losses 9.0e-04 apart at most",
+        "chexbert: held_out_accuracy 0.9750 in the card, 0.9700 now; first losses 9.0e-04 apart at most",
+        "text: held_out_accuracy 0.9700 in the card, 0.9600 now; first losses 9.0e-04 apart at most",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "role"),
+    [
+        ({"auroc": 0.881}, "vision"),
+        ({"loss": 0.613}, "language"),
+        ({"raw": 0.90}, "chexbert"),
+        ({"text": 0.99}, "text"),
+        ({"first": 3.998}, "vision, language, chexbert, text"),
+    ],
+)
+def test_another_model_than_the_recorded_one_is_an_error(change: dict[str, float], role: str) -> None:
+    with pytest.raises(BackboneError, match=rf"^{role}: not the recorded model \(quality within 2%, first losses "):
+        compare(card(), card(**change))

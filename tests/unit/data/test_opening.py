@@ -471,9 +471,9 @@ def test_headers_that_contradict_the_pixels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tags", "reason"),
     [
-        ({"Modality": "CT"}, "its Modality is none of a radiograph, CR, DX"),
-        ({"Modality": "MG", "BodyPartExamined": "CHEST"}, "its Modality is none"),
-        ({"Modality": "SMITH^ANNE"}, "its Modality is none"),
+        ({"Modality": "CT"}, "its Modality is not one of a radiograph's: CR, DX"),
+        ({"Modality": "MG", "BodyPartExamined": "CHEST"}, "its Modality is not one"),
+        ({"Modality": "SMITH^ANNE"}, "its Modality is not one"),
         ({"Modality": "CR", "BodyPartExamined": "CHEST"}, None),
         ({"Modality": "dx", "BodyPartExamined": "Thorax"}, None),
         ({"Modality": "", "BodyPartExamined": ""}, None),

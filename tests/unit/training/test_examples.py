@@ -18,3 +18,12 @@ def test_what_targets_lose_is_counted(records: pl.DataFrame, backbones, features
     table = RecordTable.of(pl.DataFrame(rows, schema=records.schema))
     found = Examples(table, load_tokenizer(backbones), features, specification("warmup")).statistics()
     assert found.counts == {"targets/reports": 6.0, "targets/cut": 1.0, "targets/emphasised": 4.0}
+
+
+def test_marks_beyond_the_cut_emphasise_nothing(records: pl.DataFrame, backbones, features) -> None:
+    rows = records.filter(context="sn", split="train").to_dicts()
+    rows[0] |= {"report": "no effusion . " * 60, "emphasis": [0.0] * 100 + [1.0]}
+    rows[1] |= {"report": "no effusion . " * 60, "emphasis": [0.0] * 99 + [1.0]}  # of the last token that is kept
+    table = RecordTable.of(pl.DataFrame(rows[:2], schema=records.schema))
+    counts = Examples(table, load_tokenizer(backbones), features, specification("warmup")).statistics().counts
+    assert counts == {"targets/reports": 2.0, "targets/cut": 2.0, "targets/emphasised": 1.0}
