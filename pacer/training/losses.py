@@ -6,6 +6,7 @@ fraction, so that the processes' shares add up to the loss of the whole; None: t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -93,11 +94,16 @@ class Mean(NamedTuple):
 
 class Objective(NamedTuple):
     """``total`` is what is differentiated; ``parts`` are this process's shares of the named losses and ``means`` what
-    else is logged, both without a gradient."""
+    else is logged, both without a gradient; ``nll`` [n] of the predicted tokens, of which further terms may be made."""
 
     total: Tensor
     parts: dict[str, Tensor]
     means: dict[str, Mean]
+    nll: Tensor
+
+
+#: The loss of a micro-batch, called as :func:`objective`.
+Loss = Callable[..., Objective]
 
 
 def denominators(batch: Batch) -> Tensor:
@@ -153,7 +159,7 @@ def objective(
     means = depth_weights(embedded)
     if gate is not None:
         means |= {f"gate/{context}": mean for context, mean in by_context(gate, batch).items()}
-    return Objective(total, {name: part.detach() for name, part in parts.items()}, means)
+    return Objective(total, {name: part.detach() for name, part in parts.items()}, means, nll)
 
 
 def depth_weights(embedded: Embedded) -> dict[str, Mean]:
