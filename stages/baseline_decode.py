@@ -26,11 +26,11 @@ def main() -> None:
         search = load_baseline_params().llm_rg4.model_dump(exclude={"weights"})
         config = Decode.model_validate(config.model_dump() | search)
     records, features = read_records(Path("data/corpus/records.parquet")), Path("data/features")
-    open_generator = {
-        "simmlm": partial(trained_generator, load=partial(load_adapted, SimMLM)),
-        "ragpt": partial(ragpt_generator, MODELS / "ragpt_bank"),
-        "llm_rg4": trained_generator,
-    }[name]
+    open_generator = trained_generator
+    if name == "simmlm":
+        open_generator = partial(trained_generator, load=partial(load_adapted, SimMLM))
+    elif name == "ragpt":
+        open_generator = ragpt_generator(MODELS / "ragpt_bank", Path("models/parent"))
     out = Path("baselines/predictions") / name
     decode_records(MODELS / name, Path("models/backbones"), records, features, config, out, open_generator)
 

@@ -103,7 +103,7 @@ def train_adapted(
 
     def build(dtype: torch.dtype) -> Adapted:
         torch.manual_seed(settings.seed)
-        return baseline(load_parent(start, inputs.backbones, dtype), settings)
+        return baseline(load_model(start, inputs.backbones, dtype)[0], settings)
 
     run_training(replace(phase, **columns), record, inputs, out, open_log, build, make_examples)
 
@@ -122,18 +122,7 @@ def load_adapted(
     if record.phase != baseline.name or record.baseline is None or record.parent is None:
         raise CheckpointError(f"{checkpoint} is a checkpoint of {record.phase}, expected one of {baseline.name}")
     settings = validated(record.baseline, f"{checkpoint / RECORD}: baseline", baseline.settings_type)
-    model = baseline(load_parent(checkpoint / record.parent.path, backbones, dtype), settings)
+    parent, _ = load_model(checkpoint / record.parent.path, backbones, dtype)
+    model = baseline(parent, settings)
     load_strictly(model, read_weights(checkpoint / WEIGHTS), checkpoint)
     return model.eval().requires_grad_(False), record
-
-
-def load_parent(checkpoint: Path, backbones: Path, dtype: torch.dtype = torch.float32) -> Pacer:
-    """The frozen parent, ready for inference.
-
-    Raises:
-        CheckpointError: it is not the parent phase's, or does not fit the frozen models.
-    """
-    phase = read_record(checkpoint).phase
-    if phase != "parent":
-        raise CheckpointError(f"{checkpoint} is a checkpoint of {phase}; baselines adapt one of the parent phase")
-    return load_model(checkpoint, backbones, dtype)[0]

@@ -22,7 +22,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from pacer.baselines.adapted import load_parent
 from pacer.config.baselines import Bank
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_path, hash_json, publish, read_json, scratch_directory, write_json
@@ -30,6 +29,7 @@ from pacer.core.processes import open_accelerator
 from pacer.core.progress import Ticker
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
+from pacer.model.assemble import load_model
 from pacer.model.checkpoint import checkpoint_hash
 from pacer.model.pacer import read_sources
 from pacer.model.precision import language_parameters
@@ -118,7 +118,7 @@ def build_bank(
     with scratch_directory(out, hash_json(about), main=main) as directory:
         final = directory / "out"
         dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
-        model = load_parent(parent, backbones, dtype).to(accelerator.device)
+        model = load_model(parent, backbones, dtype)[0].to(accelerator.device)
         store = open_features(features, backbones, accelerator.device)
 
         def sources_of(rows: list[dict[str, Any]]) -> Tensor:
@@ -181,20 +181,15 @@ class Retrieval:
     """A bank on disk: neighbours of a frontal image.
 
     Args:
-        directory: what :func:`build_bank` made. parent: checkpoint, and settings: ``ragpt.bank``, that it must have
-            been made with.
+        directory: what :func:`build_bank` made. parent: checkpoint that it must have been made with.
 
     Raises:
-        CheckpointError: it was made with others.
+        CheckpointError: it was made with another parent.
     """
 
-    def __init__(self, directory: Path, parent: Path, settings: Bank):
-        about = read_json(directory / _ABOUT)
-        if about["parent"] != checkpoint_hash(parent) or about["settings"] != settings.model_dump():
-            raise CheckpointError(
-                f"{directory} was made with another parent than {parent}, or with other settings than {settings}; run "
-                "stage `ragpt_bank`"
-            )
+    def __init__(self, directory: Path, parent: Path):
+        if read_json(directory / _ABOUT)["parent"] != checkpoint_hash(parent):
+            raise CheckpointError(f"{directory} was made with another parent than {parent}; run stage `ragpt_bank`")
         table = pl.read_parquet(directory / _NEIGHBOURS)
         self._entries = np.array(table["entries"].to_list(), dtype=np.int64)
         self._place = {image: number for number, image in enumerate(table["frontal"])}

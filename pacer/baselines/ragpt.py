@@ -24,8 +24,7 @@ from pacer.baselines.bank import Retrieval
 from pacer.config import Params
 from pacer.config.baselines import RAGPT as RAGPTSettings
 from pacer.decoding.generate import Generator
-from pacer.decoding.run import trained_generator
-from pacer.model.checkpoint import CheckpointRecord, read_record
+from pacer.decoding.run import OpenGenerator, trained_generator
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Batch, Embedded
 from pacer.training.examples import Examples, Row
@@ -195,24 +194,18 @@ def train_ragpt(
     """Train RAGPT with the ``bank`` of its parent; as :func:`~pacer.baselines.adapted.train_adapted`.
 
     Raises:
-        CheckpointError: the bank was made with another parent or with other settings.
+        CheckpointError: the bank was made with another parent.
     """
     assert inputs.start is not None
-    make_examples = partial(RetrievedExamples, retrieval=Retrieval(bank, inputs.start, settings.bank))
+    make_examples = partial(RetrievedExamples, retrieval=Retrieval(bank, inputs.start))
     train_adapted(RAGPT, settings, params, inputs, out, open_log, make_examples)
 
 
-def ragpt_generator(bank: Path, checkpoint: Path, *rest: Any) -> tuple[Generator, CheckpointRecord]:
-    """As :func:`~pacer.decoding.run.trained_generator`, with the ``bank`` that RAGPT was trained with.
+def ragpt_generator(bank: Path, parent: Path) -> OpenGenerator:
+    """Opens a RAGPT checkpoint as :func:`~pacer.decoding.run.trained_generator`, with the ``bank`` of its ``parent``.
 
     Raises:
-        CheckpointError: the bank is not that of its parent and settings.
+        CheckpointError: the bank was made with another parent.
     """
-
-    def make_generator(model: RAGPT, *parts: Any) -> RetrievedGenerator:
-        parent = read_record(checkpoint).parent
-        assert parent is not None
-        retrieval = Retrieval(bank, checkpoint / parent.path, model.settings.bank)
-        return RetrievedGenerator(model, *parts, retrieval=retrieval)
-
-    return trained_generator(checkpoint, *rest, load=partial(load_adapted, RAGPT), make_generator=make_generator)
+    make_generator = partial(RetrievedGenerator, retrieval=Retrieval(bank, parent))
+    return partial(trained_generator, load=partial(load_adapted, RAGPT), make_generator=make_generator)

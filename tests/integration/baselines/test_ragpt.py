@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
-from pacer.baselines.adapted import load_adapted, load_parent
+from pacer.baselines.adapted import load_adapted
 from pacer.baselines.bank import Retrieval, bank_entries, build_bank, nearest
 from pacer.baselines.ragpt import (
     RAGPT,
@@ -28,7 +27,7 @@ from pacer.config.baselines import Bank
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
-from pacer.model.assemble import load_tokenizer
+from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.pacer import Batch
 from pacer.training.examples import Examples, RecordTable
 from pacer.training.losses import LossWeights, objective
@@ -51,7 +50,7 @@ def several(records: pl.DataFrame) -> pl.DataFrame:
 def make(records: pl.DataFrame, inputs: dict[str, Path], parent: Path, out: Path, **settings: Any) -> Retrieval:
     own = Bank(**{"neighbours": K, "entries": None, "seed": 1} | settings)
     build_bank(own, "float32", records, inputs["backbones"], inputs["features"], parent, out)
-    return Retrieval(out, parent, own)
+    return Retrieval(out, parent)
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ def test_only_complete_train_records_enter_and_no_subject_of_another_split(sever
 def test_neighbours_are_those_of_brute_force(
     retrieval: Retrieval, several: pl.DataFrame, parent: Path, backbones: Path, features, tmp_path: Path
 ) -> None:
-    model = load_parent(parent, backbones)
+    model = load_model(parent, backbones)[0]
     entries = pl.read_parquet(tmp_path / "bank" / "entries.parquet")
     entries = entries.join(several, on="record_id", maintain_order="left")
 
@@ -107,7 +106,7 @@ def test_the_bank_holds_the_compressed_sources(
     anchors: pl.DataFrame,
     tmp_path: Path,
 ) -> None:
-    model = load_parent(parent, backbones)
+    model = load_model(parent, backbones)[0]
     table = RecordTable.of(records, anchors)
     examples = Examples(table, load_tokenizer(backbones), features, specification())
     ids = [table.record_id(n) for n in range(len(table))]
@@ -130,16 +129,11 @@ def test_nearest_leaves_out_the_own_subject_and_says_when_too_few_remain() -> No
         nearest(keys, keys, list("aabbc"), list("aabbc"), 4)
 
 
-def test_a_bank_of_another_parent_or_of_other_settings_is_refused(
-    retrieval: Retrieval, parent: Path, tmp_path: Path
-) -> None:
-    settings = Bank(neighbours=K, entries=None, seed=1)
+def test_a_bank_of_another_parent_is_refused(retrieval: Retrieval, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "model.safetensors").write_bytes(b"x")
     with pytest.raises(CheckpointError, match="another parent"):
-        Retrieval(tmp_path / "bank", tmp_path / "other", settings)
-    with pytest.raises(CheckpointError, match="other settings"):
-        Retrieval(tmp_path / "bank", parent, settings.model_copy(update={"neighbours": 2}))
+        Retrieval(tmp_path / "bank", tmp_path / "other")
 
 
 def test_a_stopped_bank_continues_and_is_the_same(
@@ -229,13 +223,13 @@ def batch_of(examples: RetrievedExamples) -> Batch:
 def model(own, parent: Path, backbones: Path) -> RAGPT:
     torch.manual_seed(2)
     settings = own.ragpt.model_copy(update={"prompt_tokens": 6, "dropout": 0.2})
-    return RAGPT(load_parent(parent, backbones), settings).eval()
+    return RAGPT(load_model(parent, backbones)[0], settings).eval()
 
 
 def test_what_is_there_stays_and_only_missing_slots_are_filled(
     model: RAGPT, examples: RetrievedExamples, parent: Path, backbones: Path
 ) -> None:
-    batch, frozen = batch_of(examples), load_parent(parent, backbones)
+    batch, frozen = batch_of(examples), load_model(parent, backbones)[0]
     with torch.no_grad():
         compressed = frozen.compress(batch).tokens
         filled = model.added.fill(compressed, batch.neighbours, batch.availability)
@@ -252,7 +246,7 @@ def test_what_is_there_stays_and_only_missing_slots_are_filled(
 def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
     model: RAGPT, examples: RetrievedExamples, parent: Path, backbones: Path
 ) -> None:
-    batch, frozen = batch_of(examples), load_parent(parent, backbones)
+    batch, frozen = batch_of(examples), load_model(parent, backbones)[0]
     with torch.no_grad():
         found, theirs = model.embed(batch), frozen.embed(batch).inputs
         filled = model.added.fill(model.compress(batch).tokens, batch.neighbours, batch.availability)
@@ -294,16 +288,7 @@ def test_gradients_reach_the_added_modules_alone(model: RAGPT, examples: Retriev
 
 
 def test_it_is_trained_and_decoded_with_its_bank(
-    own,
-    params,
-    inputs,
-    retrieval: Retrieval,
-    parent: Path,
-    backbones: Path,
-    records: pl.DataFrame,
-    tmp_path: Path,
-    log,
-    several: pl.DataFrame,
+    own, params, inputs, retrieval: Retrieval, parent: Path, backbones: Path, records: pl.DataFrame, tmp_path: Path, log
 ) -> None:
     out, bank, logged = tmp_path / "ragpt", tmp_path / "bank", []
     train_ragpt(own.ragpt, params, Inputs(**inputs, start=parent), bank, out, log(logged))
@@ -317,18 +302,15 @@ def test_it_is_trained_and_decoded_with_its_bank(
     cases = records.with_columns(split=pl.lit("test"))
     config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["another_patient"])
 
-    def decode(name: str, bank: Path) -> str:
-        generator = partial(ragpt_generator, bank)
+    def decode(name: str) -> str:
+        generator = ragpt_generator(bank, parent)
         decode_records(out, backbones, cases, inputs["features"], config, tmp_path / name, generator)
         assert read_json(tmp_path / name / "manifest.json")["baseline"] == own.ragpt.model_dump()
         return "".join((tmp_path / name / f"{context}.jsonl").read_text() for context in ("sn", "sw", "mn", "mw"))
 
-    found = decode("found", bank)
+    found = decode("found")
     decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
     assert found.count("\n") == 32 and found[:500] != (tmp_path / "base" / "sn.jsonl").read_text()[:500]
-    make(several, inputs, parent, tmp_path / "other", entries=5)
-    with pytest.raises(CheckpointError, match="other settings"):
-        decode("refused", tmp_path / "other")
     save_file(
         {name: tensor + 1 for name, tensor in weights.items()} | {"added.more": torch.ones(1)},
         out / "model.safetensors",
@@ -345,7 +327,7 @@ def test_it_retrieves_and_trains_in_half_precision(
     half = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
     AcceleratorState._reset_state(reset_partial_state=True)
     build_bank(own.ragpt.bank, "bfloat16", several, inputs["backbones"], inputs["features"], parent, tmp_path / "bank")
-    assert Retrieval(tmp_path / "bank", parent, own.ragpt.bank).read(["f0.jpg"]).dtype == torch.bfloat16
+    assert Retrieval(tmp_path / "bank", parent).read(["f0.jpg"]).dtype == torch.bfloat16
     logged: list = []
     train_ragpt(own.ragpt, half, Inputs(**inputs, start=parent), tmp_path / "bank", tmp_path / "ragpt", log(logged))
     AcceleratorState._reset_state(reset_partial_state=True)

@@ -14,7 +14,7 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
-from pacer.baselines.adapted import load_adapted, load_parent
+from pacer.baselines.adapted import load_adapted
 from pacer.baselines.pairs import PairedExamples
 from pacer.baselines.ragpt import RAGPT
 from pacer.baselines.simmlm import ResidualExperts, SimMLM, paired_objective, train_simmlm
@@ -23,7 +23,7 @@ from pacer.config.baselines import SimMLM as SimMLMSettings
 from pacer.core.errors import CheckpointError, ConfigError
 from pacer.core.io import read_json
 from pacer.decoding.run import decode_records, trained_generator
-from pacer.model.assemble import load_tokenizer
+from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.model.pacer import Batch, Pacer
 from pacer.training.examples import MicroBatch, RecordTable
@@ -125,7 +125,7 @@ def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(
 def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
     mixing: Any, own, parent: Path, backbones: Path, examples: PairedExamples
 ) -> None:
-    frozen = load_parent(parent, backbones)
+    frozen = load_model(parent, backbones)[0]
     model = SimMLM(frozen, small(own, mixing)).eval()
     batch = batch_of(examples)
     with torch.no_grad():
@@ -172,7 +172,7 @@ def plain_objective(model: Pacer, batch: Batch, alpha: float, lambda_tlw: float)
 def test_the_objective_and_its_gradient_are_those_of_the_formula(
     own, parent: Path, backbones: Path, examples: PairedExamples
 ) -> None:
-    model = SimMLM(load_parent(parent, backbones), small(own)).eval()
+    model = SimMLM(load_model(parent, backbones)[0], small(own)).eval()
     stirred(model.added)
     batch = batch_of(examples)
     result = objective_of(model, examples, batch)
@@ -192,7 +192,7 @@ def test_the_objective_and_its_gradient_are_those_of_the_formula(
 def test_shares_of_two_processes_add_up_to_the_whole(
     own, parent: Path, backbones: Path, examples: PairedExamples
 ) -> None:
-    model = SimMLM(load_parent(parent, backbones), small(own)).eval()
+    model = SimMLM(load_model(parent, backbones)[0], small(own)).eval()
     stirred(model.added)
     rows = two_of_each_draw(examples)
     whole = objective_of(model, examples, batch_of(examples))
@@ -274,8 +274,6 @@ def test_a_checkpoint_of_another_kind_is_refused(
     train(own, params, inputs, parent, tmp_path / "simmlm", log)
     with pytest.raises(CheckpointError, match="is a checkpoint of simmlm, expected one of ragpt"):
         load_adapted(RAGPT, tmp_path / "simmlm", backbones)
-    with pytest.raises(CheckpointError, match="baselines adapt one of the parent phase"):
-        load_parent(tmp_path / "simmlm", backbones)
 
 
 def test_decoding_writes_the_settings_and_asks_the_experts(
