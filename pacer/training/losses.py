@@ -156,20 +156,20 @@ def objective(
         parts["drift"] = drift_loss(residual, mask, denominator=below[3])
         total = total + losses.lambda_drift * parts["drift"]
 
-    means = depth_weights(embedded)
+    means = _depth_weights(embedded)
     if gate is not None:
-        means |= {f"gate/{context}": mean for context, mean in by_context(gate, batch).items()}
+        means |= {f"gate/{context}": mean for context, mean in _by_context(gate, batch).items()}
     return Objective(total, {name: part.detach() for name, part in parts.items()}, means, nll)
 
 
-def depth_weights(embedded: Embedded) -> dict[str, Mean]:
+def _depth_weights(embedded: Embedded) -> dict[str, Mean]:
     """``depth_weight/<k>``: mean over patches and records."""
     weights = embedded.depth_weights.detach()
     count = weights.new_tensor(len(weights))
     return {f"depth_weight/{k}": Mean(mean * count, count) for k, mean in enumerate(weights.mean((0, 1)))}
 
 
-def by_context(values: Tensor, batch: Batch) -> dict[str, Mean]:
+def _by_context(values: Tensor, batch: Batch) -> dict[str, Mean]:
     """Means of ``values`` [B] over the records of each context."""
     places = 2 * batch.availability[:, 0].long() + batch.availability[:, 1].long()
     means: dict[str, Mean] = {}
