@@ -5,13 +5,15 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from pacer.baselines.run import decode_ragpt, decode_simmlm
+from pacer.baselines.adapted import load_adapted
+from pacer.baselines.ragpt import ragpt_generator
+from pacer.baselines.simmlm import SimMLM
 from pacer.config import Decode, load_params
 from pacer.config.baselines import load_baseline_params
 from pacer.core.devices import share_cores
 from pacer.core.errors import run_cleanly
 from pacer.data.schemas import read_records
-from pacer.decoding.run import decode_records
+from pacer.decoding.run import decode_records, trained_generator
 
 MODELS = Path("baselines/models")
 
@@ -24,9 +26,13 @@ def main() -> None:
         search = load_baseline_params().llm_rg4.model_dump(exclude={"weights"})
         config = Decode.model_validate(config.model_dump() | search)
     records, features = read_records(Path("data/corpus/records.parquet")), Path("data/features")
-    decode = {"simmlm": decode_simmlm, "ragpt": partial(decode_ragpt, MODELS / "ragpt_bank"), "llm_rg4": decode_records}
+    open_generator = trained_generator
+    if name == "simmlm":
+        open_generator = partial(trained_generator, load=partial(load_adapted, SimMLM))
+    elif name == "ragpt":
+        open_generator = ragpt_generator(MODELS / "ragpt_bank", Path("models/parent"))
     out = Path("baselines/predictions") / name
-    decode[name](MODELS / name, Path("models/backbones"), records, features, config, out)
+    decode_records(MODELS / name, Path("models/backbones"), records, features, config, out, open_generator)
 
 
 if __name__ == "__main__":

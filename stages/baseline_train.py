@@ -7,7 +7,8 @@ from pathlib import Path
 
 from curves import dvclive_log
 
-from pacer.baselines.run import train_ragpt, train_simmlm
+from pacer.baselines.ragpt import train_ragpt
+from pacer.baselines.simmlm import train_simmlm
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
 from pacer.core.devices import share_cores

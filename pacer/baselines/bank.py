@@ -3,7 +3,7 @@
     entries.parquet       one row per entry: record_id, study_id, subject_id
     sources/              compressed sources [3, Q, d_v] of the entries, in files that are mapped, not loaded
     neighbours.parquet    one row per frontal image: its k nearest entries of other subjects and their similarity
-    bank.json             what it was made of
+    bank.json             what it was made of: hashes of parent, store and records, settings, precision, counts
 
 Only records of split train enter, and of them none whose subject is also in another split.
 """
@@ -22,8 +22,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from pacer.baselines.adapted import load_parent
-from pacer.config import Natural, Strict, validated
 from pacer.config.baselines import Bank
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_path, hash_json, publish, read_json, scratch_directory, write_json
@@ -31,6 +29,7 @@ from pacer.core.processes import open_accelerator
 from pacer.core.progress import Ticker
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
+from pacer.model.assemble import load_model
 from pacer.model.checkpoint import checkpoint_hash
 from pacer.model.pacer import read_sources
 from pacer.model.precision import language_parameters
@@ -41,19 +40,6 @@ _ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES, _KEYS = "entries.parquet", "neighbours.
 _TENSOR = "tokens"
 #: Entries or images of one file, those compressed at a time, and queries compared at a time.
 _BLOCK, _BATCH, _QUERIES = 256, 32, 1024
-
-
-class BankManifest(Strict):
-    """What a bank was made of: its parent's hash, the store's, the settings, how many entries and images and a hash of
-    their records."""
-
-    parent: str
-    features: str
-    settings: Bank
-    precision: str
-    entries: Natural
-    images: Natural
-    records: str
 
 
 def bank_entries(records: pl.DataFrame, settings: Bank) -> pl.DataFrame:
@@ -99,77 +85,73 @@ def nearest(
             "subjects are needed: lower ragpt.bank.neighbours or take more entries"
         )
     top = [
-        (part @ keys.T).masked_fill_(own[:, None] == of_keys, -torch.inf).topk(k, dim=1)
-        for part, own in zip(queries.split(_QUERIES), of_queries.split(_QUERIES), strict=True)
+        (part @ keys.T).masked_fill_(subject[:, None] == of_keys, -torch.inf).topk(k, dim=1)
+        for part, subject in zip(queries.split(_QUERIES), of_queries.split(_QUERIES), strict=True)
     ]
-    return torch.cat([found.indices for found in top]), torch.cat([found.values for found in top])
+    return torch.cat([part.indices for part in top]), torch.cat([part.values for part in top])
 
 
 def build_bank(
     settings: Bank, precision: str, records: pl.DataFrame, backbones: Path, features: Path, parent: Path, out: Path
-) -> BankManifest:
-    """Make the bank of ``parent`` and publish it as ``out``; returns its manifest. A stopped run continues.
+) -> None:
+    """Make the bank of ``parent`` and publish it as ``out``. A stopped run continues.
 
     Args:
         precision: ``train.precision``. records: of all splits; each of their frontal images gets its neighbours.
 
     Raises:
-        DataError: see :func:`bank_entries`, :func:`nearest`; or an image belongs to two subjects.
+        DataError: see :func:`bank_entries`, :func:`nearest`.
     """
     accelerator = open_accelerator(mixed_precision(precision, language_parameters(backbones)))
-    main = accelerator.is_main_process
     entries = bank_entries(records, settings)
-    images = records.select("frontal", "subject_id").unique(maintain_order=True)
-    if images["frontal"].n_unique() != len(images):
-        twice = images.filter(pl.col("frontal").is_duplicated())["frontal"][0]
-        raise DataError(f"frontal image {twice} belongs to two subjects; look at the corpus audit")
-    manifest = BankManifest(
-        parent=checkpoint_hash(parent),
-        features=content_hash(features),
-        settings=settings,
-        precision=accelerator.mixed_precision,
-        entries=len(entries),
-        images=len(images),
-        records=hash_json([entries["record_id"].to_list(), images.to_dicts()]),
-    )
-    with scratch_directory(out, hash_json(manifest.model_dump()), main=main) as directory:
-        dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
-        model, _ = load_parent(parent, backbones, dtype)
-        model.to(accelerator.device).eval()
-        store = open_features(features, backbones, accelerator.device)
+    images = records.select("frontal", "subject_id").unique("frontal", keep="first", maintain_order=True)
+    about = {
+        "parent": checkpoint_hash(parent),
+        "features": content_hash(features),
+        "settings": settings.model_dump(),
+        "precision": accelerator.mixed_precision,
+        "entries": len(entries),
+        "images": len(images),
+        "records": hash_json([entries["record_id"].to_list(), images.to_dicts()]),
+    }
+    main = accelerator.is_main_process
+    with scratch_directory(out, hash_json(about), main=main) as directory:
         final = directory / "out"
+        dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
+        model = load_model(parent, backbones, dtype)[0].to(accelerator.device)
+        store = open_features(features, backbones, accelerator.device)
 
-        def compressed(rows: list[dict[str, Any]]) -> Tensor:
-            states = read_sources(rows, store)
-            return model.compress(states.to(accelerator.device)).tokens.to(dtype)
+        def sources_of(rows: list[dict[str, Any]]) -> Tensor:
+            """Compressed sources [n, 3, Q, d_v]."""
+            return model.compress(read_sources(rows, store).to(accelerator.device)).tokens.to(dtype)
 
-        def keys_of(names: list[str]) -> Tensor:
-            """Compressed frontal tokens, averaged, with unit norm."""
-            states = store.depth_states(names).to(accelerator.device)
+        def keys_of(frontals: list[str]) -> Tensor:
+            """Compressed frontal tokens, averaged, with unit norm [n, d_v]."""
+            states = store.depth_states(frontals).to(accelerator.device)
             tokens = model.interface.compress_frontal(model.refine(states)[0])
             return F.normalize(tokens.float().mean(1), dim=-1)
 
-        _write_blocks(compressed, entries.to_dicts(), final / _SOURCES, accelerator)
+        _write_blocks(sources_of, entries.to_dicts(), final / _SOURCES, accelerator)
         _write_blocks(keys_of, images["frontal"].to_list(), directory / _KEYS, accelerator)
         accelerator.wait_for_everyone()
         if main:
-            keys = torch.cat(_read_blocks(directory / _KEYS))
-            place = {image: number for number, image in enumerate(images["frontal"])}
-            own = keys[[place[image] for image in entries["frontal"]]]
-            subjects = [table["subject_id"].to_list() for table in (images, entries)]
-            found, similarity = nearest(keys, own, *subjects, settings.neighbours)
-            neighbours = {"frontal": images["frontal"], "entries": found.tolist(), "similarity": similarity.tolist()}
-            tables = {
-                _ENTRIES: entries.select("record_id", "study_id", "subject_id"),
-                _NEIGHBOURS: pl.DataFrame(neighbours),
-            }
-            for name, table in tables.items():
-                with atomic_path(final / name) as temporary:
-                    table.write_parquet(temporary)
-            write_json(final / _ABOUT, manifest.model_dump())
+            _write_tables(entries, images, torch.cat(_read_blocks(directory / _KEYS)), settings.neighbours, final)
+            write_json(final / _ABOUT, about)
             publish(final, out)
     accelerator.wait_for_everyone()
-    return manifest
+
+
+def _write_tables(entries: pl.DataFrame, images: pl.DataFrame, keys: Tensor, k: int, directory: Path) -> None:
+    """Write the entries, and the k nearest of them of each image; ``keys`` [images, d_v]."""
+    place = {image: number for number, image in enumerate(images["frontal"])}
+    entry_keys = keys[[place[image] for image in entries["frontal"]]]
+    subjects = images["subject_id"].to_list(), entries["subject_id"].to_list()
+    numbers, similarity = nearest(keys, entry_keys, *subjects, k)
+    neighbours = pl.DataFrame(
+        {"frontal": images["frontal"], "entries": numbers.tolist(), "similarity": similarity.tolist()}
+    )
+    entries.select("record_id", "study_id", "subject_id").write_parquet(directory / _ENTRIES)
+    neighbours.write_parquet(directory / _NEIGHBOURS)
 
 
 @torch.no_grad()
@@ -178,18 +160,16 @@ def _write_blocks(
 ) -> None:
     """What ``compute`` makes of all items, in files of ``_BLOCK``. Processes take files in turn; those of a stopped run
     stay."""
-    blocks = [items[first : first + _BLOCK] for first in range(0, len(items), _BLOCK)]
     with Ticker(directory.name, len(items), shown=accelerator.is_main_process) as ticker:
-        for number in range(accelerator.process_index, len(blocks), accelerator.num_processes):
+        for number in range(accelerator.process_index, -(-len(items) // _BLOCK), accelerator.num_processes):
             path = directory / f"{number:06d}.safetensors"
             if path.exists():
                 continue
-            tensors = []
-            for first in range(0, len(blocks[number]), _BATCH):
-                tensors.append(compute(blocks[number][first : first + _BATCH]).cpu())
-                ticker.advance(len(tensors[-1]))
+            block = items[number * _BLOCK : (number + 1) * _BLOCK]
+            batches = [block[first : first + _BATCH] for first in range(0, len(block), _BATCH)]
             with atomic_path(path) as temporary:
-                save_file({_TENSOR: torch.cat(tensors)}, temporary)
+                save_file({_TENSOR: torch.cat([compute(batch).cpu() for batch in batches])}, temporary)
+            ticker.advance(len(block))
 
 
 def _read_blocks(directory: Path) -> list[Tensor]:
@@ -208,8 +188,7 @@ class Retrieval:
     """
 
     def __init__(self, directory: Path, parent: Path):
-        self.manifest = validated(read_json(directory / _ABOUT), str(directory / _ABOUT), BankManifest)
-        if self.manifest.parent != checkpoint_hash(parent):
+        if read_json(directory / _ABOUT)["parent"] != checkpoint_hash(parent):
             raise CheckpointError(f"{directory} was made with another parent than {parent}; run stage `ragpt_bank`")
         table = pl.read_parquet(directory / _NEIGHBOURS)
         self._entries = np.array(table["entries"].to_list(), dtype=np.int64)
@@ -217,16 +196,7 @@ class Retrieval:
         self._sources = _read_blocks(directory / _SOURCES)
 
     def entries(self, frontals: Sequence[str]) -> np.ndarray:
-        """Entry numbers [B, k], the nearest first.
-
-        Raises:
-            DataError: the bank does not know an image.
-        """
-        unknown = [image for image in frontals if image not in self._place]
-        if unknown:
-            raise DataError(
-                f"RAGPT's bank has no neighbours of image {unknown[0]}; make it for this corpus (stage `ragpt_bank`)"
-            )
+        """Entry numbers [B, k], the nearest first."""
         return self._entries[[self._place[image] for image in frontals]]
 
     def read(self, frontals: Sequence[str]) -> Tensor:

@@ -8,16 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pacer.config.baselines import PairTarget
-from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.contexts import availability
 from pacer.core.errors import DataError
-from pacer.data.schemas import SPLITS
 from pacer.model.pacer import Batch
-from pacer.training.examples import Examples, MicroBatch, RecordTable, SequenceStatistics
+from pacer.training.examples import Examples, MicroBatch, RecordTable, Row, SequenceStatistics
 from pacer.training.trajectory import RouteSeed
 
-#: Samples that a pair is made of.
-PARTS: dict[PairTarget, int] = {"own_and_poorer": 3, "poorer": 2, "own": 2}
 #: All equally likely draws of (more, fewer), in a fixed order.
 #:
 #: Published rule: draw two sets of dropped sources until one is a strict subset of the other and the first is not
@@ -33,68 +29,56 @@ def pair_draws(contexts: Collection[str]) -> list[tuple[str, str]]:
 class PairTable(RecordTable):
     """Records, and behind them pairs of train records of one frontal image, numbered on from the last record.
 
-    A number from ``len(self)`` on is the "more" half of a pair, ``parts_of`` gives the numbers of its other parts. Each
-    draw of :func:`pair_draws` has numbers of its own, so a micro-batch of each in turn keeps the published frequencies.
+    Each pair has three parts. The first is the record with more sources. The second is the record with fewer, and the
+    third is the second with the sources of the first: one target with fewer and with more sources, which the ranking
+    compares. ``parts_of`` gives the numbers of a pair's parts. Each draw of :func:`pair_draws` has numbers of its own,
+    so a micro-batch of each in turn keeps the published frequencies.
 
     Args:
-        frame: as of a record table. target: see :data:`~pacer.config.baselines.PairTarget`; all parts but those of
-            ``own`` have the richer record's sources, as far as their context goes.
+        records: the table of records.
 
     Raises:
         DataError: there is no pair.
     """
 
-    def __init__(self, frame: pl.DataFrame, target: PairTarget):
-        super().__init__(frame)
-        self.target = target
-        train = frame.select("frontal").with_columns(
-            row=pl.int_range(pl.len(), dtype=pl.Int32), context=pl.Series(self.context)
-        )
-        train = train.filter(pl.Series(self.split == SPLITS.index("train")))
+    def __init__(self, records: RecordTable):
+        super().__init__(records.frame)
+        train = self.frame.with_row_index("row").filter(pl.col("split") == "train")
         train = train.unique(["context", "frontal"], keep="first", maintain_order=True)
-        own: dict[str, pl.DataFrame] = {
-            name: train.filter(pl.col("context") == place) for place, name in enumerate(CONTEXTS)
-        }
-        parts = []
-        self.draws = pair_draws([name for name, rows in own.items() if len(rows)])
-        for more, fewer in self.draws:
-            joined = own[more].join(own[fewer], on="frontal", suffix="_fewer", maintain_order="left")
-            parts.append(joined.select("row", "row_fewer").to_numpy())
-        self.pairs = np.concatenate(parts) if parts else np.empty((0, 2), dtype=np.int32)
+        by_context = {str(name): rows.select("row", "frontal") for (name,), rows in train.group_by("context")}
+        self.draws = pair_draws(by_context)
+        joined = [
+            by_context[more].join(by_context[fewer], on="frontal", suffix="_fewer", maintain_order="left")
+            for more, fewer in self.draws
+        ]
+        parts = [pairs.select("row", "row_fewer").to_numpy() for pairs in joined]
+        self.pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *parts])
         if not len(self.pairs):
             raise DataError(
                 "no frontal image has train records in two contexts of which one has more sources; "
                 "SimMLM is trained on such pairs"
             )
-        self.bounds = np.cumsum([len(self), *(len(part) for part in parts)])
-        self.parts = PARTS[target]
-        more, fewer = self.context[self.pairs.T]
-        self.context = np.concatenate([self.context, *(more, fewer, more)[: self.parts]])
-        train_split = np.full(self.parts * len(self.pairs), SPLITS.index("train"), np.uint8)
-        self.split = np.concatenate([self.split, train_split])  # so that no other split has them
+        self.bounds = np.cumsum([len(self), *map(len, parts)])
 
     def parts_of(self, rows: np.ndarray) -> np.ndarray:
-        """Numbers of these "more" halves, then of those with fewer sources, then of the third parts, if any."""
-        return np.concatenate([rows + part * len(self.pairs) for part in range(self.parts)])
+        """Numbers of the first parts of these pairs, then of the second, then of the third."""
+        return np.concatenate([rows + part * len(self.pairs) for part in range(3)])
 
-    def row(self, number: int) -> dict[str, Any]:
+    def row(self, number: int) -> Row:
         """All columns of a record, or of a part of a pair."""
         if number < len(self):
             return super().row(number)
         part, place = divmod(number - len(self), len(self.pairs))
-        richer, poorer = (int(row) for row in self.pairs[place])
-        if self.target == "own":
-            return super().row((richer, poorer)[part])
-        if self.target == "own_and_poorer" and part == 0:
-            return super().row(richer)
-        context = CONTEXTS[self.context[number]]
+        richer, poorer = (RecordTable.row(self, int(row)) for row in self.pairs[place])
+        if part == 0:
+            return richer
+        context = (poorer if part == 1 else richer)["context"]
         lateral, prior = availability(context)
-        rich = super().row(richer)
-        return super().row(poorer) | {
-            "context": context,
-            "lateral": rich["lateral"] if lateral else None,
-            "prior_report": rich["prior_report"] if prior else None,
+        sources = {
+            "lateral": richer["lateral"] if lateral else None,
+            "prior_report": richer["prior_report"] if prior else None,
         }
+        return poorer | {"context": context} | sources
 
     def record_id(self, number: int) -> str:
         """The id of a record, or both of a pair."""
@@ -115,29 +99,26 @@ class PairTable(RecordTable):
 
 
 class PairedExamples(Examples):
-    """Examples whose train micro-batches hold the halves with more sources, those with fewer, then the third parts."""
+    """Examples whose train micro-batches hold the first parts of pairs, then the second, then the third.
 
-    @property
-    def pair_table(self) -> PairTable:
-        """The table, which must have pairs."""
-        assert isinstance(self.table, PairTable)
-        return self.table
+    Args:
+        table: of the records. rest: as of the base class.
+    """
+
+    def __init__(self, table: RecordTable, *rest: Any):
+        self.pair_table = PairTable(table)
+        super().__init__(self.pair_table, *rest)
 
     def statistics(self) -> SequenceStatistics:
-        """As of the records; a pair is as long as its longest part, and pairs are counted by draw."""
+        """As of the records; a pair is as long as its longest part."""
         counts, lengths = super().statistics()
-        table = self.pair_table
-        richer, poorer = lengths[table.pairs.T]
-        own = poorer if table.target == "poorer" else np.maximum(richer, poorer)
-        counts = dict(counts)
-        for (more, fewer), size in zip(table.draws, np.diff(table.bounds), strict=True):
-            counts[f"targets/pairs_{more}_{fewer}"] = float(size)
-        return SequenceStatistics(counts, np.concatenate([lengths, own]))
+        of_pairs = np.maximum(*lengths[self.pair_table.pairs.T])
+        return SequenceStatistics(counts, np.concatenate([lengths, of_pairs]))
 
     def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> Batch:
-        """All parts of each pair, on the route that the pair's visit draws; the third ones have no weight."""
-        table, routes = self.pair_table, self.routes(micro.rows, micro.visits, rho, seed)
-        batch = self.batch(table.parts_of(micro.rows), routes * table.parts, lambda_q)
+        """All parts of each pair, on the route that the pair's visit draws; the third parts have no weight."""
+        routes = self.routes(micro.rows, micro.visits, rho, seed)
+        batch = self.batch(self.pair_table.parts_of(micro.rows), routes * 3, lambda_q)
         for weight in (batch.omega, batch.s, batch.kappa, batch.omega_cons):
             assert weight is not None
             weight[2 * len(micro.rows) :] = 0

@@ -8,17 +8,27 @@ parent's projection.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pacer.baselines.adapted import Adapted
-from pacer.baselines.bank import BankManifest
-from pacer.config import baselines as params
+from pacer.baselines.adapted import Adapted, load_adapted, train_adapted
+from pacer.baselines.bank import Retrieval
+from pacer.config import Params
+from pacer.config.baselines import RAGPT as RAGPTSettings
+from pacer.decoding.generate import Generator
+from pacer.decoding.run import OpenGenerator, trained_generator
 from pacer.model.interface import SourceTokens
-from pacer.model.pacer import Batch, Embedded, Pacer
+from pacer.model.pacer import Batch, Embedded
+from pacer.training.examples import Examples, Row
+from pacer.training.run import Inputs, OpenLog
 
 
 @dataclass
@@ -71,10 +81,10 @@ class ContextPrompts(nn.Module):
         self.tokens = tokens
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
 
-    def forward(self, own: Tensor, neighbours: Tensor) -> Tensor:
-        """own [B, Q, d_v], neighbours [B, k, Q, d_v] -> [B, tokens, d_v]."""
+    def forward(self, source: Tensor, neighbours: Tensor) -> Tensor:
+        """source [B, Q, d_v], neighbours [B, k, Q, d_v] -> [B, tokens, d_v]."""
         context = neighbours.flatten(1, 2)
-        scores = self.query(own) @ self.key(context).transpose(1, 2) / math.sqrt(own.shape[-1])
+        scores = self.query(source) @ self.key(context).transpose(1, 2) / math.sqrt(source.shape[-1])
         answers = scores.softmax(-1) @ self.value(context)
         return F.adaptive_avg_pool1d(answers.transpose(1, 2), self.tokens).transpose(1, 2)
 
@@ -93,61 +103,109 @@ class Added(nn.Module):
         """Compressed sources [B, 3, Q, d_v] with generated ones in the missing slots; what is there stays."""
         slots = [compressed[:, 0]]
         for column, generate in enumerate((self.lateral, self.prior)):
-            rows, own = (~availability[:, column]).nonzero().squeeze(1), compressed[:, column + 1]
+            rows, slot = (~availability[:, column]).nonzero().squeeze(1), compressed[:, column + 1]
             if len(rows):
-                made = generate(neighbours[rows, :, column + 1].to(own.dtype))
-                own = own.index_copy(0, rows, made.to(own.dtype))
-            slots.append(own)
+                generated = generate(neighbours[rows, :, column + 1].to(slot.dtype))
+                slot = slot.index_copy(0, rows, generated.to(slot.dtype))
+            slots.append(slot)
         return torch.stack(slots, dim=1)
 
     def prompt(self, filled: Tensor, neighbours: Tensor) -> Tensor:
         """Prompts [B, 3 * prompt_tokens, d] of the frontal, lateral and prior slot."""
-        own = [self.prompts(filled[:, s], neighbours[:, :, s].to(filled.dtype)) for s in range(3)]
-        return self.project(torch.cat(own, dim=1))
+        answers = [self.prompts(filled[:, s], neighbours[:, :, s].to(filled.dtype)) for s in range(3)]
+        return self.project(torch.cat(answers, dim=1))
 
 
 @dataclass(frozen=True)
-class FilledTokens(SourceTokens):
-    """Source tokens of ``filled`` compressed sources [B, 3, Q, d_v]."""
+class PromptedTokens(SourceTokens):
+    """Source tokens of filled slots, with the ``prompts`` [B, P, d] that stand behind BOS."""
 
-    filled: Tensor
+    prompts: Tensor
 
 
 class RAGPT(Adapted):
-    """The parent with all slots filled, and with prompts behind the prefix's BOS.
+    """The parent with all slots filled, and with P prompts behind the prefix's BOS.
 
-    The prompts' places are the first tokens of the text before the image (:func:`with_prompt_places`). Where no source
-    is missing the visual tokens are the parent's.
+    The places of a batch do not count the prompts. Where no source is missing the visual tokens are the parent's.
     """
 
-    def __init__(self, parent: Pacer, own: params.RAGPT):
-        num_queries, d_vision = parent.interface.queries.shape
-        d_model = parent.language.config.hidden_size
-        super().__init__(parent, Added(num_queries, d_vision, d_model, own.prompt_tokens, own.dropout))
+    name, settings_type = "ragpt", RAGPTSettings
 
-    def fuse(self, compressed: Tensor, batch: Batch) -> FilledTokens:
-        """The source tokens of filled slots."""
+    def new_modules(self, settings: RAGPTSettings) -> Added:
+        """The generators, the prompter and its projection."""
+        num_queries, d_vision = self.interface.queries.shape
+        d_model = self.language.config.hidden_size
+        return Added(num_queries, d_vision, d_model, settings.prompt_tokens, settings.dropout)
+
+    def fuse(self, compressed: Tensor, batch: Batch) -> PromptedTokens:
+        """The source tokens of filled slots, and the prompts."""
         assert isinstance(batch, RetrievedBatch) and batch.neighbours is not None
         filled = self.added.fill(compressed, batch.neighbours, batch.availability)
         fused = self.interface.fuse(filled, torch.ones_like(batch.availability))
-        return FilledTokens(fused.tokens, fused.fused, filled)
+        return PromptedTokens(fused.tokens, fused.fused, self.added.prompt(filled, batch.neighbours))
 
     def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
-        """Input embeddings with prompts and visual tokens in their places."""
-        assert isinstance(batch, RetrievedBatch) and not frontal_only
+        """Input embeddings [B, T + P, d] with the prompts in the places 1 to P."""
+        assert not frontal_only
         embedded = super().embed(batch)
-        assert isinstance(embedded.sources, FilledTokens)
-        prompts = self.added.prompt(embedded.sources.filled, batch.neighbours).to(embedded.inputs.dtype)
-        inputs = torch.cat([embedded.inputs[:, :1], prompts, embedded.inputs[:, 1 + prompts.shape[1] :]], dim=1)
+        assert isinstance(embedded.sources, PromptedTokens)
+        inputs, prompts = embedded.inputs, embedded.sources.prompts
+        inputs = torch.cat([inputs[:, :1], prompts.to(inputs.dtype), inputs[:, 1:]], dim=1)
         return embedded._replace(inputs=inputs)
 
+    def predicting_states(self, inputs: Tensor, batch: Batch) -> Tensor:
+        """Hidden states [n, d] that predict the n target tokens; the prompts move them P places to the right."""
+        predicting = F.pad(batch.predicting, (inputs.shape[1] - batch.ids.shape[1], 0))
+        return self.hidden(inputs, predicting)[predicting]
 
-class TrainedRAGPT(params.RAGPT):
-    """Settings of a checkpoint, and the bank that it was trained with."""
 
-    made_with: BankManifest
+class RetrievedExamples(Examples):
+    """Examples with the neighbours of each record.
 
-    @property
-    def places(self) -> int:
-        """Prompt tokens of all three sources."""
-        return 3 * self.prompt_tokens
+    Args:
+        rest: as of the base class. retrieval: the bank.
+    """
+
+    def __init__(self, *rest: Any, retrieval: Retrieval):
+        super().__init__(*rest)
+        self.retrieval = retrieval
+
+    def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> RetrievedBatch:
+        """The batch of these rows."""
+        frontals = [self.table.row(int(number))["frontal"] for number in rows]
+        return RetrievedBatch(**vars(super().batch(rows, commits, lambda_q)), neighbours=self.retrieval.read(frontals))
+
+
+class RetrievedGenerator(Generator):
+    """Generation with the neighbours of each record; arguments as of :class:`RetrievedExamples`."""
+
+    def __init__(self, *rest: Any, retrieval: Retrieval):
+        super().__init__(*rest)
+        self.retrieval = retrieval
+
+    def batch(self, record: Row) -> RetrievedBatch:
+        """Prefix and the target's BOS of one record, with its neighbours."""
+        return RetrievedBatch(**vars(super().batch(record)), neighbours=self.retrieval.read([record["frontal"]]))
+
+
+def train_ragpt(
+    settings: RAGPTSettings, params: Params, inputs: Inputs, bank: Path, out: Path, open_log: OpenLog
+) -> None:
+    """Train RAGPT with the ``bank`` of its parent; as :func:`~pacer.baselines.adapted.train_adapted`.
+
+    Raises:
+        CheckpointError: the bank was made with another parent.
+    """
+    assert inputs.start is not None
+    make_examples = partial(RetrievedExamples, retrieval=Retrieval(bank, inputs.start))
+    train_adapted(RAGPT, settings, params, inputs, out, open_log, make_examples)
+
+
+def ragpt_generator(bank: Path, parent: Path) -> OpenGenerator:
+    """Opens a RAGPT checkpoint as :func:`~pacer.decoding.run.trained_generator`, with the ``bank`` of its ``parent``.
+
+    Raises:
+        CheckpointError: the bank was made with another parent.
+    """
+    make_generator = partial(RetrievedGenerator, retrieval=Retrieval(bank, parent))
+    return partial(trained_generator, load=partial(load_adapted, RAGPT), make_generator=make_generator)

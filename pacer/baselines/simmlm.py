@@ -6,30 +6,22 @@ Adapted from SimMLM (Li et al., 2025) as PACER's appendix "Incomplete-Multimodal
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pacer.baselines.adapted import Adapted
-from pacer.baselines.pairs import PARTS
-from pacer.config import baselines as params
-from pacer.core.contexts import availability
+from pacer.baselines.adapted import Adapted, train_adapted
+from pacer.baselines.pairs import PairedExamples
+from pacer.config import Params
+from pacer.config.baselines import SimMLM as SimMLMSettings
 from pacer.model.interface import SourceTokens
-from pacer.model.pacer import Batch, Pacer
-from pacer.training.head import token_terms
-from pacer.training.losses import (
-    EPSILON,
-    LossWeights,
-    Mean,
-    Objective,
-    by_context,
-    denominators,
-    depth_weights,
-    emphasis_loss,
-    trajectory_loss,
-)
+from pacer.model.pacer import Batch
+from pacer.training.losses import EPSILON, LossWeights, Objective, objective
+from pacer.training.run import Inputs, OpenLog
 
 
 class ResidualExperts(nn.Module):
@@ -63,21 +55,13 @@ class ResidualExperts(nn.Module):
         logits = self.gate_out(F.gelu(self.gate_in(self.gate_norm(means.flatten(1)))))
         return logits.float().masked_fill(~observed, -torch.inf).softmax(-1)
 
-    def forward(self, tokens: Tensor, availability: Tensor) -> tuple[Tensor, Tensor]:
-        """w_s R_s(Z_s) [B, 3, Q, d], zero where a source is absent, and w [B, 3]."""
+    def forward(self, tokens: Tensor, availability: Tensor) -> Tensor:
+        """w_s R_s(Z_s) [B, 3, Q, d], zero where a source is absent; arguments as of :meth:`mixture`."""
         experts = [
             up(F.gelu(down(norm(tokens[:, s]))))
             for s, (norm, down, up) in enumerate(zip(self.norms, self.down, self.up, strict=True))
         ]
-        mixture = self.mixture(tokens, availability)
-        return mixture[:, :, None, None] * torch.stack(experts, dim=1), mixture
-
-
-@dataclass(frozen=True)
-class MixedTokens(SourceTokens):
-    """Source tokens of experts, with the gate's ``mixture`` [B, 3]."""
-
-    mixture: Tensor
+        return self.mixture(tokens, availability)[:, :, None, None] * torch.stack(experts, dim=1)
 
 
 class SimMLM(Adapted):
@@ -86,28 +70,24 @@ class SimMLM(Adapted):
     Parent and baseline are the same function at the start.
     """
 
-    def __init__(self, parent: Pacer, own: params.SimMLM):
-        super().__init__(parent, ResidualExperts(parent.language.config.hidden_size, rank=own.rank, d_gate=own.d_gate))
-        self.mixing = own.mixing
+    name, settings_type = "simmlm", SimMLMSettings
 
-    def fuse(self, compressed: Tensor, batch: Batch) -> MixedTokens:
+    def new_modules(self, settings: SimMLMSettings) -> ResidualExperts:
+        """The experts and their gate."""
+        return ResidualExperts(self.language.config.hidden_size, rank=settings.rank, d_gate=settings.d_gate)
+
+    def fuse(self, compressed: Tensor, batch: Batch) -> SourceTokens:
         """The source tokens and the visual tokens, with what the experts add."""
         tokens = self.interface.project(compressed, batch.availability)
-        residual, mixture = self.added(tokens, batch.availability)
-        if self.mixing == "per_slot":
+        residual = self.added(tokens, batch.availability)
+        if self.settings.mixing == "per_slot":
             tokens = tokens + residual
-            return MixedTokens(tokens, self.interface.join(tokens), mixture)
-        return MixedTokens(tokens, self.interface.join(tokens) + residual.sum(1), mixture)
+            return SourceTokens(tokens, self.interface.join(tokens))
+        return SourceTokens(tokens, self.interface.join(tokens) + residual.sum(1))
 
 
 def paired_objective(
-    model: SimMLM,
-    batch: Batch,
-    losses: LossWeights,
-    *,
-    own: params.SimMLM,
-    frontal_only: bool = False,
-    global_denominators: Tensor | None = None,
+    model: SimMLM, batch: Batch, losses: LossWeights, *, settings: SimMLMSettings, **named: Any
 ) -> Objective:
     """The parent's objective over both halves of a batch, plus ``alpha * mean relu(n_more - n_fewer)``.
 
@@ -115,44 +95,26 @@ def paired_objective(
     Nothing is detached: where more evidence explains the target worse, the gradient also raises the other loss.
 
     Args:
-        batch: the samples with more evidence, then in the same order those with less; of three ``parts`` the last is
-            the second one's prompts and targets with the first one's sources. It has no weight of its own and stands
-            for the first in the ranking.
-        own: alpha, the pairs' target, and twice the pairs of a micro-batch over all processes.
+        batch: the first parts of pairs (:class:`~pacer.baselines.pairs.PairTable`), then the second, then the third.
+            The third have no weight of their own; the ranking compares them with the second, with the second's weights.
+        settings: alpha, and twice the pairs of a micro-batch over all processes. named: as of
+            :func:`~pacer.training.losses.objective`.
     """
-    assert batch.omega is not None and batch.s is not None and batch.kappa is not None
-    below = (denominators(batch) if global_denominators is None else global_denominators).to(batch.omega.dtype)
-    embedded = model.embed(batch)
-    at = batch.predicted
-    states = model.predicting_states(embedded.inputs, batch)
-    nll, _ = token_terms(states, model.language.lm_head.weight, batch.ids[at])
-    trajectory = trajectory_loss(nll, batch.omega[at], batch.kappa, denominator=below[0])
-    emphasis = emphasis_loss(nll, batch.s[at], denominator=below[1])
-
-    pairs, parts = own.batch_size // 2, PARTS[own.pair_target]
-    first, second, *third = torch.arange(len(batch.ids), device=at.device).chunk(parts)
-    compared = third[0] if third else first
+    assert batch.omega is not None
+    result, at = objective(model, batch, losses, **named), batch.predicted
+    first, second, third = torch.arange(len(batch.ids), device=at.device).chunk(3)
     ranked = batch.omega.clone()
-    if third:
-        ranked[first], ranked[compared] = 0, batch.omega[second]
+    ranked[first], ranked[third] = 0, batch.omega[second]
     share = (ranked / ranked.sum(1, keepdim=True).clamp(min=EPSILON))[at]
-    per_sample = nll.new_zeros(len(batch.ids)).index_add(0, at.nonzero()[:, 0], share * nll)
-    more, fewer = per_sample[compared], per_sample[second]
+    per_sample = result.nll.new_zeros(len(batch.ids)).index_add(0, at.nonzero()[:, 0], share * result.nll)
+    more, fewer, pairs = per_sample[third], per_sample[second], settings.batch_size // 2
     ranking = F.relu(more - fewer).sum() / pairs
-
-    total = trajectory + losses.lambda_tlw * emphasis + own.alpha * ranking
-    parts_of_loss = {"trajectory": trajectory, "emphasis": emphasis, "ranking": ranking}
-    logged = {name: part.detach() for name, part in parts_of_loss.items()}
-    logged["violated"] = (more > fewer).sum() / pairs
-    return Objective(total, logged, depth_weights(embedded) | _shares(embedded.sources, batch))
+    logged = {"ranking": ranking.detach(), "violated": (more > fewer).sum() / pairs}
+    return result._replace(total=result.total + settings.alpha * ranking, parts=result.parts | logged)
 
 
-def _shares(sources: SourceTokens, batch: Batch) -> dict[str, Mean]:
-    """``share/<context>_<source>``: the gate's shares of the sources that a context has."""
-    assert isinstance(sources, MixedTokens)
-    return {
-        f"share/{context}_{source}": mean
-        for place, source in enumerate(("frontal", "lateral", "prior"))
-        for context, mean in by_context(sources.mixture[:, place], batch).items()
-        if (True, *availability(context))[place]
-    }
+def train_simmlm(settings: SimMLMSettings, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
+    """Train SimMLM; as :func:`~pacer.baselines.adapted.train_adapted`."""
+    in_pairs = settings.model_copy(update={"batch_size": settings.batch_size // 2})
+    loss = partial(paired_objective, settings=settings)
+    train_adapted(SimMLM, settings, params, inputs, out, open_log, PairedExamples, schedule=in_pairs, objective=loss)

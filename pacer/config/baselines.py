@@ -8,11 +8,6 @@ from pydantic import Field, model_validator
 from pacer.config.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict, read_params
 from pacer.config.training import Warmup
 
-#: Whose prompt and target the two records of a pair have. ``own``: each its own. ``poorer``: both those of the record
-#: with fewer sources. ``own_and_poorer``: each its own in the training loss; the ranking compares the poorer record's
-#: with fewer and with more sources.
-PairTarget = Literal["own_and_poorer", "poorer", "own"]
-
 
 class Adaptation(Warmup):
     """How modules added to the frozen parent are trained."""
@@ -28,7 +23,6 @@ class SimMLM(Adaptation):
     d_gate: Positive
     mixing: Literal["per_slot", "post_fusion"]
     alpha: NaturalFloat
-    pair_target: PairTarget
 
     @model_validator(mode="after")
     def _in_pairs(self) -> Self:

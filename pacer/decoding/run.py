@@ -27,6 +27,7 @@ from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash
+from pacer.model.pacer import Pacer
 from pacer.model.precision import recorded_dtype
 
 #: What a folder of predictions consists of.
@@ -34,9 +35,19 @@ OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.s
 
 
 def trained_generator(
-    checkpoint: Path, backbones: Path, features: Path, config: Decode, device: torch.device
+    checkpoint: Path,
+    backbones: Path,
+    features: Path,
+    config: Decode,
+    device: torch.device,
+    *,
+    load: Callable[..., tuple[Pacer, CheckpointRecord]] = load_model,
+    make_generator: Callable[..., Generator] = Generator,
 ) -> tuple[Generator, CheckpointRecord]:
-    """The generator of a checkpoint of the three phases, and what the checkpoint is.
+    """The generator of a checkpoint, and what the checkpoint is.
+
+    Args:
+        load, make_generator: called as :func:`~pacer.model.assemble.load_model` and :class:`Generator`.
 
     Raises:
         CheckpointError: it is of the warm-up, or as :func:`~pacer.model.assemble.load_model`.
@@ -45,9 +56,9 @@ def trained_generator(
         raise CheckpointError(
             f"{checkpoint} is of the warm-up, which writes no reports; decode a parent or a calibrate"
         )
-    model, record = load_model(checkpoint, backbones, recorded_dtype(checkpoint, backbones, device))
+    model, record = load(checkpoint, backbones, recorded_dtype(checkpoint, backbones, device))
     store = open_features(features, backbones, device)
-    return Generator(model, load_tokenizer(backbones), store, record.model, config, device), record
+    return make_generator(model, load_tokenizer(backbones), store, record.model, config, device), record
 
 
 #: Called as :func:`trained_generator`.
@@ -110,6 +121,8 @@ def decode_records(
                 "trained_with": record.versions,
                 "records": {name or "main": len(part) for name, part in runs.items()},
             }
+            if record.baseline is not None:
+                manifest["baseline"] = record.baseline
             write_json(final / "manifest.json", manifest | dict(about or {}))
             publish(final, out)
         state.wait_for_everyone()

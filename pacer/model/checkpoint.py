@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pacer.config import Natural, Params, Positive, Strict, validated
 from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
-from pacer.config.strict import Fraction, Groups, Size
+from pacer.config.strict import Fraction, Size
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import hash_file, publish, read_json, scratch_directory, write_json
 
@@ -103,6 +103,7 @@ class CheckpointRecord(Strict):
         phase: warmup | parent | calibrate, or the name of a baseline. step: optimiser updates done.
         frozen: fingerprint of each frozen model. versions: of the packages at training time.
         precision: type that the frozen language model had in training, and has in decoding; None: not recorded.
+        baseline: settings of what a baseline added to its parent; None: it is no baseline's.
     """
 
     phase: str
@@ -112,10 +113,11 @@ class CheckpointRecord(Strict):
     parent: ParentReference | None
     versions: dict[str, str]
     precision: Literal["float32", "bfloat16"] | None = None
+    baseline: dict[str, Any] | None = None
 
     def write(self, directory: Path) -> None:
         """Write the record into a checkpoint's directory."""
-        content = self.model_dump(include=set(CheckpointRecord.model_fields))
+        content = self.model_dump(exclude={"baseline"} if self.baseline is None else None)
         write_json(directory / RECORD, content | {"model": self.model.written()})
 
 
@@ -164,19 +166,15 @@ def read_record(directory: str | Path) -> CheckpointRecord:
     Raises:
         CheckpointError: the folder is no checkpoint of this software; unknown and missing keys are named.
     """
-    return read_strictly(Path(directory) / RECORD, CheckpointRecord, "a PACER checkpoint")
-
-
-def read_strictly(path: Path, kind: type[Groups], what: str) -> Groups:
-    """A JSON file of a checkpoint; see :func:`read_record`. ``what`` the checkpoint is, for errors."""
+    path = Path(directory) / RECORD
     if not path.exists():
-        raise CheckpointError(f"{path.parent} is not {what}: {path.name} is missing")
+        raise CheckpointError(f"{path.parent} is not a PACER checkpoint: {path.name} is missing")
     try:
         content = read_json(path)
     except DataError as error:
         raise CheckpointError(str(error)) from None
     try:
-        return validated(content, f"{path} is not the record of {what}", kind)
+        return validated(content, f"{path} is not the record of a PACER checkpoint", CheckpointRecord)
     except ConfigError as error:
         raise CheckpointError(f"{error}; use the version of this software that wrote it, or train again") from None
 

@@ -209,12 +209,12 @@ class Examples:
         anchor = None
         if commit:
             anchor = render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS)))
-        return self.prompt_ids(record, commit), self.builder.build(record["report"], anchor, record["emphasis"])
+        return self._prompt(record, commit), self.builder.build(record["report"], anchor, record["emphasis"])
 
     def _prefix(self, prompt: PromptIds) -> list[int]:
         return prompt.prefix(self.tokenizer.bos_token_id, self.num_queries)
 
-    def prompt_ids(self, record: Row, commit: bool) -> PromptIds:
+    def _prompt(self, record: Row, commit: bool) -> PromptIds:
         """Text of the prefix of one record."""
         if self.prompt is None:
             return PromptIds([], [])

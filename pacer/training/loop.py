@@ -28,40 +28,32 @@ from pacer.core.progress import Ticker
 from pacer.model.pacer import Batch, Pacer
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.head import token_terms
-from pacer.training.losses import EPSILON, Mean, Objective, denominators, objective
+from pacer.training.losses import EPSILON, Mean, Objective, denominators
 from pacer.training.phases import Phase
 from pacer.training.sampler import Sampler
 
 #: Receives named values and the update that they belong to.
 Log = Callable[[dict[str, float], int], None]
-#: The loss of a micro-batch, called as :func:`pacer.training.losses.objective`.
-Loss = Callable[..., Objective]
 #: A process's part of a micro-batch, on the CPU, and the rows it holds.
 Part = tuple[np.ndarray, Batch]
 STATE = "state.pt"
 
 
 def train(
-    model: Pacer,
-    examples: Examples,
-    phase: Phase,
-    accelerator: Accelerator,
-    scratch: Path,
-    log: Log,
-    loss: Loss = objective,
+    model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator, scratch: Path, log: Log
 ) -> dict[str, Tensor]:
     """Train one phase and return its trainable weights (the last, or the best on validation).
 
     Args:
         model: with the phase's starting weights; only parameters that ``phase.trainable`` names are trained.
         scratch: directory of the resumable state. log: after a resume the earlier points are passed again, so it may
-            start from nothing. loss: what is minimised.
+            start from nothing.
 
     Raises:
         ConfigError: more processes than records in a micro-batch. DataError: nothing to choose the best by.
         PacerError: a loss is not finite; the records of the batch are named.
     """
-    run = _Run(model, examples, phase, accelerator, loss)
+    run = _Run(model, examples, phase, accelerator)
     run.resume(scratch)
     for point in run.history:
         log(*point)
@@ -121,11 +113,11 @@ class _Run:
             context, so a single update covers few, and a value that an update lacks is averaged over the others.
     """
 
-    def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator, loss: Loss):
+    def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
         phase.check_processes(accelerator.num_processes)
         if phase.train.checkpoint == "best" and not any(map(len, examples.table.rows("val", phase.contexts).values())):
             raise DataError("train.checkpoint: best needs records in split val and there are none; use last")
-        self.model, self.examples, self.phase, self.accelerator, self.loss = model, examples, phase, accelerator, loss
+        self.model, self.examples, self.phase, self.accelerator = model, examples, phase, accelerator
         self.parameters = {n: p for n, p in model.named_parameters() if phase.trainable(n)}
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name in self.parameters)
@@ -220,7 +212,7 @@ class _Run:
         for (_, batch), sums in zip(micros, below, strict=True):
             batch = batch.to(device)
             named = {"frontal_only": self.phase.frontal_only, "global_denominators": sums}
-            result = self.loss(self.model, batch, self.phase.losses, **named)
+            result = self.phase.objective(self.model, batch, self.phase.losses, **named)
             (result.total / len(micros)).backward()
             totals.append(result.total.detach())
             metrics.add(result, batch)

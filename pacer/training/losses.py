@@ -6,6 +6,7 @@ fraction, so that the processes' shares add up to the loss of the whole; None: t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -93,11 +94,16 @@ class Mean(NamedTuple):
 
 class Objective(NamedTuple):
     """``total`` is what is differentiated; ``parts`` are this process's shares of the named losses and ``means`` what
-    else is logged, both without a gradient."""
+    else is logged, both without a gradient; ``nll`` [n] of the predicted tokens, of which further terms may be made."""
 
     total: Tensor
     parts: dict[str, Tensor]
     means: dict[str, Mean]
+    nll: Tensor
+
+
+#: The loss of a micro-batch, called as :func:`objective`.
+Loss = Callable[..., Objective]
 
 
 def denominators(batch: Batch) -> Tensor:
@@ -150,20 +156,20 @@ def objective(
         parts["drift"] = drift_loss(residual, mask, denominator=below[3])
         total = total + losses.lambda_drift * parts["drift"]
 
-    means = depth_weights(embedded)
+    means = _depth_weights(embedded)
     if gate is not None:
-        means |= {f"gate/{context}": mean for context, mean in by_context(gate, batch).items()}
-    return Objective(total, {name: part.detach() for name, part in parts.items()}, means)
+        means |= {f"gate/{context}": mean for context, mean in _by_context(gate, batch).items()}
+    return Objective(total, {name: part.detach() for name, part in parts.items()}, means, nll)
 
 
-def depth_weights(embedded: Embedded) -> dict[str, Mean]:
+def _depth_weights(embedded: Embedded) -> dict[str, Mean]:
     """``depth_weight/<k>``: mean over patches and records."""
     weights = embedded.depth_weights.detach()
     count = weights.new_tensor(len(weights))
     return {f"depth_weight/{k}": Mean(mean * count, count) for k, mean in enumerate(weights.mean((0, 1)))}
 
 
-def by_context(values: Tensor, batch: Batch) -> dict[str, Mean]:
+def _by_context(values: Tensor, batch: Batch) -> dict[str, Mean]:
     """Means of ``values`` [B] over the records of each context."""
     has_lateral, has_prior = batch.availability.unbind(1)
     means: dict[str, Mean] = {}

@@ -9,7 +9,7 @@ from pacer.config import Params
 from pacer.config.training import Batches, Train, Warmup
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError
-from pacer.training.losses import LossWeights
+from pacer.training.losses import Loss, LossWeights, objective
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Phase:
         frontal_only: as in upstream's first stage: frontal tokens alone, unfused, and no instruction around them.
         trains: prefixes of the trainable parameters' names; of the language model only LoRA is ever trained.
         schedule: learning rate, batch size and number of updates. train, batches: as in ``params.yaml``.
+        objective: what is minimised, with the weights ``losses``.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Phase:
     rho: DirectProbability
     train: Train
     batches: Batches
+    objective: Loss = objective
 
     def trainable(self, name: str) -> bool:
         """Whether the parameter of this name is trained in this phase."""

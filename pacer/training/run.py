@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from transformers import PreTrainedTokenizerBase
 
 from pacer.config import Params
-from pacer.config.training import Warmup
 from pacer.core.errors import CheckpointError, DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
 from pacer.core.processes import open_accelerator, process_state
@@ -23,6 +21,7 @@ from pacer.features.store import content_hash
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
+    ModelSpecification,
     checkpoint_hash,
     load_strictly,
     load_weights,
@@ -33,11 +32,10 @@ from pacer.model.checkpoint import (
     save_checkpoint,
     specification_of,
 )
-from pacer.model.pacer import FeatureSource, Pacer
+from pacer.model.pacer import Pacer
 from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.training.examples import Examples, RecordTable
-from pacer.training.loop import Log, Loss, train
-from pacer.training.losses import objective
+from pacer.training.loop import Log, train
 from pacer.training.phases import Phase, phase_of
 from pacer.training.sampler import Sampler
 
@@ -49,6 +47,9 @@ _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
 
 #: Makes the ``log`` callable of a run in the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
+
+#: Makes a model with its starting weights around a frozen language model of this type.
+Build = Callable[[torch.dtype], Pacer]
 
 
 @dataclass(frozen=True)
@@ -64,83 +65,69 @@ class Inputs:
     start: Path | None = None
 
 
-class Training(ABC):
-    """A model, its examples and its loss for the one loop; another training overrides what differs.
-
-    Args:
-        settings: of this training alone, which a stopped run must find unchanged. record: of the checkpoint to come.
-    """
-
-    def __init__(self, phase: Phase, settings: Warmup, record: CheckpointRecord, inputs: Inputs):
-        self.phase, self.settings, self.record, self.inputs = phase, settings, record, inputs
-        self.loss: Loss = objective
-
-    @abstractmethod
-    def build(self, accelerator: Accelerator) -> Pacer:
-        """The model with its starting weights, on its device."""
-
-    def examples(self, table: RecordTable, tokenizer: PreTrainedTokenizerBase, features: FeatureSource) -> Examples:
-        """The source of batches."""
-        return Examples(table, tokenizer, features, self.record.model)
-
-
-class PhaseTraining(Training):
-    """One of the three phases."""
-
-    def __init__(self, name: str, params: Params, inputs: Inputs, out: Path):
-        phase = phase_of(name, params)
-        record = CheckpointRecord(
-            phase=name,
-            step=phase.schedule.updates,
-            model=specification_of(name, params),
-            frozen=frozen_fingerprints(inputs.backbones),
-            parent=parent_reference(out, inputs.start) if name == "calibrate" and inputs.start else None,
-            precision=read_record(inputs.start).precision if name == "calibrate" and inputs.start else None,
-            versions=package_versions(),
-        )
-        super().__init__(phase, phase.schedule, record, inputs)
-        self.params = params
-
-    def build(self, accelerator: Accelerator) -> Pacer:
-        """The phase's model with its starting weights; with bfloat16 training the frozen language model is bfloat16."""
-        parent, start = self.params.parent, self.inputs.start
-        torch.manual_seed(self.phase.train.seed)
-        dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else torch.float32
-        model = build_model(self.inputs.backbones, self.record.model, dtype)
-        started = None if start is None else _start_from(model, start, self.record)
-        if self.phase.name == "parent" and started == "warmup":
-            if parent.lateral_start == "frontal":
-                model.interface.start_from_frontal("lateral")
-            if parent.prior_start == "frontal":
-                model.interface.start_from_frontal("prior")
-        if self.phase.name == "calibrate" and self.params.calibrate.trains != "lora":
-            model.merge_lora()
-        return model.to(accelerator.device)
-
-
 def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
     """Train phase ``name`` and publish its checkpoint as ``out``; resumes what an earlier run left in scratch."""
-    training, settings = PhaseTraining(name, params, inputs, out), params.calibrate
+    phase, settings = phase_of(name, params), params.calibrate
+    parent = inputs.start if name == "calibrate" else None
+    record = CheckpointRecord(
+        phase=name,
+        step=phase.schedule.updates,
+        model=specification_of(name, params),
+        frozen=frozen_fingerprints(inputs.backbones),
+        parent=parent_reference(out, parent) if parent else None,
+        precision=read_record(parent).precision if parent else None,
+        versions=package_versions(),
+    )
     if name == "calibrate" and settings.trains == "calibrator" and settings.gate_inputs == "none":
         state = process_state()
         if state.is_main_process:
             with scratch_directory(out, "log") as directory, open_log(directory) as log:
                 log({"updates": 0.0}, 0)
-            refer_to_parent(out, training.record)
+            refer_to_parent(out, record)
         state.wait_for_everyone()
     else:
-        run_training(training, out, open_log)
+        run_training(phase, record, inputs, out, open_log, partial(starting_model, record, params, inputs))
 
 
-def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
-    """Train and publish the checkpoint as ``out``; resumes what an earlier run left in scratch."""
-    phase, inputs = training.phase, training.inputs
+def starting_model(record: CheckpointRecord, params: Params, inputs: Inputs, dtype: torch.dtype) -> Pacer:
+    """The model of the phase that ``record`` names, with its starting weights.
+
+    Args:
+        dtype: of the frozen language model.
+    """
+    torch.manual_seed(params.train.seed)
+    model = build_model(inputs.backbones, record.model, dtype)
+    started = None if inputs.start is None else _start_from(model, inputs.start, record)
+    if record.phase == "parent" and started == "warmup":
+        if params.parent.lateral_start == "frontal":
+            model.interface.start_from_frontal("lateral")
+        if params.parent.prior_start == "frontal":
+            model.interface.start_from_frontal("prior")
+    if record.phase == "calibrate" and params.calibrate.trains != "lora":
+        model.merge_lora()
+    return model
+
+
+def run_training(
+    phase: Phase,
+    record: CheckpointRecord,
+    inputs: Inputs,
+    out: Path,
+    open_log: OpenLog,
+    build: Build,
+    make_examples: Callable[..., Examples] = Examples,
+) -> None:
+    """Train and publish the checkpoint as ``out``; resumes what an earlier run left in scratch.
+
+    Args:
+        record: of the checkpoint to come, but for its precision. make_examples: called as :class:`Examples`.
+    """
     accelerator = open_accelerator(mixed_precision(phase.train.precision, language_parameters(inputs.backbones)))
     half = accelerator.mixed_precision == "bf16"
-    record = training.record.model_copy(update={"precision": "bfloat16" if half else "float32"})
+    record = record.model_copy(update={"precision": "bfloat16" if half else "float32"})
     main = accelerator.is_main_process
     depends_on = {
-        "settings": training.settings.model_dump(),
+        "settings": phase.schedule.model_dump(),
         "train": phase.train.model_dump(exclude=_FREE_TO_CHANGE),
         "batches": phase.batches.model_dump(),
         "record": record.model_dump(exclude={"step", "parent", "versions"}),
@@ -151,17 +138,17 @@ def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
         "start": checkpoint_hash(inputs.start) if inputs.start else None,
     }
     with scratch_directory(out, hash_json(depends_on), main=main) as directory:
-        model = training.build(accelerator)
+        model = build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
         model.set_attention(phase.train.attention)
         if phase.train.checkpointing == "on":
             model.checkpoint_blocks()
-        examples = _examples(training, directory, accelerator)
+        examples = _measured(phase, inputs, record.model, make_examples, directory, accelerator)
         counts = read_json(directory / _STATISTICS)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             if main:
                 print(_opening(phase, counts), flush=True)
                 log(counts, 0)
-            weights = train(model, examples, phase, accelerator, directory, log, training.loss)
+            weights = train(model, examples, phase, accelerator, directory, log)
         accelerator.wait_for_everyone()  # nobody reads the scratch directory any more
         if main:
             save_checkpoint(directory / "checkpoint", weights, record)
@@ -170,9 +157,15 @@ def run_training(training: Training, out: Path, open_log: OpenLog) -> None:
     accelerator.end_training()
 
 
-def _examples(training: Training, directory: Path, accelerator: Accelerator) -> Examples:
-    """The examples of a training, which the first process measures for all."""
-    phase, inputs = training.phase, training.inputs
+def _measured(
+    phase: Phase,
+    inputs: Inputs,
+    specification: ModelSpecification,
+    make_examples: Callable[..., Examples],
+    directory: Path,
+    accelerator: Accelerator,
+) -> Examples:
+    """The examples of a phase, which the first process measures for all, in the scratch ``directory``."""
     records = inputs.corpus / "records.parquet"
     table = RecordTable.read(records, inputs.emphasis, inputs.anchors, phase.contexts)
     if not any(len(rows) for rows in table.rows("train", phase.contexts).values()):
@@ -181,7 +174,7 @@ def _examples(training: Training, directory: Path, accelerator: Accelerator) -> 
             "trains on; look at the corpus audit"
         )
     features = open_features(inputs.features, inputs.backbones, accelerator.device)
-    examples = training.examples(table, load_tokenizer(inputs.backbones), features)
+    examples = make_examples(table, load_tokenizer(inputs.backbones), features, specification)
     if accelerator.is_main_process and not (directory / _STATISTICS).exists():
         counts, examples.lengths = examples.statistics()
         with atomic_path(directory / _LENGTHS) as temporary, open(temporary, "wb") as file:

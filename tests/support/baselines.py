@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 import torch
 
-from pacer.baselines import run as baselines
 from pacer.config import Params
 from pacer.config.baselines import BaselineParams, load_baseline_params
 from pacer.config.profiles import load_profile
@@ -75,7 +74,7 @@ def inputs(
     for index in (IMAGES, PRIORS):
         (store / index).touch()
     write_json(store / MANIFEST, {})
-    for room in (training, decoding, baselines):
+    for room in (training, decoding):
         monkeypatch.setattr(room, "open_features", lambda directory, backbones, device: features)
     return {
         "corpus": tmp_path / "corpus",

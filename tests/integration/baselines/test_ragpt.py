@@ -13,17 +13,21 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
-from pacer.baselines import run
-from pacer.baselines.adapted import load_adapted, load_parent, read_adaptation
+from pacer.baselines.adapted import load_adapted
 from pacer.baselines.bank import Retrieval, bank_entries, build_bank, nearest
-from pacer.baselines.ragpt import RAGPT, ContextPrompts, MissingGenerator, TrainedRAGPT
-from pacer.baselines.retrieved import RetrievedExamples
+from pacer.baselines.ragpt import (
+    RAGPT,
+    ContextPrompts,
+    MissingGenerator,
+    RetrievedExamples,
+    ragpt_generator,
+    train_ragpt,
+)
 from pacer.config.baselines import Bank
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json
 from pacer.decoding.run import decode_records
-from pacer.model.assemble import load_tokenizer
-from pacer.model.checkpoint import read_record
+from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.pacer import Batch
 from pacer.training.examples import Examples, RecordTable
 from pacer.training.losses import LossWeights, objective
@@ -31,7 +35,7 @@ from pacer.training.run import Inputs
 from tests.support.models import QUERIES, WIDTH, specification
 from tests.support.searches import settings as decode_settings
 
-K, PLACES = 3, 18
+K, PROMPTS = 3, 18
 
 
 # -- the bank --------------------------------------------------------------------------------------------------------
@@ -73,7 +77,7 @@ def test_only_complete_train_records_enter_and_no_subject_of_another_split(sever
 def test_neighbours_are_those_of_brute_force(
     retrieval: Retrieval, several: pl.DataFrame, parent: Path, backbones: Path, features, tmp_path: Path
 ) -> None:
-    model, _ = load_parent(parent, backbones)
+    model = load_model(parent, backbones)[0]
     entries = pl.read_parquet(tmp_path / "bank" / "entries.parquet")
     entries = entries.join(several, on="record_id", maintain_order="left")
 
@@ -102,7 +106,7 @@ def test_the_bank_holds_the_compressed_sources(
     anchors: pl.DataFrame,
     tmp_path: Path,
 ) -> None:
-    model, _ = load_parent(parent, backbones)
+    model = load_model(parent, backbones)[0]
     table = RecordTable.of(records, anchors)
     examples = Examples(table, load_tokenizer(backbones), features, specification())
     ids = [table.record_id(n) for n in range(len(table))]
@@ -125,13 +129,11 @@ def test_nearest_leaves_out_the_own_subject_and_says_when_too_few_remain() -> No
         nearest(keys, keys, list("aabbc"), list("aabbc"), 4)
 
 
-def test_a_bank_of_another_parent_and_an_unknown_image_are_refused(retrieval: Retrieval, tmp_path: Path) -> None:
+def test_a_bank_of_another_parent_is_refused(retrieval: Retrieval, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "model.safetensors").write_bytes(b"x")
     with pytest.raises(CheckpointError, match="another parent"):
         Retrieval(tmp_path / "bank", tmp_path / "other")
-    with pytest.raises(DataError, match=r"unknown\.jpg"):
-        retrieval.read(["unknown.jpg"])
 
 
 def test_a_stopped_bank_continues_and_is_the_same(
@@ -207,12 +209,7 @@ def examples(
     records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, retrieval: Retrieval
 ) -> RetrievedExamples:
     return RetrievedExamples(
-        RecordTable.of(records, anchors),
-        load_tokenizer(backbones),
-        features,
-        specification(),
-        retrieval=retrieval,
-        places=PLACES,
+        RecordTable.of(records, anchors), load_tokenizer(backbones), features, specification(), retrieval=retrieval
     )
 
 
@@ -226,13 +223,13 @@ def batch_of(examples: RetrievedExamples) -> Batch:
 def model(own, parent: Path, backbones: Path) -> RAGPT:
     torch.manual_seed(2)
     settings = own.ragpt.model_copy(update={"prompt_tokens": 6, "dropout": 0.2})
-    return RAGPT(load_parent(parent, backbones)[0], settings).eval()
+    return RAGPT(load_model(parent, backbones)[0], settings).eval()
 
 
 def test_what_is_there_stays_and_only_missing_slots_are_filled(
     model: RAGPT, examples: RetrievedExamples, parent: Path, backbones: Path
 ) -> None:
-    batch, (frozen, _) = batch_of(examples), load_parent(parent, backbones)
+    batch, frozen = batch_of(examples), load_model(parent, backbones)[0]
     with torch.no_grad():
         compressed = frozen.compress(batch).tokens
         filled = model.added.fill(compressed, batch.neighbours, batch.availability)
@@ -249,22 +246,32 @@ def test_what_is_there_stays_and_only_missing_slots_are_filled(
 def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
     model: RAGPT, examples: RetrievedExamples, parent: Path, backbones: Path
 ) -> None:
-    plain = Examples(examples.table, examples.tokenizer, examples.features, specification())
-    batch, base = batch_of(examples), batch_of(plain)  # type: ignore[arg-type]
-    assert torch.equal(batch.prefix_length, base.prefix_length + PLACES)
-    frozen, _ = load_parent(parent, backbones)
+    batch, frozen = batch_of(examples), load_model(parent, backbones)[0]
     with torch.no_grad():
-        found, theirs = model.embed(batch), frozen.embed(base).inputs
+        found, theirs = model.embed(batch), frozen.embed(batch).inputs
         filled = model.added.fill(model.compress(batch).tokens, batch.neighbours, batch.availability)
         prompts = model.added.project(
             torch.cat([model.added.prompts(filled[:, s], batch.neighbours[:, :, s]) for s in range(3)], dim=1)
         )
     assert torch.equal(found.inputs[:, 0], theirs[:, 0])
-    torch.testing.assert_close(found.inputs[:, 1 : 1 + PLACES], prompts, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(found.inputs[:, 1 : 1 + PROMPTS], prompts, atol=1e-6, rtol=1e-5)
     whole = batch.availability.all(1)
-    assert torch.equal(found.inputs[whole, 1 + PLACES :], theirs[whole, 1:])
+    assert torch.equal(found.inputs[whole, 1 + PROMPTS :], theirs[whole, 1:])
     assert found.depth_weights is not None
-    np.testing.assert_array_equal(examples.statistics().lengths, plain.statistics().lengths + PLACES)
+
+
+def test_the_predicting_states_are_those_behind_the_prompts(model: RAGPT, examples: RetrievedExamples) -> None:
+    """Each target token is predicted from the position before it, of a sequence with the prompts in it."""
+    batch = batch_of(examples)
+    with torch.no_grad():
+        inputs = model.embed(batch).inputs
+        found = model.predicting_states(inputs, batch)
+        states = model.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
+    expected = [
+        states[row, PROMPTS + start : PROMPTS + end - 1]
+        for row, (start, end) in enumerate(zip(batch.prefix_length.tolist(), batch.length.tolist(), strict=True))
+    ]
+    torch.testing.assert_close(found, torch.cat(expected), atol=1e-5, rtol=1e-4)
 
 
 def test_gradients_reach_the_added_modules_alone(model: RAGPT, examples: RetrievedExamples) -> None:
@@ -281,49 +288,36 @@ def test_gradients_reach_the_added_modules_alone(model: RAGPT, examples: Retriev
 
 
 def test_it_is_trained_and_decoded_with_its_bank(
-    own,
-    params,
-    inputs,
-    retrieval: Retrieval,
-    parent: Path,
-    backbones: Path,
-    records: pl.DataFrame,
-    tmp_path: Path,
-    log,
-    several: pl.DataFrame,
+    own, params, inputs, retrieval: Retrieval, parent: Path, backbones: Path, records: pl.DataFrame, tmp_path: Path, log
 ) -> None:
     out, bank, logged = tmp_path / "ragpt", tmp_path / "bank", []
-    run.train_ragpt(own.ragpt, params, Inputs(**inputs, start=parent), bank, out, log(logged))
+    train_ragpt(own.ragpt, params, Inputs(**inputs, start=parent), bank, out, log(logged))
     assert logged[-1][0] == 4 and "validation/mean" in logged[-1][1]
     weights = load_file(out / "model.safetensors")
     assert weights and all(name.startswith("added.") for name in weights)
-    settings = read_adaptation(out, TrainedRAGPT)
-    assert settings.made_with == retrieval.manifest and settings.prompt_tokens == 6
-    assert not any(p.requires_grad for p in load_adapted(out, backbones, TrainedRAGPT, RAGPT)[0].parameters())
+    model, record = load_adapted(RAGPT, out, backbones)
+    assert record.baseline == own.ragpt.model_dump() and model.settings == own.ragpt
+    assert not any(parameter.requires_grad for parameter in model.parameters())
 
     cases = records.with_columns(split=pl.lit("test"))
     config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["another_patient"])
 
-    def decode(name: str, bank: Path) -> str:
-        run.decode_ragpt(bank, out, backbones, cases, inputs["features"], config, tmp_path / name)
-        manifest = read_json(tmp_path / name / "manifest.json")
-        assert manifest["baseline"]["made_with"] == retrieval.manifest.model_dump()
+    def decode(name: str) -> str:
+        generator = ragpt_generator(bank, parent)
+        decode_records(out, backbones, cases, inputs["features"], config, tmp_path / name, generator)
+        assert read_json(tmp_path / name / "manifest.json")["baseline"] == own.ragpt.model_dump()
         return "".join((tmp_path / name / f"{context}.jsonl").read_text() for context in ("sn", "sw", "mn", "mw"))
 
-    found = decode("found", bank)
+    found = decode("found")
     decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
     assert found.count("\n") == 32 and found[:500] != (tmp_path / "base" / "sn.jsonl").read_text()[:500]
-    make(several, inputs, parent, tmp_path / "other", entries=5)
-    with pytest.raises(CheckpointError, match="another bank"):
-        decode("refused", tmp_path / "other")
-    record = read_record(out)
     save_file(
         {name: tensor + 1 for name, tensor in weights.items()} | {"added.more": torch.ones(1)},
         out / "model.safetensors",
     )
     record.write(out)
     with pytest.raises(CheckpointError, match=r"added\.more"):
-        load_adapted(out, backbones, TrainedRAGPT, RAGPT)
+        load_adapted(RAGPT, out, backbones)
 
 
 def test_it_retrieves_and_trains_in_half_precision(
@@ -335,7 +329,7 @@ def test_it_retrieves_and_trains_in_half_precision(
     build_bank(own.ragpt.bank, "bfloat16", several, inputs["backbones"], inputs["features"], parent, tmp_path / "bank")
     assert Retrieval(tmp_path / "bank", parent).read(["f0.jpg"]).dtype == torch.bfloat16
     logged: list = []
-    run.train_ragpt(own.ragpt, half, Inputs(**inputs, start=parent), tmp_path / "bank", tmp_path / "ragpt", log(logged))
+    train_ragpt(own.ragpt, half, Inputs(**inputs, start=parent), tmp_path / "bank", tmp_path / "ragpt", log(logged))
     AcceleratorState._reset_state(reset_partial_state=True)
     assert logged[-1][0] == 4
     assert all(t.dtype == torch.float32 for t in load_file(tmp_path / "ragpt" / "model.safetensors").values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,19 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
-from pacer.baselines import run
-from pacer.baselines.adapted import load_adapted, load_parent, read_adaptation
-from pacer.baselines.pairs import PairedExamples, PairTable
-from pacer.baselines.simmlm import ResidualExperts, SimMLM, paired_objective
+from pacer.baselines.adapted import load_adapted
+from pacer.baselines.pairs import PairedExamples
+from pacer.baselines.ragpt import RAGPT
+from pacer.baselines.simmlm import ResidualExperts, SimMLM, paired_objective, train_simmlm
 from pacer.config.baselines import BaselineParams, load_baseline_params
 from pacer.config.baselines import SimMLM as SimMLMSettings
 from pacer.core.errors import CheckpointError, ConfigError
 from pacer.core.io import read_json
-from pacer.decoding.run import decode_records
-from pacer.model.assemble import load_tokenizer
+from pacer.decoding.run import decode_records, trained_generator
+from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.model.pacer import Batch, Pacer
 from pacer.training.examples import MicroBatch, RecordTable
-from pacer.training.loop import StepMetrics
 from pacer.training.losses import LossWeights, Objective, denominators, emphasis_loss, trajectory_loss
 from pacer.training.run import Inputs
 from pacer.training.trajectory import RouteSeed
@@ -55,7 +55,7 @@ def stirred(module: torch.nn.Module) -> torch.nn.Module:
 def test_experts_and_gate_follow_their_formulas() -> None:
     experts: Any = stirred(ResidualExperts(D, rank=5, d_gate=7))
     tokens = torch.randn(4, 3, Q, D, generator=torch.Generator().manual_seed(0))  # of absent sources too
-    found, mixture = experts(tokens, CONTEXTS)
+    found, mixture = experts(tokens, CONTEXTS), experts.mixture(tokens, CONTEXTS)
     weights = dict(experts.named_parameters())
     for row, (lateral, prior) in enumerate(CONTEXTS.tolist()):
         there = [True, lateral, prior]
@@ -73,13 +73,11 @@ def test_experts_and_gate_follow_their_formulas() -> None:
             torch.testing.assert_close(found[row, s], odds[s] / sum(odds) * expert, atol=1e-5, rtol=1e-4)
 
 
-@pytest.fixture(params=["own_and_poorer", "poorer"])
-def examples(
-    request: pytest.FixtureRequest, records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features
-) -> PairedExamples:
+@pytest.fixture
+def examples(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features) -> PairedExamples:
     # targets differ from context to context
     table = RecordTable.of(records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors)
-    return PairedExamples(PairTable(table.frame, request.param), load_tokenizer(backbones), features, specification())
+    return PairedExamples(table, load_tokenizer(backbones), features, specification())
 
 
 def two_of_each_draw(examples: PairedExamples) -> np.ndarray:
@@ -95,14 +93,14 @@ def batch_of(examples: PairedExamples, rows: np.ndarray | None = None) -> Batch:
 
 
 def objective_of(model: SimMLM, examples: PairedExamples, batch: Batch, **given: Any) -> Objective:
-    changes = {"alpha": 3.0, "batch_size": 28, "pair_target": examples.pair_table.target}
-    own = load_baseline_params(ROOT / "baselines" / "micro.yaml").simmlm.model_copy(update=changes)
-    return paired_objective(model, batch, LossWeights(lambda_q=0.35, lambda_tlw=0.75), own=own, **given)
+    settings = load_baseline_params(ROOT / "baselines" / "micro.yaml").simmlm
+    settings = settings.model_copy(update={"alpha": 3.0, "batch_size": 28})
+    return paired_objective(model, batch, LossWeights(lambda_q=0.35, lambda_tlw=0.75), settings=settings, **given)
 
 
 def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(examples: PairedExamples) -> None:
-    batch, parts = batch_of(examples), examples.pair_table.parts
-    assert len(batch.ids) == 14 * parts
+    batch = batch_of(examples)
+    assert len(batch.ids) == 14 * 3
     assert (
         denominators(batch).tolist()[:3]
         == denominators(
@@ -116,19 +114,18 @@ def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(
     for name in ("omega", "s", "kappa", "omega_cons"):
         halves = getattr(batch, name)[:28]
         assert halves[:14].any() and halves[14:].any() and not getattr(batch, name)[28:].any()
-    if parts == 3:
-        second, third = slice(14, 28), slice(28, None)
-        assert torch.equal(batch.ids[third], batch.ids[second])
-        assert torch.equal(batch.availability[third], batch.availability[:14])
-        assert torch.equal(batch.frontal[third], batch.frontal[:14])
-        assert not torch.equal(batch.ids[:14], batch.ids[second])
+    second, third = slice(14, 28), slice(28, None)
+    assert torch.equal(batch.ids[third], batch.ids[second])
+    assert torch.equal(batch.availability[third], batch.availability[:14])
+    assert torch.equal(batch.frontal[third], batch.frontal[:14])
+    assert not torch.equal(batch.ids[:14], batch.ids[second])
 
 
 @pytest.mark.parametrize("mixing", ["per_slot", "post_fusion"])
 def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
     mixing: Any, own, parent: Path, backbones: Path, examples: PairedExamples
 ) -> None:
-    frozen, _ = load_parent(parent, backbones)
+    frozen = load_model(parent, backbones)[0]
     model = SimMLM(frozen, small(own, mixing)).eval()
     batch = batch_of(examples)
     with torch.no_grad():
@@ -139,8 +136,7 @@ def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
         places = batch.visual_start.unsqueeze(1) + torch.arange(QUERIES)
         assert changed.gather(1, places).all() and changed.sum() == places.numel()
         tokens = frozen.interface.project(frozen.compress(batch).tokens, batch.availability)
-        added, mixture = model.added(tokens, batch.availability)
-        assert torch.equal(model.embed(batch).sources.mixture, mixture)
+        added = model.added(tokens, batch.availability)
         if mixing == "per_slot":
             expected = frozen.interface.fusion_norm(
                 frozen.interface.fusion(torch.cat([(tokens + added)[:, s] for s in range(3)], dim=-1))
@@ -150,10 +146,10 @@ def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
     torch.testing.assert_close(model.embed(batch).sources.fused, expected, atol=1e-5, rtol=1e-5)
 
 
-def plain_objective(model: Pacer, batch: Batch, parts: int, alpha: float, lambda_tlw: float) -> torch.Tensor:
+def plain_objective(model: Pacer, batch: Batch, alpha: float, lambda_tlw: float) -> torch.Tensor:
     """The objective from full logits, sample by sample."""
     logits = model.language(inputs_embeds=model.embed(batch).inputs).logits
-    pairs = len(batch.ids) // parts
+    pairs = len(batch.ids) // 3
     nll = torch.zeros(batch.ids.shape)
     means = []
     for i in range(len(batch.ids)):
@@ -163,8 +159,7 @@ def plain_objective(model: Pacer, batch: Batch, parts: int, alpha: float, lambda
             nll[i, t] = -F.log_softmax(logits[i, t - 1], -1)[batch.ids[i, t]]
             total = total + weight[t] * nll[i, t]
         means.append(total / weight.sum())
-    # with more sources: the first part, or the third where there is one
-    with_more, with_fewer = means[:pairs] if parts == 2 else means[2 * pairs :], means[pairs : 2 * pairs]
+    with_fewer, with_more = means[pairs : 2 * pairs], means[2 * pairs :]
     ranking = sum(F.relu(more - fewer) for more, fewer in zip(with_more, with_fewer, strict=True)) / pairs
     own = slice(0, 2 * pairs)
     return (
@@ -177,7 +172,7 @@ def plain_objective(model: Pacer, batch: Batch, parts: int, alpha: float, lambda
 def test_the_objective_and_its_gradient_are_those_of_the_formula(
     own, parent: Path, backbones: Path, examples: PairedExamples
 ) -> None:
-    model = SimMLM(load_parent(parent, backbones)[0], small(own)).eval()
+    model = SimMLM(load_model(parent, backbones)[0], small(own)).eval()
     stirred(model.added)
     batch = batch_of(examples)
     result = objective_of(model, examples, batch)
@@ -185,7 +180,7 @@ def test_the_objective_and_its_gradient_are_those_of_the_formula(
     result.total.backward()
     found = [parameter.grad.clone() for parameter in model.added.parameters()]
     model.zero_grad()
-    expected = plain_objective(model, batch, examples.pair_table.parts, 3.0, 0.75)
+    expected = plain_objective(model, batch, 3.0, 0.75)
     expected.backward()
     named = result.parts["trajectory"] + 0.75 * result.parts["emphasis"] + 3.0 * result.parts["ranking"]
     assert result.total.item() == pytest.approx(expected.item(), rel=1e-5) == pytest.approx(named.item(), rel=1e-5)
@@ -197,7 +192,7 @@ def test_the_objective_and_its_gradient_are_those_of_the_formula(
 def test_shares_of_two_processes_add_up_to_the_whole(
     own, parent: Path, backbones: Path, examples: PairedExamples
 ) -> None:
-    model = SimMLM(load_parent(parent, backbones)[0], small(own)).eval()
+    model = SimMLM(load_model(parent, backbones)[0], small(own)).eval()
     stirred(model.added)
     rows = two_of_each_draw(examples)
     whole = objective_of(model, examples, batch_of(examples))
@@ -211,40 +206,8 @@ def test_shares_of_two_processes_add_up_to_the_whole(
         torch.testing.assert_close(shares[0].parts[name] + shares[1].parts[name], value)
 
 
-def test_shares_of_the_sources_are_logged_by_context(
-    own, params, inputs, parent: Path, backbones: Path, examples: PairedExamples, tmp_path: Path, log
-) -> None:
-    model = SimMLM(load_parent(parent, backbones)[0], small(own)).eval()
-    stirred(model.added)
-    batches, metrics = [batch_of(examples), batch_of(examples)], StepMetrics(1)
-    found = []
-    for batch in batches:
-        result = objective_of(model, examples, batch)
-        metrics.add(result, batch)
-        found += list(zip(batch.availability.tolist(), model.embed(batch).sources.mixture.tolist(), strict=True))
-    values = metrics.values(metrics.sums)
-    expected = {
-        f"share/{context}_{source}": [shares[place] for there, shares in found if there == own_there]
-        for context, own_there in (
-            ("sn", [False, False]),
-            ("sw", [False, True]),
-            ("mn", [True, False]),
-            ("mw", [True, True]),
-        )
-        for place, source in enumerate(("frontal", "lateral", "prior"))
-        if [True, *own_there][place]
-    }
-    shares = {name: value for name, value in values.items() if name.startswith("share")}
-    assert shares == pytest.approx({name: np.mean(own) for name, own in expected.items()}, rel=1e-5)
-    assert values["share/sn_frontal"] == 1.0 and 0 < values["share/mw_prior"] < 1
-    assert values["share/mw_frontal"] + values["share/mw_lateral"] + values["share/mw_prior"] == pytest.approx(1)
-    logged: list = []
-    train(own, params, inputs, parent, tmp_path / "simmlm", log, logged)
-    assert any("share/sn_frontal" in values for _, values in logged)
-
-
 def train(own, params, inputs, parent: Path, out: Path, log, logged: list | None = None) -> None:
-    run.train_simmlm(own.simmlm, params, Inputs(**inputs, start=parent), out, log([] if logged is None else logged))
+    train_simmlm(own.simmlm, params, Inputs(**inputs, start=parent), out, log([] if logged is None else logged))
 
 
 def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
@@ -258,11 +221,11 @@ def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
     assert any(tensor.any() for name, tensor in weights.items() if ".up." in name)
     record = read_json(tmp_path / "simmlm" / "config.json")
     assert record["phase"] == "simmlm" and record["step"] == 4 and record["parent"]["sha256"]
-    assert read_adaptation(tmp_path / "simmlm", SimMLMSettings) == own.simmlm
+    assert record["baseline"] == own.simmlm.model_dump()
     assert (parent / "model.safetensors").read_bytes() == before
     values = logged[-1][1]
     assert {"loss_ranking", "loss_violated", "validation/mean"} <= set(values)
-    model, *_ = load_adapted(tmp_path / "simmlm", backbones, SimMLMSettings, SimMLM)
+    model, _ = load_adapted(SimMLM, tmp_path / "simmlm", backbones)
     assert not any(parameter.requires_grad for parameter in model.parameters())
     for name, tensor in weights.items():
         assert torch.equal(dict(model.named_parameters())[name], tensor)
@@ -303,9 +266,14 @@ def test_a_killed_run_ends_with_the_weights_of_a_whole_one(
     assert files[0] == files[1]
 
 
-def test_a_checkpoint_of_another_kind_is_refused(parent: Path, backbones: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"is not a checkpoint of this baseline: adaptation\.json is missing"):
-        load_adapted(parent, backbones, SimMLMSettings, SimMLM)
+def test_a_checkpoint_of_another_kind_is_refused(
+    own, params, inputs, parent: Path, backbones: Path, tmp_path: Path, log
+) -> None:
+    with pytest.raises(CheckpointError, match="is a checkpoint of parent, expected one of simmlm"):
+        load_adapted(SimMLM, parent, backbones)
+    train(own, params, inputs, parent, tmp_path / "simmlm", log)
+    with pytest.raises(CheckpointError, match="is a checkpoint of simmlm, expected one of ragpt"):
+        load_adapted(RAGPT, tmp_path / "simmlm", backbones)
 
 
 def test_decoding_writes_the_settings_and_asks_the_experts(
@@ -317,7 +285,8 @@ def test_decoding_writes_the_settings_and_asks_the_experts(
     record.write(tmp_path / "simmlm")
     cases = records.with_columns(split=pl.lit("test"))
     config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["no_lateral"])
-    run.decode_simmlm(tmp_path / "simmlm", backbones, cases, inputs["features"], config, tmp_path / "out")
+    generator = partial(trained_generator, load=partial(load_adapted, SimMLM))
+    decode_records(tmp_path / "simmlm", backbones, cases, inputs["features"], config, tmp_path / "out", generator)
     manifest = read_json(tmp_path / "out" / "manifest.json")
     assert manifest["checkpoint"] == "simmlm" and manifest["baseline"] == own.simmlm.model_dump()
     decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")

@@ -56,11 +56,11 @@ def test_two_contexts_leave_one_pair_and_none_is_an_error(records: pl.DataFrame,
         records.filter(pl.col("context") == "sn"), anchors.filter(pl.col("record_id").str.starts_with("sn"))
     )
     with pytest.raises(DataError, match="more sources"):
-        PairTable(alone.frame, "poorer")
+        PairTable(alone)
 
 
 def test_micro_batches_keep_the_frequencies(table: RecordTable) -> None:
-    pairs = PairTable(table.frame, "poorer")
+    pairs = PairTable(table)
     order = Order(pairs.rows("train", ALL), 3, 1, False, 42, "simmlm")
     assert order.micro_batches_per_epoch == 7 * 2
 
@@ -70,57 +70,38 @@ def test_micro_batches_keep_the_frequencies(table: RecordTable) -> None:
     met: Counter = Counter()
     for batch in islice(micro_batches(order, lengths), 28):
         for row in batch.rows:
-            more, fewer = (pairs.row(int(part)) for part in pairs.parts_of(np.array([row])))
+            more, fewer, _ = (pairs.row(int(part)) for part in pairs.parts_of(np.array([row])))
             met[more["context"], fewer["context"]] += 1
     assert {pair: Fraction(count, met.total()) for pair, count in met.items()} == PUBLISHED
 
 
-def test_halves_have_the_poorer_target_and_nested_sources(table: RecordTable) -> None:
-    pairs = PairTable(table.frame, "poorer")
+def test_parts_have_nested_sources_and_the_ranking_compares_one_target(table: RecordTable) -> None:
+    pairs = PairTable(table)
     train = {table.row(n)["record_id"]: table.row(n) for n in range(len(table)) if table.row(n)["split"] == "train"}
     seen = set()
+    trained = set()
     for row in np.concatenate(list(pairs.rows("train", ALL).values())):
         numbers = [int(part) for part in pairs.parts_of(np.array([row]))]
-        more, fewer = (pairs.row(number) for number in numbers)
+        more, fewer, ranked = (pairs.row(number) for number in numbers)
         rich, poor = (train[name] for name in pairs.record_id(int(row)).split(">"))
         assert len({pairs.record_id(number) for number in numbers}) == 1
-        assert more["report"] == fewer["report"] == poor["report"] != rich["report"]
-        assert more["frontal"] == fewer["frontal"] == rich["frontal"]
-        assert (more["lateral"], more["prior_report"]) == (rich["lateral"], rich["prior_report"])
+        assert more == rich
+        assert ranked["report"] == fewer["report"] == poor["report"] != rich["report"]
+        assert fewer["frontal"] == rich["frontal"]
+        sources = ("context", "frontal", "lateral", "prior_report")
+        assert [ranked[name] for name in sources] == [rich[name] for name in sources]
         for source in ("lateral", "prior_report"):
             assert fewer[source] is None or fewer[source] == more[source]
         assert (more["context"], fewer["context"]) == (rich["context"], poor["context"])
         seen.add((more["context"], fewer["context"]))
+        trained.add((more["context"], more["report"].split()[-1]))
     assert seen == set(PUBLISHED)
+    assert trained == {(context, context) for context in ("sw", "mn", "mw")}  # no context is without its own reports
     assert len(pairs.pairs) == 7 * 6
 
 
-def test_halves_may_keep_their_own_targets(table: RecordTable) -> None:
-    pairs = PairTable(table.frame, "own")
-    for row in np.concatenate(list(pairs.rows("train", ALL).values())):
-        found = [pairs.row(int(n))["record_id"] for n in pairs.parts_of(np.array([row]))]
-        assert ">".join(found) == pairs.record_id(int(row))
-
-
-def test_halves_with_their_own_targets_are_ranked_by_the_poorer_one(table: RecordTable) -> None:
-    pairs, poorer = PairTable(table.frame, "own_and_poorer"), PairTable(table.frame, "poorer")
-    trained = set()
-    for row in np.concatenate(list(pairs.rows("train", ALL).values())):
-        numbers = pairs.parts_of(np.array([row]))
-        more, fewer, ranked = (pairs.row(int(number)) for number in numbers)
-        assert more["record_id"] == pairs.record_id(int(row)).split(">")[0]
-        assert [ranked, fewer] == [poorer.row(int(n)) for n in poorer.parts_of(np.array([row]))]
-        assert more["report"] != ranked["report"] == fewer["report"]
-        sources = ("context", "frontal", "lateral", "prior_report")
-        assert [more[name] for name in sources] == [ranked[name] for name in sources]
-        assert (pairs.split[numbers] == pairs.split[0]).all() == (table.split[0] == 0)
-        assert pairs.context[numbers].tolist() == [ALL.index(part["context"]) for part in (more, fewer, ranked)]
-        trained.add((more["context"], more["report"].split()[-1]))
-    assert trained == {(context, context) for context in ("sw", "mn", "mw")}  # no context is without its own reports
-
-
 def test_validation_meets_the_records_themselves(table: RecordTable) -> None:
-    pairs = PairTable(table.frame, "poorer")
+    pairs = PairTable(table)
     for context, rows in pairs.rows("val", ALL).items():
         np.testing.assert_array_equal(rows, table.rows("val", ALL)[context])
         assert [pairs.row(int(n)) for n in rows] == [table.row(int(n)) for n in rows]

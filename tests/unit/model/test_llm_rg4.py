@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from accelerate import Accelerator
 from transformers import BertConfig, BertModel
 
 from pacer.cli.released import import_llm_rg4
@@ -20,7 +19,7 @@ from pacer.decoding.run import trained_generator
 from pacer.model.assemble import build_model, load_model
 from pacer.model.checkpoint import read_record, specification_of
 from pacer.model.llm_rg4 import adopt_llm_rg4, interface_names
-from pacer.training.run import Inputs, PhaseTraining
+from pacer.training.run import Inputs, starting_model
 from tests.support.models import MODEL, WIDTH
 
 ROOT = Path(__file__).parents[3]
@@ -77,7 +76,9 @@ def test_the_first_stage_is_a_warm_up(params, first_stage, alike, tmp_path, late
     groups = params.model_dump()
     groups["parent"] |= {"lateral_start": lateral_start, "prior_start": "random", "start": str(tmp_path / "warmup")}
     inputs = Inputs(tmp_path, alike, tmp_path, tmp_path, start=tmp_path / "warmup")
-    model = PhaseTraining("parent", parse_params(groups), inputs, tmp_path / "parent").build(Accelerator(cpu=True))
+    given = parse_params(groups)
+    new = record.model_copy(update={"phase": "parent", "model": specification_of("parent", given)})
+    model = starting_model(new, given, inputs, torch.float32)
     state = model.interface.state_dict()
     assert all(torch.equal(state[name], tensor) for name, tensor in weights.interface.items())
     same = [

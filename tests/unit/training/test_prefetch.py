@@ -12,7 +12,6 @@ import torch
 from pacer.core.errors import DataError
 from pacer.core.prefetch import prefetch
 from pacer.training.loop import _Run
-from pacer.training.losses import objective
 from pacer.training.phases import phase_of
 from pacer.training.sampler import Sampler
 from tests.support.training import parameters
@@ -36,7 +35,7 @@ def test_workers_make_the_batches_that_the_process_itself_makes(setting) -> None
 def test_for_a_gpu_batches_wait_in_page_locked_memory(setting, device_accelerator, device: torch.device) -> None:
     model, examples = setting("parent")
     phase = phase_of("parent", parameters(train={"workers": 2}))
-    run = _Run(model, examples, phase, device_accelerator(), objective)
+    run = _Run(model, examples, phase, device_accelerator())
     sampler = Sampler(phase, examples)
     for (_, batch), (drawn, rho) in islice(zip(run.stream(0), sampler.from_update(0)), 8):
         moved, expected = batch.to(device), examples.drawn(drawn, rho, sampler.route_seed, phase.losses.lambda_q)
