@@ -11,6 +11,7 @@ import pytest
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.cleaning import clean_report
 from tests.support import openi_labels as labels
+from tests.unit.commitments.test_matching import assert_found
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
@@ -48,3 +49,8 @@ def test_cleaned_reports_read_the_same(rows: list[dict[str, Any]]) -> None:
     texts = [labels.whole(row) for row in rows]
     same = [extract_anchor(text) == extract_anchor(clean_report(text)) for text in texts]
     assert np.mean(same) > 0.99
+
+
+def test_patterns_are_found_as_by_a_search_for_each_alone(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        assert_found(labels.whole(row))

@@ -15,10 +15,10 @@ from pacer.data.account import Account
 from pacer.data.cleaning import clean_report, clean_report_iu_xray
 from pacer.data.readers import openi
 from pacer.data.readers.files import read_files
-from tests.integration.data.test_openi import ROOT, OpenI
+from tests.integration.data.test_openi import OpenI
 from tests.support.rows import Examination, LeftOut, Row
 
-DATA = ROOT.parent / "shared" / "data"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
 def real(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Account]:
@@ -71,30 +71,13 @@ def test_real_reports_equal_the_converted_ones(tmp_path: Path) -> None:
         for split, records in converted.items():
             for r in records:
                 view = r["APPA_flag"] if r["APPA_flag"] in ("AP", "PA") else "other"
-                absent = {
-                    name: None if r[name] in ("s", 0) else r[name] for name in ("finding", "impression", "indication")
-                }
-                expected[r["id"]] = (
-                    split,
-                    r["subject_id"],
-                    r["APPA_imagepath"],
-                    r.get("lateral_imagepath"),
-                    view,
-                    *absent.values(),
-                )
-        for row in exams.values():
-            if context in row.contexts:
-                lateral = row.lateral if context == "mn" else None
-                found[row.id] = (
-                    row.split,
-                    row.subject_id,
-                    row.frontal,
-                    lateral,
-                    row.view,
-                    row.findings,
-                    row.impression,
-                    row.indication,
-                )
+                texts = [None if r[name] in ("s", 0) else r[name] for name in ("finding", "impression", "indication")]
+                images = r["APPA_imagepath"], r.get("lateral_imagepath")
+                expected[r["id"]] = split, r["subject_id"], *images, view, *texts
+        for row in (row for row in exams.values() if context in row.contexts):
+            images = row.frontal, row.lateral if context == "mn" else None
+            texts = row.findings, row.impression, row.indication
+            found[row.id] = row.split, row.subject_id, *images, row.view, *texts
         assert found.keys() == expected.keys()
         differing = [name for name, values in expected.items() if found[name] != values]
         assert differing == []

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pacer.config import Corpus, load_params
+from pacer.config import Corpus
 from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import read_records
 from pacer.data.source import point_to_files
+from tests.support.profiles import profile
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT.parent / "shared" / "data"
@@ -23,7 +24,7 @@ COUNTS = {
 def test_real_corpus(name: str, tmp_path: Path) -> None:
     if not (DATA / "rg4" / name).is_dir():
         pytest.skip(f"the real {name} files are not at {DATA}")
-    base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+    base = profile("phantom").corpus.model_dump()
     contexts = list(COUNTS[name])
     annotations = {context: f"rg4/{name}/{context}.json" for context in contexts}
     config = Corpus.model_validate(
