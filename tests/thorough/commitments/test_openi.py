@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,13 @@ import pytest
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.cleaning import clean_report
 from tests.support import openi_labels as labels
+from tests.support.real import real
 from tests.unit.commitments.test_matching import assert_found
-
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    if not (DATA / "openi" / "reports.jsonl.gz").is_file():
-        pytest.skip(f"the Open-I reports are not at {DATA}")
-    return labels.read_openi(DATA)
+    return labels.read_openi(real("openi/reports.jsonl.gz").parents[1])
 
 
 def test_positives_against_human_labels(rows: list[dict[str, Any]]) -> None:

@@ -23,10 +23,9 @@ from pacer.data.readers.table import read
 from pacer.data.source import Source
 from pacer.data.splits import seeded_split
 from tests.support.profiles import profile
+from tests.support.real import real
 from tests.support.rows import Examination, Prior, Problem, Row, read_rows
 
-ROOT = Path(__file__).resolve().parents[3]
-COVID = ROOT.parent / "shared" / "data" / "rg4" / "covid"
 BASE = profile("phantom").corpus.model_dump()
 SECRET = "Zephyrine opacity"  # a report text that no message may hold
 
@@ -469,9 +468,7 @@ def test_real_studies(tmp_path: Path) -> None:
     Two things differ by intent. Four studies occur in the files as a previous report only; the table has them as
     studies. And the files give no previous report where it would be word for word the target; the table does.
     """
-    if not COVID.is_dir():
-        pytest.skip(f"the real studies are not at {COVID}")
-    records = {c: json.loads((COVID / f"{c}.json").read_text())["test"] for c in ("sn", "sw", "mn", "mw")}
+    records = {c: json.loads((real("rg4/covid") / f"{c}.json").read_text())["test"] for c in ("sn", "sw", "mn", "mw")}
     listed = {entry["study_id"]: context for context, content in records.items() for entry in content}
     rows, prior_only = [], {}
     for entry in [entry for content in records.values() for entry in content]:
