@@ -8,8 +8,7 @@ Both sides get the same prefixes (random embeddings of the lengths that prompts 
 them) and must generate exactly `tokens` tokens a record, so both do the same number of steps. Every timed pair is
 compared, too. On a CPU one thread works and its CPU seconds count, on a GPU wall seconds. Exit code 1 where a bar is
 missed, 2 where tokens differ. On a GPU tokens are compared in double precision, on a model of fewer layers: else the
-two sides round differently and part ways where scores are nearly equal. Batches and, if need be, layers are fewer on a
-GPU whose memory asks for it.
+two sides round differently and part ways where scores are nearly equal.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Unequal, device_of, free_bytes, hardware, in_turns, ratio, table
+from measuring import Unequal, device_of, hardware, in_turns, ratio, table
 from shapes import PARAMS
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -133,26 +132,6 @@ def miniature(preset: Preset) -> Preset:
         repeats=1,
         spread=0.3,
     )
-
-
-def fitting(preset: Preset, room: float) -> Preset:
-    """The preset cut down to ``room`` bytes of a device: smaller batches first, then fewer layers."""
-    width, rows = preset.width * preset.groups // preset.heads, preset.beams * (preset.prefix[1] + preset.tokens)
-    block = 2 * preset.width * (preset.width + width) + 3 * preset.width * preset.ffn
-    size, layers = preset.dtype.itemsize, preset.layers
-
-    def held(batch: int, layers: int) -> float:
-        """`generate` keeps each beam apart, and some of it twice for a moment."""
-        weights = layers * block + 2 * preset.vocabulary * preset.width
-        return size * (weights + 1.25 * batch * rows * 2 * layers * width)
-
-    while held(1, layers) > room and layers > 1:
-        layers //= 2
-    batch = preset.batch
-    while held(batch, layers) > room and batch > 1:
-        batch //= 2
-    batches = tuple(own for own in preset.batches if held(own, layers) <= room) or (batch,)
-    return replace(preset, layers=layers, batch=batch, batches=batches)
 
 
 class Bench:
@@ -446,16 +425,12 @@ def report(bench: Bench, lines: Sequence[str], values: Mapping[str, float], comm
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--preset", choices=PRESETS, default="cpu")
-    parser.add_argument("--layers", type=int, help="another depth of the language model")
-    parser.add_argument("--tokens", type=int, help="another number of tokens a record")
     parser.add_argument("--miniature", action="store_true", help="tiny shapes on the CPU: does it run?")
     parser.add_argument("--out", type=Path, help="also write the results here")
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser.parse_args(given)
     preset = PRESETS[options.preset]
-    preset = replace(preset, layers=options.layers or preset.layers, tokens=options.tokens or preset.tokens)
     preset = miniature(preset) if options.miniature else preset
-    preset = fitting(preset, free_bytes(device_of(preset)))
     load = os.getloadavg()[0]
     bench = Bench(preset)
     try:

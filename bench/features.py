@@ -1,12 +1,9 @@
-"""What the features stage costs beside the bare encoder and its own parts, how fast images are prepared beside the
-encoder's own processor, and that memory does not grow.
+"""What the features stage costs beside the bare encoder and its own parts, and that memory does not grow.
 
-    python bench/features.py [--preset cpu|gpu] [--parts speed preparation memory] [--out FILE]
+    python bench/features.py [--preset cpu|gpu] [--parts speed memory] [--out FILE]
 
 ``speed``: images/s of the stage from JPG files, beside the bare forward of the encoder on the same prepared batches, in
 turns, and beside each of its parts alone. The encoder has RAD-DINO's shape (ViT-B/14 at 518 pixels) and random weights.
-``preparation``: milliseconds to prepare an image beside the encoder's image processor, image by image in turns, in one
-thread's own time; that both give the same bits is asserted first.
 ``memory``: peak resident memory of stores of 1x and 10x images, each in a process of its own, with a small encoder.
 
 Results are Markdown on the console or in ``--out``. Where a bar is missed, the exit code is 1.
@@ -24,7 +21,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -32,22 +28,20 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 import torch
-from measuring import Unequal, hardware, in_turns, megabytes, milliseconds, ratio, table
+from measuring import hardware, megabytes, ratio, table
 from PIL import Image
 from torch import Tensor
-from transformers import AutoImageProcessor, BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
+from transformers import BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
 
 from pacer.config import Features
 from pacer.core.devices import share_cores
 from pacer.core.prefetch import prefetch
-from pacer.data.radiographs import open_image
 from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder
-from pacer.features.prepare import Preparation
 from pacer.features.shards import Entry, write_shard
 
-#: Most that the larger store's peak may be above the smaller one's; least times faster that preparing a grey image is.
-FLAT, FASTER = 1.1, 2.5
+#: Most that the larger store's peak may be above the smaller one's.
+FLAT = 1.1
 
 
 @dataclass(frozen=True)
@@ -138,18 +132,15 @@ def miniature(preset: Preset) -> Preset:
     )
 
 
-def film(seed: int, size: tuple[int, int], channels: int = 1) -> Image.Image:
-    """Soft shapes and grain: mode "L", or "RGB" with channels that differ.
+def film(seed: int, size: tuple[int, int]) -> Image.Image:
+    """A grey image of soft shapes and grain.
 
-    As a grey JPG of quality 95 and 3,000 x 2,500 pixels it has 1.5 MB, the mean of MIMIC-CXR-JPG's 377,110 images.
+    As a JPG of quality 95 and 3,000 x 2,500 pixels it has 1.5 MB, the mean of MIMIC-CXR-JPG's 377,110 images.
     """
     rng = np.random.default_rng(seed)
-    planes = []
-    for _ in range(channels):
-        shapes = Image.fromarray(rng.integers(0, 256, (10, 12), dtype=np.uint8)).resize(size, 3)
-        grain = rng.normal(0, 1.9, size[::-1])
-        planes.append((np.asarray(shapes) + grain).clip(0, 255).astype(np.uint8))
-    return Image.fromarray(planes[0] if channels == 1 else np.stack(planes, axis=-1))
+    shapes = Image.fromarray(rng.integers(0, 256, (10, 12), dtype=np.uint8)).resize(size, 3)
+    grain = rng.normal(0, 1.9, size[::-1])
+    return Image.fromarray((np.asarray(shapes) + grain).clip(0, 255).astype(np.uint8))
 
 
 def write_backbones(folder: Path, edge: int, hidden: int, layers: int, heads: int) -> Path:
@@ -298,49 +289,6 @@ def _wait(preset: Preset) -> None:
         torch.cuda.synchronize()
 
 
-# -- preparation ----------------------------------------------------------------------------------------------------
-
-
-def thread_seconds(prepare: Callable[[str], Tensor], path: str) -> float:
-    """One thread's own time: waiting for a core that other work holds is no part of it."""
-    started = time.thread_time()
-    prepare(path)
-    return time.thread_time() - started
-
-
-def measure_preparation(preset: Preset, missed: list[str]) -> list[str]:
-    """Files in the page cache become [3, edge, edge] float32; the processor gets RGB images, as its authors use it."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    rows = []
-    with tempfile.TemporaryDirectory() as temporary:
-        vision = write_backbones(Path(temporary), preset.edge, preset.hidden, 1, preset.heads) / "vision"
-        processor = AutoImageProcessor.from_pretrained(vision, backend="pil")
-
-        def by_processor(path: str) -> Tensor:
-            return processor(images=open_image(path).convert("RGB"), return_tensors="pt")["pixel_values"][0]
-
-        ours = Preparation(vision)
-        sides = [partial(thread_seconds, ours), partial(thread_seconds, by_processor)]
-        for name, channels, mode in (("grey", 1, "L"), ("grey in three channels", 1, "RGB"), ("colour", 3, "RGB")):
-            paths = [str(Path(temporary) / f"{name} {seed}.jpg") for seed in range(3)]
-            for seed, path in enumerate(paths):
-                film(seed, preset.film, channels).convert(mode).save(path, quality=95)
-                if not torch.equal(ours(path), by_processor(path)):
-                    raise Unequal(f"{name}, seed {seed}: the values are not the processor's")
-            seconds, known = in_turns(sides, [[path] * 2 for path in paths], preset.turns)
-            faster, shown = ratio(known, seconds)
-            if name == "grey" and preset.limits[0] and faster < FASTER:
-                missed.append(f"a grey image is prepared {faster:.2f} times faster than by the processor, not {FASTER}")
-            rows.append([name, milliseconds(seconds, len(paths)), milliseconds(known, len(paths)), shown])
-    torch.set_num_threads(threads)
-    return [
-        f"JPG files of {preset.film[0]:,} x {preset.film[1]:,}. Both sides gave the same bits on every image.",
-        "",
-        *table(["", "ms", "processor, ms", "times faster"], rows),
-    ]
-
-
 # -- memory ---------------------------------------------------------------------------------------------------------
 
 
@@ -382,11 +330,7 @@ def measure_memory(preset: Preset, missed: list[str]) -> list[str]:
     ]
 
 
-PARTS: dict[str, Callable[[Preset, list[str]], list[str]]] = {
-    "speed": measure_speed,
-    "preparation": measure_preparation,
-    "memory": measure_memory,
-}
+PARTS: dict[str, Callable[[Preset, list[str]], list[str]]] = {"speed": measure_speed, "memory": measure_memory}
 
 
 def main() -> None:

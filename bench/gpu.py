@@ -7,8 +7,7 @@
 
 A part is a process with a limit of time. What it prints is appended to bench/results/gpu.md as it ends; one that fails
 or runs out of its time says so there, and the next goes on; a later call tries it again, after those never tried. All
-limits together are 40 minutes, none is over 8. Batches, and if need be layers, are cut down to the free memory of the
-device. Exit code 1 where a part failed.
+limits together are 40 minutes, none is over 8. Exit code 1 where a part failed.
 """
 
 from __future__ import annotations

@@ -100,11 +100,6 @@ def device_of(preset: Preset) -> torch.device:
     return torch.device(preset.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def free_bytes(device: torch.device) -> float:
-    """What measurements may take of a device: nine tenths of a GPU's free memory; elsewhere there is no bound."""
-    return 0.9 * torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else float("inf")
-
-
 def hardware(device: torch.device) -> str:
     """The machine in words."""
     info = Path("/proc/cpuinfo")

@@ -5,8 +5,7 @@
 A step of each phase is timed on micro-batches that stand for an epoch in the published order, with dropout and update,
 as in `bench/train.py`; the phases' updates and the records are those of `configs/mimic_rg4.yaml` and of the paper.
 ``--images`` and ``--records`` are a second's, as `bench/features.py` and `bench/decode.py` measured them: without one,
-its row is left out. Reading, validation, labelling and scoring are in no row. Where the device holds less than the
-published batches or layers, times are multiplied accordingly, and said to be.
+its row is left out. Reading, validation, labelling and scoring are in no row.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import statistics
 from dataclasses import replace
 
 import torch
-from measuring import Bench, device_of, free_bytes, table
-from shapes import GPU, PACERS, PARAMS, UPSTREAM, fitting, make_records, miniature
+from measuring import Bench, device_of, table
+from shapes import GPU, PACERS, PARAMS, UPSTREAM, make_records, miniature
 from steps import (
     CALIBRATE,
     COMMIT,
@@ -75,17 +74,14 @@ def measure(bench: Bench, images: float | None, records: float | None) -> list[s
         add("features", IMAGES, "images", f"{images:,.1f} a second", 1 / images)
     for phase, model in models:
         seconds = step_seconds(bench, phase, model)
-        scale = GPU.batch_size / preset.batch_size * GPU.layers / preset.layers
         count = phase.schedule.updates * phase.schedule.accumulation
-        add(NAMES[phase.name], count, "micro-batches", f"{1e3 * seconds:,.1f} ms", scale * seconds)
+        add(NAMES[phase.name], count, "micro-batches", f"{1e3 * seconds:,.1f} ms", seconds)
     if records:
         add("decode", RECORDS, "records", f"{records:,.1f} a second", 1 / records)
     rows.append(["all of these", "", "", f"{sum(hours):.3g}"])
-    cut = preset.layers < GPU.layers or preset.batch_size < GPU.batch_size
     return [
         f"{preset.layers} layers of width {preset.d_model}, batches of {preset.batch_size} (warm-up: half as many more)"
-        f", window {PARAMS.batches.window}; median of {preset.repeats} turns over {preset.batches} micro-batches"
-        + (f"; hours are scaled to {GPU.layers} layers and {GPU.batch_size} records." if cut else "."),
+        f", window {PARAMS.batches.window}; median of {preset.repeats} turns over {preset.batches} micro-batches.",
         "",
         *table(["", "how many", "measured", "hours"], rows),
     ]
@@ -100,7 +96,7 @@ def main() -> None:
     if not options.miniature and not torch.cuda.is_available():
         print("Left out: the published shapes need a GPU.")
         return
-    preset = miniature(GPU) if options.miniature else fitting(GPU, free_bytes(device_of(GPU)))
+    preset = miniature(GPU) if options.miniature else GPU
     bench = Bench(preset, device_of(preset))
     print("\n".join(["# The whole protocol", "", *measure(bench, options.images, options.records)]))
 

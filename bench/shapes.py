@@ -226,38 +226,6 @@ def miniature(preset: Preset) -> Preset:
     )
 
 
-def fitting(preset: Preset, room: float) -> Preset:
-    """The preset cut down to ``room`` bytes of a device: smaller batches first, then fewer layers."""
-    while bytes_held(preset) > room and (preset.batch_size > 1 or preset.layers > 1):
-        if preset.batch_size > 1:
-            size = preset.batch_size // 2
-            preset = replace(
-                preset,
-                batch_size=size,
-                batch_sizes=tuple(sorted({max(size // 2, 1), size, 2 * size})),
-                head=preset.head._replace(batch=size),
-            )
-        else:
-            layers = preset.layers // 2
-            preset = replace(preset, layers=layers, width_layers=min(layers, preset.width_layers))
-    return preset
-
-
-def bytes_held(preset: Preset) -> float:
-    """Roughly the most bytes of a device that `bench/train.py` takes with two-byte weights, after a count of what a
-    block keeps for its backward pass; the baseline, with its padding and its logits, takes the most.
-    """
-    d, f, texts = preset.d_model, preset.d_ffn, preset.texts[-1]
-    block, embeddings = 4 * d * d + 3 * d * f, 2 * preset.vocabulary * d
-    widest = max(preset.widths) / d
-    weights = preset.layers * block + embeddings + preset.width_layers * block * widest**2 + embeddings * widest
-    merged = 2 * preset.layers * d * d
-    trained = 5 * d * d + preset.layers * 128 * d  # the interface and LoRA, in float32 with gradients and two moments
-    positions = preset.batch_size * (1 + texts.pad_before + preset.queries + texts.after_commit[1] + texts.pad_target)
-    kept = preset.layers * (30 * d + 6 * f) + 50 * preset.vocabulary
-    return 2 * (weights + merged) + 16 * trained + positions * kept
-
-
 @dataclass
 class Records:
     """Lengths of synthetic records, int64 [n] each; ``commit`` bool [n, VISITS]: the route of each visit."""
@@ -286,11 +254,6 @@ class Records:
         direct = self.after[rows] + 2 + self.report[rows]
         commit = self.after_commit[rows] + 2 + self.report[rows] + self.anchor[rows] + OPENING + CLOSING
         return left + np.where(self.commits(rows, visits), commit, direct)
-
-    def fixed_positions(self, micro: MicroBatch, texts: Texts) -> int:
-        """Positions of a micro-batch in the baseline's layout, padding included."""
-        after = np.where(self.commits(*micro), self.after_commit[micro.rows], self.after[micro.rows])
-        return len(micro.rows) * (1 + texts.pad_before + self.queries + int(after.max()) + texts.pad_target)
 
     def epoch(self, batch_size: int, window: int) -> list[MicroBatch]:
         """The micro-batches of one epoch in the order of training."""

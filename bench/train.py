@@ -1,8 +1,8 @@
-"""Training steps, loss heads and padding, each beside what one writes straightforwardly after LLM-RG4.
+"""Training steps and loss heads, each beside what one writes straightforwardly after LLM-RG4.
 
     python bench/train.py                                     # CPU shapes, under five minutes on two cores
     python bench/train.py --preset gpu --out bench/results/train.md   # the published model's shapes, on a GPU
-    python bench/train.py --only head,padding                 # some parts: head, steps, padding, calibrate, cost
+    python bench/train.py --only head,steps                   # some parts: head, steps, calibrate, cost
 
 All weights, texts and image states are random; the shapes and the distribution of lengths are what counts. Both sides
 of a comparison have the same weights and records. That their losses and gradients agree is asserted first, without
@@ -22,7 +22,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -30,19 +29,7 @@ from typing import NamedTuple
 
 import torch
 from heads import HEADS, head_case, head_step
-from measuring import (
-    Bench,
-    assert_agree,
-    device_of,
-    free_bytes,
-    hardware,
-    in_turns,
-    megabytes,
-    milliseconds,
-    ratio,
-    table,
-    within,
-)
+from measuring import Bench, assert_agree, device_of, hardware, in_turns, megabytes, milliseconds, ratio, table, within
 from shapes import (
     FLOAT32,
     PRESETS,
@@ -50,7 +37,6 @@ from shapes import (
     Preset,
     Texts,
     equal_records,
-    fitting,
     make_batch,
     make_model,
     make_records,
@@ -78,7 +64,6 @@ from steps import (
 
 from pacer.model.pacer import Pacer
 from pacer.training.phases import Phase
-from pacer.training.sampler import padding_efficiency
 
 
 class Section(NamedTuple):
@@ -203,41 +188,6 @@ def measure_steps(bench: Bench) -> Section:
     return Section("Steps beside an upstream-style step", lines + table(header, rows))
 
 
-def measure_padding(bench: Bench) -> Section:
-    """Real over padded positions of one epoch, by order of training."""
-    preset, rows = bench.preset, []
-    for texts in preset.texts:
-        bench.say(f"padding, {texts.name} texts")
-        records = make_records(texts, preset)
-        published = records.epoch(preset.batch_size, 1)
-        real = sum(int(records.tokens(*micro).sum()) for micro in published)
-        fixed = real / sum(records.fixed_positions(micro, texts) for micro in published)
-        plain, grouped = (
-            padding_efficiency(micros, records.lengths)
-            for micros in (published, records.epoch(preset.batch_size, WINDOW))
-        )
-        rows.append(
-            [
-                texts.name,
-                f"{real / sum(len(micro.rows) for micro in published):.0f}",
-                f"{fixed:.3f}",
-                f"{plain:.3f}",
-                f"{grouped:.3f}",
-                f"{grouped / fixed:.2f}",
-            ]
-        )
-    header = [
-        "texts",
-        "real positions of a sample",
-        "fixed padding",
-        "padded to the batch, published order (window 1)",
-        f"window {WINDOW}",
-        "fewer positions than fixed padding",
-    ]
-    lines = [f"Real over padded positions, {preset.records:,} records, batches of {preset.batch_size}.", ""]
-    return Section("Padding", lines + table(header, rows))
-
-
 def measure_calibrate(bench: Bench) -> Section:
     """Our Calibrate step beside our Commit step on the same batches, and beside bare passes of the language model."""
     bench.say("Calibrate beside Commit")
@@ -324,7 +274,6 @@ def cost_row(bench: Bench, model: Pacer, size: int, length: int, rate: float) ->
 PARTS: dict[str, Callable[[Bench], Section]] = {
     "head": measure_head,
     "steps": measure_steps,
-    "padding": measure_padding,
     "calibrate": measure_calibrate,
     "cost": measure_cost,
 }
@@ -375,7 +324,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", choices=PRESETS, default="cpu")
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, by commas: {', '.join(PARTS)}")
-    parser.add_argument("--layers", type=int, help="another depth of the language model")
     parser.add_argument("--miniature", action="store_true", help="tiny shapes on the CPU: does it run?")
     parser.add_argument("--out", type=Path, help="also write the results here")
     given = sys.argv[1:] if arguments is None else list(arguments)
@@ -384,10 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown := set(parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     preset = PRESETS[options.preset]
-    if options.layers:
-        preset = replace(preset, layers=options.layers, width_layers=min(options.layers, preset.width_layers))
     preset = miniature(preset) if options.miniature else preset
-    preset = fitting(preset, free_bytes(device_of(preset)))
     load = os.getloadavg()[0]
     text = report(preset, run(preset, parts), " ".join(["python bench/train.py", *given]), load)
     print(text)

@@ -95,15 +95,7 @@ def perform(task: dict[str, Any]) -> None:
 class Server(drive.Server):
     """:class:`drive.Server` for these jobs."""
 
-    def __enter__(self) -> Server:
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "serve"],
-            stdin=subprocess.PIPE,
-            text=True,
-            stdout=subprocess.PIPE,
-            env=drive.environment(),
-        )
-        return self
+    script = __file__
 
 
 def cut(path: Path) -> None:

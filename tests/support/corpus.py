@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pacer.config import Corpus, load_params
+from pacer.config import Corpus
 from pacer.data.build_corpus import build_corpus
 from pacer.data.source import point_to_files
+from tests.support.profiles import profile
 
 CONTEXTS = ("sn", "sw", "mn", "mw")
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +49,7 @@ class TinyCorpus:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def config(self) -> Corpus:
-        base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+        base = profile("phantom").corpus.model_dump()
         base |= {
             "source": "files",
             "root": str(self.root),

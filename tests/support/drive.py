@@ -28,15 +28,14 @@ import safetensors.torch
 import torch
 from PIL import Image
 
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import Params
-from pacer.config.profiles import load_profile
 from pacer.core.errors import PacerError, run_cleanly
 from pacer.core.io import hash_bytes, read_json, write_json
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.features.encode import build_store
 from pacer.training.run import Inputs, run_phase
-from tests.support.made_records import REPORTS, few_records
+from tests.support.made_records import REPORTS, anchors_of, few_records
+from tests.support.profiles import profile
 
 ROOT = Path(__file__).parents[2]
 #: Logged values that are measured, not computed.
@@ -57,7 +56,7 @@ TWO_PROCESSES = (
 
 def parameters(model: dict, **groups: dict) -> Params:
     """The micro profile with the model ``model`` and short phases; ``groups`` change single values."""
-    base = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
+    base = profile("micro").model_dump()
     base["features"] |= {"dtype": "float32", "shard_size": 4, "batch_size": 4, "prior_tokens": 7}
     phase = {"updates": 6, "batch_size": 3, "warmup_updates": 2}
     changes = {
@@ -79,12 +78,7 @@ def write_inputs(folder: Path, backbones: Path, params: Params) -> dict[str, str
     records = few_records(".png")
     (folder / "corpus").mkdir(parents=True)
     write_table(folder / "corpus" / "records.parquet", records, RECORD_SCHEMA)
-    found = [extract_anchor(report) for report in records["report_raw"]]
-    kinds = ("positive", "negative", "uncertain")
-    pl.DataFrame(
-        {"record_id": records["record_id"], **{k: [list(getattr(a, k)) for a in found] for k in kinds}},
-        schema_overrides=dict.fromkeys(kinds, pl.List(pl.String)),
-    ).write_parquet(folder / "anchors.parquet")
+    anchors_of(records).write_parquet(folder / "anchors.parquet")
     write_features(folder / "features", folder / "images", backbones, params, seed=0)
     return {
         "corpus": str(folder / "corpus"),
@@ -384,7 +378,12 @@ def _child(path: str) -> None:
 
 
 class Server:
-    """Processes for jobs, forked where everything is imported already; use as a context manager."""
+    """Processes for jobs, forked where everything is imported already; use as a context manager.
+
+    ``script``: what serves the jobs, with the argument "serve".
+    """
+
+    script = __file__
 
     def __init__(self, folder: Path):
         self.folder, self.count = folder, 0
@@ -393,7 +392,7 @@ class Server:
 
     def __enter__(self) -> Server:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "serve"],
+            [sys.executable, self.script, "serve"],
             stdin=subprocess.PIPE,
             text=True,
             stdout=subprocess.PIPE,

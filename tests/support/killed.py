@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +31,6 @@ class Reference:
     weights: bytes
     log: list
     points: list[tuple[str, int, dict[str, int]]]
-    seconds: float
 
     def left(self, index: int) -> set[int]:
         """Updates that are still to do after a kill at this point; while the scratch is removed that is open."""
@@ -66,12 +64,8 @@ class Setting:
         if phase not in self.references:
             task = self.task(f"{phase}-reference", phase)
             put_older(task)
-            started = time.monotonic()
             self.server.finish(task)
-            seconds = time.monotonic() - started
-            self.references[phase] = Reference(
-                drive.weights(task), drive.logged(task), read_json(task["watch"]), seconds
-            )
+            self.references[phase] = Reference(drive.weights(task), drive.logged(task), read_json(task["watch"]))
         return self.references[phase]
 
     def kill(self, *runs: tuple[dict[str, Any], str, int]) -> None:

@@ -86,6 +86,8 @@ KEY = "sk-a-key-that-nobody-may-see"
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
+    # the server speaks plain HTTP, and reading the system's certificates takes longer than most tests
+    monkeypatch.setattr("ssl.SSLContext.load_verify_locations", lambda *_, **__: None)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     server = Endpoint()

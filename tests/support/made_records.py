@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from pacer.commitments.anchor import POLARITIES
+from pacer.commitments.rules.extract import extract_anchor
+
 REPORTS = (
     "the heart is normal .",
     "no pleural effusion or pneumothorax .",
@@ -39,3 +42,11 @@ def few_records(image_suffix: str) -> pl.DataFrame:
     ]
     empty = ("lateral", "prior_report", "findings_original", "history", "emphasis_text")
     return pl.DataFrame(rows, schema_overrides=dict.fromkeys(empty, pl.String))
+
+
+def anchors_of(records: pl.DataFrame) -> pl.DataFrame:
+    """The commitments that the rules read in the reports."""
+    anchors = [extract_anchor(report) for report in records["report_raw"]]
+    lists = {name: [list(getattr(anchor, name)) for anchor in anchors] for name in POLARITIES}
+    schema = dict.fromkeys(POLARITIES, pl.List(pl.String))
+    return pl.DataFrame({"record_id": records["record_id"], **lists}, schema_overrides=schema)

@@ -21,22 +21,8 @@ from pacer.metrics.predictions import read_cases
 from pacer.metrics.score import score_cases
 
 WORDS = (
-    "the",
-    "heart",
-    "lungs",
-    "are",
-    "is",
-    "clear",
-    "normal",
-    "no",
-    "effusion",
-    "pneumothorax",
-    "left",
-    "right",
-    "small",
-    "possible",
-    ".",
-    "edema",
+    *("the", "heart", "lungs", "are", "is", "clear", "normal", "no", "effusion"),
+    *("pneumothorax", "left", "right", "small", "possible", ".", "edema"),
 )
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 

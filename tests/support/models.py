@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import polars as pl
 import psutil
 import pytest
 import torch
+from filelock import FileLock
 from transformers import (
     BertConfig,
     BertModel,
@@ -24,9 +26,10 @@ from transformers import (
 )
 
 from pacer.core.io import write_json
-from pacer.model.checkpoint import ModelSpecification
+from pacer.model.assemble import build_model, frozen_fingerprints
+from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, save_checkpoint
 from pacer.phantom.tokenizer import phantom_tokenizer
-from tests.support.made_records import few_records
+from tests.support.made_records import anchors_of, few_records
 
 WIDTH, GRID, QUERIES = 16, 4, 3
 DEPTHS = (1, 2, 3)
@@ -84,8 +87,22 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 @pytest.fixture(scope="session")
 def backbones(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """vision (3 blocks, 4 x 4 patches), language (2 blocks) and text (1 block), each in Hugging Face format."""
-    root = tmp_path_factory.mktemp("backbones")
+    """vision (3 blocks, 4 x 4 patches), language (2 blocks) and text (1 block), each in Hugging Face format.
+
+    Made by the first worker that asks for them, because the tokenizer is learnt; tests leave them as they are.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "backbones"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            unfinished = folder.with_name("backbones.unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            write_backbones(unfinished)
+            unfinished.rename(folder)
+    return folder
+
+
+def write_backbones(root: Path) -> None:
     torch.manual_seed(0)
     vision = Dinov2Model(
         Dinov2Config(hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=2, image_size=56, patch_size=14)
@@ -121,7 +138,6 @@ def backbones(tmp_path_factory: pytest.TempPathFactory) -> Path:
     BertTokenizerFast(vocab=str(root / "text" / "vocab.txt")).save_pretrained(root / "text")
     for name in ("vision", "language", "text"):
         write_json(root / name / "provenance.json", {"provider": "standin"})
-    return root
 
 
 class RandomFeatures:
@@ -151,16 +167,20 @@ def records() -> pl.DataFrame:
 
 @pytest.fixture
 def anchors(records: pl.DataFrame) -> pl.DataFrame:
-    from pacer.commitments.rules.extract import extract_anchor
+    return anchors_of(records)
 
-    found = [extract_anchor(report) for report in records["report_raw"]]
-    return pl.DataFrame(
-        {
-            "record_id": records["record_id"],
-            **{key: [list(getattr(anchor, key)) for anchor in found] for key in ("positive", "negative", "uncertain")},
-        },
-        schema_overrides=dict.fromkeys(("positive", "negative", "uncertain"), pl.List(pl.String)),
-    )
+
+def save_calibrated(folder: Path, backbones: Path) -> None:
+    """A checkpoint of Calibrate without a parent, no trained parameter of which is where its initialisation put it."""
+    torch.manual_seed(5)
+    model = build_model(backbones, specification())
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    with torch.no_grad():
+        for parameter in trained.values():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    frozen = frozen_fingerprints(backbones)
+    record = CheckpointRecord(phase="calibrate", step=7, model=specification(), frozen=frozen, parent=None, versions={})
+    save_checkpoint(folder, trained, record)
 
 
 @pytest.fixture

@@ -13,18 +13,18 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
 from pacer.config import Params, parse_params
-from pacer.config.profiles import load_profile
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples, RecordTable
 from tests.support.models import specification
+from tests.support.profiles import profile
 
 ROOT = Path(__file__).parents[2]
 
 
 def parameters(**groups: dict) -> Params:
     """The micro profile with six updates of four records, and what ``groups`` change."""
-    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
+    values = profile("micro").model_dump()
     phase = {"updates": 6, "batch_size": 4, "warmup_updates": 2}
     changes = {
         "warmup": phase,

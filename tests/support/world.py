@@ -12,7 +12,7 @@ import polars as pl
 import torch
 from PIL import Image
 
-from pacer.config import Corpus, Decode, Features, load_params
+from pacer.config import Corpus, Decode, Features
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
 from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import read_images, read_records
@@ -25,6 +25,7 @@ from pacer.serving.case import Case
 from pacer.serving.package import MANIFEST
 from tests.support.dicom import write_dicom
 from tests.support.models import specification
+from tests.support.profiles import profile
 from tests.support.searches import settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,7 +113,7 @@ def rehashed(directory: Path) -> None:
 
 def make_world(root: Path, backbones: Path, images: str = "files") -> World:
     _annotate(root)
-    base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+    base = profile("phantom").corpus.model_dump()
     corpus = Corpus.model_validate(
         base
         | {

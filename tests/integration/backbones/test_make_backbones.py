@@ -13,14 +13,14 @@ from pacer.backbones import make_backbones
 from pacer.backbones.make_backbones import MODELS, make_standins
 from pacer.config import Backbone
 from pacer.config.backbones import Backbones
-from pacer.config.profiles import load_profile
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import hash_file
 from pacer.model.prompt import instruction
+from tests.support.profiles import profile
 
 _TEXTS = {"heads": 2, "vocabulary": 600, "texts": 200, "steps": 4}
 SMALL = Backbones.model_validate(
-    load_profile("configs/phantom.yaml").backbones.model_dump()
+    profile("phantom").backbones.model_dump()
     | {role: {"provider": "standin"} for role in MODELS}
     | {
         "vision_standin": {"width": 24, "image_size": 56, "patch_size": 14, "heads": 2, "images": 64, "steps": 4}

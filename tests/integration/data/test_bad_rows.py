@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from pacer.config import Corpus, load_params
+from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.build_corpus import build_corpus
 from pacer.data.source import point_to_files
+from tests.support.profiles import profile
 
-ROOT = Path(__file__).resolve().parents[3]
 SECRET = "Zephyrine opacity"
 COLUMNS = ("subject", "study", "view", "image", "date", "time", "findings", "impression", "indication", "split")
 #: What is wrong: the changed fields of the rows of a study, the field that is listed, and part of the reason.
@@ -90,7 +90,7 @@ def table(tmp_path: Path) -> tuple[Corpus, Path, dict[int, tuple[str | None, str
                 if number > 10 and (both or place == (0 if first else len(changes) - 1)):
                     expected[line] = field, listed
                 line += 1
-    base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+    base = profile("phantom").corpus.model_dump()
     table = {"file": "t.csv", "columns": {}, "delimiter": None, "encoding": "utf-8"}
     files = {"source": "files", "format": "table", "root": str(tmp_path), "images": "images", "table": table}
     return Corpus.model_validate(base | files | {"max_bad_rows": 10_000}), tmp_path, expected

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pacer.config import Corpus, load_params
+from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import Account
 from pacer.data.readers.openi import read
 from pacer.data.source import Source
 from pacer.data.splits import seeded_split
+from tests.support.profiles import profile
 from tests.support.rows import Examination, LeftOut, Problem, Row, read_rows
 
-ROOT = Path(__file__).resolve().parents[3]
-PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+PHANTOM = profile("phantom").corpus.model_dump()
 
 FRONTAL, LATERAL = "CXR1_1_IM-0001-4001", "CXR1_1_IM-0001-3001"
 VIEWS = "image,view\n1_IM-0001-4001,PA\n1_IM-0001-3001,Lateral\n1_IM-0001-5001,AP\n1_IM-0001-6001,LL\n"

@@ -17,9 +17,8 @@ from pacer.decoding import run
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import decode_records
 from pacer.features.store import IMAGES, PRIORS
-from pacer.model.assemble import build_model, frozen_fingerprints
-from pacer.model.checkpoint import WEIGHTS, CheckpointRecord, save_checkpoint
-from tests.support.models import specification
+from pacer.model.checkpoint import WEIGHTS
+from tests.support.models import save_calibrated
 from tests.support.searches import settings
 
 DECODE = settings(max_new_tokens=20, batch_size=3, examples=2, controls=["another_patient", "no_lateral"])
@@ -30,19 +29,7 @@ def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monk
     """The stage on a small checkpoint and eight test records a context: ``stage(out, **changes of the settings)``
     gives the folder's files."""
     cases = records.with_columns(split=pl.lit("test"))
-    torch.manual_seed(5)
-    model = build_model(backbones, specification())
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(torch.randn_like(parameter) * 0.2)
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    frozen = frozen_fingerprints(backbones)
-    save_checkpoint(
-        tmp_path / "model",
-        trained,
-        CheckpointRecord(phase="calibrate", step=7, model=specification(), frozen=frozen, parent=None, versions={}),
-    )
+    save_calibrated(tmp_path / "model", backbones)
     (tmp_path / "features").mkdir()
     (tmp_path / "features" / "manifest.json").write_text("{}")
     for index in (IMAGES, PRIORS):

@@ -141,19 +141,8 @@ def test_extreme_shapes(rad_dino: Path, tmp_path: Path, size: tuple[int, int], c
     assert_prepared(rad_dino, tmp_path / "a.png").isfinite().all()
 
 
-FORMATS = {
-    "1": "png",
-    "L": "png",
-    "LA": "png",
-    "P": "png",
-    "RGB": "png",
-    "RGBA": "png",
-    "I;16": "tif",
-    "CMYK": "tif",
-    "F": "tif",
-    "grey RGB": "png",
-    "grey CMYK": "tif",
-}
+FORMATS = dict.fromkeys(("1", "L", "LA", "P", "RGB", "RGBA", "grey RGB"), "png")
+FORMATS |= dict.fromkeys(("I;16", "CMYK", "F", "grey CMYK"), "tif")
 
 
 @given(

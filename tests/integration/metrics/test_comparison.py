@@ -71,14 +71,6 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
     assert not found.left_out and not found.partial
 
 
-def test_conventions_and_units(runs):
-    weighted = compare_runs(*runs, convention="weighted", resamples=10)
-    assert weighted.units == 12
-    cases = pl.read_parquet(runs[1] / "metrics/cases.parquet").filter(context="sn")
-    labels = [cases[f"{side}_labels"].to_list() for side in ("reference", "hypothesis")]
-    assert weighted.scores["sn"]["f1"].second == pytest.approx(clinical_efficacy(*labels, "weighted")["f1"])
-
-
 def test_the_table_shows_every_row(runs):
     found = compare_runs(*runs, resamples=50)
     table = comparison_table(found)

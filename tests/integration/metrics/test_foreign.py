@@ -316,32 +316,12 @@ def pacer(capsys, monkeypatch) -> Callable[..., str]:
 
 
 def test_the_command_scores_and_compares(files, chexbert_directory, quick_meteor, pacer):
-    chexbert = chexbert_directory()
-    told = pacer(
-        "score",
-        "--references",
-        files / "refs.csv",
-        "--hypotheses",
-        files / "test_result.json",
-        "--out",
-        files / "one",
-        "--chexbert",
-        chexbert,
-        "--deduplicate",
-    )
+    sides = ("--references", files / "refs.csv", "--hypotheses", files / "test_result.json")
+    command = ("score", *sides, "--chexbert", chexbert_directory(), "--out")
+    told = pacer(*command, files / "one", "--deduplicate")
     assert "METEOR" in told and "nicolson" in told and "ce:llm-rg4" in told and "deduplicated:sentences" in told
     (files / "test_result.json").write_text(json.dumps(REFERENCES))
-    pacer(
-        "score",
-        "--references",
-        files / "refs.csv",
-        "--hypotheses",
-        files / "test_result.json",
-        "--out",
-        files / "two",
-        "--chexbert",
-        chexbert,
-    )
+    pacer(*command, files / "two")
     told = pacer("compare", files / "one", files / "two", "--resamples", "50")
     assert "95 % interval" in told and "3 records, resampled by record (3)" in told
     found = json.loads(pacer("compare", files / "one", files / "two", "--resamples", "50", "--json"))

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.phantom_gallery import example_study
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.phantom.language import contexts_of, report_of, sample_texts
 from pacer.phantom.render import render_frontal, render_lateral
 from pacer.phantom.wording import STYLES, style_of
 from pacer.phantom.world import make_world
+from tests.support.phantom import example_study
 
 SIZE = 112
 

@@ -22,8 +22,9 @@ use_cpu: true
 """
 
 
-@pytest.mark.parametrize("configured", [False, True])
-@pytest.mark.parametrize(("body", "code", "error"), [("", 0, ""), ("sys.exit('it failed')", 1, "it failed\n")])
+@pytest.mark.parametrize(
+    ("configured", "body", "code", "error"), [(True, "", 0, ""), (False, "sys.exit('it failed')", 1, "it failed\n")]
+)
 def test_a_script_is_started_with_its_arguments_and_nothing_else_is_said(
     configured: bool, body: str, code: int, error: str, tmp_path: Path
 ) -> None:

@@ -17,7 +17,6 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from pacer.config import Params, parse_params
-from pacer.config.profiles import load_profile
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.checkpoint import specification_of
 from pacer.model.pacer import Pacer
@@ -25,8 +24,7 @@ from pacer.training import loop
 from pacer.training.examples import Examples, RecordTable
 from pacer.training.phases import phase_of
 from tests.support.models import MODEL
-
-ROOT = Path(__file__).parents[3]
+from tests.support.profiles import profile
 
 #: Component ablations: Refine, Commit and Calibrate on or off.
 COMPONENTS = {
@@ -49,7 +47,7 @@ UPDATES = 5
 
 def parameters(overrides: dict[str, Any]) -> Params:
     """The smallest profile at the tiny models' widths, with overrides as ``group.key``."""
-    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
+    values = profile("micro").model_dump()
     for group in ("refine", "interface", "lora", "prompt", "trajectory", "commit", "calibrate"):
         values[group] |= MODEL[group]
     values["features"]["depths"] = MODEL["features"]["depths"]

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 from bench.parameters import VICUNA
 from pacer.config import Params, load_params, parse_params
-from pacer.config.profiles import load_profile
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, write_json
@@ -27,12 +26,13 @@ from pacer.model.precision import CPU_BFLOAT16_PARAMETERS, language_parameters, 
 from pacer.training import run
 from pacer.training.examples import Examples
 from tests.support.models import DEPTHS, MODEL, RandomFeatures
+from tests.support.profiles import profile
 
 ROOT = Path(__file__).parents[3]
 
 
 def parameters(**calibrate: object) -> Params:
-    base = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
+    base = profile("micro").model_dump()
     for name in ("refine", "interface", "lora", "prompt", "trajectory", "commit"):
         base[name] = MODEL[name]
     base["features"]["depths"] = list(DEPTHS)

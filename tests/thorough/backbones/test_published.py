@@ -12,15 +12,15 @@ from transformers import AutoModelForCausalLM
 
 from pacer.backbones.hub import locate
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.config.profiles import load_profile
 from pacer.core.errors import BackboneError
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.model.assemble import load_endpoint_norm
+from tests.support.profiles import profile
 
 pytestmark = pytest.mark.weights
-PARAMS = load_profile(Path(__file__).resolve().parents[3] / "configs" / "mimic_rg4.yaml")
+PARAMS = profile("mimic_rg4")
 
 
 def published(role: str) -> Path:

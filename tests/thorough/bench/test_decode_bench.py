@@ -58,7 +58,7 @@ def test_a_missed_bar_and_other_tokens_are_exit_codes(decode, monkeypatch, tmp_p
     slow = tiny(decode, "cpu", limits={decode.EQUAL: 1e9})
     monkeypatch.setattr(decode, "PRESETS", {"cpu": slow})
     with pytest.raises(SystemExit) as ended:
-        decode.main(["--out", str(out), "--tokens", "4"])
+        decode.main(["--out", str(out)])
     assert ended.value.code == 1 and "**missed**" in out.read_text()
     monkeypatch.setattr(decode, "same", lambda *_: (_ for _ in ()).throw(decode.Unequal("other")))
     with pytest.raises(SystemExit) as ended:

@@ -138,16 +138,3 @@ def test_unknown_parts_and_machines_without_a_gpu_are_refused(
     with pytest.raises(SystemExit, match="no CUDA device was found"):
         gpu.main(["--out", str(tmp_path / "gpu.md")])
     assert not (tmp_path / "gpu.md").exists()
-
-
-@pytest.mark.parametrize(
-    ("gigabytes", "layers", "batch", "search"), [(16, 8, 1, 1), (24, 16, 1, 8), (40, 32, 4, 32), (80, 32, 16, 64)]
-)
-def test_sizes_follow_the_memory(gpu: ModuleType, gigabytes: int, layers: int, batch: int, search: int) -> None:
-    shapes, decode, room = importlib.import_module("shapes"), importlib.import_module("decode"), 0.9 * gigabytes * 1e9
-    steps, beams = shapes.fitting(shapes.GPU, room), decode.fitting(decode.PRESETS["gpu"], room)
-    assert (steps.layers, steps.batch_size) == (layers, batch) and shapes.bytes_held(steps) <= room
-    assert (beams.layers, beams.batch) == (32, search) and search in beams.batches
-    whole = 0.9 * 141e9
-    assert shapes.fitting(shapes.GPU, whole) == shapes.GPU
-    assert decode.fitting(decode.PRESETS["gpu"], whole) == decode.PRESETS["gpu"]

@@ -109,21 +109,6 @@ def test_values_that_are_missing_or_not_finite_are_unequal(measuring) -> None:
             measuring.assert_close("other", ours, theirs, 1e-6)
 
 
-def test_the_baseline_sees_the_same_tokens_and_weights(shapes, measuring, steps) -> None:
-    bench = measuring.Bench(tiny(shapes, "cpu"), torch.device("cpu"))
-    for texts in (shapes.UPSTREAM, shapes.PACERS):
-        ((batch, fixed),) = steps.beside_theirs(
-            bench, steps.our_batches(bench, shapes.make_records(texts, bench.preset), steps.COMMIT), texts
-        )
-        assert torch.equal(fixed.mask.sum(1), batch.length)
-        assert fixed.labels.shape == fixed.mask.shape and (fixed.labels != -100).sum() == batch.predicted.sum()
-        assert torch.equal(fixed.labels[fixed.labels != -100], batch.ids[batch.predicted])
-        assert torch.equal(fixed.prefix_mask.sum(1), batch.prefix_length)
-        for name in ("weight", "emphasis", "consistency"):
-            own, known = getattr(fixed, name), getattr(batch, name)
-            assert torch.equal(own[fixed.labels != -100], known[batch.predicted])
-
-
 def test_flops_by_hand(shapes) -> None:
     config = LlamaConfig(hidden_size=2, intermediate_size=3, num_hidden_layers=1, vocab_size=5, num_attention_heads=1)
     weights = 4 * 2 * 2 + 3 * 2 * 3

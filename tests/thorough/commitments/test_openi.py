@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,13 @@ import pytest
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.cleaning import clean_report
 from tests.support import openi_labels as labels
-
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+from tests.support.real import real
+from tests.unit.commitments.test_matching import assert_found
 
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    if not (DATA / "openi" / "reports.jsonl.gz").is_file():
-        pytest.skip(f"the Open-I reports are not at {DATA}")
-    return labels.read_openi(DATA)
+    return labels.read_openi(real("openi/reports.jsonl.gz").parents[1])
 
 
 def test_positives_against_human_labels(rows: list[dict[str, Any]]) -> None:
@@ -48,3 +45,8 @@ def test_cleaned_reports_read_the_same(rows: list[dict[str, Any]]) -> None:
     texts = [labels.whole(row) for row in rows]
     same = [extract_anchor(text) == extract_anchor(clean_report(text)) for text in texts]
     assert np.mean(same) > 0.99
+
+
+def test_patterns_are_found_as_by_a_search_for_each_alone(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        assert_found(labels.whole(row))

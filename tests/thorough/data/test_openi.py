@@ -9,22 +9,20 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pacer.data.account import Account
 from pacer.data.cleaning import clean_report, clean_report_iu_xray
 from pacer.data.readers import openi
 from pacer.data.readers.files import read_files
-from tests.integration.data.test_openi import ROOT, OpenI
+from tests.integration.data.test_openi import OpenI
+from tests.support.real import DATA, real
 from tests.support.rows import Examination, LeftOut, Row
 
-DATA = ROOT.parent / "shared" / "data"
+ARCHIVE = "openi/NLMCXR_reports.tgz"
 
 
-def real(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Account]:
+def distributed(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Account]:
     """The distributed archive with views from the table beside it."""
-    if not (DATA / "openi" / "NLMCXR_reports.tgz").is_file():
-        pytest.skip(f"the real Open-I files are not at {DATA}")
+    archive = real(ARCHIVE)
     with gzip.open(DATA / "openi" / "reports.jsonl.gz", "rt") as lines, open(folder / "v.csv", "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(("image", "view", "projection"))
@@ -32,7 +30,7 @@ def real(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Accou
             for image in json.loads(line)["images"]:
                 known = uncertain or not image["view_uncertain"]
                 table.writerow((image["id"], *((image["view"], image["dicom_view"]) if known else ("", ""))))
-    made = OpenI(folder, {"reports": DATA / "openi" / "NLMCXR_reports.tgz", "projections": folder / "v.csv"})
+    made = OpenI(folder, {"reports": archive, "projections": folder / "v.csv"})
     made.config |= {"split": "r2gen"} | config
     (folder / "images").symlink_to(DATA)
     return made.rows(), made.notes
@@ -40,17 +38,14 @@ def real(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Accou
 
 def test_the_cleaner_for_this_corpus_differs_in_few_whole_reports() -> None:
     """The figure of docs/data.md."""
-    archive = DATA / "openi" / "NLMCXR_reports.tgz"
-    if not archive.is_file():
-        pytest.skip(f"the real Open-I files are not at {DATA}")
-    found = [openi.parse_report(content).texts for _, content in read_files(archive, ".xml")]
+    found = [openi.parse_report(content).texts for _, content in read_files(real(ARCHIVE), ".xml")]
     whole = [text for texts in found if (text := " ".join(filter(None, (texts["findings"], texts["impression"]))))]
     differ = sum(clean_report(text) != clean_report_iu_xray(text) for text in whole)
     assert (len(found), len(whole), differ) == (3955, 3927, 17)
 
 
 def test_real_reports_and_split(tmp_path: Path) -> None:
-    rows, notes = real(tmp_path, uncertain=True)
+    rows, notes = distributed(tmp_path, uncertain=True)
     assert notes.read == {"reports": 3955}
     left_out = [row for row in rows if isinstance(row, LeftOut)]
     assert Counter(row.reason for row in left_out) == {"not in the split": 1000, "no frontal image": 8}
@@ -63,7 +58,7 @@ def test_real_reports_and_split(tmp_path: Path) -> None:
 
 def test_real_reports_equal_the_converted_ones(tmp_path: Path) -> None:
     """The conversion to MIMIC-RG4's layout left out images of uncertain view, so here their view is not known."""
-    rows, _ = real(tmp_path, uncertain=False)
+    rows, _ = distributed(tmp_path, uncertain=False)
     exams = {row.id: row for row in rows if isinstance(row, Examination)}
     for context in ("sn", "mn"):
         converted = json.loads((DATA / "rg4" / "openi" / f"{context}.json").read_text())
@@ -71,30 +66,13 @@ def test_real_reports_equal_the_converted_ones(tmp_path: Path) -> None:
         for split, records in converted.items():
             for r in records:
                 view = r["APPA_flag"] if r["APPA_flag"] in ("AP", "PA") else "other"
-                absent = {
-                    name: None if r[name] in ("s", 0) else r[name] for name in ("finding", "impression", "indication")
-                }
-                expected[r["id"]] = (
-                    split,
-                    r["subject_id"],
-                    r["APPA_imagepath"],
-                    r.get("lateral_imagepath"),
-                    view,
-                    *absent.values(),
-                )
-        for row in exams.values():
-            if context in row.contexts:
-                lateral = row.lateral if context == "mn" else None
-                found[row.id] = (
-                    row.split,
-                    row.subject_id,
-                    row.frontal,
-                    lateral,
-                    row.view,
-                    row.findings,
-                    row.impression,
-                    row.indication,
-                )
+                texts = [None if r[name] in ("s", 0) else r[name] for name in ("finding", "impression", "indication")]
+                images = r["APPA_imagepath"], r.get("lateral_imagepath")
+                expected[r["id"]] = split, r["subject_id"], *images, view, *texts
+        for row in (row for row in exams.values() if context in row.contexts):
+            images = row.frontal, row.lateral if context == "mn" else None
+            texts = row.findings, row.impression, row.indication
+            found[row.id] = row.split, row.subject_id, *images, row.view, *texts
         assert found.keys() == expected.keys()
         differing = [name for name, values in expected.items() if found[name] != values]
         assert differing == []

@@ -7,16 +7,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pacer.config import Corpus
 from pacer.data.formats import FORMATS
 from pacer.data.readers import openi
 from pacer.data.readers.files import read_files
 from pacer.data.source import Source
 from tests.integration.data.test_openi import PHANTOM
+from tests.support.real import real
 from tests.support.rows import Examination, LeftOut, read_rows
-from tests.thorough.data.test_openi import DATA
 
 HEADINGS = {"indication": "INDICATION", "findings": "FINDINGS", "impression": "IMPRESSION"}
 
@@ -32,10 +30,7 @@ def report_file(texts: dict[str, str | None], width: int) -> str:
 
 
 def test_open_i_rewritten_gives_the_texts_of_its_own_reader(tmp_path: Path) -> None:
-    archive = DATA / "openi" / "NLMCXR_reports.tgz"
-    if not archive.is_file():
-        pytest.skip(f"the real Open-I files are not at {DATA}")
-    reports = [openi.parse_report(content) for _, content in read_files(archive, ".xml")]
+    reports = [openi.parse_report(content) for _, content in read_files(real("openi/NLMCXR_reports.tgz"), ".xml")]
     native = {int(report.uid[3:]): report.texts for report in reports}
     metadata = ["dicom_id,subject_id,study_id,ViewPosition,Rows,Columns,StudyDate,StudyTime"]
     split = ["dicom_id,study_id,subject_id,split"]

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pacer.config import Corpus, load_params
+from pacer.config import Corpus
 from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import read_records
 from pacer.data.source import point_to_files
+from tests.support.profiles import profile
+from tests.support.real import DATA, real
 
 ROOT = Path(__file__).resolve().parents[3]
-DATA = ROOT.parent / "shared" / "data"
 COUNTS = {
     "openi": {"sn": (2061, 294, 590), "mn": (2057, 294, 590)},
     "covid": {"sn": (0, 0, 102), "sw": (0, 0, 55), "mn": (0, 0, 27), "mw": (0, 0, 7)},
@@ -21,9 +22,8 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", list(COUNTS))
 def test_real_corpus(name: str, tmp_path: Path) -> None:
-    if not (DATA / "rg4" / name).is_dir():
-        pytest.skip(f"the real {name} files are not at {DATA}")
-    base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+    real(f"rg4/{name}")
+    base = profile("phantom").corpus.model_dump()
     contexts = list(COUNTS[name])
     annotations = {context: f"rg4/{name}/{context}.json" for context in contexts}
     config = Corpus.model_validate(

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
-
-import pytest
 
 from pacer.data.cleaning import CLEANERS
 from pacer.data.wording import compares_with_prior
-
-OPENI = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "openi" / "reports.jsonl.gz"
+from tests.support.real import real
 
 
 def test_real_reports() -> None:
     """Open-I: more than every fourth report compares; of those whose comparison field says that there is no earlier
     study, almost none does."""
-    if not OPENI.is_file():
-        pytest.skip(f"the real Open-I reports are not at {OPENI}")
-    with gzip.open(OPENI, "rt", encoding="utf-8") as file:
+    with gzip.open(real("openi/reports.jsonl.gz"), "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     texts = [f"{row['findings'] or ''} {row['impression'] or ''}" for row in rows]
     found = [compares_with_prior(text) for text in texts]

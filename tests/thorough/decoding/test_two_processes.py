@@ -6,15 +6,12 @@ import subprocess
 from pathlib import Path
 
 import polars as pl
-import torch
 from ruamel.yaml import YAML
 
 from pacer.data.schemas import RECORD_SCHEMA, read_records, write_table
 from pacer.decoding.run import decode_records
-from pacer.model.assemble import build_model, frozen_fingerprints
-from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
 from tests.support import drive
-from tests.support.models import MODEL, specification
+from tests.support.models import MODEL, save_calibrated
 
 #: The stage, and then the processes that there were: that one process alone made the files must not pass for two.
 #: Each tells its rank in one write, or the two get mixed.
@@ -35,24 +32,7 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
     write_table(records, read_records(records).with_columns(split=pl.lit("test")), RECORD_SCHEMA)
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "backbones").symlink_to(backbones)
-    torch.manual_seed(5)
-    model = build_model(backbones, specification())
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    with torch.no_grad():
-        for parameter in trained.values():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    save_checkpoint(
-        tmp_path / "models" / "calibrate",
-        trained,
-        CheckpointRecord(
-            phase="calibrate",
-            step=7,
-            model=specification(),
-            frozen=frozen_fingerprints(backbones),
-            parent=None,
-            versions={},
-        ),
-    )
+    save_calibrated(tmp_path / "models" / "calibrate", backbones)
     with open(tmp_path / "params.yaml", "w") as file:
         YAML().dump(params.model_dump(mode="json"), file)
 

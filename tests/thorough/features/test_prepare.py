@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
 from PIL import Image, ImageOps
 
 from pacer.features.prepare import Preparation
 from tests.integration.features.test_prepare import assert_prepared, processed, rad_dino
+from tests.support.real import DATA, real
 
 __all__ = ["rad_dino"]
-
-DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 
 
 def chosen(folder: Path, pattern: str, count: int) -> list[Path]:
@@ -22,9 +20,7 @@ def chosen(folder: Path, pattern: str, count: int) -> list[Path]:
 
 
 def test_real_images(rad_dino: Path) -> None:
-    if not (DATA / "openi").is_dir():
-        pytest.skip(f"the real images are not at {DATA}")
-    paths = chosen(DATA / "openi" / "images", "*.*", 30) + chosen(DATA / "covid" / "images", "*.jpg", 10)
+    paths = chosen(real("openi/images"), "*.*", 30) + chosen(DATA / "covid" / "images", "*.jpg", 10)
     assert len(paths) == 40
     preparation = Preparation(rad_dino)
     for path in paths:

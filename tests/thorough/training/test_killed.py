@@ -6,10 +6,8 @@ The processes are real and so are their kills (SIGKILL); ``drive`` only chooses 
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -93,25 +91,6 @@ def test_killed_time_after_time(setting: Setting) -> None:
     setting.server.finish(task)
     assert steps(task) == 0  # all was in the state by then, so the weights are those of resumed runs
     assert_like(task, setting.reference(phase))
-
-
-def test_killed_from_outside_at_random_moments(setting: Setting) -> None:
-    phase = "parent"
-    reference = setting.reference(phase)
-    task = setting.task(f"{phase}-random", phase)
-    moments, longest = random.Random(phase), reference.seconds
-    codes: list[int] = []
-    for _ in range(8):
-        pid = setting.server.start(task)
-        time.sleep(moments.uniform(0.2, 1.0) * longest)
-        os.kill(pid, signal.SIGKILL)  # it is not waited for yet, so the id is its own even if it has ended
-        codes.append(setting.server.wait(pid))
-        assert codes[-1] in (0, KILLED), setting.server.output(pid)
-        if codes[-1] == 0:  # the machine has become faster since the reference ran
-            longest /= 2
-    assert KILLED in codes
-    setting.server.finish(task)
-    assert_like(task, reference)
 
 
 def test_a_second_process_is_refused_and_the_first_unharmed(setting: Setting) -> None:

@@ -15,13 +15,13 @@ from pacer.backbones.pointers import is_standin, provenance
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import parse_params
 from pacer.config.backbones import CARD
-from pacer.config.profiles import load_profile
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import hash_file, read_json
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
+from tests.support.profiles import profile
 
-PHANTOM = load_profile("configs/phantom.yaml").model_dump()
+PHANTOM = profile("phantom").model_dump()
 
 
 def test_the_card_describes_every_file_and_all_are_small() -> None:

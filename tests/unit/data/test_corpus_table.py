@@ -16,19 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.config import Corpus, load_params
+from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import Account
-from pacer.data.readers.dates import DATE_FORMS
 from pacer.data.readers.table import read
 from pacer.data.source import Source
 from pacer.data.splits import seeded_split
+from tests.support.profiles import profile
+from tests.support.real import real
 from tests.support.rows import Examination, Prior, Problem, Row, read_rows
-from tests.unit.data.test_priors import DatedStudy, choices
 
-ROOT = Path(__file__).resolve().parents[3]
-COVID = ROOT.parent / "shared" / "data" / "rg4" / "covid"
-BASE = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+BASE = profile("phantom").corpus.model_dump()
 SECRET = "Zephyrine opacity"  # a report text that no message may hold
 
 
@@ -308,18 +306,6 @@ def test_choice_of_images(reading, views: list, frontal: int | None, lateral: in
     assert notes.notes.get("unknown_views", {}).get("table", {}) == dict(unknown)
 
 
-def test_rows_that_are_no_image(reading) -> None:
-    rows = [row(), row(image=" "), row(None), row(study=" "), row(None, None)]
-    found, _ = reading([*rows, row(study="s2", findings=" \n", image="x")])
-    assert others(found) == [
-        (2, "subject", "the id is missing", 1),
-        (4, "subject", "the id is missing", 1),
-        (3, "study", "the id is missing", 1),
-        (1, "image", "the image path is missing", 1),
-        (5, "neither findings nor impression", 1),
-    ]
-
-
 # Studies -------------------------------------------------------------------------------------------------------------
 
 
@@ -362,34 +348,6 @@ def test_gaps_are_filled_from_the_other_rows(reading) -> None:
     exam = exams(found)["s1"]
     assert exam[9:11] == (f"{SECRET} s1.", "I.") and exam[12:14] == ("N.", "H.") and exam.split == "test"
     assert exams(found)["s2"].prior == Prior(f"{SECRET} s1.", "I.", "s1", 2.0, "date", False, 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        ("date", "05/06/2018", DATE_FORMS),
-        ("time", "noon", "expected HH:MM"),
-        ("split", "holdout", "expected train"),
-        ("split", None, "expected train"),
-    ],
-)
-def test_bad_values_of_a_study(reading, name: str, value: Any, reason: str) -> None:
-    good = {"date": "2180-05-06", "time": "08:00", "split": "train"}
-    found, _ = reading([row(**good | {name: value}), row(view="LL", **good | {name: value}), row(study="s2", **good)])
-    problem = found[-1]
-    assert isinstance(problem, Problem) and list(exams(found)) == ["s2"]
-    assert (problem.field, problem.rows) == (name, 2) and problem.reason.startswith(reason)
-    assert problem.value == value
-
-
-def test_a_study_of_two_subjects(reading) -> None:
-    rows = [row("p1", "s1"), row("p2", "s1", "AP"), row("p2", "s1", "LL"), row("p1", "s1", "LL"), row("p2", "s2")]
-    found, _ = reading(rows)
-    # nobody can tell whose it is
-    reason = "the study is given under more than one subject"
-    assert others(found) == [(0, "study", reason, 2), (1, "study", reason, 2)]
-    assert {problem.value for problem in found if isinstance(problem, Problem)} == {"p1 and p2"}
-    assert {name: exam.subject_id for name, exam in exams(found).items()} == {"s2": "p2"}
 
 
 @pytest.mark.parametrize("given", [{}, {"split": None}])
@@ -459,18 +417,6 @@ ROWS = st.lists(
     min_size=1,
     max_size=14,
 )
-#: Tables whose rows of a study agree.
-SOUND = st.lists(
-    st.tuples(
-        st.sampled_from(["p1", "p2"]),
-        st.none() | st.integers(1, 4),
-        st.none() | st.integers(6, 9),
-        st.booleans(),
-        st.lists(st.sampled_from(["PA", "AP", "LL", "?"]), min_size=1, max_size=3),
-    ),
-    min_size=1,
-    max_size=8,
-)
 
 
 @given(ROWS, st.randoms())
@@ -506,28 +452,6 @@ def summary(rows: list[Row]) -> tuple:
     return found, rest
 
 
-@given(SOUND)
-def test_priors_of_any_table_are_the_nearest_earlier_ones(tmp_path_factory, drawn: list[tuple]) -> None:
-    rows, subjects = [], {}
-    for number, (subject, day, hour, report, views) in enumerate(drawn):
-        when, clock = (day and date(2180, 1, day)), (hour and time(hour))
-        subjects.setdefault(subject, []).append(DatedStudy(f"s{number}", when, clock, report))
-        fields = {"date": when and str(when), "time": clock and str(clock), "findings": "F" if report else None}
-        rows += [row(subject, f"s{number}", view, f"{number}{place}", **fields) for place, view in enumerate(views)]
-    found = exams(read_file(write(tmp_path_factory.mktemp("any") / "t.jsonl", rows))[0])
-    for studies in subjects.values():
-        when = {study.study_id: (study.day, study.clock or time()) for study in studies}
-        for study, choice in zip(studies, choices(studies), strict=True):
-            exam = found.get(study.study_id)
-            if exam is None:
-                assert not study.has_report or not {"PA", "AP"} & set(drawn[int(study.study_id[1:])][4])
-            elif choice.study_id is None:
-                assert exam.prior is None
-            else:
-                assert exam.prior == Prior("F", None, *choice[:5])
-                assert when[choice.study_id] < when[study.study_id] or study.clock is None
-
-
 # Real studies --------------------------------------------------------------------------------------------------------
 
 
@@ -544,9 +468,7 @@ def test_real_studies(tmp_path: Path) -> None:
     Two things differ by intent. Four studies occur in the files as a previous report only; the table has them as
     studies. And the files give no previous report where it would be word for word the target; the table does.
     """
-    if not COVID.is_dir():
-        pytest.skip(f"the real studies are not at {COVID}")
-    records = {c: json.loads((COVID / f"{c}.json").read_text())["test"] for c in ("sn", "sw", "mn", "mw")}
+    records = {c: json.loads((real("rg4/covid") / f"{c}.json").read_text())["test"] for c in ("sn", "sw", "mn", "mw")}
     listed = {entry["study_id"]: context for context, content in records.items() for entry in content}
     rows, prior_only = [], {}
     for entry in [entry for content in records.values() for entry in content]:

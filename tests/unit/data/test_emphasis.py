@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from pacer.data.cleaning import CLEANERS
 from pacer.data.emphasis import sentence_ends, token_marks
-from pacer.phantom.tokenizer import phantom_tokenizer
 
-TOKENIZER = phantom_tokenizer(600)
 SENTENCES = st.lists(
     st.tuples(
         st.lists(st.sampled_from(["the", "heart", "1.2", "cm", "effusion", "is", "äé", ".5", "pm", "-"]), min_size=1),
@@ -21,16 +22,19 @@ SENTENCES = st.lists(
 
 
 @given(SENTENCES)
-def test_marked_tokens_are_exactly_those_of_marked_sentences(sentences: list[tuple[list[str], bool]]) -> None:
+def test_marked_tokens_are_exactly_those_of_marked_sentences(
+    backbones: Path, sentences: list[tuple[list[str], bool]]
+) -> None:
+    tokenizer = Tokenizer.from_file(str(backbones / "language" / "tokenizer.json"))
     texts = [f"{' '.join(words)} ." for words, _ in sentences]
     report, marked = " ".join(texts), [marked for _, marked in sentences]
     ends = sentence_ends(report)
     assert [report[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)] == texts
-    encoding = TOKENIZER.encode(report, add_special_tokens=False)
+    encoding = tokenizer.encode(report, add_special_tokens=False)
     marks = token_marks(ends, marked, [end for _, end in encoding.offsets])
     assert marks[0] == 0.0 and marks[-1] == 0.0 and len(marks) == len(encoding.ids) + 2
     kept = [number for number, mark in zip(encoding.ids, marks[1:-1], strict=True) if mark]
-    assert TOKENIZER.decode(kept).strip() == " ".join(t for t, m in zip(texts, marked, strict=True) if m)
+    assert tokenizer.decode(kept).strip() == " ".join(t for t, m in zip(texts, marked, strict=True) if m)
 
 
 @given(st.text(" .,:/1aB\n", max_size=40), st.sampled_from(sorted(CLEANERS)))

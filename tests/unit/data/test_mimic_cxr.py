@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pacer.config import Corpus
-from pacer.config.profiles import load_profile
 from pacer.core.errors import DataError
 from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
 from pacer.data.source import point_to_files
+from tests.support.profiles import profile
 
-ROOT = Path(__file__).resolve().parents[3]
-BASE = load_profile(ROOT / "configs" / "mimic_cxr.yaml").corpus.model_dump()
+BASE = profile("mimic_cxr").corpus.model_dump()
 SECRET = "Zephyrine opacity"  # a report text that no message may hold
 
 

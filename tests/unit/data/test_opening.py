@@ -31,9 +31,8 @@ from pacer.core.errors import DataError
 from pacer.data import radiographs as pixels
 from pacer.data.radiographs import OTHER_PART, ImageError, image_header, open_image
 from tests.support.dicom import write_dicom
+from tests.support.real import real
 
-ROOT = Path(__file__).resolve().parents[3]
-REAL = ROOT.parent / "shared" / "data" / "dicom"
 RAMP = np.array([[0, 1, 700], [1500, 2047, 900]])
 
 
@@ -537,15 +536,8 @@ def test_a_torn_file_cannot_be_decoded(tmp_path: Path, suffix: str) -> None:
 # --- real files ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def real() -> Path:
-    if not REAL.is_dir():
-        pytest.skip(f"the real DICOM files are not at {REAL}")
-    return REAL
-
-
-def test_a_real_15_bit_film_has_dark_lungs_and_a_bright_spine(real: Path) -> None:
-    path = real / "RG1_UNCR.dcm"
+def test_a_real_15_bit_film_has_dark_lungs_and_a_bright_spine() -> None:
+    path = real("dicom/RG1_UNCR.dcm")
     grey = opened(path)
     assert grey.shape == (1955, 1841)
     lungs, spine = grey[300:420, [*range(480, 640), *range(1150, 1300)]], grey[800:1200, 880:960]
@@ -555,8 +547,8 @@ def test_a_real_15_bit_film_has_dark_lungs_and_a_bright_spine(real: Path) -> Non
     np.testing.assert_array_equal(grey, 255 - np.rint(ramp))
 
 
-def test_a_real_jpeg_film_follows_its_header(real: Path) -> None:
+def test_a_real_jpeg_film_follows_its_header() -> None:
     """Its header says MONOCHROME1 of pixels that are not, so it comes out as a negative: the header is believed."""
-    path = real / "Fake_MONOHR1.dcm"
+    path = real("dicom/Fake_MONOHR1.dcm")
     stored = pydicom.dcmread(path).pixel_array.astype(float)
     np.testing.assert_array_equal(opened(path), 255 - np.rint(stored / 254 * 255))

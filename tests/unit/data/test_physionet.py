@@ -14,18 +14,17 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
-from pacer.config import Corpus, load_params
+from pacer.config import Corpus
 from pacer.data.build_corpus import build_corpus
 from pacer.data.cleaning import clean_report
 from pacer.data.schemas import RECORD_SCHEMA, read_records
 from pacer.phantom.render import image_path
 from pacer.phantom.world import make_world
 from tests.support.physionet import QUIRKS, ROLES, Filing, file_study, write_physionet
+from tests.support.profiles import profile
 
-ROOT = Path(__file__).resolve().parents[3]
 CONFIG = Corpus.model_validate(
-    load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
-    | {"source": "files", "format": "mimic_cxr", "root": "-", "mimic_cxr": ROLES}
+    profile("phantom").corpus.model_dump() | {"source": "files", "format": "mimic_cxr", "root": "-", "mimic_cxr": ROLES}
 )
 #: Peculiarities of studies that give no record.
 UNUSABLE = {"no text", "no frontal view", "no split"}

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pacer.config import Corpus, load_params
+from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import Account
 from pacer.data.readers.r2gen import read
 from pacer.data.source import Source
+from tests.support.profiles import profile
 from tests.support.rows import Examination, LeftOut, Place, Problem, Row, read_rows
 
-ROOT = Path(__file__).resolve().parents[3]
-PHANTOM = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+PHANTOM = profile("phantom").corpus.model_dump()
 
 IU = {
     "id": "CXR2384_IM-0942",

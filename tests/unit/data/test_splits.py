@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pacer.config.profiles import load_profile
 from pacer.core.errors import DataError
 from pacer.data.splits import check_splits, seeded_split
+from tests.support.profiles import profile
 
 #: The micro profile.
-MICRO = load_profile(Path(__file__).parents[3] / "configs" / "micro.yaml")
+MICRO = profile("micro")
 SHARES = st.floats(0, 0.5)
 
 

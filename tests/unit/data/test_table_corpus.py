@@ -9,13 +9,12 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from pacer.config import Corpus, load_params
+from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
 from pacer.data.source import point_to_files
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support.profiles import profile
 
 
 class Studies:
@@ -49,7 +48,7 @@ class Studies:
         separator = ";" if self.delimiter == "semicolon" else ","
         text = pl.DataFrame(self.rows, infer_schema_length=None).write_csv(separator=separator)
         (self.folder / "studies.csv").write_bytes(text.encode(self.encoding))
-        base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+        base = profile("phantom").corpus.model_dump()
         config = Corpus.model_validate(
             base
             | {
@@ -129,13 +128,6 @@ def test_a_previous_study_needs_no_image(studies: Studies) -> None:
     assert audit["left_out"]["reasons"] == {"no image: its report can only be a previous one": 1}
 
 
-def test_two_times_of_day_are_a_problem_of_the_study(studies: Studies) -> None:
-    studies.add("a", "2180-01-01 09:00", time="11:00")
-    studies.add("b", "2180-01-01 10:00", time="10:00")
-    with pytest.raises(DataError, match=r"csv line 2 time: 11:00, the study has different values of it"):
-        studies.build()
-
-
 def test_untouched_findings_are_joined_on_the_study(studies: Studies) -> None:
     studies.add("s50000001", "2180-01-01")
     studies.add("s50000002", "2180-02-01", subject="p2")
@@ -184,14 +176,6 @@ def test_words_for_no_text_are_none(studies: Studies) -> None:
     assert audit["notes"]["absent_words"] == {"texts": {"findings": 2, "impression": 2, "indication": 1}}
 
 
-def test_control_characters_make_a_study_bad_and_the_line_is_that_of_the_file(studies: Studies) -> None:
-    studies.add("a", "2180-01-01", findings="Clear.\nNo effusion.")
-    studies.add("b", "2180-02-01", findings="secret \x07")
-    with pytest.raises(DataError, match=r"1 unusable row, .*\n.*studies\.csv line 4 findings: character 8 is") as error:
-        studies.build()
-    assert "secret" not in str(error.value)
-
-
 def test_copies_of_an_image_in_train_and_test_are_listed(studies: Studies) -> None:
     studies.add("a", "2180-01-01")
     studies.add("b", "2180-01-01", subject="p2", split="test")
@@ -200,13 +184,8 @@ def test_copies_of_an_image_in_train_and_test_are_listed(studies: Studies) -> No
     assert audit["shared_images"] == {"study": 0, "subject": 0, "split": 0}  # their names differ
 
 
-def test_ids_are_checked_where_they_enter(studies: Studies) -> None:
-    """What does not show in a name, or is longer than one, would fail in the last stage; slashes and dots may stay."""
-    studies.settings["max_bad_rows"] = 3
-    for study in ("a\x1bb", "x" * 201, "a\u202eb", "2019/0012", "../../x"):
-        studies.add(study, "2180-01-01", image="one.png", subject=f"patient of {len(study)}", findings="Clear.")
-    audit = studies.build()
-    assert set(studies.records["study_id"]) == {"2019/0012", "../../x"} and audit["rows"]["bad"] == 3
-    problems = (studies.folder / "corpus" / "problems.csv").read_text()
-    for why in ("character 2 of an id is U+001B", "201 characters, more than 200", "U+202E, which does not show"):
-        assert why in problems
+def test_slashes_and_dots_may_stay_in_an_id(studies: Studies) -> None:
+    for study in ("2019/0012", "../../x"):
+        studies.add(study, "2180-01-01", image="one.png", subject=f"patient of {study}")
+    studies.build()
+    assert set(studies.records["study_id"]) == {"2019/0012", "../../x"}

@@ -220,7 +220,7 @@ def test_repetitions_take_no_time() -> None:
 def test_phantom_reports(clean) -> None:
     """Reports without a previous one never compare; nearly all others with words of change are found."""
     compared = total = 0
-    for patient in make_world(8, 200):
+    for patient in make_world(8, 100):
         for study in patient.studies:
             for context in contexts_of(study):
                 text = clean(report_of(study, context).text)
@@ -229,4 +229,4 @@ def test_phantom_reports(clean) -> None:
                     compared += compares_with_prior(text)
                 else:
                     assert prior_wording(text) == (), text
-    assert total > 100 and compared / total > 0.85
+    assert total > 60 and compared / total > 0.85

@@ -26,13 +26,13 @@ TEXTS = ["no effusion .", "edema ."]
 COLOURED = "img4"
 
 
-@pytest.fixture
-def images(tmp_path: Path) -> pl.DataFrame:
-    rng = np.random.default_rng(0)
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("images")
     paths = []
     for i in range(7):
         shape = (70, 64, 3) if f"img{i}" == COLOURED else (70, 64)
-        paths.append(str(tmp_path / f"{i}.png"))
+        paths.append(str(folder / f"{i}.png"))
         Image.fromarray(rng.integers(0, 255, shape, dtype=np.uint8)).save(paths[-1])
     return pl.DataFrame({"image_id": [f"img{i}" for i in range(7)], "path": paths})
 
@@ -43,6 +43,15 @@ def both(backbones: Path, images: pl.DataFrame, folder: Path, **changes) -> tupl
     states, online = (open_features(folder / mode, backbones, "cpu") for mode in ("states", "pixels"))
     assert isinstance(states, FeatureStore) and isinstance(online, OnlineStates)
     return states, online
+
+
+@pytest.fixture(scope="module")
+def stores(
+    backbones: Path, images: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[FeatureStore, OnlineStates, Path]:
+    """Both stores in float32, and the folder that they lie in."""
+    folder = tmp_path_factory.mktemp("stores")
+    return *both(backbones, images, folder), folder
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.04)])
@@ -65,8 +74,8 @@ def test_the_same_batches_give_the_same_bits(backbones: Path, images: pl.DataFra
     assert torch.equal(online.depth_states(["img0", "img1"]), states.depth_states(["img0", "img1"]))
 
 
-def test_pixels_are_what_the_processor_makes(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
-    _, online = both(backbones, images, tmp_path)
+def test_pixels_are_what_the_processor_makes(backbones: Path, images: pl.DataFrame, stores) -> None:
+    online = stores[1]
     preparation = ImageEncoder(backbones / "vision", [1, 3]).preparation
     for image_id, path in images.iter_rows():
         assert torch.equal(preparation.values(online.store.pixels([image_id]))[0], preparation(path))
@@ -74,16 +83,15 @@ def test_pixels_are_what_the_processor_makes(backbones: Path, images: pl.DataFra
     assert online.store.pixels(["img0", COLOURED]).shape[1] == 3
 
 
-def test_only_shards_with_colours_have_three_planes(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
-    both(backbones, images, tmp_path)
+def test_only_shards_with_colours_have_three_planes(stores) -> None:
     shapes = sorted(
-        safetensors.torch.load_file(path)["pixels"].shape[:2] for path in (tmp_path / "pixels").glob("images-*")
+        safetensors.torch.load_file(path)["pixels"].shape[:2] for path in (stores[2] / "pixels").glob("images-*")
     )
     assert shapes == [(1, 1), (3, 1), (3, 3)]
 
 
-def test_threads_may_ask_at_once(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
-    _, online = both(backbones, images, tmp_path)
+def test_threads_may_ask_at_once(stores) -> None:
+    online = stores[1]
     expected = online.depth_states(["img0", "img1"])
     with ThreadPoolExecutor(3) as pool:
         for found in pool.map(online.depth_states, [["img0", "img1"]] * 6):
@@ -131,8 +139,8 @@ def test_another_processor_prepares_again(backbones: Path, images: pl.DataFrame,
             build.build_store(config.model_copy(update={"mode": mode}), images, TEXTS, other, tmp_path / "out")
 
 
-def test_the_wrong_question_to_a_store_is_refused(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
-    states, online = both(backbones, images, tmp_path)
+def test_the_wrong_question_to_a_store_is_refused(stores) -> None:
+    states, online, _ = stores
     with pytest.raises(DataError, match="KeyError: 'states'"):
         online.store.depth_states(["img0"])
     with pytest.raises(DataError, match="KeyError: 'pixels'"):

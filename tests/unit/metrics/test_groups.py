@@ -72,10 +72,12 @@ def test_values_are_the_scores_of_the_groups_records(cases: pl.DataFrame, conven
 
 
 def test_intervals_are_those_of_a_bootstrap_over_patients(cases: pl.DataFrame) -> None:
-    draw, patients = np.random.default_rng(0), cases.partition_by("subject_id")
-    one = by_group(cases, resamples=500)["View", "PA"].f1
-    samples = ([patients[place] for place in draw.integers(0, 60, 60)] for _ in range(200))
-    drawn = [f1(pl.concat(sample).filter(view="PA")) for sample in samples]
+    draw, one = np.random.default_rng(0), by_group(cases, resamples=500)["View", "PA"].f1
+    labels = [np.array(cases[f"{side}_labels"].to_list()) for side in ("reference", "hypothesis")]
+    patient, shown = cases["subject_id"].to_numpy().astype(int), (cases["view"] == "PA").to_numpy()
+    rows = [np.flatnonzero((patient == number) & shown) for number in range(60)]
+    samples = (np.concatenate([rows[number] for number in draw.integers(0, 60, 60)]) for _ in range(200))
+    drawn = [clinical_efficacy(*(side[sample] for side in labels), "llm-rg4")["f1"] for sample in samples]
     assert (one.high - one.low) / 4 == pytest.approx(np.std(drawn), rel=0.15)
 
 

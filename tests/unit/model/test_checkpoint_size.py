@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from pacer.config import Params, parse_params
-from pacer.config.profiles import load_profile
 from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, frozen_fingerprints, load_model
 from pacer.model.checkpoint import (
@@ -26,8 +25,8 @@ from pacer.model.checkpoint import (
 from pacer.model.pacer import Pacer
 from pacer.training.phases import phase_of
 from tests.support.models import specification
+from tests.support.profiles import profile
 
-ROOT = Path(__file__).parents[3]
 #: Widths at which names and shapes weigh little against numbers.
 WIDE = {
     "refine": {"d_routing": 256},
@@ -39,7 +38,7 @@ WIDE = {
 
 @pytest.fixture(scope="module")
 def params() -> Params:
-    return parse_params(load_profile(ROOT / "configs" / "micro.yaml").model_dump())
+    return parse_params(profile("micro").model_dump())
 
 
 def assemble(backbones: Path, name: str, seed: int = 3) -> Pacer:
@@ -65,13 +64,21 @@ def save(model: Pacer, name: str, params: Params, backbones: Path, out: Path, pa
     return trained
 
 
-@pytest.fixture
-def saved(backbones: Path, params: Params, tmp_path: Path) -> tuple[Pacer, Path]:
+@pytest.fixture(scope="module")
+def written(backbones: Path, params: Params, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pacer, Path]:
     """A parent's checkpoint and, beside it, that of Calibrate on it."""
-    model = assemble(backbones, "calibrate")
-    save(model, "parent", params, backbones, tmp_path / "parent")
-    save(model, "calibrate", params, backbones, tmp_path / "calibrate", tmp_path / "parent")
-    return model, tmp_path
+    model, folder = assemble(backbones, "calibrate"), tmp_path_factory.mktemp("checkpoints")
+    save(model, "parent", params, backbones, folder / "parent")
+    save(model, "calibrate", params, backbones, folder / "calibrate", folder / "parent")
+    return model, folder
+
+
+@pytest.fixture
+def saved(written: tuple[Pacer, Path], tmp_path: Path) -> tuple[Pacer, Path]:
+    """A copy of both, for a test that changes them."""
+    model, folder = written
+    shutil.copytree(folder, tmp_path / "saved")
+    return model, tmp_path / "saved"
 
 
 def header(file: Path) -> tuple[int, dict]:

@@ -393,19 +393,6 @@ def test_the_warm_up_computes_the_frontal_view_alone(examples, backbones) -> Non
     assert met == {"frontal": [4], "router": [4]}
 
 
-def test_absent_rows_are_not_computed_from_full_tensors_either() -> None:
-    model, met = interface(), defaultdict(list)
-    for name in ("lateral", "prior"):
-        getattr(model, name).register_forward_hook(
-            lambda m, arguments, out, name=name: met[name].append([len(argument) for argument in arguments[:2]])
-        )
-    for available in (ALL, ALL[:1].expand(4, 2), ALL[[1, 1, 1, 3]]):
-        met.clear()
-        model(torch.randn(4, 5, 8), torch.randn(4, 5, 8), torch.randn(4, 6, 10), available)
-        expected = {name: int(available[:, column].sum()) for column, name in enumerate(("lateral", "prior"))}
-        assert met == {name: [[count, count]] for name, count in expected.items() if count}
-
-
 def test_running_the_model_leaves_the_batch_alone(examples, backbones) -> None:
     """Batches are made once and used for student and teacher: nothing may write into them."""
     model, batch = assemble(backbones), examples.batch(ROWS, COMMITS, 0.35)

@@ -13,7 +13,6 @@ from transformers import BertConfig, BertModel
 
 from pacer.cli.released import import_llm_rg4
 from pacer.config import Params, parse_params
-from pacer.config.profiles import load_profile
 from pacer.core.errors import CheckpointError
 from pacer.decoding.run import trained_generator
 from pacer.model.assemble import build_model, load_model
@@ -21,31 +20,32 @@ from pacer.model.checkpoint import read_record, specification_of
 from pacer.model.llm_rg4 import adopt_llm_rg4, interface_names
 from pacer.training.run import Inputs, starting_model
 from tests.support.models import MODEL, WIDTH
+from tests.support.profiles import profile
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def alike(backbones: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def alike(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny models with image and text states of one width, as RAD-DINO and CXR-BERT have them."""
-    copy = tmp_path / "backbones"
+    copy = tmp_path_factory.mktemp("alike") / "backbones"
     shutil.copytree(backbones, copy)
     config = BertConfig.from_pretrained(copy / "text", hidden_size=WIDTH)
     BertModel(config).save_pretrained(copy / "text")
     return copy
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def params() -> Params:
-    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
+    values = profile("micro").model_dump()
     for group in ("refine", "interface", "lora"):
         values[group] = MODEL[group]
     values["features"]["depths"] = MODEL["features"]["depths"]
     return parse_params(values)
 
 
-@pytest.fixture
-def released(params: Params, alike: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def released(params: Params, alike: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A second-stage file with the shapes of the tiny model."""
     torch.manual_seed(2)
     model = build_model(alike, specification_of("parent", params))
@@ -54,11 +54,12 @@ def released(params: Params, alike: Path, tmp_path: Path) -> Path:
     for name, tensor in model.language.named_parameters():
         if "lora_" in name:
             state[f"llama_model.base_model.model.{name}"] = torch.randn_like(tensor)
-    torch.save({"model": state, "config": {"llm_alpha": params.lora.alpha}, "step": 9}, tmp_path / "released.pth")
-    return tmp_path / "released.pth"
+    file = tmp_path_factory.mktemp("llm_rg4") / "released.pth"
+    torch.save({"model": state, "config": {"llm_alpha": params.lora.alpha}, "step": 9}, file)
+    return file
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def first_stage(released: Path) -> Path:
     """What upstream's first stage saves of the same model, the file of its ``visual_delta_file``."""
     content = torch.load(released, weights_only=True)
@@ -173,7 +174,7 @@ def test_parameters_that_do_not_describe_the_file(
 def test_surplus_and_frozen_names_are_told(params, released, alike, tmp_path) -> None:
     content = torch.load(released, weights_only=True)
     content["model"] |= {"surplus": torch.zeros(1), "visual_encoder.x": torch.zeros(1)}
-    torch.save(content, released)
-    weights = adopt_llm_rg4(released, params, alike, tmp_path / "llm_rg4")
+    torch.save(content, tmp_path / "released.pth")
+    weights = adopt_llm_rg4(tmp_path / "released.pth", params, alike, tmp_path / "llm_rg4")
     assert weights.surplus == ("surplus",)
     assert weights.unused == ("surplus", "visual_encoder.x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from pacer.config.profiles import load_profile
+from tests.support.profiles import profile
 
 ROOT = Path(__file__).parents[3]
 V, D, HIDDEN, QUERIES, RANK = 768, 4096, 2048, 128, 32
@@ -17,7 +17,7 @@ def linear(inside: int, outside: int) -> int:
 
 def test_trainable_parameters_are_those_of_the_published_layers() -> None:
     bench = runpy.run_path(str(ROOT / "bench" / "parameters.py"))
-    params = load_profile(ROOT / "configs" / "mimic_rg4.yaml")
+    params = profile("mimic_rg4")
     model = bench["published_model"](params)
     assert all(parameter.is_meta for parameter in model.parameters())
     counts = bench["trainable_counts"](model, params)

@@ -15,7 +15,7 @@ from pacer.phantom.world import make_world
 
 @pytest.fixture(scope="module")
 def cases():
-    world = make_world(19, 500, 2.4, 0.6)
+    world = make_world(19, 250, 2.4, 0.6)
     studies = [study for patient in world for study in patient.studies]
     return [(study, context, report_of(study, context)) for study in studies for context in contexts_of(study)]
 
@@ -39,7 +39,7 @@ def test_statuses_never_disagree_with_the_truth(cases):
         for study, context, report in cases
         for name in FINDINGS
     )
-    assert wrong.keys() == {None} and wrong.total() > 20_000
+    assert wrong.keys() == {None} and wrong.total() > 10_000
 
 
 def read_by_rules(text):
@@ -66,7 +66,7 @@ def test_sides_and_places_are_those_of_the_truth(cases):
                 state = study.findings[next(iter(stated))]
                 assert found == {state.side}, text
                 checked += 1
-    assert checked > 3000
+    assert checked > 1500
 
 
 def test_remarks_state_and_deny_nothing(cases):

@@ -14,7 +14,7 @@ from pacer.phantom.world import make_world
 
 @pytest.fixture(scope="module")
 def cases():
-    world = make_world(8, 400)
+    world = make_world(8, 250)
     studies = [study for patient in world for study in patient.studies]
     return [(study, context, report_of(study, context)) for study in studies for context in contexts_of(study)]
 

@@ -1,17 +1,16 @@
 """The radiographs: every finding shows, where its mask says, and nowhere else."""
 
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from bench.phantom_gallery import draw_gallery, example_study
 from pacer.data.findings import FINDINGS
 from pacer.phantom.canvas import Canvas
 from pacer.phantom.render import render_frontal, render_lateral, render_with_masks, visible_findings
 from pacer.phantom.training import training_images
 from pacer.phantom.world import CHRONIC, LATERAL_CAPABLE, make_world
+from tests.support.phantom import example_study
 
 GRID, SIZE = 8, 112
 #: Shapes of the anatomy itself, which move their surroundings a little.
@@ -133,21 +132,3 @@ def test_training_images_show_what_their_labels_and_masks_say():
     assert images.dtype == np.uint8 and labels.dtype == masks.dtype == np.float32
     assert np.array_equal(labels > 0, masks.max(axis=(2, 3)) > 0)
     assert labels.mean(axis=0).min() > 0.1
-
-
-def test_gallery_is_a_picture_of_all_findings():
-    picture = draw_gallery(1, size=56, zoom=1.0)
-    assert picture.size == (4 * (2 * 56 + 6), 4 * (56 + 16))
-    with pytest.raises(ValueError, match="never shows"):
-        example_study("edema", 1, lateral_only=True)
-    with pytest.raises(ValueError, match="not one of"):
-        example_study("hernia", 1)
-
-
-def test_rendering_is_fast():
-    studies = [study for patient in make_world(1, 20) for study in patient.studies][:30]
-    render_frontal(studies[0], SIZE)
-    started = time.process_time()
-    for study in studies:
-        render_frontal(study, SIZE)
-    assert (time.process_time() - started) / len(studies) < 0.02

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in 
 STAGE_OF_SCRIPT = re.compile(r"stages/(?!launch)(\w+)\.py(?: (\w+))?")
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Modules of the package that a file imports, wherever in the file, and a script's neighbours."""
     found = set()
@@ -54,6 +56,7 @@ def files_of(modules: set[str]) -> set[Path]:
     return files
 
 
+@cache
 def reached(script: Path) -> set[Path]:
     """All files that a script's imports reach, its own among them."""
     seen: set[Path] = set()
@@ -75,6 +78,7 @@ def packages_of(stage: str) -> list[Path]:
     return [ROOT / d for d in STAGES[stage]["deps"] if d.startswith("pacer/")]
 
 
+@cache
 def only_says_what_it_is(path: Path) -> bool:
     """A package's first file without code, which Python imports with every package inside."""
     return path.name == "__init__.py" and len(ast.parse(path.read_text(encoding="utf-8")).body) <= 1
@@ -103,7 +107,7 @@ def test_a_stage_uses_most_of_the_lines_that_it_declares(stage: str) -> None:
     def lines(paths: Iterable[Path]) -> int:
         return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 
-    used = reached(script_of(stage))
+    used = set(reached(script_of(stage)))
     scripts = {path for path in used if path.parent.name == "stages"}
     declared = scripts | {
         path for package in packages for path in (package.rglob("*.py") if package.is_dir() else [package])

@@ -93,15 +93,15 @@ def test_it_equals_the_definition(n: int, vocabulary: int, rows: int, taught: bo
 
 
 @pytest.mark.parametrize("taught", [False, True])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_in_bfloat16_it_is_no_further_from_float64_than_the_definition(taught: bool, seed: int) -> None:
     """The hidden states of a bfloat16 model are float32, as those of its layers' sums."""
-    case, exact = (Case(300, 2000, width=64, seed=seed, dtype=torch.bfloat16) for _ in range(2))
+    case, exact = (Case(200, 1000, width=64, seed=seed, dtype=torch.bfloat16) for _ in range(2))
     in_float64(exact)
     case.teacher, case.hidden = case.teacher.float(), case.hidden.detach().float().requires_grad_()
     truth = value_and_gradient(exact.reference(taught), exact)
     plain = value_and_gradient(case.reference(taught), case)
-    chunked = value_and_gradient(case.chunked(taught, 50 * 2000), case)
+    chunked = value_and_gradient(case.chunked(taught, 50 * 1000), case)
     for kind, real, one, other in zip(("value", "gradient"), truth, chunked, plain, strict=True):
         errors = [(result.double() - real).norm() / real.norm() for result in (one, other)]
         assert 0 < errors[0] <= errors[1] * 1.02 + 1e-7, (kind, errors)

@@ -12,7 +12,6 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from pacer.config import Params, parse_params
-from pacer.config.profiles import load_profile
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Batch, Pacer
 from pacer.training import loop
@@ -20,8 +19,8 @@ from pacer.training.examples import Examples, RecordTable
 from pacer.training.losses import LossWeights, consistency_loss, objective
 from pacer.training.phases import Phase, phase_of
 from tests.support.models import specification
+from tests.support.profiles import profile
 
-ROOT = Path(__file__).parents[3]
 PHASES = ("warmup", "parent", "calibrate")
 
 
@@ -62,7 +61,7 @@ TRAINED = {
 
 
 def parameters(**groups: dict) -> Params:
-    values = load_profile(ROOT / "configs" / "micro.yaml").model_dump()
+    values = profile("micro").model_dump()
     for phase in PHASES:
         values[phase] |= {"updates": 4, "batch_size": 4, "warmup_updates": 1, "learning_rate": 0.01}
     for name, changes in groups.items():

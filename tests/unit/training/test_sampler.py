@@ -2,21 +2,19 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.config.profiles import load_profile
 from pacer.training import sampler
 from pacer.training.examples import MicroBatch
 from pacer.training.phases import DirectProbability, phase_of
 from pacer.training.sampler import Order, micro_batches, padding_efficiency
+from tests.support.profiles import profile
 from tests.support.training import parameters
 
-ROOT = Path(__file__).parents[3]
 SIZES = {"sn": 50, "sw": 20, "mn": 7, "mw": 0}
 
 
@@ -51,7 +49,7 @@ PAPER = {"sn": 172_608, "sw": 112_776, "mn": 91_341, "mw": 47_686}
     [("warmup", 14_384, ["sn"], 4), ("parent", 43_152, list(PAPER), 2), ("calibrate", 21_576, list(PAPER), 1)],
 )
 def test_the_papers_updates_are_whole_epochs(phase: str, updates: int, contexts: list[str], epochs: int) -> None:
-    own = getattr(load_profile(ROOT / "configs" / "mimic_rg4.yaml"), phase)
+    own = getattr(profile("mimic_rg4"), phase)
     per_epoch = order({c: PAPER[c] for c in contexts}, batch_size=own.batch_size).micro_batches_per_epoch
     assert own.updates == updates and updates * own.accumulation == epochs * per_epoch
     assert own.warmup_updates == per_epoch // own.accumulation // 10  # a tenth of one epoch

@@ -1,0 +1,17 @@
+"""The committed profiles, each read once a process."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from pacer.config import Params
+from pacer.config.profiles import load_profile
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+@cache
+def profile(name: str) -> Params:
+    """``configs/NAME.yaml``; `model_dump` gives every caller values of its own."""
+    return load_profile(CONFIGS / f"{name}.yaml")
