@@ -121,9 +121,8 @@ def decode_records(
                 "trained_with": record.versions,
                 "records": {name or "main": len(part) for name, part in runs.items()},
             }
-            if record.baseline is not None:
-                manifest["baseline"] = record.baseline
-            write_json(final / "manifest.json", manifest | dict(about or {}))
+            baseline = {} if record.baseline is None else {"baseline": record.baseline}
+            write_json(final / "manifest.json", manifest | baseline | dict(about or {}))
             publish(final, out)
         state.wait_for_everyone()
 
