@@ -134,6 +134,7 @@ def polarity_chart(
             axes.set_xlim(0, 1)
             axes.set_xticks([0, 0.5], ["0", "50 %"])
             axes.set_xlabel(context.upper())
-        legend_above(np.ravel(grid)[0], 3, columnspacing=1.2)
+        bars, names = np.ravel(grid)[0].get_legend_handles_labels()
+        np.ravel(grid)[0].figure.legend(bars, names, loc="outside upper left", ncols=3, handlelength=1.0)
 
     return drawing(6.6, 0.9 + 0.24 * len(findings), draw, columns=len(contexts), sharey=True)

@@ -45,14 +45,14 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
     """
     with reading_audit("corpus"):
         shown = ("records", "paper") if audit["format"] == "rg4" else ("records",)
-        found = {context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]}
-        used = _splits(found)
+        contexts = {context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]}
+        used = _splits(contexts)
         rows = []
-        for context, splits in found.items():
+        for context, splits in contexts.items():
             counts = [number(splits[split][name]) for split in used for name in shown]
             whole = [number(sum(splits[split][name] for split in SPLITS)) for name in ("studies", "subjects")]
             rows.append((context.upper(), *counts, *whole))
-        totals = [number(sum(splits[split][name] for splits in found.values())) for split in used for name in shown]
+        totals = [number(sum(splits[split][name] for splits in contexts.values())) for split in used for name in shown]
     headings = [heading for split in used for heading in (split, "paper")[: len(shown)]]
     return Table(
         columns=("Context", *headings, "studies", "patients"),
@@ -93,12 +93,11 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             Check("Views", _by_context(audit["views"])),
             Check("Sections", _by_context(audit["sections"])),
             *(
-                Check(f"With {name}", _together({c: percent(found[name], records[c]) for c, found in clinical}))
+                Check(f"With {name}", _together({c: percent(counts[name], records[c]) for c, counts in clinical}))
                 for name in ("indication", "history")
             ),
-            *(_note(topic, found) for topic, found in audit["notes"].items() if found),
+            *(_note(topic, values) for topic, values in audit["notes"].items() if values),
             _originals(audit["original_references"]),
-            *_settings(audit),
         ]
 
 
@@ -160,13 +159,9 @@ def _rows(audit: Mapping[str, Any]) -> Iterator[Check]:
     lost = read - sum(fates.values())
     unknown = f", {number(lost)} not accounted for" if lost else ""
     yield Check("Rows read", f"{number(read)}{inputs}: {_counted(fates)}{unknown}", not lost)
-    yield Check("Records made", number(audit["records"]), audit["records"] > 0)
     yield _fault("Bad rows or records", _reasons(audit["excluded"]))
     left_out = _reasons(audit["left_out"]) or "none"
     yield Check("Rows or records left out", left_out, rows["left_out"] <= LEFT_OUT_LIMIT * read)
-    if audit["limit"] is not None:
-        found = f"the first {number(audit['limit'])} studies of each context and split (corpus.limit)"
-        yield Check("Limit", found, not rows["beyond_limit"])
 
 
 def _reasons(found: Mapping[str, Any]) -> str:
@@ -187,12 +182,6 @@ def _repeats(repeated: Mapping[str, Any], contexts: Mapping[str, Any]) -> Iterat
     advice = "; a model that remembers train does well on these" if many else ""
     if "train" in _splits(contexts):
         yield Check("Test reports word for word in train", (found or "no context has both splits") + advice, not many)
-    parts = []
-    for context, counts in repeated["within"].items():
-        if counts["records"]:
-            most = f" (one up to {number(counts['most_frequent'])} ×)" if counts["most_frequent"] > 1 else ""
-            parts.append(f"{context} {_share(counts['distinct'], counts['records'])}{most}")
-    yield Check("Distinct reports", ", ".join(parts) or "none", bool(parts))
 
 
 def _wording(wording: Mapping[str, Mapping[str, Counts]], treated: str) -> Check:
@@ -220,9 +209,8 @@ def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
         days = "only the order is known" if median is None else f"median {median:,g} days, longest {longest:,g} days"
         rules = _counted(priors["rules"], "{} by {}")
         yield Check(name, f"{days}; {number(priors['known'])} studies: {rules}")
-        tied, passed = priors["tied"], priors["passed_over"]
-        yield _fault("Previous studies equally near", f"{number(tied)}: the larger id was taken" if tied else "")
-        yield Check("Nearer studies without a report", f"passed over for {number(passed)}" if passed else "none")
+        tied = f"{number(priors['tied'])}: the larger id was taken" if priors["tied"] else ""
+        yield _fault("Previous studies equally near", tied)
     else:
         with_prior = [context for context in records if availability(context)[1]]
         some = any(records[context] for context in with_prior)
@@ -230,8 +218,6 @@ def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
         yield Check(name, words, some or not with_prior)
     if priors["empty"]:
         yield Check("Previous reports empty after cleaning", number(priors["empty"]), False)
-    if priors["empty_kept"]:
-        yield Check("Empty previous reports that were kept", number(priors["empty_kept"]))
 
 
 def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:
@@ -273,10 +259,3 @@ def _originals(originals: Mapping[str, Any]) -> Check:
         return Check("Original references", "not available")
     found, whole = originals["records"], originals["records"] + originals["without"]
     return Check("Original references", f"for {number(found)} of {number(whole)} records", found > 0)
-
-
-def _settings(audit: Mapping[str, Any]) -> Iterator[Check]:
-    yield Check("Format", str(audit["format"]))
-    yield Check("Target", str(audit["target"]).replace("_", " "))
-    yield Check("Cleaner", str(audit["cleaner"]))
-    yield Check("Unseen comparisons", str(audit["unseen_comparisons"]).replace("_", " "))
