@@ -40,8 +40,8 @@ def anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
     if labelling and labelling["answered"]:
         evidence = labelling["evidence"]
         if evidence["phrases"]:
-            found = evidence["phrases"] - evidence["not_in_report"]
-            shown = f"{number(found)} of {number(evidence['phrases'])} stand in their report word for word"
+            literal = evidence["phrases"] - evidence["not_in_report"]
+            shown = f"{number(literal)} of {number(evidence['phrases'])} stand in their report word for word"
             checks.append(Check("Evidence phrases", shown))
         if labelling["provider"] == "openai":
             lost = labelling["lost_and_perhaps_paid"]

@@ -77,8 +77,8 @@ def _table(raw: dict[str, Any]) -> PublishedTable:
     for block in raw["blocks"]:
         rows = {system: _row(system, values, metrics) for system, values in block["rows"].items()}
         blocks.append(PublishedBlock(**block | {"rows": rows}))
-    whole: dict[str, Any] = raw | {"metrics": metrics, "blocks": tuple(blocks)}
-    return PublishedTable(**whole)
+    fields: dict[str, Any] = raw | {"metrics": metrics, "blocks": tuple(blocks)}
+    return PublishedTable(**fields)
 
 
 def _row(system: str, values: str, metrics: tuple[str, ...]) -> dict[str, PrintedValue]:

@@ -78,11 +78,9 @@ class Results:
     @property
     def resampling(self) -> str:
         """How the intervals were made, in words."""
-        found = self.intervals
-        return (
-            f"Intervals: {100 * found.level:g} %, percentiles of {number(found.resamples)} bootstrap samples of "
-            f"the {number(found.units)} {_UNITS[found.unit]}."
-        )
+        intervals = self.intervals
+        samples, units = number(intervals.resamples), f"{number(intervals.units)} {_UNITS[intervals.unit]}"
+        return f"Intervals: {100 * intervals.level:g} %, percentiles of {samples} bootstrap samples of the {units}."
 
 
 def read_results(

@@ -241,14 +241,14 @@ def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") 
     contexts = list(labels[0].f1) if labels else []
     rows = tuple(
         (
-            one.name,
-            number(one.present),
-            number(one.predicted),
-            *(score_cell(one.scores[key].value) for key in ("precision", "recall", "f1")),
-            span(one.scores["f1"]),
-            *(number(one.f1[context]) for context in contexts),
+            label.name,
+            number(label.present),
+            number(label.predicted),
+            *(score_cell(label.scores[key].value) for key in ("precision", "recall", "f1")),
+            span(label.scores["f1"]),
+            *(number(label.f1[context]) for context in contexts),
         )
-        for one in labels
+        for label in labels
     )
     heads = ("Observation", "In references", "In reports", "P", "R", "F1", f"{100 * level:g} %")
     return Table((*heads, *map(str.upper, contexts)), rows, caption)
@@ -256,7 +256,9 @@ def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") 
 
 def group_table(groups: Sequence[GroupScore], level: float, caption: str = "") -> Table:
     """F1 of one group a row, with its interval."""
-    rows = tuple((one.column, one.value, number(one.n), score_cell(one.f1.value), span(one.f1)) for one in groups)
+    rows = tuple(
+        (group.column, group.value, number(group.n), score_cell(group.f1.value), span(group.f1)) for group in groups
+    )
     heads, numeric = ("Group", "", "Records", "F1", f"{100 * level:g} %"), (False, False, True, True, True)
     return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
 
@@ -265,15 +267,15 @@ def group_comparison_table(comparison: Comparison, first: str = "A", second: str
     """F1 of both runs and its difference, one group a row."""
     rows = tuple(
         (
-            one.column,
-            one.value,
-            number(one.n),
-            score_cell(one.f1.first),
-            score_cell(one.f1.second),
-            signed(one.f1.difference),
-            difference_cells(one.f1, "")[1],  # small groups have no interval
+            group.column,
+            group.value,
+            number(group.n),
+            score_cell(group.f1.first),
+            score_cell(group.f1.second),
+            signed(group.f1.difference),
+            difference_cells(group.f1, "")[1],  # small groups have no interval
         )
-        for one in comparison.groups
+        for group in comparison.groups
     )
     heads = ("F1 by group", "", "Records", first, second, "Difference", f"{100 * comparison.level:g} % interval")
     return Table(heads, rows, "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
@@ -283,8 +285,12 @@ def comparison_table(comparison: Comparison, first: str = "A", second: str = "B"
     """Both scores, their difference with its interval, and the p value, by context and score."""
     rows: list[tuple[str, ...]] = []
     for context, scores in comparison.scores.items():
-        for name, found in scores.items():
-            values = (score_cell(found.first), score_cell(found.second), *difference_cells(found, "undefined", 4))
+        for name, compared in scores.items():
+            values = (
+                score_cell(compared.first),
+                score_cell(compared.second),
+                *difference_cells(compared, "undefined", 4),
+            )
             rows.append((row_name(context), _COMPARED.get(name, name), *values))
     columns = ("Context", "Score", first, second, "Difference", f"{100 * comparison.level:g} % interval", "p")
     return Table(columns, tuple(rows), "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
@@ -308,12 +314,12 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     return lines
 
 
-def difference_cells(found: Difference, undefined: str = "–", digits: int = 3) -> tuple[str, str, str]:
+def difference_cells(compared: Difference, undefined: str = "–", digits: int = 3) -> tuple[str, str, str]:
     """Difference, interval and p value."""
-    if found.difference is None or found.low is None or found.high is None:
+    if compared.difference is None or compared.low is None or compared.high is None:
         return undefined, undefined, undefined
-    interval = f"{signed(found.low, digits)} to {signed(found.high, digits)}"
-    return signed(found.difference, digits), interval, p_value(found.p)
+    interval = f"{signed(compared.low, digits)} to {signed(compared.high, digits)}"
+    return signed(compared.difference, digits), interval, p_value(compared.p)
 
 
 def span(interval: Interval | None, digits: int = 2) -> str:

@@ -86,18 +86,18 @@ def _reports(place: Path, study: str, contexts: Sequence[str], corpus: Mapping[s
         ]
     else:
         rows = _of_study(read_run(place)[0], study)
-    found: dict[str, dict[str, Any]] = {}
+    by_context: dict[str, dict[str, Any]] = {}
     for row in rows:
-        other = found.setdefault(row["context"], row)
+        other = by_context.setdefault(row["context"], row)
         if other is not row:
             several = f"{other['record_id']} and {row['record_id']}"
             raise DataError(f"{place} has several reports of {study}, {several}; name one of these records")
-    if missing := [context for context in contexts if context not in found]:
-        there = f"it has {', '.join(found)}: choose with --context" if found else "name another study"
-        if UNKNOWN in found:
+    if missing := [context for context in contexts if context not in by_context]:
+        there = f"it has {', '.join(by_context)}: choose with --context" if by_context else "name another study"
+        if UNKNOWN in by_context:
             there = f"it was scored without contexts, and this page needs {', '.join(CONTEXTS)}"
         raise DataError(f"{place} has no report of study {study} in context {missing[0]}; {there}")
-    return [found[context] for context in contexts]
+    return [by_context[context] for context in contexts]
 
 
 def _views(rows: Sequence[Mapping[str, Any]], images: Path) -> dict[str, str]:

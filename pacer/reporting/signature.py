@@ -87,10 +87,10 @@ def reading_notes(signature: Signature) -> list[str]:
         notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
     unclean = {side: protocol.get(f"unclean_{side}", 0) for side in ("references", "hypotheses")}
     if any(unclean.values()):
-        found = " and ".join(f"{count} of {pairs} {side}" for side, count in unclean.items() if count)
+        counted = " and ".join(f"{count} of {pairs} {side}" for side, count in unclean.items() if count)
         options = " ".join(f"--clean-{side} upstream" for side, count in unclean.items() if count)
         notes.append(
-            f"{found} have capitals or periods without a blank before them, which move BLEU and ROUGE-L; to score "
+            f"{counted} have capitals or periods without a blank before them, which move BLEU and ROUGE-L; to score "
             f"cleaned text: {options}"
         )
     return notes
