@@ -259,7 +259,7 @@ def group_table(groups: Sequence[GroupScore], level: float, caption: str = "") -
     rows = tuple(
         (group.column, group.value, number(group.n), score_cell(group.f1.value), span(group.f1)) for group in groups
     )
-    heads, numeric = ("Group", "", "Records", "F1", f"{100 * level:g} %"), (False, False, True, True, True)
+    heads, numeric = ("Group", "Value", "Records", "F1", f"{100 * level:g} %"), (False, False, True, True, True)
     return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
 
 
@@ -277,7 +277,7 @@ def group_comparison_table(comparison: Comparison, first: str = "A", second: str
         )
         for group in comparison.groups
     )
-    heads = ("F1 by group", "", "Records", first, second, "Difference", f"{100 * comparison.level:g} % interval")
+    heads = ("F1 by group", "Value", "Records", first, second, "Difference", f"{100 * comparison.level:g} % interval")
     return Table(heads, rows, "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 
 
