@@ -1,4 +1,4 @@
-"""The signature of a run's scores in words: the line under every table, the warnings, and the page's manifest."""
+"""The signature of a run's scores in words: the line under every table, the warnings, and all of its entries."""
 
 from __future__ import annotations
 
