@@ -263,7 +263,7 @@ def group_table(groups: Sequence[GroupScore], level: float, caption: str = "") -
     return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
 
 
-def group_comparison_table(comparison: Comparison, first: str = "A", second: str = "B") -> Table:
+def group_comparison_table(comparison: Comparison) -> Table:
     """F1 of both runs and its difference, one group a row."""
     rows = tuple(
         (
@@ -277,11 +277,11 @@ def group_comparison_table(comparison: Comparison, first: str = "A", second: str
         )
         for group in comparison.groups
     )
-    heads = ("F1 by group", "Value", "Records", first, second, "Difference", f"{100 * comparison.level:g} % interval")
+    heads = ("F1 by group", "Value", "Records", "A", "B", "Difference", f"{100 * comparison.level:g} % interval")
     return Table(heads, rows, "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 
 
-def comparison_table(comparison: Comparison, first: str = "A", second: str = "B") -> Table:
+def comparison_table(comparison: Comparison) -> Table:
     """Both scores, their difference with its interval, and the p value, by context and score."""
     rows: list[tuple[str, ...]] = []
     for context, scores in comparison.scores.items():
@@ -292,7 +292,7 @@ def comparison_table(comparison: Comparison, first: str = "A", second: str = "B"
                 *difference_cells(compared, "undefined", 4),
             )
             rows.append((row_name(context), _COMPARED.get(name, name), *values))
-    columns = ("Context", "Score", first, second, "Difference", f"{100 * comparison.level:g} % interval", "p")
+    columns = ("Context", "Score", "A", "B", "Difference", f"{100 * comparison.level:g} % interval", "p")
     return Table(columns, tuple(rows), "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 
 
@@ -322,8 +322,8 @@ def difference_cells(compared: Difference, undefined: str = "–", digits: int =
     return signed(compared.difference, digits), interval, p_value(compared.p)
 
 
-def span(interval: Interval | None, digits: int = 2) -> str:
+def span(interval: Interval | None) -> str:
     """An interval as ``0.69–0.75``, nothing where there is none."""
     if interval is None or interval.low is None or interval.high is None:
         return ""
-    return f"{interval.low:.{digits}f}–{interval.high:.{digits}f}"
+    return f"{interval.low:.2f}–{interval.high:.2f}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``style``: nothing, ``under`` (small), ``note`` (a warning) or ``title`` (a heading)."""
+    """A paragraph; ``style``: nothing, ``note`` (a warning), ``signature`` or ``title`` (a heading)."""
 
     kind: ClassVar = "text"
     text: str

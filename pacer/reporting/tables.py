@@ -167,13 +167,13 @@ def latex_text(text: str) -> str:
     return "".join(_SPECIAL.get(character, character) for character in text)
 
 
-def number(value: float | int | None, digits: int = 3) -> str:
+def number(value: float | int | None) -> str:
     """A score as ``0.123``, a count as ``1,234``, and an undefined value as an en dash."""
     if value is None:
         return "–"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value:.{digits}f}"
+    return f"{value:.3f}"
 
 
 def score_cell(value: float | int | None) -> str:
