@@ -184,23 +184,14 @@ def _print_scores(scores: dict, out: Path, convention: str) -> None:
     from pacer.core.io import read_json
     from pacer.metrics.columns import columns_in
     from pacer.metrics.statistics.sources import warnings
-    from pacer.reporting.score_tables import (
-        CONTENTS,
-        VARIETY,
-        column_table,
-        convention_table,
-        original_table,
-        score_table,
-    )
+    from pacer.reporting.score_tables import CONTENTS, ORIGINALS, VARIETY, column_table, convention_table, score_table
     from pacer.reporting.signature import caution, reading_notes, signature_line
 
     signature, cases = read_json(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
     print_table(score_table(scores))
     language = signature["language"]
     others = {
-        f"Against the original findings ({language['original_references']})": original_table(
-            scores, language["target"]
-        ),
+        f"Against the original findings ({language['original_references']})": score_table(scores, ORIGINALS),
         "Your columns (--columns): mean over the records with a value": column_table(
             scores, columns_in(signature, "scores")
         ),
@@ -294,11 +285,14 @@ def show_anchor(
     if found.evidence.rows:
         console.print("\nwhat the labelling model gives as evidence")
         print_rows(found.evidence.rows, found.evidence.columns)
-    report = Text("\n")
-    for run in found.runs:
-        style = " ".join([COLOURS.get(run.polarity or "", ""), "bold" * run.decided, "underline" * run.cue])
-        report.append(run.text, style.strip())
-    console.print(report)
+    report = Text(found.report)
+    for mention in sorted(found.mentions, key=lambda mention: mention.decided):  # what decided shows before the others
+        report.stylize(COLOURS.get(mention.polarity or "", ""), mention.start, mention.end)
+        if mention.decided:
+            report.stylize("bold", mention.start, mention.end)
+        if mention.cue:
+            report.stylize("underline", *mention.cue)
+    console.print(Text("\n"), report, sep="")
     legend = Text("\n")
     for polarity, colour in COLOURS.items():
         legend.append(polarity, colour).append(", ")

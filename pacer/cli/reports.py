@@ -11,12 +11,12 @@ from rich.text import Text
 
 from pacer.cli.terminal import COLOURS, SIGNS, chips, console, say
 from pacer.core.contexts import SOURCES, Context
+from pacer.reporting.marks import spans, statements
 from pacer.serving.batch import Summary
 from pacer.serving.case import NOTICE, Result, notes_of
-from pacer.serving.differences import Word, compared_contexts
 
-#: Words that the first context lacks, and words of the first that another lacks.
-_NEW, _NOT_ALL = "green", "yellow"
+#: What the first context does not say.
+_NEW = "green"
 
 
 def show_result(result: Result) -> None:
@@ -41,14 +41,12 @@ def show_contexts(results: Mapping[Context, Result]) -> None:
     table.add_row("sources", *(SOURCES[context] for context in results))
     table.add_row("gate", *("" if r.gate is None else f"{r.gate:.3f}" for r in results.values()))
     table.add_row("commitment", *(_findings(r, results) for r in results.values()))
-    words = compared_contexts(results)
-    table.add_row("report", *(_marked(words[c], _NOT_ALL if c == first else _NEW) for c in results))
+    table.add_row("report", *(_marked(result.report, results[first].report) for result in results.values()))
     table.add_row("tokens", *(str(r.tokens) for r in results.values()))
     console.print(table)
     if len(results) > 1:
-        legend = Text("Findings in bold", "bold").append(": not in every context. Words ", "not bold")
-        legend.append(f"in {_NEW}", f"not bold {_NEW}").append(f": not in {first.upper()}; ", "not bold")
-        legend.append(f"in {_NOT_ALL}", f"not bold {_NOT_ALL}").append(": not in all others.", "not bold")
+        legend = Text("Findings in bold", "bold").append(": not in every context. Statements ", "not bold")
+        legend.append(f"in {_NEW}", f"not bold {_NEW}").append(f": not in {first.upper()}.", "not bold")
         console.print(legend)
     _show_notes(results)
 
@@ -76,8 +74,10 @@ def _findings(result: Result, results: Mapping[Context, Result]) -> Text:
     return Text("\n").join(lines) if lines else Text("none")
 
 
-def _marked(words: list[Word], colour: str) -> Text:
-    return Text(" ").join(Text(word.text, colour if word.own else "") for word in words)
+def _marked(report: str, first: str) -> Text:
+    """The report, coloured where it says of findings, or of a comparison, what the first context's does not."""
+    marked = spans(report, "commitment", None, statements(first))
+    return Text.assemble(*((span.text, _NEW if span.changed else "") for span in marked))
 
 
 def _show_notes(results: Mapping[Context, Result]) -> None:

@@ -9,34 +9,14 @@ from pacer.core.contexts import CONTEXTS
 from pacer.reporting.tables import Check, Table, number
 
 
-def origin_table(audit: Mapping[str, Any]) -> Table:
-    """Who wrote the targets of each context."""
-    origins = {context: audit["origins"][context] for context in CONTEXTS if context in audit["origins"]}
-    rows = ((context.upper(), number(made["llm"]), number(made["rules"])) for context, made in origins.items())
-    return Table(("Context", "labelled", "by rules"), tuple(rows))
-
-
 def agreement_table(audit: Mapping[str, Any]) -> Table | None:
     """How two extractors agree on each finding; None without labelling answers."""
     if not audit["agreement"]["records"]:
         return None
-    found = audit["agreement"]["findings"].items()
-    rows = ((name, *(number(row[key]) for key in ("agreement", "kappa", "clashes"))) for name, row in found)
-    return Table(("Finding", "Same polarity", "Cohen's kappa", "One affirms, one denies"), tuple(rows))
-
-
-def strata_table(audit: Mapping[str, Any]) -> Table | None:
-    """How many of the sample were drawn for each stratum, of its quota, and how many lie in it."""
-    contexts = audit["sample"]["contexts"] if "sample" in audit else {}
-    rows = []
-    for context, counts in ((context, counts) for context, counts in contexts.items() if counts["drawn"]):
-        for name, stratum in counts["strata"].items():
-            cells = (stratum[key] for key in ("train_records", "quota", "drawn_for_it", "in_sample"))
-            rows.append((context.upper(), name.replace("_", " "), *map(number, cells)))
-        fill = counts["drawn_to_fill_up"]
-        rows.append((context.upper(), "none in particular", number(counts["train_records"]), "", number(fill), ""))
-    heads = ("Context", "Stratum", "Train records", "Quota", "Drawn for it", "In the sample")
-    return Table(heads, tuple(rows), numeric=(False, False, True, True, True, True)) if rows else None
+    findings = audit["agreement"]["findings"].items()
+    rows = ((name, *(number(row[key]) for key in ("agreement", "kappa", "clashes"))) for name, row in findings)
+    heads = ("Finding", "Same polarity", "Cohen's kappa", "One affirms, one denies")
+    return Table(heads, tuple(rows), "Labels against rules over the targets that have both.")
 
 
 def anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
@@ -47,6 +27,7 @@ def anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
     unread = answers["read"] - answers["statuses"].get("ok", 0)
     checks = [
         Check("Targets", number(audit["records"])),
+        Check("Targets by a labelling model", _labelled(audit["origins"])),
         Check("Empty targets", number(audit["empty_anchors"])),
         Check("Findings in a target", _spread(audit["findings_named"])),
         Check("Labelling answers", statuses or "none: all targets are by the rules", not unread),
@@ -59,14 +40,20 @@ def anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
     if labelling and labelling["answered"]:
         evidence = labelling["evidence"]
         if evidence["phrases"]:
-            found = evidence["phrases"] - evidence["not_in_report"]
-            shown = f"{number(found)} of {number(evidence['phrases'])} stand in their report word for word"
+            literal = evidence["phrases"] - evidence["not_in_report"]
+            shown = f"{number(literal)} of {number(evidence['phrases'])} stand in their report word for word"
             checks.append(Check("Evidence phrases", shown))
         if labelling["provider"] == "openai":
             lost = labelling["lost_and_perhaps_paid"]
             maybe = f"; {number(lost)} lost answers may have been paid too" if lost else ""
             checks.append(Check("Cost of the labels", f"${labelling['dollars']:.2f}{maybe}", not lost))
     return checks
+
+
+def _labelled(origins: Mapping[str, Mapping[str, int]]) -> str:
+    """How many of each context's targets a labelling model wrote."""
+    shares = {context: origins[context] for context in CONTEXTS if context in origins}
+    return ", ".join(f"{name} {number(by['llm'])} of {number(sum(by.values()))}" for name, by in shares.items())
 
 
 def _spread(counts: Mapping[str, int]) -> str:

@@ -46,8 +46,8 @@ def efficacy_chart(scores: Mapping, intervals: Mapping[str, Mapping[str, Interva
             ("f1", "F1, its interval below", "o", 46, "--ink"),
         ):
             # an undefined score has no point
-            found = [(scores[name][key], row) for row, name in enumerate(names) if scores[name].get(key) is not None]
-            across, down = [value for value, _ in found], [row for _, row in found]
+            points = [(scores[name][key], row) for row, name in enumerate(names) if scores[name].get(key) is not None]
+            across, down = [value for value, _ in points], [row for _, row in points]
             axes.scatter(across, down, marker=marker, s=size, color=LIGHT[variable], label=label, zorder=3)
             shown += across
         low, high = min(shown, default=0.0), max(shown, default=0.0)
@@ -63,8 +63,8 @@ def label_chart(labels: Sequence[LabelScores]) -> str:
     """F1 of each observation with its interval over all contexts together, and small marks for the contexts."""
 
     def draw(axes: Axes) -> None:
-        for row, one in enumerate(labels):
-            f1 = one.scores["f1"]
+        for row, label in enumerate(labels):
+            f1 = label.scores["f1"]
             if f1.value is None or f1.low is None or f1.high is None:
                 axes.annotate("undefined", (0.01, row), va="center", fontsize=8, color=LIGHT["--muted"])
                 continue
@@ -72,10 +72,10 @@ def label_chart(labels: Sequence[LabelScores]) -> str:
             axes.scatter(f1.value, row, s=42, color=LIGHT["--ink"], zorder=4)
         axes.scatter([], [], s=42, color=LIGHT["--ink"], label="all contexts")
         for context, marker, colour in zip(labels[0].f1, "<>^v", SERIES, strict=False):
-            points = [(f1, row) for row, one in enumerate(labels) if (f1 := one.f1[context]) is not None]
+            points = [(f1, row) for row, label in enumerate(labels) if (f1 := label.f1[context]) is not None]
             across, down = [value for value, _ in points], [row - 0.3 for _, row in points]
             axes.scatter(across, down, s=16, marker=marker, color=LIGHT[colour], zorder=3, label=context.upper())
-        row_axis(axes, [f"{one.name}  ({number(one.present)})" for one in labels], top=-0.8)
+        row_axis(axes, [f"{label.name}  ({number(label.present)})" for label in labels], top=-0.8)
         axes.set_xlim(-0.02, 1.02)
         axes.set_xlabel("F1 (records with the observation in the reference in brackets)")
         legend_above(axes, 5, handletextpad=0.1, columnspacing=1.0)
@@ -124,16 +124,17 @@ def polarity_chart(
 
     def draw(grid: Any) -> None:
         for axes, context in zip(np.ravel(grid), contexts, strict=True):
-            found, records = counts[context], max(sum(origins[context].values()), 1)
+            by_finding, records = counts[context], max(sum(origins[context].values()), 1)
             left = np.zeros(len(findings))
             for polarity, variable in _POLARITIES.items():
-                widths = np.array([found[finding][polarity] for finding in findings]) / records
+                widths = np.array([by_finding[finding][polarity] for finding in findings]) / records
                 axes.barh(range(len(findings)), widths, left=left, height=0.66, color=LIGHT[variable], label=polarity)
                 left += widths
             row_axis(axes, findings)
             axes.set_xlim(0, 1)
             axes.set_xticks([0, 0.5], ["0", "50 %"])
             axes.set_xlabel(context.upper())
-        legend_above(np.ravel(grid)[0], 3, columnspacing=1.2)
+        bars, names = np.ravel(grid)[0].get_legend_handles_labels()
+        np.ravel(grid)[0].figure.legend(bars, names, loc="outside upper left", ncols=3, handlelength=1.0)
 
     return drawing(6.6, 0.9 + 0.24 * len(findings), draw, columns=len(contexts), sharey=True)

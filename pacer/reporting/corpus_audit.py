@@ -45,14 +45,14 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
     """
     with reading_audit("corpus"):
         shown = ("records", "paper") if audit["format"] == "rg4" else ("records",)
-        found = {context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]}
-        used = _splits(found)
+        contexts = {context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]}
+        used = _splits(contexts)
         rows = []
-        for context, splits in found.items():
+        for context, splits in contexts.items():
             counts = [number(splits[split][name]) for split in used for name in shown]
-            whole = [number(sum(splits[split][name] for split in SPLITS)) for name in ("studies", "subjects")]
-            rows.append((context.upper(), *counts, *whole))
-        totals = [number(sum(splits[split][name] for splits in found.values())) for split in used for name in shown]
+            units = [number(sum(splits[split][name] for split in SPLITS)) for name in ("studies", "subjects")]
+            rows.append((context.upper(), *counts, *units))
+        totals = [number(sum(splits[split][name] for splits in contexts.values())) for split in used for name in shown]
     headings = [heading for split in used for heading in (split, "paper")[: len(shown)]]
     return Table(
         columns=("Context", *headings, "studies", "patients"),
@@ -93,12 +93,11 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             Check("Views", _by_context(audit["views"])),
             Check("Sections", _by_context(audit["sections"])),
             *(
-                Check(f"With {name}", _together({c: percent(found[name], records[c]) for c, found in clinical}))
+                Check(f"With {name}", _together({c: percent(counts[name], records[c]) for c, counts in clinical}))
                 for name in ("indication", "history")
             ),
-            *(_note(topic, found) for topic, found in audit["notes"].items() if found),
+            *(_note(topic, values) for topic, values in audit["notes"].items() if values),
             _originals(audit["original_references"]),
-            *_settings(audit),
         ]
 
 
@@ -128,26 +127,26 @@ def _share(part: int, whole: int) -> str:
     return f"{percent(part, whole)} of {number(whole)}"
 
 
-def _together(found: Mapping[str, str]) -> str:
+def _together(by_source: Mapping[str, str]) -> str:
     """What is said about each input, once for those about which the same is said."""
     alike: dict[str, list[str]] = {}
-    for source, words in found.items():
+    for source, words in by_source.items():
         alike.setdefault(words, []).append(source)
     return "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
 
 
 def _by_context(counts: Mapping[str, Counts]) -> str:
     """Shares of each context's values."""
-    found = {context: counts[context] for context in CONTEXTS if any(counts.get(context, {}).values())}
+    present = {context: counts[context] for context in CONTEXTS if any(counts.get(context, {}).values())}
     shares: dict[str, str] = {
         context: ", ".join(f"{value} {percent(n, sum(values.values()))}" for value, n in values.items() if n)
-        for context, values in found.items()
+        for context, values in present.items()
     }
     return _together(shares) or "none"
 
 
 def _overlapping(pairs: Mapping[str, Mapping[str, Any]]) -> str:
-    return _counted({pair.replace("-", " and "): found["count"] for pair, found in pairs.items()}, "{} in {}")
+    return _counted({pair.replace("-", " and "): shared["count"] for pair, shared in pairs.items()}, "{} in {}")
 
 
 def _rows(audit: Mapping[str, Any]) -> Iterator[Check]:
@@ -160,39 +159,29 @@ def _rows(audit: Mapping[str, Any]) -> Iterator[Check]:
     lost = read - sum(fates.values())
     unknown = f", {number(lost)} not accounted for" if lost else ""
     yield Check("Rows read", f"{number(read)}{inputs}: {_counted(fates)}{unknown}", not lost)
-    yield Check("Records made", number(audit["records"]), audit["records"] > 0)
     yield _fault("Bad rows or records", _reasons(audit["excluded"]))
     left_out = _reasons(audit["left_out"]) or "none"
     yield Check("Rows or records left out", left_out, rows["left_out"] <= LEFT_OUT_LIMIT * read)
-    if audit["limit"] is not None:
-        found = f"the first {number(audit['limit'])} studies of each context and split (corpus.limit)"
-        yield Check("Limit", found, not rows["beyond_limit"])
 
 
-def _reasons(found: Mapping[str, Any]) -> str:
+def _reasons(rows: Mapping[str, Any]) -> str:
     """The number of rows, the most frequent reasons with theirs, and how many reasons there are besides."""
-    listed = list(found["reasons"].items())
+    listed = list(rows["reasons"].items())
     parts = [f"{number(count)} × {plain(reason)}" for reason, count in listed[:_NAMED]]
     if rest := [count for _, count in listed[_NAMED:]]:
         others = "another reason" if len(rest) == 1 else f"{number(len(rest))} other reasons"
         parts.append(f"{number(sum(rest))} for {others}")
-    return f"{number(found['count'])}: {'; '.join(parts)}" if found["count"] else ""
+    return f"{number(rows['count'])}: {'; '.join(parts)}" if rows["count"] else ""
 
 
 def _repeats(repeated: Mapping[str, Any], contexts: Mapping[str, Any]) -> Iterator[Check]:
     tests = {c: contexts[c]["test"]["records"] for c in contexts if contexts[c]["train"]["records"]}
     known = {c: (n["test"], tests[c]) for c, n in repeated["known_from_train"].items() if tests.get(c)}
-    found = ", ".join(f"{context} {_share(*counts)}" for context, counts in known.items())
+    shares = ", ".join(f"{context} {_share(*counts)}" for context, counts in known.items())
     many = any(count > REPEATED_LIMIT * records for count, records in known.values())
     advice = "; a model that remembers train does well on these" if many else ""
     if "train" in _splits(contexts):
-        yield Check("Test reports word for word in train", (found or "no context has both splits") + advice, not many)
-    parts = []
-    for context, counts in repeated["within"].items():
-        if counts["records"]:
-            most = f" (one up to {number(counts['most_frequent'])} ×)" if counts["most_frequent"] > 1 else ""
-            parts.append(f"{context} {_share(counts['distinct'], counts['records'])}{most}")
-    yield Check("Distinct reports", ", ".join(parts) or "none", bool(parts))
+        yield Check("Test reports word for word in train", (shares or "no context has both splits") + advice, not many)
 
 
 def _wording(wording: Mapping[str, Mapping[str, Counts]], treated: str) -> Check:
@@ -209,8 +198,8 @@ def _wording(wording: Mapping[str, Mapping[str, Counts]], treated: str) -> Check
     advice = "; corpus.unseen_comparisons: strip deals with them" if many else ""
     if treated != "keep":
         advice = "; stripped (corpus.unseen_comparisons)"
-    found = ", ".join(f"{context} {_share(*counts)}" for context, counts in rates.items())
-    return Check(name, found + advice, treated != "keep" or not many)
+    shares = ", ".join(f"{context} {_share(*counts)}" for context, counts in rates.items())
+    return Check(name, shares + advice, treated != "keep" or not many)
 
 
 def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
@@ -220,9 +209,8 @@ def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
         days = "only the order is known" if median is None else f"median {median:,g} days, longest {longest:,g} days"
         rules = _counted(priors["rules"], "{} by {}")
         yield Check(name, f"{days}; {number(priors['known'])} studies: {rules}")
-        tied, passed = priors["tied"], priors["passed_over"]
-        yield _fault("Previous studies equally near", f"{number(tied)}: the larger id was taken" if tied else "")
-        yield Check("Nearer studies without a report", f"passed over for {number(passed)}" if passed else "none")
+        tied = f"{number(priors['tied'])}: the larger id was taken" if priors["tied"] else ""
+        yield _fault("Previous studies equally near", tied)
     else:
         with_prior = [context for context in records if availability(context)[1]]
         some = any(records[context] for context in with_prior)
@@ -230,8 +218,6 @@ def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
         yield Check(name, words, some or not with_prior)
     if priors["empty"]:
         yield Check("Previous reports empty after cleaning", number(priors["empty"]), False)
-    if priors["empty_kept"]:
-        yield Check("Empty previous reports that were kept", number(priors["empty_kept"]))
 
 
 def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:
@@ -243,40 +229,35 @@ def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:
     with reading_audit("emphasis"):
         train, val = (sum(map(Counter, audit[split].values()), Counter()) for split in SPLITS[:2])
         source, doubt = audit["settings"]["source"], audit["doubt"]
-        found = doubt or f"{_share(train['marked_sentences'], train['sentences'])} sentences"
-        checks = [Check(f"Emphasis in training ({source})", found, not doubt or source == "none")]
+        marked = doubt or f"{_share(train['marked_sentences'], train['sentences'])} sentences"
+        checks = [Check(f"Emphasis in training ({source})", marked, not doubt or source == "none")]
         both = train + val
         lost = _counted({name.replace("_", " "): both[name] for name in ("shortened", "dropped", "not_binary")})
         if lost:
             checks.append(Check("Released emphasis that was changed, records", lost, not both["dropped"]))
         for split, units in audit["agreement"].items():
-            pairs = ((unit, number(own["precision"]), number(own["recall"])) for unit, own in units.items())
-            found = ", ".join(f"{unit} {precision} and {recall}" for unit, precision, recall in pairs)
-            checks.append(Check(f"Precision and recall of computed emphasis against released, {split}", found))
+            ratios = ", ".join(
+                f"{unit} {number(agreement['precision'])} and {number(agreement['recall'])}"
+                for unit, agreement in units.items()
+            )
+            checks.append(Check(f"Precision and recall of computed emphasis against released, {split}", ratios))
     return checks
 
 
-def _note(topic: str, found: Mapping[str, Counts]) -> Check:
+def _note(topic: str, by_source: Mapping[str, Counts]) -> Check:
     """A topic of a reader's notes, whichever it is."""
     title, harmless = TOPICS.get(topic, (topic.replace("_", " ").capitalize(), False))
-    said: dict[str, str] = {}
-    for source, values in found.items():
+    listed: dict[str, str] = {}
+    for source, values in by_source.items():
         named = list(values)[:_NAMED]
         parts = [f"{number(values[value])} × {plain(value, 40)}" for value in named]
         rest = len(values) - len(named)
-        said[source] = ", ".join([*parts, *([f"{number(rest)} others"] if rest else [])])
-    return Check(title, _together(said), harmless)
+        listed[source] = ", ".join([*parts, *([f"{number(rest)} others"] if rest else [])])
+    return Check(title, _together(listed), harmless)
 
 
 def _originals(originals: Mapping[str, Any]) -> Check:
     if not originals["supplied"]:
         return Check("Original references", "not available")
-    found, whole = originals["records"], originals["records"] + originals["without"]
-    return Check("Original references", f"for {number(found)} of {number(whole)} records", found > 0)
-
-
-def _settings(audit: Mapping[str, Any]) -> Iterator[Check]:
-    yield Check("Format", str(audit["format"]))
-    yield Check("Target", str(audit["target"]).replace("_", " "))
-    yield Check("Cleaner", str(audit["cleaner"]))
-    yield Check("Unseen comparisons", str(audit["unseen_comparisons"]).replace("_", " "))
+    available, records = originals["records"], originals["records"] + originals["without"]
+    return Check("Original references", f"for {number(available)} of {number(records)} records", available > 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 
@@ -13,7 +12,6 @@ from pacer.commitments.answers import count_missing, read_answer, read_answers
 from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
 from pacer.core.errors import DataError
 from pacer.data.schemas import RECORD_SCHEMA, check_columns
-from pacer.reporting.support import cut
 from pacer.reporting.tables import Table
 
 #: What each kind of cue is called.
@@ -27,26 +25,13 @@ KINDS = {
 }
 
 
-class TextRun(NamedTuple):
-    """A piece of a report in which every character is marked alike.
-
-    ``polarity``: of the finding that it names, or None; ``decided``: the commitment has it from here; ``cue``: the
-    words decide a polarity.
-    """
-
-    text: str
-    polarity: str | None
-    decided: bool
-    cue: bool
-
-
 @dataclass(frozen=True)
 class Explanation:
     """One record's commitment.
 
     Attributes:
         anchor: what training uses; origin: ``llm`` or ``rules``. by_rules: what the rules say.
-        read: each mention of a finding and the cue that decided, in words.
+        report: as the rules read it; mentions: of findings in it, and read: each of them and its cue in words.
         evidence: the labelling model's own phrases, where its answer is at hand, and whether the report has them.
     """
 
@@ -56,7 +41,8 @@ class Explanation:
     origin: str
     anchor: Anchor
     by_rules: Anchor
-    runs: list[TextRun]
+    report: str
+    mentions: list[Mention]
     read: Table
     evidence: Table
 
@@ -74,11 +60,11 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
     """
     check_columns(records, RECORD_SCHEMA)
     check_columns(anchors, ANCHOR_SCHEMA)
-    found = pl.scan_parquet(records).filter(pl.col("record_id") == record_id).collect()
-    if found.is_empty():
+    rows = pl.scan_parquet(records).filter(pl.col("record_id") == record_id).collect()
+    if rows.is_empty():
         example = pl.scan_parquet(records).select("record_id").head(1).collect().item()
         raise DataError(f"{records} has no record {record_id}; ids look like {example}")
-    row = found.row(0, named=True)
+    row = rows.row(0, named=True)
     target = pl.scan_parquet(anchors).filter(pl.col("record_id") == record_id).collect().to_dicts()
     if not target:
         raise DataError(f"{anchors} has no anchor for record {record_id}; make the anchors again")
@@ -104,25 +90,11 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
         origin,
         anchor,
         by_rules=extract_anchor(report),
-        runs=mark(report, mentions),
+        report=report,
+        mentions=mentions,
         read=_words(("Words", "Finding", "Polarity", "Because of", "which", "Decides"), read),
         evidence=_words(("Finding", "Phrase", ""), phrases),
     )
-
-
-def mark(report: str, mentions: list[Mention]) -> list[TextRun]:
-    """Cut a report where its marks begin and end; the texts of the runs joined are the report.
-
-    Where mentions share words, one that decided shows before one that did not.
-    """
-    spans: list[tuple[int, int, Mention | None]] = [(m.start, m.end, m) for m in mentions]
-    spans += [(*m.cue, None) for m in mentions if m.cue]
-    runs = []
-    for text, held in cut(report, spans):
-        here = sorted((m for m in held if m is not None), key=lambda mention: not mention.decided)
-        polarity = (here[0].polarity or "silent") if here else None
-        runs.append(TextRun(text, polarity, bool(here) and here[0].decided, None in held))
-    return runs
 
 
 def _words(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:

@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pacer.reporting.support import LEGEND
+from pacer.reporting.marks import LEGENDS
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -32,6 +32,6 @@ def _environment(folder: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    known: dict[str, Any] = dict(environment.globals) | {"LEGEND": LEGEND}
+    known: dict[str, Any] = dict(environment.globals) | {"LEGENDS": LEGENDS}
     environment.globals = known
     return environment

@@ -6,7 +6,6 @@ import base64
 import io
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
 
 from pacer.core.errors import DataError
@@ -36,12 +35,3 @@ def data_uri(image: Image.Image) -> str:
     buffer = io.BytesIO()
     image.convert("RGB" if image.mode != "L" else "L").save(buffer, format="JPEG", quality=85)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
-def weight_range(weights: np.ndarray) -> float:
-    """The largest distance of a depth weight from the even mixture, over patches and depths; at least 0.001.
-
-    Args:
-        weights: ``[N, K]``, rows sum to 1.
-    """
-    return max(float(np.abs(weights - 1 / weights.shape[1]).max()), 1e-3)

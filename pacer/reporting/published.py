@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.reporting.score_tables import contexts_in
-from pacer.reporting.signature import caution, decoding
+from pacer.reporting.signature import decoding
 from pacer.reporting.tables import Mark
 
 FILE = Path(__file__).with_name("published.yaml")
@@ -23,8 +23,6 @@ _VALUE = re.compile(r"--|(?P<mark>[*_]?)(?P<value>\d\.\d{3})(?P=mark)")
 _MARKS: Mapping[str | None, Mark | None] = {"*": "best", "_": "second"}
 #: What the published scores were made with.
 CONVENTION, CLEANER, SPLIT, PRECISION = "llm-rg4", "upstream", "test", "float32"
-#: Stages that score a system which is decoded as it was released, not as PACER is.
-RELEASED = ("llm_rg4_score",)
 
 
 class PrintedValue(NamedTuple):
@@ -79,37 +77,40 @@ def _table(raw: dict[str, Any]) -> PublishedTable:
     for block in raw["blocks"]:
         rows = {system: _row(system, values, metrics) for system, values in block["rows"].items()}
         blocks.append(PublishedBlock(**block | {"rows": rows}))
-    whole: dict[str, Any] = raw | {"metrics": metrics, "blocks": tuple(blocks)}
-    return PublishedTable(**whole)
+    fields: dict[str, Any] = raw | {"metrics": metrics, "blocks": tuple(blocks)}
+    return PublishedTable(**fields)
 
 
 def _row(system: str, values: str, metrics: tuple[str, ...]) -> dict[str, PrintedValue]:
-    found = [match for text in values.split() if (match := _VALUE.fullmatch(text))]
-    if not len(found) == len(values.split()) == len(metrics):
+    matches = [match for text in values.split() if (match := _VALUE.fullmatch(text))]
+    if not len(matches) == len(values.split()) == len(metrics):
         expected = f"{len(metrics)} values like 0.123, *0.123*, _0.123_ or --"
         raise DataError(f"{FILE}: {system} has {values!r}; expected {expected}")
-    return {key: PrintedValue(m["value"], _MARKS.get(m["mark"])) for key, m in zip(metrics, found, strict=True)}
+    return {key: PrintedValue(m["value"], _MARKS.get(m["mark"])) for key, m in zip(metrics, matches, strict=True)}
 
 
 def differences_to_published(
     table: PublishedTable, scores: Mapping[str, Any], signature: Mapping[str, Any], record: Mapping[str, Any] | None
 ) -> list[str]:
-    """In words, each way in which a scored run is not of the published rows' data and protocol; empty: none is known.
+    """In words, each way in which a scored run has another corpus, split, number of records or labeller than the
+    published rows; empty: none is known.
 
     Args:
         record: of the run; None for foreign scores, whose corpus only the number of their records shows.
     """
-    found = []
+    reasons = []
     if record is not None:
         corpus = record["corpus"]
         if (corpus.get("source"), corpus.get("format")) != ("files", "rg4"):
-            found.append("the corpus is not MIMIC-RG4")
+            reasons.append("the corpus is not MIMIC-RG4")
         if corpus.get("limit", 0) is not None or record.get("limit", 0) is not None:
-            found.append("not all records were used, or it is not recorded")
+            reasons.append("not all records were used, or it is not recorded")
         if record["split"] != SPLIT:
-            found.append(f"scored on split {record['split']}")
-    if caution(signature) is not None:
-        found.append("stand-in models, models of unknown origin, or a labeller that barely discriminates")
+            reasons.append(f"scored on split {record['split']}")
+    elif not table.records:
+        reasons.append("it is not recorded of which corpus the reports are")
+    if signature.get("standin_labeller") is not False:
+        reasons.append("the labeller is not CheXbert as published, or it is not recorded")
     language, clinical = signature.get("language") or {}, signature.get("clinical") or {}
     labeller = clinical.get("labeller") or {}
     for what, value, wanted in (
@@ -120,25 +121,16 @@ def differences_to_published(
         ("unseen comparisons", language.get("unseen_comparisons"), "keep"),
     ):
         if value != wanted:
-            found.append(f"{what} {value}, published {wanted}")
-    if record is not None and record.get("target") not in RELEASED:
-        used = decoding(signature)
-        found += [
-            f"decode.{name} {used.get(name, 'not recorded')}, published {wanted}"
-            for name, wanted in table.decoding.items()
-            if used.get(name) != wanted
-        ]
-    if not table.records:
-        return found + ["it is not recorded of which corpus the reports are"] * (record is None)
+            reasons.append(f"{what} {value}, published {wanted}")
     contexts = contexts_in(scores)
     counts = {context: (scores[context].get("n"), table.records.get(context)) for context in contexts}
     sizes = [f"{c.upper()} {n} ({printed or 'none'})" for c, (n, printed) in counts.items() if n != printed]
-    if sizes:
-        found.append(f"records (published): {', '.join(sizes)}")
+    if sizes and table.records:
+        reasons.append(f"records (published): {', '.join(sizes)}")
     missing = [context.upper() for context in table.records if context not in contexts]
     if missing and any(block.context == "mean" for block in table.blocks):
-        found.append(f"the mean lacks {', '.join(missing)}")
-    return found
+        reasons.append(f"the mean lacks {', '.join(missing)}")
+    return reasons
 
 
 def published_beside(
@@ -149,10 +141,9 @@ def published_beside(
     Args:
         corpus: the group of that name of ``params.yaml``.
     """
-    decoded = decoding(signature)
     table = load_published()["conventional_sn" if corpus.get("target") == "findings" else "main"]
+    decoded = decoding(signature)
     run = {"corpus": corpus, "split": decoded.get("split"), "limit": decoded.get("limit", 0)}
-    reasons = differences_to_published(table, scores, signature, run)
-    if reasons:
+    if reasons := differences_to_published(table, scores, signature, run):
         return None, f"Published scores are not shown, because this run differs: {'; '.join(reasons)}."
     return table, f"Published rows as printed in {table.where} of the paper. {table.protocol}"

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from safetensors.numpy import load_file
 
 from pacer.config import Params
+from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.core.io import read_json
+from pacer.core.io import read_json, read_jsonl
 from pacer.data.schemas import read_images, read_records
 from pacer.metrics.columns import columns_in
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
-from pacer.reporting.cases import predictions_by_id
-from pacer.reporting.routing import read_routing
 from pacer.reporting.signature import caution
 from pacer.reporting.tables import number
 
@@ -32,7 +32,8 @@ class Results:
 
     Attributes:
         records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row a scored record.
-        decoding: the manifest of the predictions. routing: depth weights, empty without a router.
+        decoding: the manifest of the predictions. routing: depth weights ``[N, K]`` by ``<record_id>/<view>``; empty
+            without a router.
     """
 
     params: Params
@@ -55,10 +56,10 @@ class Results:
         Raises:
             DataError: there is none.
         """
-        found = self.records.filter(pl.col("record_id").is_in(list(self.predictions)))
-        if found.is_empty():
+        decoded = self.records.filter(pl.col("record_id").is_in(list(self.predictions)))
+        if decoded.is_empty():
             raise DataError("no prediction matches a record of the corpus; decode again with this corpus")
-        return found
+        return decoded
 
     @cached_property
     def note(self) -> str | None:
@@ -77,11 +78,9 @@ class Results:
     @property
     def resampling(self) -> str:
         """How the intervals were made, in words."""
-        found = self.intervals
-        return (
-            f"Intervals: {100 * found.level:g} %, percentiles of {number(found.resamples)} bootstrap samples of "
-            f"the {number(found.units)} {_UNITS[found.unit]}."
-        )
+        intervals = self.intervals
+        samples, units = number(intervals.resamples), f"{number(intervals.units)} {_UNITS[intervals.unit]}"
+        return f"Intervals: {100 * intervals.level:g} %, percentiles of {samples} bootstrap samples of the {units}."
 
 
 def read_results(
@@ -95,6 +94,12 @@ def read_results(
     cases = metrics / "cases.parquet"
     if not cases.is_file():
         raise DataError(f"{cases} does not exist; the score stage makes it")
+    generated = [path for context in CONTEXTS if (path := predictions / f"{context}.jsonl").exists()]
+    if not generated:
+        raise DataError(f"{predictions} holds no predictions; expected {', '.join(f'{c}.jsonl' for c in CONTEXTS)}")
+    routing = predictions / "routing.safetensors"
+    # without a router the weights are all on the endpoint, and there is nothing to draw
+    routed = routing.exists() and params.refine.variant != "endpoint"
     return Results(
         params=params,
         records=read_records(corpus / "records.parquet"),
@@ -102,10 +107,9 @@ def read_results(
         corpus_audit=read_json(corpus / "audit.json"),
         anchors_audit=read_json(anchors / "audit.json"),
         emphasis_audit=read_json(emphasis / "audit.json"),
-        predictions=predictions_by_id(predictions),
+        predictions={row["record_id"]: row for path in generated for row in read_jsonl(path)},
         decoding=read_json(predictions / "manifest.json"),
-        # without a router the weights are all on the endpoint, and there is nothing to draw
-        routing=read_routing(predictions) if params.refine.variant != "endpoint" else {},
+        routing=load_file(routing) if routed else {},
         scores=read_json(metrics / "scores.json"),
         signature=read_json(metrics / "signature.json"),
         cases=pl.read_parquet(cases),

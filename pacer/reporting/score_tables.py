@@ -134,39 +134,35 @@ def score_table(
     columns: Columns = SCORES,
     caption: str = "",
     *,
-    found: Intervals | None = None,
+    intervals: Intervals | None = None,
     published: PublishedTable | None = None,
-    absent: str = "",
+    notes: tuple[str, ...] = (),
 ) -> Table:
-    """The contexts' scores and their plain mean, one column a score.
+    """The contexts' scores and their plain mean, one column a score; a column that no context has is left out.
 
     Args:
-        columns: those that no context has are left out, unless ``absent`` says what to write there.
-        found: intervals, which stand below their scores. published: rows that stand after those of their context.
+        intervals: they stand below their scores. published: rows that stand after those of their context.
     """
     contexts = contexts_in(scores)
-    shown = [column for column in columns if absent or any(column[0] in scores[context] for context in contexts)]
+    shown = [(key, label) for key, label in columns if any(key in scores[context] for context in contexts)]
     rows: list[tuple[str, ...]] = []
     rules, quiet, summary = set(), set(), None
     for name in rows_in(scores):
         if name == MEAN:
             summary = len(rows)
-        if found is not None:
+        if intervals is not None:
             rules.add(len(rows))
-        own = scores[name]
-        empty = absent or ("" if name == MEAN else "–")
-        # a count has no mean
-        others = ("" if name == MEAN and key.endswith("_n") else empty for key, _ in shown)
-        cells = (score_cell(own[key]) if key in own else other for (key, _), other in zip(shown, others, strict=True))
-        rows.append((row_name(name), *cells))
-        spans = [span(found.scores.get(name, {}).get(key)) for key, _ in shown] if found is not None else []
-        if found is not None and any(spans):
-            quiet.add(len(rows))
-            rows.append((f"{100 * found.level:g} %", *spans))
-        for block in published.blocks if published is not None else ():
-            for system, values in block.rows.items() if block.context == name else ():
+        values, absent = scores[name], "" if name == MEAN else "–"
+        rows.append((row_name(name), *(score_cell(values[key]) if key in values else absent for key, _ in shown)))
+        if intervals is not None:
+            spans = [span(intervals.scores.get(name, {}).get(key)) for key, _ in shown]
+            if any(spans):
                 quiet.add(len(rows))
-                texts = (values[key].text if key in values else None for key, _ in shown)
+                rows.append((f"{100 * intervals.level:g} %", *spans))
+        for block in published.blocks if published is not None else ():
+            for system, printed in block.rows.items() if block.context == name else ():
+                quiet.add(len(rows))
+                texts = (printed[key].text if key in printed else None for key, _ in shown)
                 rows.append((f"{system.removesuffix(' (Ours)')}, paper", *(text or "–" for text in texts)))
     return Table(
         ("Context", *(label for _, label in shown)),
@@ -175,25 +171,16 @@ def score_table(
         summary=summary,
         rules=frozenset(rules - {0}),
         quiet=frozenset(quiet),
+        notes=notes,
     )
 
 
 def column_table(
-    scores: Mapping, names: Sequence[str], caption: str = "", found: Intervals | None = None
+    scores: Mapping, names: Sequence[str], caption: str = "", intervals: Intervals | None = None
 ) -> Table | None:
     """The means of ``score.columns``, each beside how many records have a number; None where there are none."""
     columns = [column for name in names for column in ((name, name), (f"{name}_n", "n"))]
-    return score_table(scores, columns, caption, found=found) if names else None
-
-
-def original_table(scores: Mapping, target: str | None, caption: str = "") -> Table | None:
-    """Language scores against the original findings, "not available" where the corpus has none.
-
-    Args:
-        target: ``corpus.target`` of the references; None is returned unless it is ``findings``, the protocol that has
-            such columns.
-    """
-    return score_table(scores, ORIGINALS, caption, absent="not available") if target == "findings" else None
+    return score_table(scores, columns, caption, intervals=intervals) if names else None
 
 
 def convention_table(scores: Mapping, caption: str = "") -> Table | None:
@@ -222,10 +209,10 @@ def control_table(scores: Mapping, caption: str = "") -> Table | None:
         return None
     rows = []
     for context in contexts_in(scores):
-        found = [
+        others = [
             controls[control].get(context, {}).get(key) for control in controls for key in ("f1", "unchanged_share")
         ]
-        rows.append((context.upper(), *map(number, (scores[context].get("f1"), *found))))
+        rows.append((context.upper(), *map(number, (scores[context].get("f1"), *others))))
     names = (CONTROLS.get(name, name.replace("_", " ")) for name in controls)
     return Table(
         ("Context", "Own sources", *(head for name in names for head in (name, "same report"))), tuple(rows), caption
@@ -237,10 +224,10 @@ def truth_table(truth: Mapping[str, float], caption: str = "") -> Table:
     rows: list[tuple[str, ...]] = []
     rules = set()
     for group in TRUTH:
-        found = [(who, float(truth[key])) for key, who in group if truth.get(key) is not None]
+        values = [(who, float(truth[key])) for key, who in group if truth.get(key) is not None]
         rules.add(len(rows))
-        for index, (who, value) in enumerate(found):
-            rows.append((who, number(value), signed(value - found[0][1]) if index else ""))
+        for index, (who, value) in enumerate(values):
+            rows.append((who, number(value), signed(value - values[0][1]) if index else ""))
     rules.add(len(rows))
     for name, sources in SOURCES.items():
         if truth.get(f"{name}_f1") is not None:
@@ -254,14 +241,14 @@ def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") 
     contexts = list(labels[0].f1) if labels else []
     rows = tuple(
         (
-            one.name,
-            number(one.present),
-            number(one.predicted),
-            *(score_cell(one.scores[key].value) for key in ("precision", "recall", "f1")),
-            span(one.scores["f1"]),
-            *(number(one.f1[context]) for context in contexts),
+            label.name,
+            number(label.present),
+            number(label.predicted),
+            *(score_cell(label.scores[key].value) for key in ("precision", "recall", "f1")),
+            span(label.scores["f1"]),
+            *(number(label.f1[context]) for context in contexts),
         )
-        for one in labels
+        for label in labels
     )
     heads = ("Observation", "In references", "In reports", "P", "R", "F1", f"{100 * level:g} %")
     return Table((*heads, *map(str.upper, contexts)), rows, caption)
@@ -269,37 +256,43 @@ def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") 
 
 def group_table(groups: Sequence[GroupScore], level: float, caption: str = "") -> Table:
     """F1 of one group a row, with its interval."""
-    rows = tuple((one.column, one.value, number(one.n), score_cell(one.f1.value), span(one.f1)) for one in groups)
-    heads, numeric = ("Group", "", "Records", "F1", f"{100 * level:g} %"), (False, False, True, True, True)
+    rows = tuple(
+        (group.column, group.value, number(group.n), score_cell(group.f1.value), span(group.f1)) for group in groups
+    )
+    heads, numeric = ("Group", "Value", "Records", "F1", f"{100 * level:g} %"), (False, False, True, True, True)
     return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
 
 
-def group_comparison_table(comparison: Comparison, first: str = "A", second: str = "B") -> Table:
+def group_comparison_table(comparison: Comparison) -> Table:
     """F1 of both runs and its difference, one group a row."""
     rows = tuple(
         (
-            one.column,
-            one.value,
-            number(one.n),
-            score_cell(one.f1.first),
-            score_cell(one.f1.second),
-            signed(one.f1.difference),
-            difference_cells(one.f1, "")[1],  # small groups have no interval
+            group.column,
+            group.value,
+            number(group.n),
+            score_cell(group.f1.first),
+            score_cell(group.f1.second),
+            signed(group.f1.difference),
+            difference_cells(group.f1, "")[1],  # small groups have no interval
         )
-        for one in comparison.groups
+        for group in comparison.groups
     )
-    heads = ("F1 by group", "", "Records", first, second, "Difference", f"{100 * comparison.level:g} % interval")
+    heads = ("F1 by group", "Value", "Records", "A", "B", "Difference", f"{100 * comparison.level:g} % interval")
     return Table(heads, rows, "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 
 
-def comparison_table(comparison: Comparison, first: str = "A", second: str = "B") -> Table:
+def comparison_table(comparison: Comparison) -> Table:
     """Both scores, their difference with its interval, and the p value, by context and score."""
     rows: list[tuple[str, ...]] = []
     for context, scores in comparison.scores.items():
-        for name, found in scores.items():
-            values = (score_cell(found.first), score_cell(found.second), *difference_cells(found, "undefined", 4))
+        for name, compared in scores.items():
+            values = (
+                score_cell(compared.first),
+                score_cell(compared.second),
+                *difference_cells(compared, "undefined", 4),
+            )
             rows.append((row_name(context), _COMPARED.get(name, name), *values))
-    columns = ("Context", "Score", first, second, "Difference", f"{100 * comparison.level:g} % interval", "p")
+    columns = ("Context", "Score", "A", "B", "Difference", f"{100 * comparison.level:g} % interval", "p")
     return Table(columns, tuple(rows), "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 
 
@@ -321,16 +314,16 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     return lines
 
 
-def difference_cells(found: Difference, undefined: str = "–", digits: int = 3) -> tuple[str, str, str]:
+def difference_cells(compared: Difference, undefined: str = "–", digits: int = 3) -> tuple[str, str, str]:
     """Difference, interval and p value."""
-    if found.difference is None or found.low is None or found.high is None:
+    if compared.difference is None or compared.low is None or compared.high is None:
         return undefined, undefined, undefined
-    interval = f"{signed(found.low, digits)} to {signed(found.high, digits)}"
-    return signed(found.difference, digits), interval, p_value(found.p)
+    interval = f"{signed(compared.low, digits)} to {signed(compared.high, digits)}"
+    return signed(compared.difference, digits), interval, p_value(compared.p)
 
 
-def span(interval: Interval | None, digits: int = 2) -> str:
+def span(interval: Interval | None) -> str:
     """An interval as ``0.69–0.75``, nothing where there is none."""
     if interval is None or interval.low is None or interval.high is None:
         return ""
-    return f"{interval.low:.{digits}f}–{interval.high:.{digits}f}"
+    return f"{interval.low:.2f}–{interval.high:.2f}"

@@ -6,7 +6,7 @@ A new section is a function from :class:`~pacer.reporting.results.Results` to a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``style``: nothing, ``under`` (small), ``note`` (a warning) or ``title`` (a heading)."""
+    """A paragraph; ``style``: nothing, ``note`` (a warning), ``signature`` or ``title`` (a heading)."""
 
     kind: ClassVar = "text"
     text: str
@@ -40,13 +40,12 @@ class TableBlock:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart; written to ``figures/NAME.svg``, and to ``.png`` where it has that."""
+    """A chart; written to ``figures/NAME.svg``."""
 
     kind: ClassVar = "figure"
     name: str
     svg: str
     caption: str
-    png: bytes = b""
 
     @property
     def inline(self) -> Markup:
@@ -56,12 +55,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Checks:
-    """Names and what was found. ``folded``: a title to unfold them by; ``unfolded``: they are at first."""
+    """Names and what was found, folded under a title."""
 
     kind: ClassVar = "checks"
+    title: str
     checks: Sequence[Check]
-    folded: str = ""
-    unfolded: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,10 +68,6 @@ class ExampleCases:
 
     kind: ClassVar = "cases"
     cases: Sequence[ExampleCase]
-
-    @property
-    def figures(self) -> list[Figure]:
-        return [figure for case in self.cases for figure in case.figures]
 
 
 Part = Text | TableBlock | Figure | Checks | ExampleCases
@@ -87,18 +81,9 @@ class Section:
     title: str
     parts: Sequence[Part]
 
-    def tables(self) -> Iterator[TableBlock]:
-        """The tables among the parts."""
-        return (part for part in self.parts if isinstance(part, TableBlock))
 
-    def figures(self) -> Iterator[Figure]:
-        """The figures among the parts, those of example cases included."""
-        for part in self.parts:
-            yield from [part] if isinstance(part, Figure) else getattr(part, "figures", ())
-
-
-def shown(name: str, table: Table | None, folded: str = "", title: str = "") -> list[Part]:
-    """A table with a subtitle, or nothing where there is no table or it has no column but its first."""
+def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") -> list[Part]:
+    """A table below a title, or nothing where there is no table or it has no column but its first."""
     if table is None or len(table.columns) < 2:
         return []
     return [*([Text(title, "title")] if title else []), TableBlock(name, table, folded)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +19,10 @@ from pacer.metrics.reports import HYPOTHESIS_COLUMNS, reports_of
 from pacer.metrics.statistics.comparison import read_run
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
-from pacer.reporting.support import Piece, Side, pieces, statements
+from pacer.reporting.marks import Other, Span, Statement, spans, statements
 
-_SIDES: tuple[Side, ...] = ("reference", "generated", "generated")
+#: What the reference and either system's report are compared with.
+_COMPARED_WITH: tuple[Other, ...] = ("generated", "reference", "reference")
 
 
 class Reading(NamedTuple):
@@ -30,7 +31,7 @@ class Reading(NamedTuple):
     context: str
     sources: str
     prior_report: str | None
-    texts: list[list[Piece]]
+    texts: list[list[Span]]
 
 
 def show_study(
@@ -49,19 +50,20 @@ def show_study(
     known = _of_study(read_records(records), study) if needed else []
     corpus = {row["record_id"]: row for row in known}
     reports = [_reports(place, study, contexts, corpus) for _, place in systems]
-    readings, first = [], []
+    readings: list[Reading] = []
+    first: list[Collection[Statement] | None] = [None] * 3
     for context, *rows in zip(contexts, *reports, strict=True):
         texts = [single_line(rows[0]["reference"]), *(single_line(row["hypothesis"]) for row in rows)]
         if any(single_line(row["reference"]) != texts[0] for row in rows):
             names = " and ".join(name for name, _ in systems)
             raise DataError(f"{names} have other references of {study} in context {context}; score against the same")
-        said = [statements(text) for text in texts]
-        others = [said[1] | said[2], said[0], said[0]]
-        first = first or said
-        earlier = first if readings else [None] * len(texts)
-        cut = [pieces(*compared) for compared in zip(texts, _SIDES, others, earlier, strict=True)]
+        reference, *generated = stated = [statements(text) for text in texts]
+        others = [generated[0] | generated[1], reference, reference]
+        marked = [spans(*compared) for compared in zip(texts, _COMPARED_WITH, others, first, strict=True)]
+        if not readings:
+            first = list(stated)
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
-        readings.append(Reading(context, SOURCES[context], prior_report, cut))
+        readings.append(Reading(context, SOURCES[context], prior_report, marked))
     views = _views([corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images)
     path = out / f"study-{file_name(study)}.html"
     write_text(path, render("show.html", study=study, systems=systems, views=views, readings=readings))
@@ -84,18 +86,18 @@ def _reports(place: Path, study: str, contexts: Sequence[str], corpus: Mapping[s
         ]
     else:
         rows = _of_study(read_run(place)[0], study)
-    found: dict[str, dict[str, Any]] = {}
+    by_context: dict[str, dict[str, Any]] = {}
     for row in rows:
-        other = found.setdefault(row["context"], row)
+        other = by_context.setdefault(row["context"], row)
         if other is not row:
             several = f"{other['record_id']} and {row['record_id']}"
             raise DataError(f"{place} has several reports of {study}, {several}; name one of these records")
-    if missing := [context for context in contexts if context not in found]:
-        there = f"it has {', '.join(found)}: choose with --context" if found else "name another study"
-        if UNKNOWN in found:
+    if missing := [context for context in contexts if context not in by_context]:
+        there = f"it has {', '.join(by_context)}: choose with --context" if by_context else "name another study"
+        if UNKNOWN in by_context:
             there = f"it was scored without contexts, and this page needs {', '.join(CONTEXTS)}"
         raise DataError(f"{place} has no report of study {study} in context {missing[0]}; {there}")
-    return [found[context] for context in contexts]
+    return [by_context[context] for context in contexts]
 
 
 def _views(rows: Sequence[Mapping[str, Any]], images: Path) -> dict[str, str]:

@@ -1,20 +1,15 @@
-"""The signature of a run's scores in words: the line under every table, the warnings, and the page's manifest."""
+"""The signature of a run's scores in words: the line under every table, the warnings, and all of its entries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
 from typing import Any
 
 from pacer.core.errors import DataError
 from pacer.metrics.signature import flat
 from pacer.reporting.tables import Check
 
-#: Packages that draw the page.
-_OWN = ("matplotlib", "safetensors", "pillow")
-
 Signature = Mapping[str, Any]
-Entries = list[Check]
 
 
 def signature_line(signature: Signature) -> str:
@@ -92,10 +87,10 @@ def reading_notes(signature: Signature) -> list[str]:
         notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
     unclean = {side: protocol.get(f"unclean_{side}", 0) for side in ("references", "hypotheses")}
     if any(unclean.values()):
-        found = " and ".join(f"{count} of {pairs} {side}" for side, count in unclean.items() if count)
+        counted = " and ".join(f"{count} of {pairs} {side}" for side, count in unclean.items() if count)
         options = " ".join(f"--clean-{side} upstream" for side, count in unclean.items() if count)
         notes.append(
-            f"{found} have capitals or periods without a blank before them, which move BLEU and ROUGE-L; to score "
+            f"{counted} have capitals or periods without a blank before them, which move BLEU and ROUGE-L; to score "
             f"cleaned text: {options}"
         )
     return notes
@@ -122,32 +117,9 @@ def caution(signature: Signature) -> str | None:
     return " ".join(notes) or None
 
 
-def entries(values: Mapping[str, Any]) -> Entries:
+def entries(values: Mapping[str, Any]) -> list[Check]:
     """Nested values by dotted name, in words."""
     return [Check(name, _in_words(value)) for name, value in flat(values).items()]
-
-
-def manifest(params: Mapping[str, Any], signature: Signature, predictions: Mapping[str, Any]) -> dict[str, Entries]:
-    """What a run was made of, by title.
-
-    Args:
-        params: the whole of ``params.yaml``. predictions: the manifest of the decode stage.
-    """
-    files = ((signature["clinical"] or {}).get("labeller") or {}).get("files") or {}
-    hashes = {
-        "trained weights, decoded": predictions.get("weights"),
-        "parent of these": (predictions.get("parent") or {}).get("sha256"),
-        **{f"frozen {name} model": value for name, value in (predictions.get("frozen") or {}).items()},
-        **{f"labeller, {name}": value for name, value in files.items()},
-    }
-    packages = {name: version(name) for name in _OWN} | predictions.get("trained_with", {}) | signature["versions"]
-    parts = {
-        "Data, SHA-256": [Check(name, value) for name, value in signature["data"].items() if value],
-        "Weights, SHA-256": [Check(name, value) for name, value in hashes.items() if value],
-        "Packages": [Check(*package) for package in sorted(packages.items())],
-        "Parameters": entries(params),
-    }
-    return {title: found for title, found in parts.items() if found}
 
 
 def _in_words(value: object) -> str:

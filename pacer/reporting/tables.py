@@ -5,10 +5,13 @@ The report page, the tables of studies, the command line and the model card all 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
+
+from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 
 from pacer.core.errors import DataError
 
@@ -22,6 +25,17 @@ _SPECIAL = {
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{"−": "$-$", "–": "--", "±": "$\\pm$", "<": "$<$", ">": "$>$"},
 }
+
+_BOOKTABS = TableFormat(
+    lineabove=Line("\\toprule", "", "", ""),
+    linebelowheader=Line("\\midrule", "", "", ""),
+    linebetweenrows=None,
+    linebelow=Line("\\bottomrule", "", "", ""),
+    headerrow=DataRow("", " & ", " \\\\"),
+    datarow=DataRow("", " & ", " \\\\"),
+    padding=0,
+    with_header_hide=None,
+)
 
 
 class Heading(NamedTuple):
@@ -84,42 +98,42 @@ class Table:
         """Whether the first cell says again what stands above it."""
         return not self.opens(row) and self.rows[row][0] == self.rows[row - 1][0]
 
-    def _cells(self, row: int) -> Iterator[tuple[str, Mark | None]]:
+    def _cells(self, row: int) -> list[tuple[str, Mark | None]]:
         """The cells of a row as they are shown, and their marks."""
-        for column, cell in enumerate(self.rows[row]):
-            yield "" if column == 0 and self.repeats(row) else cell, self.marks.get((row, column))
+        shown = ["" if self.repeats(row) else self.rows[row][0], *self.rows[row][1:]]
+        return [(cell, self.marks.get((row, column))) for column, cell in enumerate(shown)]
+
+    def _tabulated(self, rows: Sequence[Sequence[str] | str], columns: Sequence[str], form: str | TableFormat) -> str:
+        sides = ["right" if right else "left" for right in self.numeric]
+        return tabulate(rows, columns, form, disable_numparse=True, colalign=sides)
 
     def markdown(self, *, caption: bool = True) -> str:
         """A GitHub-flavoured Markdown table for each group with a heading, the caption above and the notes below."""
-        head = [self.columns, ["---:" if right else ":---" for right in self.numeric]]
-        tables: list[tuple[str, list[str]]] = []
-        for index in range(len(self.rows)):
-            if not tables or index in self.headings:
-                heading = self.headings.get(index)
-                title = f"**{heading.text}**" + (f" {heading.note}" if heading.note else "") if heading else ""
-                tables.append((title, [_line(cells) for cells in head]))
-            cells = (_MARKDOWN[mark].format(cell.replace("|", "\\|")) for cell, mark in self._cells(index))
-            tables[-1][1].append(_line(cells))
-        parts = [
-            self.caption if caption else "",
-            *(part for title, lines in tables for part in (title, "\n".join(lines))),
-        ]
-        return "\n\n".join(filter(None, (*parts, "\n".join(f"- {note}" for note in self.notes)))) + "\n"
+        parts = [self.caption] if caption and self.caption else []
+        starts = sorted({0, *self.headings})
+        for start, end in pairwise([*starts, len(self.rows)]):
+            if heading := self.headings.get(start):
+                parts.append(f"**{heading.text}** {heading.note}".strip())
+            rows = [
+                [_MARKDOWN[mark].format(cell.replace("|", "\\|")) for cell, mark in self._cells(row)]
+                for row in range(start, end)
+            ]
+            parts.append(self._tabulated(rows, self.columns, "pipe"))
+        if self.notes:
+            parts.append("\n".join(f"- {note}" for note in self.notes))
+        return "\n\n".join(parts) + "\n"
 
     def latex(self) -> str:
         """A ``booktabs`` tabular in a ``table`` environment; notes, those of headings too, stand below."""
-        lines = []
-        for index in range(len(self.rows)):
-            if index and self.opens(index):
-                lines.append("\\midrule")
-            if heading := self.headings.get(index):
-                text = f"\\emph{{{latex_text(heading.text)}}}"
-                lines.append(f"\\multicolumn{{{len(self.columns)}}}{{@{{}}l}}{{{text}}} \\\\")
-            lines.append(" & ".join(_latex_cell(cell, mark) for cell, mark in self._cells(index)) + " \\\\")
-        notes = [
-            *self.notes,
-            *(f"{heading.text}: {heading.note}" for heading in self.headings.values() if heading.note),
-        ]
+        rows: list[Sequence[str] | str] = []
+        for row in range(len(self.rows)):
+            if row and self.opens(row):
+                rows.append(SEPARATING_LINE)
+            if heading := self.headings.get(row):
+                rows.append([f"\\rlap{{\\emph{{{latex_text(heading.text)}}}}}"])
+            rows.append([_latex_cell(cell, mark) for cell, mark in self._cells(row)])
+        alignment = "".join("r" if right else "l" for right in self.numeric)
+        notes = [*self.notes, *(f"{text}: {note}" for text, note in self.headings.values() if note)]
         below = f"\\begin{{minipage}}{{\\linewidth}}\\footnotesize {latex_text(' '.join(notes))}\\end{{minipage}}"
         parts = [
             "% needs \\usepackage{booktabs}",
@@ -128,12 +142,8 @@ class Table:
             "\\footnotesize",
             "\\setlength{\\tabcolsep}{3pt}",
             *([f"\\caption{{{latex_text(self.caption)}}}"] if self.caption else []),
-            f"\\begin{{tabular}}{{@{{}}{''.join('r' if right else 'l' for right in self.numeric)}@{{}}}}",
-            "\\toprule",
-            " & ".join(map(latex_text, self.columns)) + " \\\\",
-            "\\midrule",
-            *lines,
-            "\\bottomrule",
+            f"\\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
+            self._tabulated(rows, [latex_text(column) for column in self.columns], _BOOKTABS),
             "\\end{tabular}",
             *(["\\par\\smallskip", below] if notes else []),
             "\\end{table}",
@@ -144,10 +154,6 @@ class Table:
 def first_cell_changes(rows: Sequence[tuple[str, ...]]) -> frozenset[int]:
     """The rows whose first cell is not that of the row above: each opens a group."""
     return frozenset(at for at in range(1, len(rows)) if rows[at][0] != rows[at - 1][0])
-
-
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _latex_cell(cell: str, mark: Mark | None) -> str:
@@ -161,13 +167,13 @@ def latex_text(text: str) -> str:
     return "".join(_SPECIAL.get(character, character) for character in text)
 
 
-def number(value: float | int | None, digits: int = 3) -> str:
+def number(value: float | int | None) -> str:
     """A score as ``0.123``, a count as ``1,234``, and an undefined value as an en dash."""
     if value is None:
         return "–"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value:.{digits}f}"
+    return f"{value:.3f}"
 
 
 def score_cell(value: float | int | None) -> str:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 
+from markupsafe import Markup
 from PIL import Image
 
 from pacer.commitments.anchor import FINDINGS
 from pacer.core.contexts import SOURCES, Context
 from pacer.reporting import html
 from pacer.reporting.images import LONGEST_EDGE, data_uri
+from pacer.reporting.marks import LONGITUDINAL, Span, Statement, committed, spans, statements
+from pacer.reporting.overlay import routing_overlay
 from pacer.serving.case import Result, notes_of
-from pacer.serving.differences import Word, compared_contexts
-from pacer.serving.maps import routing_overlay
-from pacer.serving.sentences import marked_sentences, unsaid
 
 OWN = Path(__file__).parent / "templates"
 #: Upper end of a gate, and what it means; Calibrate starts at 0.1.
@@ -33,42 +32,52 @@ def gate_words(gate: float) -> str:
 
 def problem(sentence: str) -> str:
     """A refusal in the place of what was asked for."""
-    return render("problem.html", sentence=sentence)
+    return Markup('<p class="problem" role="alert">{}</p>').format(sentence)
 
 
 def preview(image: Image.Image, name: str, caption: str) -> str:
     """A radiograph that was handed in, reduced."""
     small = image.copy()
     small.thumbnail((LONGEST_EDGE, LONGEST_EDGE), Image.Resampling.LANCZOS)
-    return render("preview.html", address=data_uri(small), name=name, caption=caption)
+    figure = Markup(
+        '<figure class="preview"><img src="{}" alt="{} radiograph that was handed in">'
+        "<figcaption>{}</figcaption></figure>"
+    )
+    return figure.format(data_uri(small), name, caption)
 
 
 def result_page(result: Result) -> str:
-    """One report: commitment, marked sentences, gate, routing maps, notes and timings."""
-    overlays = [routing_overlay(name.capitalize(), routing) for name, routing in result.routing().items()]
-    commitment = result.commitment
-    sentences = marked_sentences(result.report, None if result.fallback else commitment)
+    """One report: commitment, marked report, gate, routing maps, notes and timings."""
+    overlays = [
+        routing_overlay(name, Image.fromarray(routing.image), routing.weights, routing.depths)
+        for name, routing in result.routing().items()
+    ]
+    commitment, stated = _commitment(result), statements(result.report)
+    unbacked = [] if commitment is None else sorted(_findings(stated) - commitment)
+    unsaid = [] if commitment is None else sorted(commitment - stated)
     return render(
         "result.html",
         result=result,
         overlays=overlays,
-        sentences=sentences,
+        spans=_marked(result),
         sources=SOURCES[result.context],
-        unsaid=[] if commitment is None or result.fallback else unsaid(result.report, commitment),
+        unbacked=unbacked,
+        unsaid=unsaid,
         gate=None if result.gate is None else gate_words(result.gate),
         notes=notes_of([result]),
     )
 
 
 def contexts_page(results: Mapping[Context, Result]) -> str:
-    """The same case in several contexts: the findings that differ, and every report with the words that do."""
+    """The same case in several contexts: the commitments that differ, and every report with its marks."""
     rows = [(finding, [result.findings().get(finding) for result in results.values()]) for finding in FINDINGS]
+    first, *others = results.values()
+    stated = statements(first.report)
     return render(
         "contexts.html",
         results=results,
-        first=next(iter(results)),
         sources=SOURCES,
-        runs={context: _runs(words) for context, words in compared_contexts(results).items()},
+        spans={first.context: _marked(first)} | {other.context: _marked(other, stated) for other in others},
         differing=[(finding, states) for finding, states in rows if len(set(states)) > 1],
         gates={
             context: None if result.gate is None else gate_words(result.gate) for context, result in results.items()
@@ -77,6 +86,14 @@ def contexts_page(results: Mapping[Context, Result]) -> str:
     )
 
 
-def _runs(words: Sequence[Word]) -> list[tuple[bool, str]]:
-    """Words in a row that are marked alike, as one text."""
-    return [(own, " ".join(word.text for word in run)) for own, run in groupby(words, key=lambda word: word.own)]
+def _commitment(result: Result) -> frozenset[Statement] | None:
+    """What was committed to; None where there is no commitment, or no report after it."""
+    return None if result.commitment is None or result.fallback else committed(result.commitment)
+
+
+def _findings(stated: Collection[Statement]) -> set[Statement]:
+    return {statement for statement in stated if statement[1] != LONGITUDINAL}
+
+
+def _marked(result: Result, first: Collection[Statement] | None = None) -> list[Span]:
+    return spans(result.report, "commitment", _commitment(result), first)

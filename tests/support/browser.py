@@ -21,8 +21,10 @@ CHROMIUM = next(
 )
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed; `apt-get install chromium`")
 
-#: Added to a copy of the page: what is wider than the window, outside of what scrolls by itself, goes to the console.
+#: Added to a copy of the page, all of it unfolded: what is wider than the window, outside of what scrolls by itself,
+#: goes to the console.
 _WIDTH_CHECK = """<script>addEventListener("load", () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
   const wide = document.documentElement.scrollWidth;
   console.log("WIDTH " + wide + " of " + innerWidth);
 });</script></body>"""

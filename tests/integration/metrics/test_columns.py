@@ -96,6 +96,6 @@ def test_columns_reach_scores_cases_and_intervals(tmp_path: Path, chexbert_direc
     assert signature["data"]["columns"] == hash_file(path)
     found = score_intervals(cases, "llm-rg4", 20, columns=["words"])
     assert found.scores["sn"]["words"].value == 2.0
-    table = column_table(scores, ["words"], found=found)
+    table = column_table(scores, ["words"], intervals=found)
     assert table is not None and table.columns == ("Context", "words", "n")
     assert table.rows[0] == ("SN", "2.000", "3") and table.rows[-2] == ("Mean", "3.750", "")

@@ -1,74 +1,21 @@
-"""What the page says of a result: sentences against the commitment, maps, and everything escaped."""
+"""What the page says of a result: the report against its commitment, and everything escaped."""
 
 from __future__ import annotations
 
-import base64
-import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from PIL import Image
 
 from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.serving import view
-from pacer.serving.case import Result, Routing
+from pacer.serving.case import Result
 from pacer.serving.examples import example_cases
-from pacer.serving.maps import routing_overlay
 from pacer.serving.reporter import Reporter
-from pacer.serving.sentences import marked_sentences, unsaid
 
 REPORT = "There is a small pleural effusion. No pneumothorax; possible edema. The hila are normal."
 COMMITMENT = Anchor.of(positive=["pleural effusion"], negative=["pneumothorax", "fracture"], uncertain=[])
-
-
-def test_sentences_against_the_commitment() -> None:
-    marked = marked_sentences(REPORT, COMMITMENT)
-    assert [(sentence.text, sentence.standing) for sentence in marked] == [
-        ("There is a small pleural effusion. ", "backed"),
-        ("No pneumothorax; ", "backed"),
-        ("possible edema. ", "unbacked"),
-        ("The hila are normal.", "plain"),
-    ]
-    assert marked[2].claims == (("edema", "uncertain", None),)
-    turned = marked_sentences(REPORT, Anchor.of(negative=["pleural effusion"]))
-    assert turned[0].standing == "unbacked" and turned[0].claims == (("pleural effusion", "positive", "negative"),)
-    assert unsaid(REPORT, COMMITMENT) == [("fracture", "negative", None)]
-    assert {sentence.standing for sentence in marked_sentences(REPORT, None)} == {"plain"}
-
-
-PIECES = ["no effusion", "edema", ".", ";", "\n", " ", "Heart 1.5 cm", "vs.", "possible fracture", "Ünïcode", "?"]
-
-
-@given(st.lists(st.sampled_from(PIECES), max_size=20).map(" ".join))
-def test_sentences_joined_are_the_report(report: str) -> None:
-    marked = marked_sentences(report, extract_anchor(report))
-    assert "".join(sentence.text for sentence in marked) == report
-    assert marked_sentences(report, None) == [sentence._replace(standing="plain", claims=()) for sentence in marked]
-
-
-def picture(address: str) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))))
-
-
-def test_a_map_is_warm_where_a_patch_takes_more() -> None:
-    weights = np.full((2, 4, 2), 0.5, np.float32)
-    weights[0, 3], weights[1, 0] = (0.9, 0.1), (0.2, 0.8)
-    found = routing_overlay("Frontal", Routing(np.zeros((28, 56), np.uint8), weights, (3, 6)))
-    assert [(one.depth, round(one.mean, 4)) for one in found.maps] == [(3, 0.5125), (6, 0.4875)]
-    assert (found.even, round(found.limit, 4), found.uniform) == (0.5, 0.4, False)
-    first, second = (picture(one.address).astype(int) for one in found.maps)
-    top_right, bottom_left, middle = (30, -10), (-30, 10), (30, 96)
-    assert first[top_right][0] > first[top_right][2] and second[top_right][2] > second[top_right][0]
-    assert first[bottom_left][2] > first[bottom_left][0]
-    assert first[top_right][3] > first[bottom_left][3] > first[middle][3]
-    even = routing_overlay(
-        "Frontal", Routing(np.zeros((28, 56), np.uint8), np.full((2, 4, 2), 0.5, np.float32), (3, 6))
-    )
-    assert even.uniform and not picture(even.maps[0].address)[..., 3].any()
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +31,25 @@ def test_what_stands_in_a_report_is_text_on_the_page(result: Result) -> None:
     assert "<script" not in both and "<script" not in view.problem(bad)
 
 
+def test_a_report_stands_beside_its_commitment(result: Result) -> None:
+    shown = view.result_page(replace(result, report=REPORT, commitment=COMMITMENT, fallback=False))
+    assert ">effusion</mark>" in shown and 'class="unverified" title="edema: uncertain; not in the comm' in shown
+    assert "Said in the report, but not committed: <b>edema</b> (uncertain)." in shown
+    assert "Committed, but not said so in the report: <b>fracture</b> (negative)." in shown
+
+
+def test_contexts_mark_what_the_first_does_not_say(result: Result) -> None:
+    other = replace(result, context="mn", report=REPORT, commitment=COMMITMENT, fallback=False)
+    first = replace(other, context="sn", report="No pneumothorax. Possible edema.")
+    _, one, two = view.contexts_page({"sn": first, "mn": other}).split('<section class="card"')
+    assert "changed" not in one and 'class="matching changed" title="pleural effusion: positive' in two
+    assert 'class="unverified" title="edema: uncertain; not in the commitment"' in two
+
+
 def test_what_is_missing_is_said(result: Result) -> None:
     bare = view.result_page(replace(result, commitment=None, gate=None, fallback=True, truncated=True))
     assert "No report could be found" in bare and "the end may be missing" in bare
-    assert "Commitment</h3>" not in bare and "Gate</h3>" not in bare and "unbacked" not in bare
+    assert "Commitment</h3>" not in bare and "Gate</h3>" not in bare and "not committed" not in bare
     one = replace(result.frontal, weights=np.ones((4, 4, 1), np.float32), depths=(3,))
     assert "last depth alone" in view.result_page(replace(result, frontal=one))
 

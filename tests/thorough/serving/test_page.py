@@ -83,7 +83,7 @@ def test_the_page_writes_what_the_reporter_writes(page, world: World, reporter: 
     assert plain(_report(shown)) == plain(full.report)
     assert shown.get_attribute("data-context") == "mw"
     assert shown.locator(".chip").count() == len(full.findings())
-    assert f"{full.gate:.2f}" in shown.locator(".gauge").inner_text()
+    assert f"{full.gate:.3f}" in shown.locator(".gauge").inner_text()
     assert shown.locator(".film").count() == 2
 
     page.uncheck("#with-lateral")
@@ -166,7 +166,7 @@ def test_in_a_narrow_window_the_report_comes_into_view(page) -> None:
 
 
 def _report(shown) -> str:
-    return shown.locator(".report").evaluate(
+    return shown.locator(".text").evaluate(
         "report => { const own = report.cloneNode(true); own.querySelectorAll('.spoken').forEach(s => s.remove()); "
         "return own.textContent }"
     )
@@ -183,7 +183,7 @@ def test_contexts_side_by_side(page, world: World, reporter: Reporter) -> None:
     assert shown.locator(".card").first.get_attribute("data-context") == "mw"  # the case as it was given
     for context, result in expected.items():
         card = shown.locator(f".card[data-context={context}]")
-        assert plain(card.locator(".report").inner_text()) == plain(result.report)
+        assert plain(card.locator(".text").inner_text()) == plain(result.report)
     states = {context: result.findings() for context, result in expected.items()}
     differing = {
         finding

@@ -44,7 +44,7 @@ FINDINGS_ALONE = SIGNATURE | {
 
 
 def test_the_interval_stands_below_its_score():
-    table = score_table(SCORES, found=FOUND)
+    table = score_table(SCORES, intervals=FOUND)
     assert table.columns == ("Context", "P", "F1", "CIDEr", "n")
     assert table.rows[:2] == (("SN", "0.600", "0.500", "0.400", "2,357"), ("95 %", "", "0.45–0.55", "", ""))
     assert len(table.rows) == 10 and table.rows[8][0] == "Mean" and table.summary == 8
@@ -54,7 +54,7 @@ def test_the_interval_stands_below_its_score():
 def test_published_rows_follow_their_context():
     published, words = published_beside(RG4, SIGNATURE, SCORES)
     assert published == load_published()["main"] and "Table 1" in words
-    table = score_table(SCORES, found=FOUND, published=published)
+    table = score_table(SCORES, intervals=FOUND, published=published)
     labels = [row[0] for row in table.rows]
     assert labels[:8] == [
         "SN",
@@ -74,7 +74,7 @@ def test_published_rows_follow_their_context():
     ("corpus", "signature", "why"),
     [
         (RG4 | {"format": "openi"}, SIGNATURE, "the corpus is not MIMIC-RG4"),
-        (RG4, SIGNATURE | {"standin_labeller": None}, "stand-in models"),
+        (RG4, SIGNATURE | {"standin_labeller": None}, "the labeller is not CheXbert as published"),
         (RG4, SIGNATURE | {"predictions": {"settings": SETTINGS | {"split": "val"}}}, "scored on split val"),
         (RG4, SIGNATURE | {"predictions": {"settings": SETTINGS | {"limit": 50}}}, "not all records were used"),
         (

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.reporting.score_tables import control_table, convention_table, original_table, score_table, truth_table
+from pacer.reporting.score_tables import ORIGINALS, control_table, convention_table, score_table, truth_table
 from pacer.reporting.tables import Heading, Table, latex_text, number
 
 SCORES = {"mw": {"f1": 0.5, "n": 1200}, "sn": {"f1": 0.25, "precision": 1.0, "n": 10}, "mean": {"f1": 0.375}}
 
 
-def test_original_references_are_a_table_of_the_findings_protocol_alone():
+def test_scores_against_original_references_are_shown_where_there_are_any():
     scores = {"sn": {"f1": 0.5, "bleu1": 0.4}, "mean": {"f1": 0.5}}
-    assert original_table(scores, "findings_and_impression") is None
-    assert original_table(scores, None) is None
-    table = original_table(scores, "findings")
-    assert table.columns == ("Context", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "METEOR", "n")
-    assert table.rows[0] == ("SN", *["not available"] * 7)
+    assert score_table(scores, ORIGINALS).columns == ("Context",)
     scores["sn"] |= {f"original_{name}": 0.25 for name in ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor")}
     scores["sn"]["original_n"] = 12
-    assert original_table(scores, "findings").rows[0] == ("SN", *["0.250"] * 6, "12")
+    table = score_table(scores, ORIGINALS)
+    assert table.columns == ("Context", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "METEOR", "n")
+    assert table.rows[0] == ("SN", *["0.250"] * 6, "12")
 
 
 def test_score_table_orders_contexts_and_leaves_out_columns_that_no_context_has():
@@ -41,13 +41,14 @@ def test_markdown_has_one_cell_a_column_in_every_line():
     lines = score_table(SCORES, caption="A | caption").markdown().strip().splitlines()
     assert lines[0] == "A | caption" and lines[1] == ""
     assert {line.count("|") for line in lines[2:]} == {5}
-    assert lines[3] == "| :--- | ---: | ---: | ---: |"
+    assert lines[3] == "|:----------|------:|------:|------:|"
 
 
 def test_latex_sets_the_mean_apart():
     latex = score_table(SCORES, caption="50 % of R_1").latex()
     assert r"\caption{50 \% of R\_1}" in latex
-    assert latex.index(r"MW & --") < latex.rindex(r"\midrule") < latex.index("Mean &")
+    assert re.search(r"MW +& +-- ", latex)
+    assert latex.index("MW ") < latex.rindex(r"\midrule") < latex.index("Mean ")
 
 
 @given(st.text(alphabet="ab&%$#_{}~^\\", max_size=20))
@@ -109,7 +110,7 @@ def test_controls_leave_a_dash_where_a_context_has_none():
 def test_a_first_cell_that_repeats_the_one_above_is_shown_once_in_its_group():
     table = Table(("who", "x"), (("a", "1"), ("a", "2"), ("a", "3"), ("b", "4")), rules=frozenset({2}))
     assert [table.repeats(row) for row in range(4)] == [False, True, False, False]
-    assert table.markdown().splitlines()[2:4] == ["| a | 1 |", "|  | 2 |"]
+    assert table.markdown().splitlines()[2:4] == ["| a     |   1 |", "|       |   2 |"]
 
 
 def test_headings_marks_and_notes_in_markdown_and_latex():
@@ -120,7 +121,7 @@ def test_headings_marks_and_notes_in_markdown_and_latex():
         marks={(0, 1): "best", (1, 1): "second"},
         notes=("a note",),
     )
-    text, tex = table.markdown(), table.latex()
+    text, tex = re.sub(" +", " ", table.markdown()), table.latex()
     assert text.count("| who | x |") == 2 and "**Others** as printed" in text and "| b | <u>3</u> |" in text
     assert text.endswith("- a note\n") and "| a | **1 ± 2** |" in text
     assert "\\textbf{1}$_{\\pm 2}$" in tex and "\\emph{Others}" in tex and "a note Others: as printed" in tex

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -200,7 +201,7 @@ def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_o
         (on_mimic(split="val"), "scored on split val"),
         (on_mimic(PAPER | {"mw": 827}), "records (published): MW 827 (828)"),
         (on_mimic({"sn": 2357}), "the mean lacks SW, MN, MW"),
-        (on_mimic(signature=REAL | {"standin_labeller": True}), "stand-in models"),
+        (on_mimic(signature=REAL | {"standin_labeller": True}), "the labeller is not CheXbert as published"),
         (on_mimic(signature=REAL | {"clinical": {"convention": "r2gen"}}), "label convention r2gen, published llm-rg4"),
         (on_mimic(signature=REAL | {"language": REAL["language"] | {"target": "findings"}}), "target findings"),
         (on_mimic(signature=REAL | {"language": REAL["language"] | {"cleaner": "iu_xray"}}), "cleaning iu_xray"),
@@ -208,13 +209,6 @@ def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_o
             on_mimic(signature=REAL | {"language": REAL["language"] | {"unseen_comparisons": "strip"}}),
             "unseen comparisons strip",
         ),
-        (
-            on_mimic(
-                signature=REAL | {"predictions": {"stand_ins": [], "settings": DECODED | {"length_penalty": 1.0}}}
-            ),
-            "decode.length_penalty 1.0, published 2.0",
-        ),
-        (on_mimic(signature=REAL | {"predictions": {"stand_ins": []}}), "decode.num_beams not recorded, published 3"),
     ],
 )
 def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: ScoredRun, reason: str) -> None:
@@ -226,12 +220,6 @@ def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: ScoredR
     both = built(study(rows=rows, metrics=["f1"], published="components"), [on_mimic(), run._replace(row=1)])
     assert blocks(both)[1].published  # one of the rows can stand there
     assert any(note.startswith("Not all of our rows can be compared") and reason in note for note in both.notes)
-
-
-def test_a_released_system_is_decoded_in_its_own_way() -> None:
-    own = REAL | {"predictions": {"stand_ins": [], "settings": DECODED | {"min_new_tokens": 50, "max_new_tokens": 200}}}
-    for target, shown in (("llm_rg4_score", 2), ("simmlm_score", 1)):
-        assert len(blocks(components(on_mimic(signature=own, target=target)))) == shown
 
 
 def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
@@ -422,13 +410,14 @@ def test_every_format_shows_every_cell_mark_note_and_difference(tmp_path: Path) 
     text = write_table(table, tested, tmp_path)
     tex, html = ((tmp_path / f"table.{ending}").read_text() for ending in ("tex", "html"))
     assert text == (tmp_path / "table.md").read_text() and (tmp_path / "table.svg").exists()
+    text, tex = re.sub(" +", " ", text), re.sub(" +", " ", tex)  # columns are padded
     assert "| A & <b> | **0.500** | <u>0.100</u> |" in text and "| g(h,e) \\| 50 % | <u>0.250</u> | **0.200** |" in text
     assert "A \\& $<$b$>$ & \\textbf{0.500} & \\underline{0.100} \\\\" in tex and tex.count("{") == tex.count("}")
     assert tex.count("\\begin{table}") == tex.count("\\end{table}") == 2
     assert "<b>0.500</b>" in html and "<u>0.100</u>" in html and "A &amp; &lt;b&gt;" in html
     assert "<script" not in html and "src=" not in html
     assert all(note in text for note in table.notes)
-    assert "− A & <b> | F1 | −0.012 | −0.020 to +0.001 | < 0.001 | < 0.001 |\n|  | B@4 | +0.010 |" in text
+    assert "− A & <b> | F1 | −0.012 | −0.020 to +0.001 | < 0.001 | < 0.001 |\n| | B@4 | +0.010 |" in text
 
 
 def test_every_format_shows_the_protocol_of_a_published_block(tmp_path: Path) -> None:

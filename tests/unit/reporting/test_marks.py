@@ -1,4 +1,4 @@
-"""What supports a statement: pieces make up the report, and their colours follow from what the two texts say."""
+"""What supports a statement: spans make up the report, and their marks follow from what the two texts say."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.reporting.support import pieces, statements
+from pacer.reporting.marks import committed, spans, statements
 
 SENTENCES = (
     "no evidence of pneumothorax .",
@@ -23,21 +24,21 @@ SENTENCES = (
 REPORTS = st.lists(st.sampled_from(SENTENCES), max_size=6).map(" ".join)
 
 
-def coloured(report: str, side, other: str, first: str | None = None) -> dict[str, tuple]:
+def coloured(report: str, compared_with, other: str, first: str | None = None) -> dict[str, tuple]:
     known = None if first is None else statements(first)
-    found = pieces(report, side, statements(other), known)
-    return {piece.text: (piece.support, piece.changed) for piece in found if piece.support}
+    marked = spans(report, compared_with, statements(other), known)
+    return {span.text: (span.support, span.changed) for span in marked if span.support}
 
 
 def test_the_three_colours():
     reference = "small pleural effusion . no evidence of pneumothorax . cardiomegaly ."
     generated = "no pleural effusion . there is no pneumothorax . a picc ends in the svc ."
-    assert coloured(generated, "generated", reference) == {
+    assert coloured(generated, "reference", reference) == {
         "no pleural effusion": ("unverified", False),
         "no pneumothorax": ("matching", False),
         "picc": ("unverified", False),
     }
-    assert coloured(reference, "reference", generated) == {
+    assert coloured(reference, "generated", generated) == {
         "effusion": ("reference-only", False),
         "no evidence of pneumothorax": ("matching", False),
         "cardiomegaly": ("reference-only", False),
@@ -45,7 +46,7 @@ def test_the_three_colours():
 
 
 def test_a_cue_is_taken_along_unless_another_mention_stands_between():
-    found = coloured("no pneumothorax , effusion or consolidation .", "generated", "no effusion .")
+    found = coloured("no pneumothorax , effusion or consolidation .", "reference", "no effusion .")
     assert found == {
         "no pneumothorax": ("unverified", False),
         "effusion": ("matching", False),
@@ -55,25 +56,25 @@ def test_a_cue_is_taken_along_unless_another_mention_stands_between():
 
 def test_what_the_first_context_does_not_say_is_changed():
     report = "no pneumothorax . small pleural effusion ."
-    assert coloured(report, "generated", report, "no pneumothorax .") == {
+    assert coloured(report, "reference", report, "no pneumothorax .") == {
         "no pneumothorax": ("matching", False),
         "effusion": ("matching", True),
     }
 
 
 @given(REPORTS, REPORTS, st.none() | REPORTS)
-def test_pieces_are_the_report_and_agree_with_the_other_side(report, other, first):
+def test_spans_are_the_report_and_agree_with_the_other_text(report, other, first):
     said, theirs = statements(report), statements(other)
     known = None if first is None else statements(first)
-    found = pieces(report, "generated", theirs, known)
-    assert "".join(piece.text for piece in found) == report
-    assert {piece.support for piece in found} <= {None, "matching", "unverified"}
+    marked = spans(report, "reference", theirs, known)
+    assert "".join(span.text for span in marked) == report
+    assert {span.support for span in marked} <= {None, "matching", "unverified"}
     if said <= theirs:
-        assert all(piece.support != "unverified" for piece in found)
+        assert all(span.support != "unverified" for span in marked)
     if not said & theirs:
-        assert all(piece.support != "matching" for piece in found)
-    assert any(piece.support for piece in found) == bool(said)
-    assert any(piece.changed for piece in found) == bool(known is not None and said - known)
+        assert all(span.support != "matching" for span in marked)
+    assert any(span.support for span in marked) == bool(said)
+    assert any(span.changed for span in marked) == bool(known is not None and said - known)
 
 
 @given(REPORTS)
@@ -83,23 +84,42 @@ def test_a_text_says_all_that_its_commitment_says(report):
     assert named <= statements(report)
 
 
-@pytest.mark.parametrize("side", ["reference", "generated"])
-def test_a_text_supports_itself(side):
+@pytest.mark.parametrize("compared_with", ["reference", "generated"])
+def test_a_text_supports_itself(compared_with):
     report = " ".join(SENTENCES)
-    found = pieces(report, side, statements(report))
-    assert {piece.support for piece in found} == {None, "matching"}
-    assert any("pleural effusion: negative; in both reports" in piece.about for piece in found)
+    marked = spans(report, compared_with, statements(report))
+    assert {span.support for span in marked} == {None, "matching"}
+    assert any("pleural effusion: negative; in both reports" in span.tooltip for span in marked)
+
+
+def test_a_report_against_the_commitment_before_it():
+    report = "There is a small pleural effusion. No pneumothorax; possible edema, unchanged. The hila are normal."
+    commitment = Anchor.of(positive=["pleural effusion"], negative=["pneumothorax", "fracture"], uncertain=[])
+    assert committed(commitment) - statements(report) == {("fracture", "negative")}
+    marked = {span.text: span for span in spans(report, "commitment", committed(commitment)) if span.classes}
+    assert {text: span.classes for text, span in marked.items()} == {
+        "effusion": "matching",
+        "No pneumothorax": "matching",
+        "possible edema": "unverified",
+        "unchanged": "longitudinal",  # a commitment says nothing of comparison
+    }
+    assert marked["possible edema"].tooltip == "edema: uncertain; not in the commitment"
+    turned = spans(report, "commitment", committed(Anchor.of(negative=["pleural effusion"])))
+    assert "unverified" in {span.support for span in turned if span.text == "effusion"}
+    alone = spans(report, "commitment", None)
+    assert {span.classes for span in alone} == {"", "longitudinal"}
+    assert "".join(span.text for span in alone) == report
 
 
 def test_wording_of_comparison_is_a_phrase_of_its_own_that_rule_and_direction_support():
     """The paper's Figure 2: a line was inserted, not pulled back."""
     reference = "as compared with the previous radiograph , a new right picc line has been inserted ."
     generated = "as compared with the prior study , the picc line has been pulled back , effusion is unchanged ."
-    found = {piece.text: piece.classes for piece in pieces(generated, "generated", statements(reference))}
+    found = {span.text: span.classes for span in spans(generated, "reference", statements(reference))}
     assert found["compared"] == found["prior study"] == "matching longitudinal" and found["picc"] == "matching"
     assert found["has been pulled"] == found["unchanged"] == "unverified longitudinal"
     first = statements("compared with before , no picc .")
-    alone = {piece.text: piece.classes for piece in pieces(reference, "reference", statements(generated), first)}
+    alone = {span.text: span.classes for span in spans(reference, "generated", statements(generated), first)}
     assert alone["compared"] == "matching longitudinal" and alone["picc"] == "matching changed"
     assert alone["new"] == alone["has been inserted"] == "reference-only longitudinal changed"
 

@@ -1,0 +1,143 @@
+"""The marker of texts: a report cut into spans by whether another text says the same.
+
+A marked phrase is a mention of a finding; or it is **longitudinal**, wording that compares with an earlier examination
+(:mod:`pacer.data.wording`) and says as much as its rule and its direction. It is **matching** where the other text
+says the same, **reference-only** where a reference says it and the generated report does not, and **unverified** where
+a generated report says it and the reference, or the commitment before it, does not. What a text says of findings is
+read by the rules of commitments (:mod:`pacer.commitments.rules.extract`), polarity included: "no effusion" against
+"small effusion" is reference-only on one side and unverified on the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.rules.extract import Mention, find_mentions
+from pacer.data.wording import find_wording
+
+Support = Literal["matching", "reference-only", "unverified"]
+#: What a text is compared with.
+Other = Literal["reference", "generated", "commitment"]
+
+#: A finding and what is said of it; or a rule of comparison, with its direction, and :data:`LONGITUDINAL`.
+Statement = tuple[str, str]
+LONGITUDINAL = "longitudinal"
+#: What tells the direction of wording: what is pulled back is not inserted, though both are verbs of change.
+_DIRECTION = re.compile(
+    "increas|decreas|reduc|improv|wors|resol|clear|progress|regress|develop|enlarg|diminish|grow|lessen|reced|subsid"
+    "|evol|disappear|appeared|declin|redistribut|reaccumulat|expan|migrat|remov|withdraw|retract|advanc|pull|reposition"
+    "|exchang|extubat|intubat|drain|evacuat|insert|replac|plac|larg|small|bigg|great|more|less|better|no new|new|now"
+    "|no longer"
+)
+
+#: What a phrase is that the other text does not support, and what its tooltip says of it with and without support.
+_COMPARED_WITH: dict[Other, tuple[Support, str, str]] = {
+    "generated": ("reference-only", "in both reports", "in the reference only"),
+    "reference": ("unverified", "in both reports", "not in the reference"),
+    "commitment": ("unverified", "in the commitment", "not in the commitment"),
+}
+
+
+class Span(NamedTuple):
+    """Characters of a report that are marked alike. ``support``: None outside phrases and without another text;
+    ``changed``: the first context's text does not say this; ``tooltip``: what is said, and by whom."""
+
+    text: str
+    support: Support | None = None
+    changed: bool = False
+    longitudinal: bool = False
+    tooltip: str = ""
+
+    @property
+    def classes(self) -> str:
+        """Those of its mark in ``style.css``; empty where nothing is marked."""
+        longitudinal, changed = LONGITUDINAL if self.longitudinal else None, "changed" if self.changed else None
+        return " ".join(filter(None, (self.support, longitudinal, changed)))
+
+
+_ITALICS = (Span("in italics", "matching", longitudinal=True), "compares with an earlier examination")
+_BOLD = (Span("in bold", "matching", changed=True), "differs from the first context")
+#: Marks and what they say: of a report and its reference, and of a report and the commitment before it.
+LEGENDS = {
+    "reports": (
+        (Span("matching", "matching"), "both say it"),
+        (Span("reference-only", "reference-only"), "the generated report does not say it"),
+        (Span("unverified", "unverified"), "the reference does not say it"),
+        _ITALICS,
+        _BOLD,
+    ),
+    "commitment": (
+        (Span("backed", "matching"), "the commitment says it"),
+        (Span("not backed", "unverified"), "the commitment does not say it"),
+        (Span("in italics", longitudinal=True), _ITALICS[1]),
+    ),
+    "contexts": (_BOLD,),
+}
+
+
+def statements(report: str) -> frozenset[Statement]:
+    """Every finding that a text speaks of, with the polarity, both polarities of one that it affirms and denies; and
+    the rules of comparison that fire in it."""
+    findings = {(m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None}
+    return frozenset(findings | {statement for _, _, statement in _wording(report)})
+
+
+def committed(commitment: Anchor) -> frozenset[Statement]:
+    """The findings of a commitment with their polarities."""
+    return frozenset((finding, name) for name in POLARITIES for finding in getattr(commitment, name))
+
+
+def _wording(report: str) -> list[tuple[int, int, Statement]]:
+    """Wording of comparison: where it stands, and what it says."""
+    phrases = []
+    for start, end, rule in find_wording(report):
+        direction = _DIRECTION.search(report[start:end].lower())
+        phrases.append((start, end, (f"{rule} ({direction[0]})" if direction else rule, LONGITUDINAL)))
+    return phrases
+
+
+def spans(
+    report: str, compared_with: Other, other: Collection[Statement] | None, first: Collection[Statement] | None = None
+) -> list[Span]:
+    """Cut a report into spans; their texts joined are the report.
+
+    A mention takes the cue that decides its polarity along ("no evidence of" pneumothorax) unless another mention
+    stands between. Where phrases share characters, one without support shows. A commitment says nothing of
+    comparison, so against it such wording has no support and needs none.
+
+    Args:
+        other: statements of the text that ``compared_with`` names; None where there is no such text.
+        first: :func:`statements` of the report in the first context; None in that context itself.
+    """
+    mentions = [m for m in find_mentions(report) if m.polarity is not None]
+    phrases = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions] + _wording(report)
+    unsupported, with_support, without_support = _COMPARED_WITH[compared_with]
+    marked = []
+    edges = sorted({0, len(report)} | {edge for start, end, _ in phrases for edge in (start, end)})
+    for start, end in pairwise(edges):
+        here = [statement for left, right, statement in phrases if left <= start and end <= right]
+        compared = [s for s in here if compared_with != "commitment" or s[1] != LONGITUDINAL]
+        support, about = None, [", ".join(dict.fromkeys(": ".join(statement) for statement in here))]
+        if compared and other is not None:
+            supported = all(statement in other for statement in compared)
+            support = "matching" if supported else unsupported
+            about.append(with_support if supported else without_support)
+        changed = first is not None and any(statement not in first for statement in here)
+        if changed:
+            about.append("differs from the first context")
+        longitudinal = any(kind == LONGITUDINAL for _, kind in here)
+        marked.append(Span(report[start:end], support, changed, longitudinal, "; ".join(about)))
+    return marked
+
+
+def _extent(mention: Mention, mentions: Collection[Mention]) -> tuple[int, int]:
+    """Where a mention begins and ends with its cue."""
+    if mention.cue is None:
+        return mention.start, mention.end
+    start, end = min(mention.start, mention.cue[0]), max(mention.end, mention.cue[1])
+    apart = any(start <= m.start < end and (m.start, m.end) != (mention.start, mention.end) for m in mentions)
+    return (mention.start, mention.end) if apart else (start, end)

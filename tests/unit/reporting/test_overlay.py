@@ -1,0 +1,52 @@
+"""Maps of depth weights that are laid over a radiograph."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pacer.core.errors import DataError
+from pacer.reporting.overlay import routing_overlay, square_overlay
+
+
+def picture(address: str) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))).astype(int)
+
+
+def test_a_map_is_warm_where_a_patch_takes_more_of_a_depth_and_clear_at_the_even_share():
+    weights = np.full((2, 4, 2), 0.5, np.float32)
+    weights[0, 3], weights[1, 0] = (0.9, 0.1), (0.2, 0.8)
+    overlay = routing_overlay("frontal", Image.new("L", (56, 28)), weights, (3, 6))
+    assert [(one.depth, round(one.mean, 4)) for one in overlay.maps] == [(3, 0.5125), (6, 0.4875)]
+    assert overlay.even == 0.5 and picture(overlay.address).shape == (28, 56)
+    first, second = (picture(one.address) for one in overlay.maps)
+    assert first.shape == (2, 4, 4)  # a pixel a patch
+    top_right, bottom_left, middle = (0, 3), (1, 0), (0, 1)
+    assert first[top_right][0] > first[top_right][2] and second[top_right][2] > second[top_right][0]
+    assert first[bottom_left][2] > first[bottom_left][0]
+    assert first[top_right][3] > first[bottom_left][3] > first[middle][3] == 0
+
+
+def test_an_even_mixture_has_clear_maps():
+    overlay = routing_overlay("frontal", Image.new("L", (8, 8)), np.full((2, 4, 2), 0.5, np.float32), (3, 6))
+    assert not any(picture(one.address)[..., 3].any() for one in overlay.maps)
+
+
+def test_the_patch_grid_spans_the_middle_square():
+    wide = Image.new("L", (300, 100), 0)
+    wide.paste(255, (100, 0, 200, 100))
+    weights = np.full((4, 2), 0.5, dtype=np.float32)
+    weights[1] = (0.9, 0.1)
+    overlay = square_overlay("frontal", wide, weights, (4, 12))
+    shown = picture(overlay.address)
+    assert shown.shape == (100, 100) and shown.min() > 200
+    assert picture(overlay.maps[0].address)[..., 3].tolist() == [[0, 153], [0, 0]]  # patches in rows
+
+
+def test_patches_must_form_a_square():
+    with pytest.raises(DataError, match="5 patches do not form a square"):
+        square_overlay("frontal", Image.new("L", (8, 8)), np.full((5, 3), 1 / 3, dtype=np.float32), (4, 8, 12))
