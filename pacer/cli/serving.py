@@ -38,7 +38,7 @@ def export(
     from pacer.serving.export import export_model
 
     metrics = Path("metrics")
-    exported = export_model(
+    scored = export_model(
         out,
         decode,
         model=model,
@@ -51,8 +51,8 @@ def export(
     frozen = f"the frozen models stay in {BACKBONES} or where that points; --with-backbones copies them"
     if with_backbones:
         frozen = "the frozen models are in it"
-    say(f"{exported.parameters:,} trained parameters written to {out}; {frozen}")
-    if not exported.scored:
+    say(f"model written to {out}; {frozen}")
+    if not scored:
         say(f"note: {metrics} holds no scores of this model and search, and the model card has none", "yellow")
 
 

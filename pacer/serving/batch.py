@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,8 +17,9 @@ from pacer.serving.case import Case
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
 
+_OTHERS = ("prior", "indication", "history", "view", "sections")
 #: Columns of a table of cases; all but ``frontal`` may be missing.
-COLUMNS = ("case", "frontal", "lateral", "prior", "indication", "history", "view", "sections")
+COLUMNS = ("case", "frontal", "lateral", *_OTHERS)
 #: Bad cases that a message lists.
 _SHOWN = 20
 
@@ -58,7 +59,9 @@ def read_cases(path: Path) -> list[Case]:
         elif row["frontal"] is None:
             problems.append(f"{name} ({place}) names no frontal image")
         else:
-            cases.append(_case(row, name, row["frontal"], path.parent))
+            lateral = path.parent / row["lateral"] if row["lateral"] else None
+            others = {column: row[column] for column in _OTHERS}
+            cases.append(Case(path.parent / row["frontal"], lateral, **others, name=name))
     _refuse(problems, len(cases) + len(problems))
     if not cases:
         raise DataError(f"{path} holds no case")
@@ -67,19 +70,6 @@ def read_cases(path: Path) -> list[Case]:
         more = f" and of {len(repeated) - 1} more" if len(repeated) > 1 else ""
         raise DataError(f"{path} has two cases with the name {repeated[0]}{more}; name each in a column case")
     return cases
-
-
-def _case(row: Mapping[str, str | None], name: str, frontal: str, folder: Path) -> Case:
-    return Case(
-        folder / frontal,
-        None if row["lateral"] is None else folder / row["lateral"],
-        row["prior"],
-        row["indication"],
-        row["history"],
-        row["view"],
-        row["sections"],
-        name=name,
-    )
 
 
 def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> Summary:

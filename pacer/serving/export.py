@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pacer.backbones.pointers import POINTER, PROVENANCE, provenance, read_pointer, resolve, write_pointer
 from pacer.config import Decode
@@ -35,13 +35,6 @@ _TOKENIZER_FILES = "tokenizer*", "special_tokens_map.json", "added_tokens.json",
 _DECIDING = {"num_beams", "min_new_tokens", "max_new_tokens", "repetition_penalty", "length_penalty"}
 
 
-class Exported(NamedTuple):
-    """``parameters``: number of trained numbers; ``scored``: scores of this very model are in the card."""
-
-    parameters: int
-    scored: bool
-
-
 def export_model(
     out: Path,
     decode: Decode,
@@ -52,8 +45,11 @@ def export_model(
     records: Path,
     metrics: Path | None = None,
     with_backbones: bool = False,
-) -> Exported:
+) -> bool:
     """Write a self-contained model directory, whole or not at all.
+
+    Returns:
+        Whether its card has scores: those in ``metrics`` belong to this very model and search.
 
     Args:
         out: absent or empty. decode: settings of the reports' search.
@@ -99,7 +95,7 @@ def export_model(
             write_json(directory / f"{name}.json", content)
         write_text(directory / CARD, card)
         write_manifest(directory, about)
-    return Exported(sum(tensor.numel() for tensor in weights.values()), bool(scores))
+    return bool(scores)
 
 
 def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> PackageSettings:

@@ -45,7 +45,7 @@ class Reporter:
 
     Raises:
         CheckpointError: the directory is no exported model, not whole, or the frozen models are not its own.
-        BackboneError: a frozen model is not there. ConfigError: a device or batch size that there is not.
+        BackboneError: a frozen model is not there. ConfigError: the batch size is below 1.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Reporter:
         self.batch_size = settings.search.batch_size if batch_size is None else batch_size
         if self.batch_size < 1:
             raise ConfigError(f"batch_size = {batch_size}: expected at least 1")
-        self.device = _device(device)
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
@@ -98,7 +98,7 @@ class Reporter:
         """
         name, notes = case.name, []
         levels: dict[str, Tensor] = {}
-        view = "other"
+        view: str | None = None
         for place, source in case.images().items():
             image, seen = load_image(source, f"{place} of {name}")
             levels[place] = self._features.images.preparation.levels_of(image)
@@ -107,15 +107,11 @@ class Reporter:
             if seen is not None and seen.kind != place:
                 notes.append(f"the DICOM file given as {place} names a {seen.kind} view")
             if seen is not None and place == "frontal":
-                view = seen.view
+                view = seen.view  # as the DICOM file says
         frontal, lateral = levels["frontal"], levels.get("lateral")
         if lateral is not None and torch.equal(frontal, lateral):
             raise DataError(f"{name}: the same image is given as frontal and as lateral; leave out the lateral")
-        if case.view is not None:
-            letters = str(case.view).strip().upper()
-            view = letters if letters in ("AP", "PA") else case.view
         target = "findings" if self.settings.texts.target == "findings" else "findings+impression"
-        sections = target if case.sections is None else case.sections
         prior = self._prior(case.prior, f"previous report of {name}")
         indication = load_text(case.indication, f"indication of {name}")
         history = load_text(case.history, f"history of {name}")
@@ -126,8 +122,8 @@ class Reporter:
             prior=prior,
             indication=indication,
             history=history,
-            view=_one_of(view, get_args(View), f"view of {name}"),
-            sections=_one_of(sections, get_args(Sections), f"sections of {name}"),
+            view=_one_of(case.view or view or "other", get_args(View), f"view of {name}"),
+            sections=_one_of(case.sections or target, get_args(Sections), f"sections of {name}"),
             notes=tuple(notes),
             truncation=self._truncation(prior, indication, history),
         )
@@ -257,14 +253,3 @@ def _one_of(value: Any, allowed: tuple[Any, ...], name: str) -> Any:
     if value not in allowed:
         raise DataError(f"{name}: expected {' or '.join(allowed)}, got {value!r:.40}")
     return value
-
-
-def _device(device: str | torch.device | None) -> torch.device:
-    if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError):
-        raise ConfigError(
-            f"device = {str(device)!r:.40}: not available on this machine; expected cpu, cuda or cuda:N"
-        ) from None

@@ -211,9 +211,9 @@ def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(
         },
     }
     write_json(metrics / "signature.json", signature)
-    done = export_model(tmp_path / "same", world.decode, metrics=metrics, **world.inputs)
+    assert export_model(tmp_path / "same", world.decode, metrics=metrics, **world.inputs)
     card = (tmp_path / "same" / "README.md").read_text()
-    assert done.scored and read_json(tmp_path / "same" / "scores.json")["sn"] == row
+    assert read_json(tmp_path / "same" / "scores.json")["sn"] == row
     assert "| .250 |" in card or "0.250" in card
     assert "ce:llm-rg4 | obs:1" in card and "stand-in for CheXbert" in card
     for text in (
@@ -224,9 +224,9 @@ def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(
     ):
         assert text in card
     other = world.decode.model_copy(update={"num_beams": 2})
-    assert not export_model(tmp_path / "search", other, metrics=metrics, **world.inputs).scored
+    assert not export_model(tmp_path / "search", other, metrics=metrics, **world.inputs)
     parent = world.inputs | {"model": world.root / "parent"}
-    assert not export_model(tmp_path / "weights", world.decode, metrics=metrics, **parent).scored
+    assert not export_model(tmp_path / "weights", world.decode, metrics=metrics, **parent)
     assert "None: the run" in (tmp_path / "weights" / "README.md").read_text()
 
 

@@ -174,7 +174,6 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
     lateral = write_dicom(tmp_path / "l.dcm", values[::-1], ViewPosition="LL")
     assert reporter.prepare(Case(frontal)).view == "AP"
     assert reporter.prepare(Case(frontal, view="PA")).view == "PA"
-    assert reporter.prepare(Case(frontal, view="pa ")).view == "PA"
     assert reporter.prepare(Case(Image.linear_gradient("L"))).view == "other"
     assert reporter.prepare(Case(frontal, lateral)).notes == ()
     shoulder = write_dicom(tmp_path / "s.dcm", values, BodyPartExamined="SHOULDER")
@@ -206,8 +205,6 @@ def test_a_result_tells_all_in_json(world: World, reporter: Reporter) -> None:
 
 def test_settings_that_there_are_not_are_refused(exported: Path, reporter: Reporter, tmp_path: Path) -> None:
     for arguments, message in (
-        ({"device": "tpu9"}, "device = 'tpu9': not available on this machine; expected cpu"),
-        ({"device": "cuda:99"}, "device = 'cuda:99': not available on this machine"),
         ({"batch_size": 0}, "batch_size = 0: expected at least 1"),
         ({"backbones": tmp_path / "none"}, "is not a folder; name one that holds vision"),
     ):

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import is_absent
@@ -93,6 +94,14 @@ def test_large_files_are_refused_unread(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("read"))
     with pytest.raises(DataError, match="has 100,000,001 bytes, more than 100,000,000"):
         load_image(path, "frontal of x")
+
+
+def test_dicom_that_is_packed_as_a_whole_is_read(tmp_path: Path) -> None:
+    """Deflated Explicit VR Little Endian."""
+    plain = write_dicom(tmp_path / "plain.dcm", GREY)
+    packed = write_dicom(tmp_path / "packed.dcm", GREY, syntax=DeflatedExplicitVRLittleEndian)
+    assert len(packed.read_bytes()) < len(plain.read_bytes())
+    np.testing.assert_array_equal(np.asarray(load_image(packed, "x")[0]), np.asarray(load_image(plain, "x")[0]))
 
 
 def test_a_dicom_file_without_its_preamble_is_known_by_its_ending(tmp_path: Path) -> None:
