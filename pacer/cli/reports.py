@@ -57,7 +57,7 @@ def show_summary(done: Summary, out: Path, notes: Sequence[str]) -> None:
     """What became of many cases; ``notes``: what holds for every report."""
     say(f"{done.reports:,} reports written to {out}")
     if done.truncated == done.reports:
-        say("warning: every report stopped at the token limit, so the model never ends one; do not use them", "yellow")
+        say("warning: every report stopped at the token limit; the model has not learnt to end one", "yellow")
     elif done.truncated:
         say(f"note: {done.truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")
     for note in notes:

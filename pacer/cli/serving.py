@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 ExportedModel = Annotated[Path, typer.Option("--model", help="Exported model (`pacer export`).")]
 MovedBackbones = Annotated[
-    Path | None, typer.Option("--backbones", help="Frozen models, if they moved since the export.")
+    Path | None,
+    typer.Option("--backbones", exists=True, file_okay=False, help="Frozen models, if they moved since the export."),
 ]
 
 

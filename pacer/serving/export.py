@@ -84,11 +84,8 @@ def export_model(
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         write_json(directory / SETTINGS, settings.model_dump())
         language = resolve(backbones / "language")
-        _copy(
-            [file.name for pattern in _TOKENIZER_FILES for file in language.glob(pattern)],
-            language,
-            directory / TOKENIZER,
-        )
+        names = [file.name for pattern in _TOKENIZER_FILES for file in language.glob(pattern)]
+        _copy(names, language, directory / TOKENIZER)
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
         for name, content in scores.items():
