@@ -27,7 +27,7 @@ def show_result(result: Result) -> None:
     console.print(Text(f"\n{result.report}\n"))
     means = ", ".join(f"{mean:.2f} of block {depth}" for depth, mean in result.frontal.means().items())
     gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
-    console.print(Text(f"{gate}frontal depths {means}; {result.tokens} tokens, {result.timings.total:.2f} s"))
+    console.print(Text(f"{gate}frontal depths {means}; {result.tokens} tokens"))
     _show_notes({result.context: result})
 
 
@@ -53,11 +53,11 @@ def show_contexts(results: Mapping[Context, Result]) -> None:
 
 def show_summary(done: Summary, out: Path, notes: Sequence[str]) -> None:
     """What became of many cases; ``notes``: what holds for every report."""
-    for case in done.skipped:
-        say(f"left out: {case.problem}", "yellow")
-    kept = f"; {done.kept:,} kept from an earlier run" if done.kept else ""
-    left = f"; {len(done.skipped):,} of {done.cases:,} cases left out" if done.skipped else ""
-    say(f"{done.reports:,} reports written to {out}{kept}{left}")
+    say(f"{done.reports:,} reports written to {out}")
+    if done.truncated == done.reports:
+        say("warning: every report stopped at the token limit; the model has not learnt to end one", "yellow")
+    elif done.truncated:
+        say(f"note: {done.truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")
     for note in notes:
         say(f"note: {note}", "yellow")
     say(NOTICE, "bold")

@@ -8,146 +8,136 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacer.cli.terminal import BACKBONES, PARAMS, BackbonesFolder, ParamsFile, say
+from pacer.cli.terminal import BACKBONES, PARAMS, say
 from pacer.config.profiles import load_profile
-from pacer.core.errors import ConfigError
+from pacer.core.errors import CheckpointError, ConfigError, DataError
 
 if TYPE_CHECKING:
+    from pacer.serving.case import Case
     from pacer.serving.reporter import Reporter
 
 ExportedModel = Annotated[Path, typer.Option("--model", help="Exported model (`pacer export`).")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N; default: a GPU if available.")]
-Dtype = Annotated[str | None, typer.Option(help="Type of the language model: float32 or bfloat16.")]
-OtherBackbones = Annotated[
-    Path | None, typer.Option("--backbones", help="Frozen models, if they moved since the export.")
+MovedBackbones = Annotated[
+    Path | None,
+    typer.Option("--backbones", exists=True, file_okay=False, help="Frozen models, if they moved since the export."),
 ]
 
 
 def export(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="New folder for the model.")],
     model: Annotated[Path, typer.Option(help="Trained model.")] = Path("models/calibrate"),
-    backbones: BackbonesFolder = BACKBONES,
     with_backbones: Annotated[bool, typer.Option("--with-backbones", help="Copy the frozen models too.")] = False,
-    features: Annotated[Path, typer.Option(help="Feature store of the model.")] = Path("data/features"),
-    records: Annotated[Path, typer.Option(help="Its corpus.")] = Path("data/corpus/records.parquet"),
-    metrics: Annotated[Path, typer.Option(help="Its scores, for the model card.")] = Path("metrics"),
-    params: ParamsFile = PARAMS,
 ) -> None:
-    """Write a trained model to a folder that works without the pipeline: for `pacer generate` and for Python."""
+    """Write a trained model of this pipeline to a folder that works without the pipeline: for `pacer generate`,
+    `pacer serve` and Python."""
+    from pacer.core.io import check_replaceable
+
+    check_replaceable(out)
+    if not model.exists():
+        raise CheckpointError(f"{model} does not exist; train a model with `dvc repro`, or name one with --model")
+    decode = load_profile(PARAMS).decode
     from pacer.serving.export import export_model
 
-    done = export_model(
+    metrics = Path("metrics")
+    scored = export_model(
         out,
-        load_profile(params).decode,
+        decode,
         model=model,
-        backbones=backbones,
-        features=features,
-        records=records,
+        backbones=BACKBONES,
+        features=Path("data/features"),
+        records=Path("data/corpus/records.parquet"),
         metrics=metrics,
         with_backbones=with_backbones,
     )
-    frozen = f"the frozen models stay in {backbones} or where that points; --with-backbones copies them"
+    frozen = f"the frozen models stay in {BACKBONES} or where that points; --with-backbones copies them"
     if with_backbones:
         frozen = "the frozen models are in it"
-    say(f"{done.parameters:,} trained parameters written to {out}; {frozen}")
-    if not done.scored:
+    say(f"model written to {out}; {frozen}")
+    if not scored:
         say(f"note: {metrics} holds no scores of this model and search, and the model card has none", "yellow")
 
 
 def generate(
-    ctx: typer.Context,
     model: ExportedModel,
     frontal: Annotated[Path | None, typer.Option(help="Frontal image: JPEG, PNG, TIFF, BMP or DICOM.")] = None,
     lateral: Annotated[Path | None, typer.Option(help="Lateral image.")] = None,
-    prior: Annotated[str | None, typer.Option(metavar="FILE|TEXT", help="Previous report.")] = None,
+    prior: Annotated[str | None, typer.Option(help="Previous report.")] = None,
     indication: Annotated[str | None, typer.Option(help="Indication.")] = None,
     history: Annotated[str | None, typer.Option(help="Clinical history.")] = None,
     view: Annotated[str | None, typer.Option(help="PA or AP; default: as the DICOM file says, else unknown.")] = None,
-    sections: Annotated[
-        str | None, typer.Option(help="findings+impression, findings or impression; default: as the model was trained.")
-    ] = None,
     all_contexts: Annotated[bool, typer.Option("--all-contexts", help="In every context the sources allow.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, depth weights of all patches included.")] = False,
-    cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv or .tsv.")] = None,
-    out: Annotated[Path | None, typer.Option(help="With --cases: file for the results, JSON lines.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="With --cases: leave out those that are bad.")] = False,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="With --cases: cases at a time.")] = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    backbones: OtherBackbones = None,
+    cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv, .tsv or .jsonl.")] = None,
+    out: Annotated[Path | None, typer.Option(help="With --cases: new file for the results, JSON lines.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Cases at a time.")] = None,
+    backbones: MovedBackbones = None,
 ) -> None:
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
-    mode = "one case" if cases is None else "--cases"
-    of_one = ("frontal", "lateral", "prior", "indication", "history", "view", "sections", "all_contexts", "json")
-    of_many = ("out", "skip_bad", "batch_size")
-    mode_of = dict.fromkeys(of_one, "one case") | dict.fromkeys(of_many, "--cases")
-    for option in ctx.command.params:
-        name = str(option.name)
-        if ctx.params[name] not in (None, False) and mode_of.get(name, mode) != mode:
-            raise ConfigError(f"{option.opts[0]} is for {mode_of[name]}, not for {mode}; omit one of them")
-    if cases is not None:
-        if out is None:
-            raise ConfigError("--cases needs --out: a file for the results, such as reports.jsonl")
-        from pacer.serving.batch import read_cases, report_cases
-
-        found = read_cases(cases)
-        reporter = _load(model, device, dtype, backbones)
-        from pacer.cli.reports import show_summary
-
-        done = report_cases(reporter, found, out, batch_size=batch_size, skip_bad=skip_bad)
-        show_summary(done, out, reporter.notes)
-        return
-    if frontal is None:
-        raise ConfigError("give --frontal (with --lateral, --prior) for one case, or --cases and --out for many")
-    from pacer.serving.sources import text_or_file
-
-    previous = text_or_file(prior, "--prior")
-    reporter = _load(model, device, dtype, backbones)
-    from pacer.cli.reports import show_contexts, show_result
     from pacer.serving.case import Case
+    from pacer.serving.layout import check_exported
 
-    case = reporter.prepare(Case(frontal, lateral, previous, indication, history, view, sections, name=frontal.name))
-    results = reporter.in_all_contexts(case) if all_contexts else {case.context: reporter.generate([case])[0]}
-    if json:
-        from json import dumps
-
-        made = {context: result.as_dict(weights=True) for context, result in results.items()}
-        print(dumps(made if all_contexts else made[case.context], indent=2, ensure_ascii=False))
-    elif all_contexts:
-        show_contexts(results)
+    check_exported(model)
+    if cases is not None:
+        if any((frontal, lateral, prior, indication, history, view, all_contexts)) or out is None:
+            raise ConfigError("--cases goes with --out, and its table has the sources; omit the options of one case")
+        _generate_many(model, cases, out, batch_size, backbones)
+    elif frontal is None or out is not None:
+        raise ConfigError("give --frontal (with --lateral, --prior) for one case, or --cases and --out for many")
     else:
-        show_result(results[case.context])
+        case = Case(frontal, lateral, prior, indication, history, view, name=frontal.name)
+        _generate_one(model, case, all_contexts, batch_size, backbones)
+
+
+def _generate_one(model: Path, case: Case, all_contexts: bool, batch_size: int | None, backbones: Path | None) -> None:
+    from pacer.serving.sources import load_image, load_prior
+
+    for place, image in case.images().items():  # refused before the model is loaded
+        load_image(image, f"{place} of {case.name}")
+    load_prior(case.prior, f"previous report of {case.name}")
+    reporter = _load(model, backbones, batch_size)
+    from pacer.cli.reports import show_contexts, show_result
+
+    if all_contexts:
+        show_contexts(reporter.in_all_contexts(case))
+    else:
+        show_result(reporter.generate([case])[0])
+
+
+def _generate_many(model: Path, table: Path, out: Path, batch_size: int | None, backbones: Path | None) -> None:
+    from pacer.serving.batch import read_cases, report_cases
+
+    if out.exists():
+        raise DataError(f"{out} exists; name another file for the results, or remove it")
+    cases = read_cases(table)
+    reporter = _load(model, backbones, batch_size)
+    from pacer.cli.reports import show_summary
+
+    show_summary(report_cases(reporter, cases, out), out, reporter.notes)
 
 
 def serve(
-    model: ExportedModel,
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 7860,
-    device: Device = None,
-    dtype: Dtype = None,
-    backbones: OtherBackbones = None,
+    model: ExportedModel, port: Annotated[int, typer.Option(min=1, max=65535)] = 7860, backbones: MovedBackbones = None
 ) -> None:
     """Show a page in the browser where you can drop an X-ray. For research only; not for clinical decisions."""
-    import importlib.util
     import os
     import signal
     import sys
 
-    if importlib.util.find_spec("uvicorn") is None:
-        raise ConfigError("the page needs the extra app; install it: `pip install -c constraints.txt -e '.[app]'`")
-    from pacer.serving.server import served
+    from pacer.serving.layout import check_exported
 
+    check_exported(model)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
-        reporter = _load(model, device, dtype, backbones)
-        with served(reporter, port, say) as address:
-            say(f"PACER is at {address} (Ctrl-C ends it). For research only.")
-            while True:
-                signal.pause()
+        reporter = _load(model, backbones)
+        from pacer.serving.page import Page
+
+        with Page(reporter, port, say) as page:
+            say(f"PACER is at http://127.0.0.1:{port}/ (Ctrl-C ends it). For research only.")
+            page.serve_forever()
     sys.stdout.flush()
-    os._exit(0)  # a report that nobody waits for may still be written, and torch aborts where Python ends around it
+    os._exit(0)  # a report may still be written, and torch aborts where Python ends around it
 
 
-def _load(model: Path, device: str | None, dtype: str | None, backbones: Path | None) -> Reporter:
+def _load(model: Path, backbones: Path | None, batch_size: int | None = None) -> Reporter:
     from pacer.serving.reporter import Reporter
 
-    return Reporter.from_pretrained(model, device, dtype, backbones)
+    return Reporter(model, backbones=backbones, batch_size=batch_size)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from os import PathLike
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from pacer.commitments.anchor import POLARITIES, Anchor
-from pacer.core.contexts import Context, availability, context_of, contexts_within
+from pacer.core.contexts import Context, availability, context_of
 from pacer.serving.sources import ImageSource
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 View = Literal["AP", "PA", "other"]
 Sections = Literal["findings+impression", "findings", "impression"]
-TextSource = str | PathLike | None
 
 NOTICE = "For research only. Not for clinical decisions."
 #: Of a model that was trained on a generated corpus.
@@ -30,19 +30,19 @@ class Case:
     """The sources of one examination.
 
     Attributes:
-        frontal, lateral: a path, the bytes of a file, a Pillow image or an array.
-        prior: the previous report as it was written, or the path (no ``str``) of a text file. indication, history:
-            the same. Texts without a visible character count as absent.
-        view: of the frontal image; None: as its DICOM file says, else unknown (``other``).
+        frontal, lateral: a path, the bytes of a file or a Pillow image.
+        prior: the previous report as it was written. indication, history: the same. Texts without a visible character
+            count as absent.
+        view: of the frontal image, AP or PA; None: as its DICOM file says, else unknown (``other``).
         sections: asked for; None: those that the model was trained to write.
         name: stands in messages and results.
     """
 
     frontal: ImageSource
     lateral: ImageSource | None = None
-    prior: TextSource = None
-    indication: TextSource = None
-    history: TextSource = None
+    prior: str | None = None
+    indication: str | None = None
+    history: str | None = None
     view: str | None = None
     sections: str | None = None
     name: str = "case"
@@ -59,13 +59,10 @@ class Truncation(NamedTuple):
     clinical_context_tokens: int
 
 
-NOT_TRUNCATED = Truncation(0, 0)
-
-
 @dataclass(frozen=True)
 class Prepared:
     """A case that can be used: images [1 or 3, H, W] uint8 as the encoder sees them, texts as the model reads them;
-    ``seconds``: what preparing it took."""
+    ``notes`` about the files."""
 
     name: str
     frontal: Tensor
@@ -76,11 +73,10 @@ class Prepared:
     view: View
     sections: Sections
     notes: tuple[str, ...]
-    truncation: Truncation = NOT_TRUNCATED
-    seconds: float = 0.0
+    truncation: Truncation
 
     def all_notes(self) -> tuple[str, ...]:
-        """Sentences about what might surprise a person."""
+        """Sentences about what might surprise a person: of the files, and what was cut off."""
         return self.notes + tuple(
             f"{count:,} tokens of the {what} were cut off, as in training"
             for count, what in zip(self.truncation, ("previous report", "indication and history"))
@@ -92,13 +88,7 @@ class Prepared:
         return context_of(self.lateral is not None, self.prior is not None)
 
     def in_context(self, context: Context) -> Prepared:
-        """The same case without the sources that a context does not have.
-
-        Raises:
-            ValueError: the case lacks a source of the context.
-        """
-        if context not in contexts_within(*availability(self.context)):
-            raise ValueError(f"{self.name} has the sources of {self.context}, not of {context}")
+        """The same case without the sources that the context does not have."""
         lateral, prior = availability(context)
         truncation = self.truncation if prior else self.truncation._replace(prior_tokens=0)
         return replace(
@@ -125,16 +115,6 @@ class Routing:
         return {depth: float(mean) for depth, mean in zip(self.depths, self.weights.mean((0, 1)), strict=True)}
 
 
-class Timings(NamedTuple):
-    """Seconds: images and texts prepared; states and prefix computed; the report generated (other reports of the same
-    call go on meanwhile); all of it."""
-
-    prepare: float
-    encode: float
-    generate: float
-    total: float
-
-
 @dataclass(frozen=True)
 class Result:
     """What the model says about one case.
@@ -149,7 +129,7 @@ class Result:
         notes: sentences about what might surprise a person: truncation, DICOM files that name another view, and
             what holds for every report of the model.
         gate: of Calibrate, 0 to 1; None without. frontal, lateral: routing; lateral None without the view.
-        context, view, sections: what the model was given, and was asked for.
+        context, view, sections: what the model was given and asked for.
     """
 
     name: str
@@ -165,7 +145,6 @@ class Result:
     gate: float | None
     view: View
     sections: Sections
-    timings: Timings
     frontal: Routing = field(repr=False)
     lateral: Routing | None = field(repr=False)
 
@@ -179,12 +158,11 @@ class Result:
         """``frontal``, and ``lateral`` where there is one."""
         return {"frontal": self.frontal} | ({} if self.lateral is None else {"lateral": self.lateral})
 
-    def as_dict(self, weights: bool = False) -> dict[str, Any]:
-        """For JSON; ``weights``: with the depth weights of every patch, not their means alone."""
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, with the mean depth weights of each image."""
         routing = {
-            view: {"means": {str(depth): round(mean, 6) for depth, mean in found.means().items()}}
-            | ({"depths": list(found.depths), "weights": found.weights.tolist()} if weights else {})
-            for view, found in self.routing().items()
+            view: {"means": {str(depth): round(mean, 6) for depth, mean in routing.means().items()}}
+            for view, routing in self.routing().items()
         }
         return {
             "case": self.name,
@@ -201,7 +179,6 @@ class Result:
             "view": self.view,
             "sections": self.sections,
             "depth_weights": routing,
-            "seconds": {name: round(value, 4) for name, value in self.timings._asdict().items()},
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pacer.backbones.pointers import POINTER, PROVENANCE, provenance, read_pointer, resolve, write_pointer
 from pacer.config import Decode
@@ -13,9 +13,8 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, read_json, write_json, write_text
 from pacer.data.schemas import read_about, read_records
-from pacer.features import prepare
 from pacer.features.store import MANIFEST as STORE
-from pacer.features.store import ROUNDING_VERSION, FeatureStore
+from pacer.features.store import FeatureStore
 from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
@@ -27,30 +26,13 @@ from pacer.model.checkpoint import (
     weights_hash,
 )
 from pacer.serving.card import model_card
-from pacer.serving.package import (
-    BACKBONES,
-    CARD,
-    GENERATED,
-    SETTINGS,
-    TOKENIZER,
-    PackageSettings,
-    Search,
-    States,
-    Texts,
-    write_manifest,
-)
+from pacer.serving.layout import BACKBONES, CARD, SETTINGS, TOKENIZER
+from pacer.serving.package import GENERATED, PackageSettings, Search, States, Texts, write_manifest
 
 #: Files of a language model's directory that its tokenizer may read.
 _TOKENIZER_FILES = "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "config.json"
 #: Settings of the group ``decode`` that decide about the text of a report; the engine and the batch size do not.
 _DECIDING = {"num_beams", "min_new_tokens", "max_new_tokens", "repetition_penalty", "length_penalty"}
-
-
-class Exported(NamedTuple):
-    """``parameters``: number of trained numbers; ``scored``: scores of this very model are in the card."""
-
-    parameters: int
-    scored: bool
 
 
 def export_model(
@@ -63,8 +45,11 @@ def export_model(
     records: Path,
     metrics: Path | None = None,
     with_backbones: bool = False,
-) -> Exported:
+) -> bool:
     """Write a self-contained model directory, whole or not at all.
+
+    Returns:
+        Whether its card has scores: those in ``metrics`` belong to this very model and search.
 
     Args:
         out: absent or empty. decode: settings of the reports' search.
@@ -77,8 +62,6 @@ def export_model(
             the warm-up, or was trained on other frozen models than those at hand.
     """
     check_replaceable(out)
-    if not model.exists():
-        raise CheckpointError(f"{model} does not exist; train a model with `dvc repro`, or name one with --model")
     if read_record(model).phase == "warmup":
         raise CheckpointError(
             f"{model} is a warm-up, which cannot write reports; export models/parent or models/calibrate"
@@ -101,18 +84,15 @@ def export_model(
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         write_json(directory / SETTINGS, settings.model_dump())
         language = resolve(backbones / "language")
-        _copy(
-            [file.name for pattern in _TOKENIZER_FILES for file in language.glob(pattern)],
-            language,
-            directory / TOKENIZER,
-        )
+        names = [file.name for pattern in _TOKENIZER_FILES for file in language.glob(pattern)]
+        _copy(names, language, directory / TOKENIZER)
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
         for name, content in scores.items():
             write_json(directory / f"{name}.json", content)
         write_text(directory / CARD, card)
         write_manifest(directory, about)
-    return Exported(sum(tensor.numel() for tensor in weights.values()), bool(scores))
+    return bool(scores)
 
 
 def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> PackageSettings:
@@ -133,34 +113,27 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
 
 def _states(features: Path, record: CheckpointRecord) -> States:
     """How the store's states were made: training and decoding read them there."""
-    encoders = FeatureStore(features).encoding.encoders
-    if any(record.frozen.get(name) != made_for for name, made_for in encoders.items()):
+    encoding = FeatureStore(features).encoding
+    if any(record.frozen.get(name) != fingerprint for name, fingerprint in encoding.encoders.items()):
         raise DataError(
             f"{features} was made with other encoders than the model was trained on; name the store that belongs to "
             "the model"
         )
-    manifest = read_json(features / STORE)
-    try:
-        encoding, recipes = manifest["encoding"], manifest["recipes"]
-        states = States(
-            depths=encoding["depths"],
-            dtype=encoding["dtype"],
-            precision=encoding["precision"],
-            prior_tokens=recipes["priors"]["prior_tokens"],
-            preparation=recipes["images"]["preparation"],
-            rounding=encoding["rounding"],
-        )
-    except (KeyError, TypeError):
-        raise DataError(f"{features / STORE} does not say how the states were made; run the features stage") from None
-    own = record.model.features.depths
-    if states.depths != own:
+    depths = record.model.features.depths
+    if encoding.depths != depths:
         raise DataError(
-            f"{features} has depths {states.depths}, and the model was trained on {own}; name the store that belongs "
-            "to the model"
+            f"{features} has depths {encoding.depths}, and the model was trained on {depths}; name the store that "
+            "belongs to the model"
         )
-    if (states.preparation, states.rounding) != (prepare.VERSION, ROUNDING_VERSION):
-        raise DataError(f"{features} was made by another version of this software; run the features stage again")
-    return states
+    recipes = read_json(features / STORE)["recipes"]
+    return States(
+        depths=depths,
+        dtype=encoding.dtype,
+        precision=encoding.precision,
+        prior_tokens=recipes["priors"]["prior_tokens"],
+        preparation=recipes["images"]["preparation"],
+        rounding=encoding.rounding,
+    )
 
 
 def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]:
@@ -168,11 +141,11 @@ def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]
     names = ("scores", "signature")
     if metrics is None or not all((metrics / f"{name}.json").is_file() for name in names):
         return {}
-    found = {"scores": read_json(metrics / "scores.json"), "signature": read_json(metrics / "signature.json")}
-    predictions = found["signature"].get("predictions") or {}
+    content = {name: read_json(metrics / f"{name}.json") for name in names}
+    predictions = content["signature"].get("predictions") or {}
     search = {name: value for name, value in predictions.get("settings", {}).items() if name in _DECIDING}
     same = predictions.get("weights") == weights_hash(model) and search == decode.model_dump(include=_DECIDING)
-    return found if same else {}
+    return content if same else {}
 
 
 def _bring(source: Path, out: Path, *, copy: bool) -> None:

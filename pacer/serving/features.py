@@ -1,14 +1,12 @@
-"""States of images and previous reports as a feature store would give them, made when they are asked for."""
+"""States of images and previous reports as a feature store would give them, computed when they are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from pacer.core.io import hash_bytes
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.store import DTYPES, as_stored
 
@@ -21,32 +19,22 @@ class CaseFeatures:
 
     Args:
         dtype: type of the stored states (``features.dtype``).
+
+    Attributes:
+        levels: the prepared images [1 or 3, H, W] uint8 of the case in hand by image id.
     """
 
     def __init__(self, images: ImageEncoder, texts: TextEncoder, dtype: str):
         self.images, self.texts, self.dtype = images, texts, DTYPES[dtype]
-        self._levels: dict[str, Tensor] = {}
-        # the two views and the previous report of one case, which its contexts share
-        self._image, self._text = lru_cache(2)(self._encoded_image), lru_cache(1)(self._encoded_text)
-
-    def show(self, *levels: Tensor | None) -> list[str | None]:
-        """Make prepared images [1 or 3, H, W] uint8, and no others, known by the ids that are returned."""
-        ids = [None if image is None else hash_bytes(image.numpy().tobytes()) for image in levels]
-        self._levels = {name: image for name, image in zip(ids, levels, strict=True) if name and image is not None}
-        return ids
+        self.levels: dict[str, Tensor] = {}
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
         """[B, K, N, d_v] on the CPU."""
-        return torch.cat([self._image(name) for name in image_ids])
+        states = [self.images.encode_levels(self.levels[name].unsqueeze(0)) for name in image_ids]
+        return as_stored(torch.cat(states), self.dtype, image_ids).cpu()
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """[B, L, d_text] and the mask [B, L], on the CPU."""
-        states, masks = zip(*map(self._text, texts), strict=True)
-        return torch.cat(states), torch.cat(masks)
-
-    def _encoded_image(self, name: str) -> Tensor:
-        return as_stored(self.images.encode_levels(self._levels[name].unsqueeze(0)), self.dtype, ["the image"]).cpu()
-
-    def _encoded_text(self, text: str) -> tuple[Tensor, Tensor]:
-        states, mask = self.texts.encode([text])
-        return as_stored(states, self.dtype, ["the previous report"]).cpu(), mask.cpu()
+        states, masks = zip(*(self.texts.encode([text]) for text in texts), strict=True)
+        stored = as_stored(torch.cat(states), self.dtype, ["the previous report"] * len(texts))
+        return stored.cpu(), torch.cat(masks).cpu()

@@ -17,15 +17,15 @@ from pacer.config import Backbone, Decode, Positive, Strict, read_params
 from pacer.config.corpus import Cleaner
 from pacer.config.strict import Beams, Tokens, validated
 from pacer.core.contexts import Context
-from pacer.core.errors import BackboneError, CheckpointError
+from pacer.core.errors import BackboneError, CheckpointError, ConfigError
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.features import prepare
 from pacer.features.store import ROUNDING_VERSION
 from pacer.model.assemble import FROZEN
+from pacer.serving.layout import BACKBONES, MANIFEST, SETTINGS, check_exported
 
 #: Of this layout. A change that older software cannot read counts up.
 VERSION = 1
-SETTINGS, MANIFEST, CARD, TOKENIZER, BACKBONES = "reporter.json", "manifest.json", "README.md", "tokenizer", "backbones"
 #: Entry of the manifest: the model was trained on a generated corpus (absent: not known).
 GENERATED = "generated_corpus"
 
@@ -60,14 +60,14 @@ class Search(Strict):
     length_penalty: float
     batch_size: Positive
 
-    def decode(self, **changes: Any) -> Decode:
+    def decode(self) -> Decode:
         """The group ``decode`` of a pipeline without a split.
 
         Raises:
             ConfigError: it could not have these values.
         """
         whole = {"split": "test", "limit": None, "examples": 0, "controls": []}
-        return validated(whole | self.model_dump() | changes, f"{SETTINGS}, search", Decode)
+        return validated(whole | self.model_dump(), f"{SETTINGS}, search", Decode)
 
 
 class PackageSettings(Strict):
@@ -84,15 +84,10 @@ def read_settings(directory: Path) -> PackageSettings:
     """The settings of an exported model whose files are all what its manifest says.
 
     Raises:
-        CheckpointError: the folder is none, is of another version, or a file is missing or has changed.
+        CheckpointError: the folder is no exported model, is of another version, or a file is missing or has changed.
         ConfigError: the settings are not what they should be.
     """
-    if not directory.exists():
-        raise CheckpointError(f"{directory} does not exist; create it with `pacer export {directory}`")
-    if not (directory / MANIFEST).is_file() or not (directory / SETTINGS).is_file():
-        raise CheckpointError(
-            f"{directory} is not an exported model (no {MANIFEST} or {SETTINGS}); create one with `pacer export DIR`"
-        )
+    check_exported(directory)
     manifest = read_json(directory / MANIFEST)
     version = manifest.get("version") if isinstance(manifest, dict) else None
     if version != VERSION:
@@ -112,8 +107,11 @@ def read_settings(directory: Path) -> PackageSettings:
             raise CheckpointError(f"{directory / name} has changed since it was exported; copy the folder again")
     settings = read_params(directory / SETTINGS, PackageSettings)
     settings.search.decode()
-    own = {"prepares images": settings.states.preparation, "rounds states": settings.states.rounding}
-    for (what, exported), here in zip(own.items(), (prepare.VERSION, ROUNDING_VERSION), strict=True):
+    states = settings.states
+    for what, exported, here in (
+        ("prepares images", states.preparation, prepare.VERSION),
+        ("rounds states", states.rounding, ROUNDING_VERSION),
+    ):
         if exported != here:
             raise CheckpointError(
                 f"{directory} belongs to software that {what} in another way (version {exported}, here "
@@ -143,32 +141,34 @@ def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
         given: a folder with the three, or some of the three, which are used in place of the directory's own.
 
     Raises:
-        BackboneError: a frozen model is nowhere; the message says how to get it.
+        ConfigError: ``given`` is no folder. BackboneError: a frozen model is nowhere; the message says how to get it.
     """
+    if given is not None and not given.is_dir():
+        raise ConfigError(f"backbones {given} is not a folder; name one that holds vision, language and text")
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         for name in FROZEN:
-            own = directory / BACKBONES / name
+            source = directory / BACKBONES / name
             pointer: Pointer | None = None
             if given is not None and (given / name).is_dir():
-                own = given / name
-            elif (own / POINTER).is_file():
-                pointer = read_pointer(own)
+                source = given / name
+            elif (source / POINTER).is_file():
+                pointer = read_pointer(source)
             if pointer is None or os.path.isdir(pointer.path):
-                (root / name).symlink_to(own.absolute(), target_is_directory=True)
+                (root / name).symlink_to(source.absolute(), target_is_directory=True)
             else:
                 (root / name).mkdir()
-                moved = pointer.model_copy(update={"path": str(_cached(own, name, pointer.path))})
+                moved = pointer.model_copy(update={"path": str(_cached(source, name, pointer.path))})
                 write_json(root / name / POINTER, moved.model_dump())
         yield root
 
 
-def _cached(own: Path, name: str, path: str) -> Path | None:
+def _cached(source: Path, name: str, path: str) -> Path | None:
     """The same revision of a published model in the hub cache."""
-    origin = provenance(own)
+    origin = provenance(source)
     if origin.get("provider") != "hub":
         raise BackboneError(
-            f"the frozen {name} model is not at {path}, where it was when {own} was exported; name a "
+            f"the frozen {name} model is not at {path}, where it was when {source} was exported; name a "
             "folder that holds it with --backbones, or export with --with-backbones"
         )
     revision = str(origin.get("commit") or origin.get("revision"))

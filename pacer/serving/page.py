@@ -1,163 +1,220 @@
-"""What the page's server answers. It keeps nothing of a case: the browser holds the images and sends them each time."""
+"""The page of one model, for one user of this machine. Its server keeps nothing of a case: the browser holds the images
+and sends them with each request."""
 
 from __future__ import annotations
 
 import io
-from asyncio import Lock
+import json
+import os
+import select
+import socket
+import sys
+import traceback
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Annotated, Literal
+from socketserver import ThreadingTCPServer
+from threading import Lock
+from typing import Any
 
-import numpy as np
-from anyio import to_thread
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 from pacer.core.contexts import availability
-from pacer.core.errors import DataError, PacerError
+from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.serving import view
-from pacer.serving.case import NOTICE, Case, Prepared
+from pacer.serving.case import NOTICE, Case
+from pacer.serving.examples import example_cases
 from pacer.serving.reporter import Reporter
-from pacer.serving.sources import load_image
+from pacer.serving.sources import MAX_BYTES, MAX_CHARACTERS, load_image
+
+#: Names of this machine that no other machine can reach.
+LOOPBACK = ("127.0.0.1", "localhost")
+#: Bytes of a request: two images and three texts, in JSON at most 12 bytes a character.
+MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
+#: Paths that take an image or a case.
+_POSTS = ("/look/frontal", "/look/lateral", "/report/own", "/report/contexts")
+_HTML = "text/html; charset=utf-8"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
 
 
-class Fields(BaseModel):
-    """First line of a request for reports; the bytes of the images follow, the frontal one first."""
+class Page(ThreadingTCPServer):
+    """Serves the page on the loopback interface alone; reports are written one at a time.
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    Args:
+        log: gets a line for an unexpected error.
 
-    sizes: Annotated[list[int], Field(max_length=2)]
-    prior: str = ""
-    indication: str = ""
-    history: str = ""
-    view: Literal["", "PA", "AP"] = ""
-    sections: Literal["", "findings+impression", "findings", "impression"] = ""
+    Attributes:
+        files: content and type of what a browser may get, by path.
 
+    Raises:
+        ConfigError: the port cannot be had.
+    """
 
-class Page:
-    """The page of one model, which writes for one request at a time."""
+    allow_reuse_address = True
+    daemon_threads = True
 
-    def __init__(self, reporter: Reporter, examples: list[Case]):
-        self._reporter, self._examples, self._writing = reporter, examples, Lock()
-
-    def app(self) -> Starlette:
-        """The ASGI application: page, examples, images and reports."""
-        return Starlette(
-            routes=[
-                Route("/", self._page),
-                Route("/page.{ending}", self._file),
-                Route("/example/{number}/{place}", self._example),
-                Route("/look/{place}", self._look, methods=["POST"]),
-                Route("/report/{kind}", self._report, methods=["POST"]),
-            ],
-            exception_handlers={
-                ClientDisconnect: _sentence(499, "Nobody waits for this."),
-                Exception: _sentence(500, "The server could not answer; see its terminal."),
-            },
-        )
-
-    async def _page(self, request: Request) -> Response:
-        laterals, priors = (any(availability(c)[place] for c in self._reporter.contexts) for place in (0, 1))
-        examples = [
-            {
-                "name": example.name,
-                "fields": {
-                    "images": ["frontal", "lateral"] if laterals else ["frontal"],
-                    "prior": example.prior if priors else "",
-                    "indication": example.indication,
-                    "history": example.history,
-                    "view": example.view,
-                },
-            }
-            for example in self._examples
-        ]
-        notes = self._reporter.notes
-        return HTMLResponse(
-            view.render("page.html", notice=NOTICE, notes=notes, examples=examples, laterals=laterals, priors=priors)
-        )
-
-    async def _file(self, request: Request) -> Response:
-        if (ending := request.path_params["ending"]) not in ("css", "js"):
-            raise HTTPException(404)
-        return FileResponse(Path(view.OWN, f"page.{ending}"))
-
-    async def _example(self, request: Request) -> Response:
-        places = {str(number): example.images() for number, example in enumerate(self._examples)}
-        images, place = places.get(request.path_params["number"], {}), request.path_params["place"]
-        if place not in images:
-            raise HTTPException(404)
-        buffer = io.BytesIO()
-        Image.fromarray(np.asarray(images[place])).save(buffer, "PNG")
-        return Response(buffer.getvalue(), media_type="image/png")
-
-    async def _look(self, request: Request) -> Response:
-        """A picture of an image that was handed in, or one sentence why it cannot be used."""
-        place = request.path_params["place"]
-        if place not in ("frontal", "lateral"):
-            raise HTTPException(404)
+    def __init__(self, reporter: Reporter, port: int, log: Callable[[str], None]):
         try:
-            image, seen = await to_thread.run_sync(load_image, await request.body(), f"given as {place}")
-        except DataError as error:
-            return _refused(error)
+            super().__init__(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            raise ConfigError(
+                f"port {port} cannot be used ({os.strerror(error.errno or 0)}); choose another with --port"
+            ) from error
+        self.reporter, self.log, self.writing = reporter, log, Lock()
+        examples = example_cases()
+        self.files: dict[str, tuple[bytes, str]] = {
+            "/": (_page(reporter, examples).encode(), _HTML),
+            "/page.css": (Path(view.OWN, "page.css").read_bytes(), "text/css"),
+            "/page.js": (Path(view.OWN, "page.js").read_bytes(), "text/javascript"),
+        }
+        for number, example in enumerate(examples):
+            for place, image in example.images().items():
+                assert isinstance(image, Image.Image)
+                content = io.BytesIO()
+                image.save(content, "PNG")
+                self.files[f"/example/{number}/{place}"] = content.getvalue(), "image/png"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log type and place of an unexpected error; its message may quote the case."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self.log(f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}")
+
+    def look(self, place: str, body: bytes) -> str:
+        """A picture of an image that was handed in.
+
+        Raises:
+            DataError: the image cannot be used.
+        """
+        image, seen = load_image(body, f"given as {place}")
         caption = f"{image.width:,} × {image.height:,}" + (f", {seen.view}" if seen and seen.view != "other" else "")
-        return HTMLResponse(await to_thread.run_sync(view.preview, image, place, caption))
+        return view.preview(image, place, caption)
 
-    async def _report(self, request: Request) -> Response:
-        if (kind := request.path_params["kind"]) not in ("own", "contexts"):
-            raise HTTPException(404)
-        try:
-            prepared = await to_thread.run_sync(self._reporter.prepare, _case(await request.body()))
-            async with self._writing:
-                if await request.is_disconnected():
-                    raise ClientDisconnect
-                return HTMLResponse(await to_thread.run_sync(self._written, kind, prepared))
-        except PacerError as error:
-            return _refused(error)
+    def report(self, kind: str, body: bytes) -> str:
+        """The report of a request's case, or with ``kind`` ``contexts`` those of all its contexts.
 
-    def _written(self, kind: str, prepared: Prepared) -> str:
+        Raises:
+            DataError: the case cannot be used.
+        """
+        prepared = self.reporter.prepare(read_case(body))
         if kind == "contexts":
-            return view.contexts_page(self._reporter.in_all_contexts(prepared))
-        (result,) = self._reporter.generate([prepared], batch_size=1)
+            return view.contexts_page(self.reporter.in_all_contexts(prepared))
+        (result,) = self.reporter.generate([prepared])
         return view.result_page(result)
 
 
-def _case(body: bytes) -> Case:
-    """The case of a request for reports.
+class _Handler(BaseHTTPRequestHandler):
+    """Answers what the page asks, and nothing that another site's page could ask."""
+
+    server: Page  # ty: ignore[incompatible-mutable-override]
+    timeout = 60  # seconds without a byte from the browser
+
+    def do_GET(self) -> None:
+        if refusal := self._refusal():
+            self._send(*refusal)
+        elif self.path in self.server.files:
+            self._send(200, *self.server.files[self.path])
+        else:
+            self._send(404, b"Not found.")
+
+    def do_POST(self) -> None:
+        if refusal := self._refusal():
+            return self._send(*refusal)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        try:
+            status, html = 200, self._answer(body)
+        except PacerError as error:
+            status, html = 422, view.problem(str(error))
+        except Exception:
+            self._send(500, b"The server could not answer; see its terminal.")
+            raise
+        if html is not None:
+            self._send(status, html.encode(), _HTML)
+
+    def _answer(self, body: bytes) -> str | None:
+        """The HTML that was asked for; None where nobody waits for it any more."""
+        what = self.path.rpartition("/")[2]
+        if self.path.startswith("/look/"):
+            return self.server.look(what, body)
+        with self.server.writing:
+            return None if self._left() else self.server.report(what, body)
+
+    def _left(self) -> bool:
+        """Whether the browser has closed the connection, as it does when a case is edited."""
+        readable, _, _ = select.select([self.connection], [], [], 0)
+        return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
+
+    def _refusal(self) -> tuple[int, bytes] | None:
+        """Status and sentence for a request that the page does not make."""
+        host = self.headers.get("Host", "")
+        if host.partition(":")[0] not in LOOPBACK:
+            return 421, b"The page is served to this machine alone, as localhost."
+        if self.command == "GET":
+            return None
+        if self.headers.get("Origin") != f"http://{host}":
+            return 403, b"The request does not come from the page."
+        if self.path not in _POSTS:
+            return 404, b"Not found."
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or "Transfer-Encoding" in self.headers:
+            return 411, b"The request must state its length."
+        if int(length) > MAX_BODY:
+            return 413, f"The case has more than {MAX_BODY:,} bytes.".encode()
+        return None
+
+    def _send(self, status: int, content: bytes, kind: str = "text/plain; charset=utf-8") -> None:
+        self.send_response(status)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Requests are not logged."""
+
+
+def read_case(body: bytes) -> Case:
+    """The case of a request for reports: a line of JSON with texts and ``sizes``, then the bytes of the images.
 
     Raises:
         DataError: it has no image, or is not a request that the page makes.
     """
-    first, _, rest = body.partition(b"\n")
+    first, _, images = body.partition(b"\n")
     try:
-        fields = Fields.model_validate_json(first)
-    except ValidationError as error:
-        first_error = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise DataError(f"the request is not the page's: {first_error['msg']}") from None
-    sizes = fields.sizes
-    if not sizes:
-        raise DataError("There is no frontal radiograph yet; drop one on the left, or choose an example")
-    if min(sizes) < 0 or sum(sizes) != len(rest):
-        raise DataError("the request is not the page's: its images are not of the sizes that it names")
-    return Case(
-        frontal=rest[: sizes[0]],
-        lateral=rest[sizes[0] :] if len(sizes) > 1 else None,
-        prior=fields.prior,
-        indication=fields.indication,
-        history=fields.history,
-        view=fields.view or None,
-        sections=fields.sections or None,
-        name="this case",
+        fields = json.loads(first)
+        texts = {name: fields[name] or None for name in ("prior", "indication", "history", "view", "sections")}
+        if not (sizes := fields["sizes"]):
+            raise DataError("There is no frontal radiograph yet; drop one on the left, or choose an example")
+        frontal, lateral = images[: sizes[0]], images[sizes[0] :]
+    except (ValueError, LookupError, TypeError):
+        raise DataError("the request is not the page's; expected a line of JSON, then one or two images") from None
+    return Case(frontal, lateral if len(sizes) > 1 else None, **texts, name="this case")
+
+
+def _page(reporter: Reporter, cases: list[Case]) -> str:
+    """The page itself; it asks for no source that the model was not trained on."""
+    laterals, priors = (any(availability(context)[place] for context in reporter.contexts) for place in (0, 1))
+    examples = [
+        {
+            "name": case.name,
+            "fields": {
+                "images": ["frontal", "lateral"] if laterals else ["frontal"],
+                "prior": case.prior if priors else "",
+                "indication": case.indication,
+                "history": case.history,
+                "view": case.view,
+            },
+        }
+        for case in cases
+    ]
+    return view.render(
+        "page.html", notice=NOTICE, notes=reporter.notes, examples=examples, laterals=laterals, priors=priors
     )
-
-
-def _refused(error: PacerError) -> Response:
-    return HTMLResponse(view.problem(str(error)), 422)
-
-
-def _sentence(status: int, text: str) -> Callable[[Request, Exception], Response]:
-    return lambda request, error: PlainTextResponse(text, status)

@@ -26,4 +26,4 @@ def exported(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def reporter(exported: Path) -> Reporter:
-    return Reporter.from_pretrained(exported, device="cpu")
+    return Reporter(exported, device="cpu")

@@ -78,20 +78,10 @@ def test_three_commands_evaluate_a_model_on_a_table_that_is_only_for_testing(pac
     assert read_json("mine/predictions.features/manifest.json")["encoding"]["depths"] == [1, 2, 3]
     # the reports are those of `pacer generate`, which knows nothing of records
     (image,) = (world.root / "files" / "p1" / "p10000003").glob("*/frontal.*")
-    one = pacer(
-        "generate",
-        "--model",
-        "models/mine",
-        "--frontal",
-        str(image),
-        "--view",
-        "PA",
-        "--sections",
-        "findings",
-        "--json",
-    )
+    Path("cases.csv").write_text(f"frontal,view,sections\n{image},PA,findings\n")
+    assert pacer("generate", "--model", "models/mine", "--cases", "cases.csv", "--out", "reports.jsonl").code == 0
     line = next(line for line in read_jsonl("mine/predictions/sn.jsonl") if line["record_id"] == "sn-3")
-    assert json.loads(one.out)["generated"] == line["generated"]
+    assert read_jsonl("reports.jsonl")[0]["generated"] == line["generated"]
 
 
 def test_contexts_can_be_decoded_and_scored_alone(pacer, ready: Path):

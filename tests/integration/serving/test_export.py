@@ -34,7 +34,7 @@ def test_a_copy_needs_nothing_else(world: World, exported: Path, tmp_path: Path)
     assert set(listed) == {str(p.relative_to(moved)) for p in moved.rglob("*") if p.is_file()} - {MANIFEST}
     assert read_json(moved / "config.json")["parent"] is None
     line = world.predictions("mw")[0]
-    assert Reporter.from_pretrained(moved).generate([world.case(line["record_id"])])[0].generated == line["generated"]
+    assert Reporter(moved).generate([world.case(line["record_id"])])[0].generated == line["generated"]
 
 
 def test_it_is_a_checkpoint_of_the_pipeline_too(world: World, exported: Path, tmp_path: Path) -> None:
@@ -54,17 +54,17 @@ def test_a_reference_needs_the_frozen_models(world: World, exported: Path, tmp_p
     assert sum(p.stat().st_size for p in out.rglob("*")) < sum(p.stat().st_size for p in exported.rglob("*")) / 2
     line = world.predictions("sw")[1]
     case = world.case(line["record_id"])
-    assert Reporter.from_pretrained(out).generate([case])[0].generated == line["generated"]
+    assert Reporter(out).generate([case])[0].generated == line["generated"]
 
     backbones.rename(tmp_path / "elsewhere")
     with pytest.raises(BackboneError, match=r"the frozen vision model is not at .*; name a folder that holds it"):
-        Reporter.from_pretrained(out)
-    moved = Reporter.from_pretrained(out, backbones=tmp_path / "elsewhere")
+        Reporter(out)
+    moved = Reporter(out, backbones=tmp_path / "elsewhere")
     assert moved.generate([case])[0].generated == line["generated"]
     config = tmp_path / "elsewhere" / "text" / "config.json"
     config.write_text(config.read_text() + " ")
     with pytest.raises(CheckpointError, match="was trained on another text backbone"):
-        Reporter.from_pretrained(out, backbones=tmp_path / "elsewhere")
+        Reporter(out, backbones=tmp_path / "elsewhere")
 
 
 def test_published_models_are_found_in_the_hub_cache(world: World, tmp_path: Path, monkeypatch) -> None:
@@ -89,14 +89,14 @@ def test_published_models_are_found_in_the_hub_cache(world: World, tmp_path: Pat
         return str(other)
 
     monkeypatch.setattr(hub, "snapshot_download", cached)
-    assert Reporter.from_pretrained(out).commit
+    assert Reporter(out).commit
     assert asked == [("owner/name", "abc123", True)]
     (other / "config.json").write_text("{}")
     with pytest.raises(BackboneError, match=r"is not the file that .* was made for"):
-        Reporter.from_pretrained(out)
+        Reporter(out)
     monkeypatch.setattr(hub, "snapshot_download", missing)
     with pytest.raises(BackboneError, match="download it with `hf download owner/name --revision abc123`"):
-        Reporter.from_pretrained(out)
+        Reporter(out)
 
 
 def package_pointer(target: Path, names: list[str], out: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_model_without_calibrate(world: World, tmp_path: Path, phase: str) -> 
         assert weights_hash(model) == weights_hash(world.root / "parent")
     out = tmp_path / "out"
     export_model(out, world.decode, **world.inputs | {"model": model})
-    result = Reporter.from_pretrained(out).generate([world.case("mw-50000002")])[0]
+    result = Reporter(out).generate([world.case("mw-50000002")])[0]
     assert result.gate is None and result.tokens > 0
     assert "Calibrate: none" in (out / "README.md").read_text()
 
@@ -173,7 +173,7 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: 
     pl.DataFrame(schema=RECORD_SCHEMA).write_parquet(empty)
     for changes, kind, sentence in (
         ({"model": warmup}, CheckpointError, "is a warm-up, which cannot write reports"),
-        ({"model": tmp_path / "none"}, CheckpointError, "none does not exist; train a model"),
+        ({"model": tmp_path / "none"}, CheckpointError, "is not a PACER checkpoint"),
         ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
         ({"features": other}, DataError, r"has depths \[2, 3\], and the model was trained on \[1, 2, 3\]"),
         ({"features": encoded}, DataError, "was made with other encoders than the model was trained on"),
@@ -211,9 +211,9 @@ def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(
         },
     }
     write_json(metrics / "signature.json", signature)
-    done = export_model(tmp_path / "same", world.decode, metrics=metrics, **world.inputs)
+    assert export_model(tmp_path / "same", world.decode, metrics=metrics, **world.inputs)
     card = (tmp_path / "same" / "README.md").read_text()
-    assert done.scored and read_json(tmp_path / "same" / "scores.json")["sn"] == row
+    assert read_json(tmp_path / "same" / "scores.json")["sn"] == row
     assert "| .250 |" in card or "0.250" in card
     assert "ce:llm-rg4 | obs:1" in card and "stand-in for CheXbert" in card
     for text in (
@@ -224,9 +224,9 @@ def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(
     ):
         assert text in card
     other = world.decode.model_copy(update={"num_beams": 2})
-    assert not export_model(tmp_path / "search", other, metrics=metrics, **world.inputs).scored
+    assert not export_model(tmp_path / "search", other, metrics=metrics, **world.inputs)
     parent = world.inputs | {"model": world.root / "parent"}
-    assert not export_model(tmp_path / "weights", world.decode, metrics=metrics, **parent).scored
+    assert not export_model(tmp_path / "weights", world.decode, metrics=metrics, **parent)
     assert "None: the run" in (tmp_path / "weights" / "README.md").read_text()
 
 
@@ -238,10 +238,10 @@ def test_a_changed_or_missing_file_is_named(exported: Path, tmp_path: Path, name
     content[len(content) // 2] ^= 1
     (copy / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=f"{name} has changed since it was exported"):
-        Reporter.from_pretrained(copy)
+        Reporter(copy)
     (copy / name).unlink()
     with pytest.raises(CheckpointError, match=f"{name} is missing|is not an exported model"):
-        Reporter.from_pretrained(copy)
+        Reporter(copy)
 
 
 def test_other_versions_and_unknown_settings_are_refused(exported: Path, tmp_path: Path) -> None:
@@ -266,17 +266,17 @@ def test_other_versions_and_unknown_settings_are_refused(exported: Path, tmp_pat
     ):
         changed(**changes)
         with pytest.raises(kind, match=sentence):
-            Reporter.from_pretrained(copy)
+            Reporter(copy)
     manifest = read_json(copy / MANIFEST)
     write_json(copy / MANIFEST, manifest | {"version": 2})
     with pytest.raises(CheckpointError, match="has version 2 of the layout, and this software reads version 1"):
-        Reporter.from_pretrained(copy)
+        Reporter(copy)
     write_json(copy / MANIFEST, [])
     with pytest.raises(CheckpointError, match="has version None of the layout"):
-        Reporter.from_pretrained(copy)
+        Reporter(copy)
     for folder, problem in ((tmp_path, "is not an exported model"), (tmp_path / "none", "does not exist")):
         with pytest.raises(CheckpointError, match=rf"{problem}.* with `pacer export"):
-            Reporter.from_pretrained(folder)
+            Reporter(folder)
 
 
 def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, exported: Path, tmp_path: Path) -> None:
@@ -284,8 +284,8 @@ def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, exp
     shutil.copytree(exported, copy)
     write_json(copy / SETTINGS, read_json(copy / SETTINGS) | {"contexts": ["mn", "sn"]})
     rehashed(copy)
-    reporter = Reporter.from_pretrained(copy)
+    reporter = Reporter(copy)
     assert reporter.contexts == ("sn", "mn")
-    assert list(reporter.in_all_contexts(world.case("mn-50000002"))) == ["mn", "sn"]
+    assert list(reporter.in_all_contexts(world.case("mn-50000002"))) == ["sn", "mn"]
     with pytest.raises(DataError, match="has the sources of context sw, but the model was trained on sn, mn"):
         reporter.prepare(world.case("sw-50000002"))

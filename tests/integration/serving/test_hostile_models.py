@@ -35,7 +35,7 @@ def folder(exported: Path, tmp_path: Path) -> Path:
 
 def opened(folder: Path) -> None:
     rehashed(folder)
-    Reporter.from_pretrained(folder, device="cpu")
+    Reporter(folder, device="cpu")
 
 
 def test_weights_of_another_kind(folder: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_manifest_that_leads_elsewhere(folder: Path, name: str) -> None:
     manifest = manifest_of(folder)
     write_json(folder / MANIFEST, manifest | {"files": manifest["files"] | {name: "0"}})
     with pytest.raises(CheckpointError, match="is missing; copy the folder again"):
-        Reporter.from_pretrained(folder, device="cpu")
+        Reporter(folder, device="cpu")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import threading
+import json
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_depth_weights_are_those_of_the_decode_stage(world: World, reporter: Rep
 def test_a_patch_of_the_map_lies_where_its_evidence_is(reporter: Reporter, exported: Path, tmp_path: Path) -> None:
     """``image`` is what the encoder saw, and the weights' rows and columns are its own."""
     wide = np.random.default_rng(1).integers(0, 255, (60, 200), dtype=np.uint8)
-    result = reporter(wide)
+    result = reporter(Image.fromarray(wide))
     assert result.frontal.image.shape == (56, 56) and result.frontal.weights.shape == (4, 4, 3)
     Image.fromarray(wide).save(tmp_path / "wide.png")
     encoder = ImageEncoder(exported / "backbones" / "vision", [1, 2, 3])
@@ -107,10 +108,8 @@ def test_every_kind_of_source_gives_the_same_report(world: World, reporter: Repo
     path = Path(str(case.frontal))
     expected = reporter(path, indication=case.indication, view="PA")
     forms: list = [str(path), path.read_bytes()]
-    if path.suffix == ".dcm":
-        forms += [memoryview(path.read_bytes())]
-    else:
-        forms += [Image.open(path), np.asarray(Image.open(path))]
+    if path.suffix != ".dcm":
+        forms.append(Image.open(path))
     for form in forms:
         result = reporter(form, indication=case.indication, view="PA")
         assert (result.generated, result.gate) == (expected.generated, expected.gate)
@@ -121,47 +120,38 @@ def test_every_kind_of_source_gives_the_same_report(world: World, reporter: Repo
 def test_company_and_order_do_not_change_a_report(
     world: World, reporter: Reporter, order: list[int], batch_size: int
 ) -> None:
+    reporter = copy(reporter)
+    reporter.batch_size = batch_size
     ids = [line["record_id"] for context in ("sn", "mw") for line in world.predictions(context)]
     expected = {line["record_id"]: line for context in ("sn", "mw") for line in world.predictions(context)}
     cases = [world.case(ids[place]) for place in order]
-    found = dict(reporter.stream(cases, batch_size))
+    found = dict(reporter.stream(cases))
     assert sorted(found) == list(range(6))
     for number, result in found.items():
         line = expected[cases[number].name]
         assert (result.generated, result.gate) == (line["generated"], line["gate"])
 
 
-def test_threads_may_call_at_once(world: World, reporter: Reporter) -> None:
-    """Single calls and a stream that is left half-way; nobody waits for that."""
+def test_a_stream_that_is_left_half_way_disturbs_no_other(world: World, reporter: Reporter) -> None:
     ids = [line["record_id"] for context in CONTEXTS for line in world.predictions(context)]
     expected = {line["record_id"]: line["generated"] for c in CONTEXTS for line in world.predictions(c)}
-    left = reporter.stream([world.case(record_id) for record_id in ids], batch_size=2)
+    reporter = copy(reporter)
+    reporter.batch_size = 2
+    left = reporter.stream([world.case(record_id) for record_id in ids])
     next(left)
-    found: dict[str, str] = {}
-
-    def one(record_id: str) -> None:
-        found[record_id] = reporter.generate([world.case(record_id)])[0].generated
-
-    threads = [threading.Thread(target=one, args=(record_id,)) for record_id in ids]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert found == expected
+    assert [result.generated for result in reporter.generate([world.case(ids[-1])])] == [expected[ids[-1]]]
     assert {ids[number]: result.generated for number, result in left}.items() <= expected.items()
 
 
 def test_all_contexts_are_the_case_with_sources_left_out(world: World, reporter: Reporter) -> None:
     case = world.case("mw-50000003")
     results = reporter.in_all_contexts(case)
-    assert list(results) == list(reversed(CONTEXTS))
+    assert list(results) == list(CONTEXTS)
     for context, result in results.items():
         line = next(line for line in world.predictions(context) if line["record_id"].endswith("50000003"))
         assert (result.context, result.generated, result.gate) == (context, line["generated"], line["gate"])
         assert (result.lateral is None) == (context[0] == "s")
-    assert list(reporter.in_all_contexts(world.case("mn-50000003"))) == ["mn", "sn"]
-    with pytest.raises(ValueError, match="has the sources of sn, not of mw"):
-        reporter.prepare(world.case("sn-50000003")).in_context("mw")
+    assert list(reporter.in_all_contexts(world.case("mn-50000003"))) == ["sn", "mn"]
 
 
 def test_what_is_cut_is_counted_and_said(world: World, reporter: Reporter) -> None:
@@ -184,8 +174,7 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
     lateral = write_dicom(tmp_path / "l.dcm", values[::-1], ViewPosition="LL")
     assert reporter.prepare(Case(frontal)).view == "AP"
     assert reporter.prepare(Case(frontal, view="PA")).view == "PA"
-    assert reporter.prepare(Case(frontal, view="pa ")).view == "PA"
-    assert reporter.prepare(Case(np.eye(60, dtype=np.uint8))).view == "other"
+    assert reporter.prepare(Case(Image.linear_gradient("L"))).view == "other"
     assert reporter.prepare(Case(frontal, lateral)).notes == ()
     shoulder = write_dicom(tmp_path / "s.dcm", values, BodyPartExamined="SHOULDER")
     assert reporter.prepare(Case(shoulder)).notes == (
@@ -197,19 +186,15 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
     )
 
 
-def test_texts_without_a_visible_character_are_absent(world: World, reporter: Reporter, tmp_path: Path) -> None:
-    empty = tmp_path / "empty.txt"
-    empty.write_text("\ufeff \n")
-    prepared = reporter.prepare(Case(world.case("sn-50000002").frontal, prior=" \n", indication="", history=empty))
+def test_texts_without_a_visible_character_are_absent(world: World, reporter: Reporter) -> None:
+    prepared = reporter.prepare(Case(world.case("sn-50000002").frontal, prior=" \n", indication="", history="-"))
     assert (prepared.context, prepared.prior, prepared.indication, prepared.history) == ("sn", None, None, None)
 
 
 def test_a_result_tells_all_in_json(world: World, reporter: Reporter) -> None:
     result = reporter.generate([world.case("mw-50000002")])[0]
-    told = result.as_dict(weights=True)
-    assert np.shape(told["depth_weights"]["lateral"]["weights"]) == (4, 4, 3)
-    assert "weights" not in result.as_dict()["depth_weights"]["frontal"]
-    assert told["seconds"]["total"] >= told["seconds"]["generate"] > 0
+    told = json.loads(json.dumps(result.as_dict()))
+    assert sum(told["depth_weights"]["lateral"]["means"].values()) == pytest.approx(1, abs=1e-5)
     named = [
         finding
         for field in ("positive", "negative", "uncertain")
@@ -220,17 +205,11 @@ def test_a_result_tells_all_in_json(world: World, reporter: Reporter) -> None:
 
 def test_settings_that_there_are_not_are_refused(exported: Path, reporter: Reporter, tmp_path: Path) -> None:
     for arguments, message in (
-        ({"device": "tpu9"}, "device = 'tpu9': not available on this machine; expected cpu"),
-        ({"device": "cuda:99"}, "device = 'cuda:99': not available on this machine"),
-        ({"dtype": "int4"}, "dtype = 'int4': expected float32 or bfloat16"),
+        ({"batch_size": 0}, "batch_size = 0: expected at least 1"),
         ({"backbones": tmp_path / "none"}, "is not a folder; name one that holds vision"),
     ):
         with pytest.raises(ConfigError, match=message):
-            Reporter.from_pretrained(exported, **arguments)
-    with pytest.raises(ConfigError, match="at least 1"):
-        next(reporter.stream([], batch_size=0))
-    with pytest.raises(ConfigError, match="at least 1"):
-        reporter.generate([], batch_size=0)
+            Reporter(exported, **arguments)
     assert reporter.generate([]) == []
 
 
@@ -245,6 +224,15 @@ def test_too_little_memory_is_a_sentence(world: World, reporter: Reporter, monke
     assert reporter.generate([world.case("sn-50000002")])[0].tokens > 0  # nothing is held back
 
 
+def test_other_sections_are_asked_for(world: World, reporter: Reporter) -> None:
+    results = [
+        reporter.generate([replace(world.case("mw-50000003"), sections=sections)])[0]
+        for sections in ("findings+impression", "findings", "impression")
+    ]
+    assert [result.sections for result in results] == ["findings+impression", "findings", "impression"]
+    assert len({result.generated for result in results}) > 1
+
+
 def test_states_that_are_not_finite_name_the_case(world: World, reporter: Reporter, monkeypatch) -> None:
     calibrate = Pacer.calibrate
 
@@ -255,11 +243,3 @@ def test_states_that_are_not_finite_name_the_case(world: World, reporter: Report
     monkeypatch.setattr(Pacer, "calibrate", damaged)
     with pytest.raises(DataError, match="sn-50000002: its prefix is not finite"):
         reporter.generate([world.case("sn-50000002")])
-
-
-def test_half_precision_reports(world: World, exported: Path) -> None:
-    half = Reporter.from_pretrained(exported, device="cpu", dtype="bfloat16")
-    assert half.generate([world.case("mw-50000002")])[0].tokens > 0
-    buffer = io.BytesIO()
-    Image.linear_gradient("L").resize((60, 60)).save(buffer, "PNG")
-    assert half(buffer.getvalue()).context == "sn"

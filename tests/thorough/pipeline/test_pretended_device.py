@@ -107,9 +107,9 @@ def report(work: Work) -> list[str]:
         about = json.dumps({"cleaner": "upstream", "target": "findings_and_impression"})
         read_records(work.inputs["corpus"] / records.name).write_parquet(records, metadata={ABOUT: about})
         export_model(model, work.params.decode, model=work.root / "cpu-calibrate", records=records, **made)
-    reporter = Reporter.from_pretrained(model, device=work.device)
+    reporter = Reporter(model, device=work.device)
     cases = [Case(frontal=frontal, prior=TEXTS[1], name="a"), Case(frontal=frontal, lateral=lateral, name="b")]
-    results = [*reporter.generate(cases, batch_size=2), *reporter.in_all_contexts(cases[1]).values()]
+    results = [*reporter.generate(cases), *reporter.in_all_contexts(cases[1]).values()]
     return [result.report for result in results]
 
 
