@@ -69,7 +69,6 @@ class Page(ThreadingTCPServer):
         examples = example_cases()
         self.files: dict[str, tuple[bytes, str]] = {
             "/": (_page(reporter, examples).encode(), _HTML),
-            "/page.css": (Path(view.OWN, "page.css").read_bytes(), "text/css"),
             "/page.js": (Path(view.OWN, "page.js").read_bytes(), "text/javascript"),
         }
         for number, example in enumerate(examples):

@@ -47,7 +47,7 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
 
 
 def result_page(result: Result) -> str:
-    """One report: commitment, marked report, gate, routing maps, notes and timings."""
+    """One report: commitment, marked report, gate, routing maps and notes."""
     overlays = [
         routing_overlay(name, Image.fromarray(routing.image), routing.weights, routing.depths)
         for name, routing in result.routing().items()
