@@ -26,6 +26,7 @@ _FETCH = re.compile("`(hf download [^`]+)`")
 
 app = typer.Typer(
     no_args_is_help=True,
+    context_settings={"max_content_width": 100},
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -38,8 +39,10 @@ app.add_typer(study, name="study")
 
 @app.command()
 def use(
-    name: Annotated[str | None, typer.Argument(help="Profile in configs/; none: list them.")] = None,
-    force: Annotated[bool, typer.Option(help="Overwrite a params.yaml that was edited by hand.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(help="Profile in configs/, or your own file.yaml; none: list them.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a params.yaml that was edited by hand.")] = False,
 ) -> None:
     """Select a profile: write it to params.yaml."""
     if name is None:
