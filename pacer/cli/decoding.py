@@ -1,4 +1,4 @@
-"""``pacer decode``; imports wait for the command."""
+"""``pacer decode`` and ``pacer import-llm-rg4``; imports wait for the commands."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def decode(
     context: ContextNames = None,
     limit: Annotated[int | None, typer.Option(help="Maximum records per context.")] = None,
 ) -> None:
-    """Write reports for the records of a corpus, without controls. An exported model brings its own decoding settings,
-    others have those of params.yaml. The images of a corpus other than the pipeline's are encoded first."""
+    """Write reports for the records of a corpus. An exported model brings its own decoding settings, others have those
+    of params.yaml. The images of a corpus other than the pipeline's are encoded first."""
     config = load_profile(PARAMS)
     chosen = check_contexts(context)
     asked = {"split": split, "limit": limit, "controls": []}
@@ -118,3 +118,30 @@ def _encode(
     paths = read_images(images).filter(pl.col("image_id").is_in(list(ids)))
     recipe = recipe.model_copy(update={"depths": read_record(model).model.features.depths})
     build_store(recipe, paths, wanted["prior_report"].drop_nulls().to_list(), backbones, features)
+
+
+def import_llm_rg4(
+    file: Annotated[Path, typer.Argument(help="Released weights of either stage, .pth or .ckpt.")],
+    out: Annotated[Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")],
+) -> None:
+    """Convert LLM-RG4's released weights to a checkpoint. It is for parent.start, or from the second stage also for
+    `pacer decode`."""
+    params = load_profile(PARAMS)
+    check_exists(file, remedy="download LLM-RG4's released weights and name the file")
+    from pacer.core.io import check_replaceable
+    from pacer.model.checkpoint import RECORD, WEIGHTS
+    from pacer.model.llm_rg4 import adopt_llm_rg4
+
+    check_replaceable(out, (RECORD, WEIGHTS))
+    weights = adopt_llm_rg4(file, params, BACKBONES, out)
+    settings = ", ".join(f"{name} {value}" for name, value in weights.settings.items())
+    console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA ({settings})")
+    frozen = len(weights.unused) - len(weights.surplus)
+    if frozen:
+        console.print(f"{frozen} tensors of frozen models not taken: those of {BACKBONES} are used")
+    for name in weights.surplus:
+        say(f"unused: {name}")
+    if weights.first_stage:
+        console.print(f"written to {out}, a warm-up; to train on from it, set parent.start: {out}")
+    else:
+        console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")

@@ -117,15 +117,13 @@ def _disk(params: Params, root: Path) -> Finding:
 
     free, images = shutil.disk_usage(root).free, _counted(params, root / "data")
     told = f"{decimal(free)} free"
-    if images is not None and (root / "data" / "features").exists():
-        return Finding("Disk", "ok", f"{told}, data/features exists")
-    origin = "published" if images is None else "counted"
-    images = images or _published(params)
     if images is None:
         return Finding("Disk", "note", f"{told}; the space for features is known after `dvc repro corpus`")
+    if (root / "data" / "features").exists():
+        return Finding("Disk", "ok", f"{told}, data/features exists")
     shape = _encoder(params)
     need, pixels = (images * image_bytes(params.features, mode, *shape) for mode in (params.features.mode, "pixels"))
-    told += f", features need about {decimal(need)} ({images:,} images, {origin})"
+    told += f", features need about {decimal(need)} ({images:,} images)"
     if fits(need, free):
         return Finding("Disk", "ok", told)
     remedy = f"set features.mode: pixels ({decimal(pixels)})" if fits(pixels, free) else "free some space"
@@ -149,18 +147,6 @@ def _counted(params: Params, data: Path) -> int | None:
         return None
     same = source["root"] == root and set(audit["contexts"]) == set(params.corpus.contexts)
     return audit["images"]["count"] if same else None
-
-
-def _published(params: Params) -> int | None:
-    """Images as the paper counts MIMIC-RG4, which PhysioNet's files come near; None for another corpus. Every record of
-    SN has a frontal image, and every record of MN a lateral one."""
-    from pacer.data.audit import PAPER_RECORDS
-
-    corpus = params.corpus
-    if corpus.source == "phantom" or corpus.format not in ("rg4", "mimic_cxr"):
-        return None
-    views = ["sn", *[context for context in ("mn", "mw") if context in corpus.contexts][:1]]
-    return sum(min(records, corpus.limit or records) for view in views for records in PAPER_RECORDS[view].values())
 
 
 def _corpus(params: Params, root: Path) -> list[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,9 +45,7 @@ def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) 
     names = profile_names(configs)
     is_path = name.endswith(".yaml")
     if not is_path and name not in names:
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigError(f"unknown profile {name!r}; {configs}/ contains {', '.join(names)}{hint}")
+        raise ConfigError(f"unknown profile {name!r}; {configs}/ contains {', '.join(names)}")
     chosen = Path(name) if is_path else configs / f"{name}.yaml"
     load_profile(chosen)
     in_use = None

@@ -55,7 +55,7 @@ def audit(
     params: ParamsFile = PARAMS,
     out: Annotated[Path | None, typer.Option(help="Keep the corpus, audit.json and problems.csv here.")] = None,
 ) -> None:
-    """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
+    """Read a corpus, and print what is in it and what is wrong."""
     from pacer.core.io import check_replaceable
     from pacer.data.account import PROBLEM_SCHEMA
     from pacer.data.build_corpus import OUTPUTS, build_corpus
@@ -153,7 +153,7 @@ def score(
     columns: ColumnsFile = None,
     params: ParamsFile = PARAMS,
 ) -> None:
-    """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
+    """Score reports of any system, or predictions of this one."""
     from pacer.metrics.reports import Protocol
 
     settings = load_profile(params).score
@@ -237,7 +237,8 @@ def compare(
     second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The other one; differences are B - A.")],
     convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
 ) -> None:
-    """Compare two scored runs case by case: paired bootstrap intervals and approximate randomisation."""
+    """Compare two scored runs case by case. Intervals are by paired bootstrap, p values by approximate
+    randomisation."""
     check_exists(first, second)
     from pacer.metrics.statistics.comparison import compare_runs
     from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
@@ -262,7 +263,8 @@ def show(
     context: ContextNames = None,
     records: RecordsFile = CORPUS,
 ) -> None:
-    """Show one study by two systems beside the reference, in SN and SW: what is supported, what not, what compares."""
+    """Write a page with one study by two systems. It marks what the reference supports, what it does not, and what
+    compares with an earlier study; contexts are SN and SW, unless --context names others."""
     named = [
         (name, Path(place)) if equals and name else (text, Path(text))
         for text in systems
@@ -282,7 +284,7 @@ def show(
 def show_anchor(
     record: Annotated[str, typer.Argument(help="Record id, such as those in predictions/*.jsonl.")],
 ) -> None:
-    """Explain one commitment of the pipeline's corpus: the report with the words that the rules read, coloured by
+    """Explain one commitment of the pipeline's corpus. The words of the report that the rules read are coloured by
     polarity."""
     check_exists(CORPUS, ANCHORS, remedy=FROM_STAGE)
     from pacer.reporting.explanation import explain

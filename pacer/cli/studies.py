@@ -18,7 +18,7 @@ STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Name = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
 
-study = typer.Typer(no_args_is_help=True, help="Run many experiments and show them in one table (docs/experiments.md).")
+study = typer.Typer(no_args_is_help=True, help="Run many experiments into one table (docs/experiments.md).")
 
 
 @study.command()

@@ -161,7 +161,8 @@ def _rows(path: Path, headings: Collection[str | None], option: str) -> list[dic
                 for key, text in pairs
             ]
         else:
-            raise DataError(f"{path} is no file of reports; expected .csv, .tsv, .json, .jsonl or .parquet")
+            folder = "; a folder of predictions is scored with --records and --predictions" * path.is_dir()
+            raise DataError(f"{path} is no file of reports; expected .csv, .tsv, .json, .jsonl or .parquet{folder}")
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except _Repeated as error:
@@ -198,7 +199,10 @@ def _of_lines(
         if not line and len(header) < 2:
             raise DataError(f'{path}, row {number}: a blank line; write "" for an empty report')
         if len(line) != len(header):
-            raise DataError(f"{path}, row {number}: {len(line)} cells, but the first line has {len(header)}")
+            raise DataError(
+                f"{path}, row {number}: {len(line)} cells, but the first line has {len(header)}; put commas (.csv) or "
+                "tabs (.tsv) between cells, and quotes around a text that holds them"
+            )
     if len(set(header)) != len(header):
         raise DataError(f"{path} has a column name more than once")
     if has_header or not lines:

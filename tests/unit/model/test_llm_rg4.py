@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 from transformers import BertConfig, BertModel
 
-from pacer.cli.released import import_llm_rg4
+from pacer.cli.decoding import import_llm_rg4
 from pacer.config import Params, parse_params
 from pacer.config.profiles import load_profile
 from pacer.core.errors import CheckpointError
