@@ -38,11 +38,9 @@ def decode(
     out: Annotated[Path, typer.Option(help="Folder for the predictions; replaced.")],
     records: RecordsFile = CORPUS,
     model: Annotated[Path, typer.Option(help="Trained model, of the pipeline or exported.")] = Path("models/calibrate"),
-    backbones: Annotated[
-        Path | None, typer.Option(help="Frozen models; default: models/backbones, or those of the exported model.")
-    ] = None,
+    backbones: Annotated[Path | None, typer.Option(help="Frozen models; default: those of the model.")] = None,
     features: Annotated[
-        Path | None, typer.Option(help="Feature store; default: data/features for data/corpus, else OUT.features.")
+        Path | None, typer.Option(help="Feature store; default: the pipeline's or OUT.features.")
     ] = None,
     split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
     context: ContextNames = None,
@@ -136,9 +134,6 @@ def import_llm_rg4(
     weights = adopt_llm_rg4(file, params, BACKBONES, out)
     settings = ", ".join(f"{name} {value}" for name, value in weights.settings.items())
     console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA ({settings})")
-    frozen = len(weights.unused) - len(weights.surplus)
-    if frozen:
-        console.print(f"{frozen} tensors of frozen models not taken: those of {BACKBONES} are used")
     for name in weights.surplus:
         say(f"unused: {name}")
     if weights.first_stage:

@@ -34,20 +34,6 @@ if TYPE_CHECKING:
     from pacer.reporting.tables import Check
 
 ANCHORS = Path("data/anchors/anchors.parquet")
-LabellerFolder = Annotated[
-    Path | None, typer.Option(help="CheXbert's folder; default: the pipeline's with --records, none with --references.")
-]
-LabelsFile = Annotated[
-    Path | None, typer.Option(help="Save the labels of the references here; an existing file is reused.")
-]
-ScoredSplit = Annotated[
-    str | None,
-    typer.Option(help="Split to score, or all; default: the decoded one, or test of --references with splits."),
-]
-ColumnsFile = Annotated[
-    Path | None,
-    typer.Option(help="CSV or Parquet with record_id: numbers become scores, texts groups (docs/evaluation.md)."),
-]
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
 
 
@@ -68,8 +54,8 @@ def audit(
     if out is not None:
         check_replaceable(out, OUTPUTS)
     # a refused corpus leaves its problems here, and a later audit removes them: never a file of the user's own
-    ours = ",".join(PROBLEM_SCHEMA).encode()
-    if problems is not None and problems.exists() and not problems.read_bytes().startswith(ours):
+    header = ",".join(PROBLEM_SCHEMA).encode()
+    if problems is not None and problems.exists() and not problems.read_bytes().startswith(header):
         raise ConfigError(f"{problems} exists and is not from an earlier audit; move it, or give --out")
     with tempfile.TemporaryDirectory() as scratch:
         source = Path("data/source")
@@ -79,15 +65,15 @@ def audit(
         elif not source.exists():
             raise ConfigError("the phantom is not generated yet (no data/source); run `dvc repro source` first")
         read = out or Path(scratch) / "corpus"
-        found = build_corpus(corpus, source, read, problems)
-        checks = corpus_checks(found)
-        if any(splits["train"]["records"] for splits in found["contexts"].values()):
+        result = build_corpus(corpus, source, read, problems)
+        checks = corpus_checks(result)
+        if any(splits["train"]["records"] for splits in result["contexts"].values()):
             checks.append(_token_limit(config, read / "records.parquet"))
-    print_table(corpus_table(found))
+    print_table(corpus_table(result))
     console.print()
     print_rows((Text("ok") if check.good else Text("look", "yellow"), check.name, check.found) for check in checks)
     if out is not None:
-        listed = found["excluded"]["count"] + found["left_out"]["count"]
+        listed = result["excluded"]["count"] + result["left_out"]["count"]
         say(f"\nwritten to {out}; {out / 'problems.csv'} lists what is bad or left out ({listed:,})")
 
 
@@ -110,36 +96,36 @@ def _token_limit(params: Params, records: Path) -> Check:
         if reports := frame.filter(split="train")["report"].to_list():
             targets += len(reports)
             cut += sum(map(builder.is_cut, tokenizer(reports, add_special_tokens=False)["input_ids"]))
-    found = f"{number(cut)} of {number(targets)} ({percent(cut, targets)}): cut there, without an end"
-    return Check(name, found, cut <= LEFT_OUT_LIMIT * targets)
+    share = f"{number(cut)} of {number(targets)} ({percent(cut, targets)}): cut there, without an end"
+    return Check(name, share, cut <= LEFT_OUT_LIMIT * targets)
 
 
 def _language_model(params: Params) -> Path | None:
-    """The folder of the language model: its own, or that of the stand-in that the stage `backbones` has made."""
+    """The folder of the language model: its own, or that of the stand-in that the stage `backbones` made."""
     from pacer.backbones.hub import locate
     from pacer.backbones.pointers import provenance
 
-    backbone, made = params.backbones.language, BACKBONES / "language"
+    backbone, standin = params.backbones.language, BACKBONES / "language"
     if backbone.provider in ("hub", "local"):
         try:
             return locate(backbone, "language")
         except BackboneError:
             return None
-    return made if provenance(made).get("provider") == backbone.provider else None
+    return standin if provenance(standin).get("provider") == backbone.provider else None
 
 
 def score(
     ctx: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder for scores, signature and cases.")],
-    references: Annotated[
-        Path | None, typer.Option(help="References as CSV, TSV, JSON, JSONL or Parquet; with --hypotheses.")
-    ] = None,
+    references: Annotated[Path | None, typer.Option(help="References: CSV, TSV, JSON, JSONL or Parquet.")] = None,
     hypotheses: Annotated[Path | None, typer.Option(help="Reports of any system, in the same formats.")] = None,
-    records: Annotated[Path | None, typer.Option(help="Or: records.parquet of a corpus; with --predictions.")] = None,
+    records: Annotated[Path | None, typer.Option(help="Instead of these: records.parquet of a corpus.")] = None,
     predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl (`pacer decode`).")] = None,
-    chexbert: LabellerFolder = None,
-    labels: LabelsFile = None,
-    split: ScoredSplit = None,
+    chexbert: Annotated[
+        Path | None, typer.Option(help="CheXbert's folder; default: none, with --records the pipeline's.")
+    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="File for the references' labels, reused if there.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split, or all; default: as decoded, else test.")] = None,
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
@@ -150,7 +136,7 @@ def score(
     reference_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
-    columns: ColumnsFile = None,
+    columns: Annotated[Path | None, typer.Option(help="Your scores and groups by record_id, CSV or Parquet.")] = None,
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports of any system, or predictions of this one."""
@@ -289,18 +275,20 @@ def show_anchor(
     check_exists(CORPUS, ANCHORS, remedy=FROM_STAGE)
     from pacer.reporting.explanation import explain
 
-    found = explain(record, CORPUS, ANCHORS, ANCHORS.with_name("llm_cache.jsonl"))
-    made_by = "the labelling model" if found.origin == "llm" else "the rules"
-    console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
-    console.print(chips(found.anchor))
-    if found.origin == "llm":
-        same = found.by_rules == found.anchor
-        console.print(Text("the rules alone would say: ") + (Text("the same") if same else chips(found.by_rules)))
-    if found.evidence.rows:
+    commitment = explain(record, CORPUS, ANCHORS, ANCHORS.with_name("llm_cache.jsonl"))
+    made_by = "the labelling model" if commitment.origin == "llm" else "the rules"
+    console.print(Text(f"{record}, {commitment.context.upper()}, {commitment.split}; made by {made_by}\n"))
+    console.print(chips(commitment.anchor))
+    if commitment.origin == "llm":
+        agrees = commitment.by_rules == commitment.anchor
+        console.print(
+            Text("the rules alone would say: ") + (Text("the same") if agrees else chips(commitment.by_rules))
+        )
+    if commitment.evidence.rows:
         console.print("\nwhat the labelling model gives as evidence")
-        print_rows(found.evidence.rows, found.evidence.columns)
+        print_rows(commitment.evidence.rows, commitment.evidence.columns)
     report = Text("\n")
-    for run in found.runs:
+    for run in commitment.runs:
         style = " ".join([COLOURS.get(run.polarity or "", ""), "bold" * run.decided, "underline" * run.cue])
         report.append(run.text, style.strip())
     console.print(report)
@@ -310,4 +298,4 @@ def show_anchor(
     legend.append("bold", "bold").append(": decides, ").append("underlined", "underline").append(": because of it")
     console.print(legend)
     console.print("\nwhat the rules read")
-    print_rows(found.read.rows, found.read.columns)
+    print_rows(commitment.read.rows, commitment.read.columns)

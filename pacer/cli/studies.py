@@ -76,9 +76,9 @@ def list_studies() -> None:
 
     repository, state = Repository(Path.cwd()), results_folder(Path.cwd())
     rows = []
-    for one in (load_study(STUDIES, name) for name in study_names(STUDIES)):
-        wanted = len(one.replicates) * sum(row.files is None for row in one.rows)
-        rows.append((one.name, f"{len(list(finished(one, repository, state)))} of {wanted}", one.title))
+    for known in (load_study(STUDIES, name) for name in study_names(STUDIES)):
+        wanted = len(known.replicates) * sum(row.files is None for row in known.rows)
+        rows.append((known.name, f"{len(list(finished(known, repository, state)))} of {wanted}", known.title))
     print_rows(rows)
     for _, name, experiment in stopped(state):
         say(f"{experiment} runs" if is_running(state) else f"{experiment} stopped; `pacer study run {name}` goes on")

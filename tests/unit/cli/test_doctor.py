@@ -144,18 +144,9 @@ def test_images_are_counted_by_the_audit_of_the_same_corpus_only(free: Callable[
     assert found("Machine", params, tmp_path)["Disk"].state == "ok", "features that are there need no room"
 
 
-@pytest.mark.parametrize(
-    ("profile", "named"),
-    [
-        (
-            "mimic_cxr",
-            "../mimic-cxr-jpg is not a folder; set corpus.root to the folder of MIMIC-CXR-JPG from PhysioNet",
-        ),
-        ("table", "../my-studies is not a folder; set corpus.root to the folder with your table and images"),
-    ],
-)
-def test_the_root_of_the_corpus_is_named_in_the_words_of_its_format(profile: str, named: str, tmp_path: Path):
-    assert found("Corpus", changed(profile), tmp_path)["corpus.root"].detail.startswith(named)
+def test_a_root_that_is_no_folder_is_named(tmp_path: Path):
+    detail = found("Corpus", changed("table"), tmp_path)["corpus.root"].detail
+    assert "my-studies is not a folder; set it to the folder that contains the corpus" in detail
 
 
 def test_annotation_files_are_looked_for(tmp_path: Path):
