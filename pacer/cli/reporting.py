@@ -96,8 +96,8 @@ def _token_limit(params: Params, records: Path) -> Check:
         if reports := frame.filter(split="train")["report"].to_list():
             targets += len(reports)
             cut += sum(map(builder.is_cut, tokenizer(reports, add_special_tokens=False)["input_ids"]))
-    share = f"{number(cut)} of {number(targets)} ({percent(cut, targets)}): cut there, without an end"
-    return Check(name, share, cut <= LEFT_OUT_LIMIT * targets)
+    found = f"{number(cut)} of {number(targets)} ({percent(cut, targets)}): cut there, without an end"
+    return Check(name, found, cut <= LEFT_OUT_LIMIT * targets)
 
 
 def _language_model(params: Params) -> Path | None:
@@ -275,20 +275,18 @@ def show_anchor(
     check_exists(CORPUS, ANCHORS, remedy=FROM_STAGE)
     from pacer.reporting.explanation import explain
 
-    commitment = explain(record, CORPUS, ANCHORS, ANCHORS.with_name("llm_cache.jsonl"))
-    made_by = "the labelling model" if commitment.origin == "llm" else "the rules"
-    console.print(Text(f"{record}, {commitment.context.upper()}, {commitment.split}; made by {made_by}\n"))
-    console.print(chips(commitment.anchor))
-    if commitment.origin == "llm":
-        agrees = commitment.by_rules == commitment.anchor
-        console.print(
-            Text("the rules alone would say: ") + (Text("the same") if agrees else chips(commitment.by_rules))
-        )
-    if commitment.evidence.rows:
+    found = explain(record, CORPUS, ANCHORS, ANCHORS.with_name("llm_cache.jsonl"))
+    made_by = "the labelling model" if found.origin == "llm" else "the rules"
+    console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
+    console.print(chips(found.anchor))
+    if found.origin == "llm":
+        agrees = found.by_rules == found.anchor
+        console.print(Text("the rules alone would say: ") + (Text("the same") if agrees else chips(found.by_rules)))
+    if found.evidence.rows:
         console.print("\nwhat the labelling model gives as evidence")
-        print_rows(commitment.evidence.rows, commitment.evidence.columns)
+        print_rows(found.evidence.rows, found.evidence.columns)
     report = Text("\n")
-    for run in commitment.runs:
+    for run in found.runs:
         style = " ".join([COLOURS.get(run.polarity or "", ""), "bold" * run.decided, "underline" * run.cue])
         report.append(run.text, style.strip())
     console.print(report)
@@ -298,4 +296,4 @@ def show_anchor(
     legend.append("bold", "bold").append(": decides, ").append("underlined", "underline").append(": because of it")
     console.print(legend)
     console.print("\nwhat the rules read")
-    print_rows(commitment.read.rows, commitment.read.columns)
+    print_rows(found.read.rows, found.read.columns)

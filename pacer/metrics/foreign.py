@@ -63,8 +63,8 @@ def score_reports(
     """
     inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert_dir, labels_path)))
     given = reports_of(references, REFERENCE_COLUMNS, protocol.reference_id, protocol.reference_text)
-    written = reports_of(hypotheses, HYPOTHESIS_COLUMNS, protocol.hypothesis_id, protocol.hypothesis_text)
-    if given.path.samefile(written.path) and given.columns["text"] == written.columns["text"]:
+    found = reports_of(hypotheses, HYPOTHESIS_COLUMNS, protocol.hypothesis_id, protocol.hypothesis_text)
+    if given.path.samefile(found.path) and given.columns["text"] == found.columns["text"]:
         raise DataError(
             f"references and hypotheses are the same column {given.columns['text']} of {given.path}; name "
             "another file, or another column with --reference-text or --hypothesis-text"
@@ -72,19 +72,19 @@ def score_reports(
     if protocol.split is None and given.rows["split"].count():
         protocol = protocol.model_copy(update={"split": "test"})
     about = _about(given, protocol)
-    cases, counts = pair_reports(given, written, protocol)
+    cases, counts = pair_reports(given, found, protocol)
     loose = "by id, as protocol says" if counts["missing_hypotheses"] else STRICTLY
-    files = {"references": given, "hypotheses": written}
+    files = {"references": given, "hypotheses": found}
     read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
-    recorded = read | protocol.model_dump() | counts | {"pairing": loose if "id" in written.columns else "by position"}
-    origin = Origin({name: file.path for name, file in files.items()}, about, protocol=recorded)
+    said = read | protocol.model_dump() | counts | {"pairing": loose if "id" in found.columns else "by position"}
+    origin = Origin({name: file.path for name, file in files.items()}, about, protocol=said)
     return score_cases(cases, Path(out_dir), inputs, settings, origin, _train_reports(given, protocol))
 
 
 def _about(given: Reports, protocol: Protocol) -> dict[str, Any]:
     """How the references were made: what a records.parquet says holds for its column of reports, not for the others."""
-    is_corpus = given.path.suffix.lower() == ".parquet" and given.columns["text"] == "report"
-    about = read_about(given.path) if is_corpus else {}
+    own = given.path.suffix.lower() == ".parquet" and given.columns["text"] == "report"
+    about = read_about(given.path) if own else {}
     if protocol.clean_references == "none":
         return about
     if about:

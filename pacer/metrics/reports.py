@@ -100,13 +100,12 @@ def reports_of(
     side = "reference" if tuple(text_columns) == REFERENCE_COLUMNS else "hypothesis"
     rows = _rows(path, {*text_columns, text_column, id_column}, f"--{side}-text")
     names = list(dict.fromkeys(name for row in rows for name in row))
-    text_names = _named(names, text_column, (*text_columns, _ALONE))
-    if len(text_names) != 1:
+    found = _named(names, text_column, (*text_columns, _ALONE))
+    if len(found) != 1:
         wanted = text_column or f"one of {', '.join(text_columns)}"
-        problem = "several columns" if text_names else "no column"
         raise DataError(
-            f"{path} has {problem} of reports, only {_shown(text_names or names)}; expected {wanted}; name it with "
-            f"--{side}-text"
+            f"{path} has {'several columns' if found else 'no column'} of reports, only {_shown(found or names)}; "
+            f"expected {wanted}; name it with --{side}-text"
         )
     ids = _named(names, id_column, ID_COLUMNS)
     if not ids and (id_column or len(names) > 1):
@@ -114,11 +113,11 @@ def reports_of(
             f"{path} has no column of ids, only {_shown(names)}; expected {id_column or ', '.join(ID_COLUMNS)}; name "
             f"it with --{side}-id"
         )
-    columns = {"id": ids[0], "text": text_names[0]} if ids else {"text": text_names[0]}
+    columns = {"id": ids[0], "text": found[0]} if ids else {"text": found[0]}
     for number, row in enumerate(rows, start=1):
-        text, key = row.get(text_names[0]), row.get(ids[0]) if ids else number
+        text, key = row.get(found[0]), row.get(ids[0]) if ids else number
         if text is not None and not isinstance(text, str):
-            raise DataError(f"{path}, row {number}, {text_names[0]}: expected text, got {type(text).__name__}")
+            raise DataError(f"{path}, row {number}, {found[0]}: expected text, got {type(text).__name__}")
         if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
             raise DataError(f"{path}, row {number}, {ids[0]}: expected an id, text or a whole number")
         if any(isinstance(value, str) and _HALF.search(value) for value in row.values()):
@@ -126,7 +125,7 @@ def reports_of(
     known = {name.strip().lower(): name for name in names}
     content = {
         "id": [str(row[ids[0]]) for row in rows] if ids else [str(number) for number in range(1, len(rows) + 1)],
-        "text": [row.get(text_names[0]) for row in rows],
+        "text": [row.get(found[0]) for row in rows],
         **{name: [_cell(row.get(known.get(name, name))) for row in rows] for name in EXTRA_COLUMNS},
     }
     return Reports(path, pl.DataFrame(content, schema=dict.fromkeys(content, pl.String())), columns)

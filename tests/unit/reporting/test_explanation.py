@@ -22,7 +22,6 @@ from pacer.reporting.explanation import explain, mark
 from tests.support.labelling import cache_line
 from tests.support.made_records import few_records
 
-ANSWERS = Path("data/anchors/llm_cache.jsonl")
 WORDS = (
     "no",
     "possible",
@@ -59,8 +58,8 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]
     lists = {"positive": ["edema"], "negative": [], "uncertain": []}
     raw = json.dumps(lists | {"rationale": {"edema": ["possible EDEMA", "wet <b>lungs</b>"]}})
     old = cache_line(train, raw.replace("wet", "older"), current=False)
-    write_jsonl(ANSWERS, [old, cache_line(train, raw)])
-    build_anchors(corpus, ANSWERS, anchors)
+    write_jsonl(answers_of((corpus, anchors)), [old, cache_line(train, raw)])
+    build_anchors(corpus, answers_of((corpus, anchors)), anchors)
     return corpus, anchors
 
 
@@ -88,6 +87,10 @@ def labelled_of(tables: tuple[Path, Path]) -> str:
     return pl.read_parquet(tables[1]).filter(pl.col("origin") == "llm")["record_id"][0]
 
 
+def answers_of(tables: tuple[Path, Path]) -> Path:
+    return tables[1].with_name("llm_cache.jsonl")
+
+
 def show(record: str) -> str:
     result = CliRunner().invoke(app, ["anchors", "show", record], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
@@ -95,8 +98,8 @@ def show(record: str) -> str:
 
 
 def test_a_labelled_record_stands_beside_the_rules_and_the_labelling_models_evidence(tables: tuple[Path, Path]) -> None:
-    labelled = labelled_of(tables)
-    found = explain(labelled, *tables, ANSWERS)
+    labelled, answers = labelled_of(tables), answers_of(tables)
+    found = explain(labelled, *tables, answers)
     report = pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0]
     assert (found.origin, found.anchor) == ("llm", Anchor(positive=("edema",)))
     assert found.by_rules == extract_anchor(report)
@@ -117,15 +120,15 @@ def test_a_labelled_record_stands_beside_the_rules_and_the_labelling_models_evid
         assert words in shown, words
     assert "the same" not in shown and "older" not in shown
     other = pl.read_parquet(tables[1]).filter(pl.col("origin") == "rules")["record_id"][0]
-    assert explain(other, *tables, ANSWERS).evidence.rows == ()
+    assert explain(other, *tables, answers).evidence.rows == ()
     assert "the rules alone would say" not in show(other)
 
 
 def test_evidence_of_another_answer_is_not_shown(tables: tuple[Path, Path]) -> None:
     """The cache was labelled anew, and the anchors were not made again."""
-    labelled = labelled_of(tables)
-    ANSWERS.write_text(ANSWERS.read_text().replace('\\"positive\\": [\\"edema\\"]', '\\"positive\\": []'))
-    assert explain(labelled, *tables, ANSWERS).evidence.rows == ()
+    labelled, answers = labelled_of(tables), answers_of(tables)
+    answers.write_text(answers.read_text().replace('\\"positive\\": [\\"edema\\"]', '\\"positive\\": []'))
+    assert explain(labelled, *tables, answers).evidence.rows == ()
 
 
 def test_what_is_not_there_is_named(tables: tuple[Path, Path], tmp_path: Path) -> None:
