@@ -8,7 +8,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c 
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup stand-ins radeval repro quick test thorough coverage format check bench gpu faults figures clean
+.PHONY: help setup stand-ins radeval repro experiments quick test thorough coverage format check bench gpu faults figures clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/eval
 repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
 	dvc repro
 	@echo; sed -n '/^|/p' reports/tables/scores.md; echo; echo "$(CURDIR)/reports/index.html has all of it"
+
+experiments: $(READY)  ## the experiments of this commit: mean F1 and BLEU-4, and the parameters that differ
+	@groups=$$(sed -n 's/^\([a-z_]*\):.*/\1/p' params.yaml | paste -s -d '|' -); \
+	dvc exp show --no-pager --only-changed --keep 'Experiment|mean\.(f1|bleu4)$$' --drop "(?!($$groups)\.)"
 
 quick: $(READY)  ## the unit tests, with few examples of each property: a minute
 	pytest tests/unit -q -n logical --maxprocesses 4 --dist loadfile --hypothesis-profile quick

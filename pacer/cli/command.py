@@ -5,27 +5,23 @@ Heavy imports wait until a command needs them.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from pacer.cli.decoding import decode
+from pacer.cli.decoding import decode, import_llm_rg4
 from pacer.cli.profiles import profile_in_use, profile_names, use_profile
-from pacer.cli.released import import_llm_rg4
 from pacer.cli.reporting import anchors, audit, compare, score, show
 from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
-from pacer.cli.terminal import PARAMS, ParamsFile, console, print_rows, say
+from pacer.cli.terminal import PARAMS, ParamsFile, console, say
 from pacer.config.profiles import CONFIGS, load_profile
 from pacer.core.errors import ConfigError, run_cleanly
 
-#: A command in a finding of doctor.
-_FETCH = re.compile("`(hf download [^`]+)`")
-
 app = typer.Typer(
     no_args_is_help=True,
+    context_settings={"max_content_width": 100},
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -38,8 +34,10 @@ app.add_typer(study, name="study")
 
 @app.command()
 def use(
-    name: Annotated[str | None, typer.Argument(help="Profile in configs/; none: list them.")] = None,
-    force: Annotated[bool, typer.Option(help="Overwrite a params.yaml that was edited by hand.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(help="Profile in configs/, or your own file.yaml; none: list them.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a params.yaml that was edited by hand.")] = False,
 ) -> None:
     """Select a profile: write it to params.yaml."""
     if name is None:
@@ -53,21 +51,19 @@ def use(
 
 @app.command()
 def doctor(params: ParamsFile = PARAMS) -> None:
-    """Check what a run needs on this machine: models, files, disk, consent to send reports."""
+    """Check what a run needs: packages, models, files, disk."""
     from pacer.cli.doctor import diagnose
 
-    found = diagnose(load_profile(params))
+    titles = diagnose(load_profile(params))
     console.print(f"{params}: {profile_in_use(params, CONFIGS) or 'valid; not equal to a profile'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
-    for title, findings in found.items():
+    for title, findings in titles.items():
         console.print(f"\n{title}")
-        rows = (
-            (Text(f"  {f.state}", styles[f.state]), f.what, _FETCH.sub("the line below", f.detail)) for f in findings
-        )
-        print_rows(rows)
-        for command in _FETCH.findall("".join(finding.detail for finding in findings)):
-            say(f"  {command}")  # unbroken however narrow the window is, to be pasted
-    if any(finding.state == "missing" for findings in found.values() for finding in findings):
+        width = max(len(finding.what) for finding in findings)
+        for finding in findings:
+            state = Text(f"  {finding.state:8}", styles[finding.state])
+            say(state.append(f"{finding.what:{width}}  {finding.detail}", "default"))
+    if any(finding.state == "missing" for findings in titles.values() for finding in findings):
         raise ConfigError("`dvc repro` would stop; fix what is marked `missing` above")
 
 

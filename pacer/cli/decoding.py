@@ -1,4 +1,4 @@
-"""``pacer decode``; imports wait for the command."""
+"""``pacer decode`` and ``pacer import-llm-rg4``; imports wait for the commands."""
 
 from __future__ import annotations
 
@@ -8,71 +8,78 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pacer.cli.terminal import BACKBONES, PARAMS, ContextNames, ParamsFile, RecordsFile, check_contexts, console, say
+from pacer.cli.terminal import (
+    BACKBONES,
+    CORPUS,
+    FROM_STAGE,
+    PARAMS,
+    ContextNames,
+    RecordsFile,
+    check_contexts,
+    check_exists,
+    console,
+    say,
+)
 from pacer.config import Decode, Features, validated
 from pacer.config.profiles import load_profile
 from pacer.core.contexts import CONTEXTS
-from pacer.core.errors import ConfigError, DataError
+from pacer.core.errors import DataError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from pacer.serving.package import PackageSettings
 
+#: The pipeline's own feature store, which `dvc repro` completes.
 STORE = Path("data/features")
 
 
 def decode(
-    records: RecordsFile,
     out: Annotated[Path, typer.Option(help="Folder for the predictions; replaced.")],
+    records: RecordsFile = CORPUS,
     model: Annotated[Path, typer.Option(help="Trained model, of the pipeline or exported.")] = Path("models/calibrate"),
-    backbones: Annotated[
-        Path | None, typer.Option(help="Frozen models; default: models/backbones, or those of the exported model.")
-    ] = None,
+    backbones: Annotated[Path | None, typer.Option(help="Frozen models; default: those of the model.")] = None,
     features: Annotated[
-        Path | None, typer.Option(help="Feature store; default: data/features, with --images OUT.features.")
-    ] = None,
-    images: Annotated[
-        Path | None, typer.Option(help="images.parquet of the corpus: its images are encoded into --features first.")
+        Path | None, typer.Option(help="Feature store; default: the pipeline's or OUT.features.")
     ] = None,
     split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
     context: ContextNames = None,
     limit: Annotated[int | None, typer.Option(help="Maximum records per context.")] = None,
-    params: ParamsFile = PARAMS,
 ) -> None:
-    """Write reports for a set of records, without controls; an exported model brings its own decoding settings, others
-    have those of params.yaml."""
+    """Write reports for the records of a corpus. An exported model brings its own decoding settings, others have those
+    of params.yaml. The images of a corpus other than the pipeline's are encoded first."""
+    config = load_profile(PARAMS)
+    chosen = check_contexts(context)
+    asked = {"split": split, "limit": limit, "controls": []}
+    search = validated(config.decode.model_dump() | asked, "pacer decode", Decode)
+    encoding = config.features
+    check_exists(records, model, backbones, remedy=FROM_STAGE)
     from pacer.core.io import check_replaceable
     from pacer.data.schemas import read_records
     from pacer.decoding.run import OUTPUTS, decode_records, plan_runs
     from pacer.serving.package import SETTINGS, frozen_models, read_settings
 
     check_replaceable(out, OUTPUTS)
-    store = features or (STORE if images is None else out.with_name(f"{out.name}.features"))
-    if images is not None and store.resolve() == STORE.resolve():
-        raise ConfigError(
-            f"--features {store} is the pipeline's store; name another folder for the features of --images"
-        )
-    config = load_profile(params)
-    search, encoding = config.decode.model_dump(), config.features.model_dump()
     package = read_settings(model) if (model / SETTINGS).is_file() else None
     if package is not None:
-        search |= package.search.model_dump()
-        encoding |= package.states.model_dump(include=set(encoding))
-    search = validated(search | {"split": split, "limit": limit, "controls": []}, "pacer decode", Decode)
+        search = package.search.decode(**asked, examples=search.examples)
+        stored = package.states.model_dump(include=set(Features.model_fields))
+        encoding = encoding.model_copy(update=stored)
     table = read_records(records)
-    chosen = check_contexts(context)
-    found = set(plan_runs(table, search)[""]["context"])
-    if absent := [name for name in chosen if name not in found]:
+    contexts = set(plan_runs(table, search)[""]["context"])
+    if absent := [name for name in chosen if name not in contexts]:
         raise DataError(f"{records} has no record of context {', '.join(absent)} in split {split}; choose others")
     if chosen:
-        table, found = table.filter(table["context"].is_in(chosen)), set(chosen)
+        table, contexts = table.filter(table["context"].is_in(chosen)), set(chosen)
     if package is not None:
-        _check_known(package, found, records)
-    own = nullcontext(backbones or BACKBONES) if package is None else frozen_models(model, backbones)
-    with own as frozen:
-        if images is not None:
-            _encode(table, images, Features(**encoding), search.split, model, frozen, store)
+        _check_known(package, contexts, records)
+    store = features or out.with_name(f"{out.name}.features")
+    if features is None and records.resolve() == CORPUS.resolve():
+        store = STORE
+    folder = nullcontext(backbones or BACKBONES) if package is None else frozen_models(model, backbones)
+    with folder as frozen:
+        if store.resolve() != STORE.resolve():
+            _encode(table, records.with_name("images.parquet"), encoding, search.split, model, frozen, store)
         decode_records(model, frozen, table, store, search, out, about={"contexts": chosen or None})
     console.print(f"predictions written to {out}")
 
@@ -83,15 +90,15 @@ def _check_known(package: PackageSettings, contexts: set[str], records: Path) ->
 
     if unknown := contexts - set(package.contexts):
         known = [name for name in package.contexts if name in contexts]
-        way = f"add {' '.join(f'--context {name}' for name in known)}" if known else "none of them can be decoded"
+        remedy = f"add {' '.join(f'--context {name}' for name in known)}" if known else "none of them can be decoded"
         names = ", ".join(name for name in CONTEXTS if name in unknown)
         raise DataError(
-            f"{records} has records of {names}, but the model was trained on {', '.join(package.contexts)}; {way}"
+            f"{records} has records of {names}, but the model was trained on {', '.join(package.contexts)}; {remedy}"
         )
     about = read_about(records)
-    for key, own in package.texts.model_dump().items():
-        if about.get(key, own) != own:
-            say(f"note: {records} was made with corpus.{key}: {about[key]}, the model's texts with {own}", "yellow")
+    for key, value in package.texts.model_dump().items():
+        if about.get(key, value) != value:
+            say(f"note: {records} was made with corpus.{key}: {about[key]}, the model's texts with {value}", "yellow")
 
 
 def _encode(
@@ -109,3 +116,27 @@ def _encode(
     paths = read_images(images).filter(pl.col("image_id").is_in(list(ids)))
     recipe = recipe.model_copy(update={"depths": read_record(model).model.features.depths})
     build_store(recipe, paths, wanted["prior_report"].drop_nulls().to_list(), backbones, features)
+
+
+def import_llm_rg4(
+    file: Annotated[Path, typer.Argument(help="Released weights of either stage, .pth or .ckpt.")],
+    out: Annotated[Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")],
+) -> None:
+    """Convert LLM-RG4's released weights to a checkpoint. It is for parent.start, or from the second stage also for
+    `pacer decode`."""
+    params = load_profile(PARAMS)
+    check_exists(file, remedy="download LLM-RG4's released weights and name the file")
+    from pacer.core.io import check_replaceable
+    from pacer.model.checkpoint import RECORD, WEIGHTS
+    from pacer.model.llm_rg4 import adopt_llm_rg4
+
+    check_replaceable(out, (RECORD, WEIGHTS))
+    weights = adopt_llm_rg4(file, params, BACKBONES, out)
+    settings = ", ".join(f"{name} {value}" for name, value in weights.settings.items())
+    console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA ({settings})")
+    for name in weights.surplus:
+        say(f"unused: {name}")
+    if weights.first_stage:
+        console.print(f"written to {out}, a warm-up; to train on from it, set parent.start: {out}")
+    else:
+        console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")

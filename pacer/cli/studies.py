@@ -17,7 +17,7 @@ STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Name = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
 
-study = typer.Typer(no_args_is_help=True, help="Run many experiments and show them in one table (docs/experiments.md).")
+study = typer.Typer(no_args_is_help=True, help="Run many experiments into one table (docs/experiments.md).")
 
 
 @study.command()
@@ -71,9 +71,9 @@ def list_studies() -> None:
 
     repository, state = Repository(Path.cwd()), results_folder(Path.cwd())
     rows = []
-    for one in (load_study(STUDIES, name) for name in study_names(STUDIES)):
-        wanted = len(one.replicates) * sum(row.files is None for row in one.rows)
-        rows.append((one.name, f"{len(list(finished(one, repository, state)))} of {wanted}", one.title))
+    for known in (load_study(STUDIES, name) for name in study_names(STUDIES)):
+        wanted = len(known.replicates) * sum(row.files is None for row in known.rows)
+        rows.append((known.name, f"{len(list(finished(known, repository, state)))} of {wanted}", known.title))
     print_rows(rows)
     for _, name, experiment in stopped(state):
         say(f"{experiment} runs" if is_running(state) else f"{experiment} stopped; `pacer study run {name}` goes on")

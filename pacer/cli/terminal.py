@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from pacer.core.contexts import CONTEXTS
-from pacer.core.errors import ConfigError
+from pacer.core.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from pacer.commitments.anchor import Anchor
@@ -24,20 +24,35 @@ console = Console(highlight=False)
 _FILE_WIDTH = 240
 
 PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
+#: The records of the pipeline's own corpus.
+CORPUS = Path("data/corpus/records.parquet")
 ParamsFile = Annotated[
     Path, typer.Option("--params", help="Parameter file, or `extends: PROFILE` and keys.", show_default="params.yaml")
 ]
 BackbonesFolder = Annotated[Path, typer.Option("--backbones", help="Frozen models.")]
 RecordsFile = Annotated[
-    Path, typer.Option("--records", help="records.parquet of a corpus (`pacer audit --out` makes it).")
+    Path, typer.Option("--records", help="records.parquet of a corpus, beside its images.parquet (`pacer audit`).")
 ]
 ContextNames = Annotated[
     list[str] | None, typer.Option("--context", help="This context alone; may be given more than once.")
 ]
+#: What to do about a missing file that a stage of the pipeline writes.
+FROM_STAGE = "correct the path, or run the stage that writes it (`dvc repro`)"
 
 #: Colours of polarities, and the sign of each.
 COLOURS = {"positive": "red", "uncertain": "yellow", "negative": "blue"}
 SIGNS = {"positive": "+", "uncertain": "?", "negative": "-"}
+
+
+def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
+    """Refuse a missing file or folder before the imports of a command, which take seconds.
+
+    Raises:
+        DataError: a path that is given does not exist.
+    """
+    for path in paths:
+        if path is not None and not path.exists():
+            raise DataError(f"{path} does not exist; {remedy}")
 
 
 def check_contexts(names: list[str] | None) -> list[str]:

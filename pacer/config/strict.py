@@ -52,7 +52,9 @@ def read_mapping(path: str | Path, yaml: YAML) -> Any:
     try:
         raw = yaml.load(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist") from None
+        raise ConfigError(
+            f"{path} does not exist; correct the path, or run this from the root of the repository"
+        ) from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         mark = getattr(error, "problem_mark", None)  # of YAML, whose whole text quotes the file
         reason = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else " ".join(str(error).split())

@@ -239,6 +239,10 @@ def publish(directory: str | Path, out: str | Path, *, durable: bool = False) ->
     if out.exists():
         shutil.rmtree(out)
     os.replace(directory, out)
+    _remove_scratch(out)
+
+
+def _remove_scratch(out: Path) -> None:
     scratch = Path(f"{out}.scratch")
     if scratch.exists():
         _remove_folders(scratch)
@@ -261,5 +265,8 @@ def atomic_directory(out: str | Path) -> Generator[Path]:
     with scratch_directory(out, "new") as directory:
         shutil.rmtree(directory)
         directory.mkdir()
-        yield directory
-        publish(directory, out)
+        try:
+            yield directory
+            publish(directory, out)
+        finally:
+            _remove_scratch(Path(out))

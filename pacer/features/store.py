@@ -28,7 +28,7 @@ ROUNDING_VERSION = 1
 #: Stored types by the names of ``features.dtype``.
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
-_REMEDY = "run the features stage on this corpus, or name its images with `pacer decode --images`"
+_REMEDY = "run the features stage on this corpus, or let `pacer decode` encode its images, without --features"
 
 
 class Encoding(Strict):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
-from pacer.config import Strict
-from pacer.config.corpus import Cleaner
 from pacer.config.decode import Score
-from pacer.core.contexts import CONTEXTS, Context
+from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
 from pacer.data.cleaning import CLEANERS
 from pacer.data.schemas import read_about
@@ -19,7 +17,7 @@ from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs
 from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
-from pacer.metrics.reports import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
+from pacer.metrics.reports import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Protocol, Reports, reports_of
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import STRICTLY
 
@@ -27,34 +25,13 @@ from pacer.metrics.signature import STRICTLY
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
 #: What to do about ids that do not pair.
 _WAYS = (
-    "write the ids in the same way in both files; choose among references with --split and --context; --missing empty "
-    "scores an empty report where one is missing or null"
+    "write the ids in the same way in both files, or name their columns with --reference-id and --hypothesis-id; "
+    "choose among references with --split and --context; --missing empty scores an empty report where one is missing "
+    "or null"
 )
 #: Columns of predictions of which other systems say nothing.
 _NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "unclosed", "tokens")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-
-
-class Protocol(Strict):
-    """How reports are read, paired and changed before scoring; all of it goes into the signature.
-
-    ``missing``: a reference without a report is an error, or has an ``empty`` one. ``extract``: ``boxed`` takes the
-    last ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``: by a
-    report cleaner. ``split``: of references that have splits; ``None``: test, where they have them. ``context``: of
-    references that have contexts; ``None``: all.
-    """
-
-    missing: Literal["error", "empty"] = "error"
-    extract: Literal["none", "boxed"] = "none"
-    deduplicate: bool = False
-    clean_references: Literal["none", Cleaner] = "none"
-    clean_hypotheses: Literal["none", Cleaner] = "none"
-    split: str | None = None
-    context: Context | None = None
-    reference_id: str | None = None
-    reference_text: str | None = None
-    hypothesis_id: str | None = None
-    hypothesis_text: str | None = None
 
 
 #: Whole reports, paired one to one.

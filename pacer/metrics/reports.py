@@ -20,10 +20,13 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
+from pacer.config import Strict
+from pacer.config.corpus import Cleaner
+from pacer.core.contexts import Context
 from pacer.core.errors import DataError
 from pacer.core.io import read_jsonl
 from pacer.data.tables import LARGEST
@@ -46,6 +49,28 @@ _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
 _HALF = re.compile("[\ud800-\udfff]")
 #: Words of a first row that may be the name of the column below it, where no punctuation is in it.
 _NAME_WORDS = 3
+
+
+class Protocol(Strict):
+    """How reports are read, paired and changed before scoring; all of it goes into the signature.
+
+    ``missing``: a reference without a report is an error, or has an ``empty`` one. ``extract``: ``boxed`` takes the
+    last ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``: by a
+    report cleaner. ``split``: of references that have splits; ``None``: test, where they have them. ``context``: of
+    references that have contexts; ``None``: all.
+    """
+
+    missing: Literal["error", "empty"] = "error"
+    extract: Literal["none", "boxed"] = "none"
+    deduplicate: bool = False
+    clean_references: Literal["none", Cleaner] = "none"
+    clean_hypotheses: Literal["none", Cleaner] = "none"
+    split: str | None = None
+    context: Context | None = None
+    reference_id: str | None = None
+    reference_text: str | None = None
+    hypothesis_id: str | None = None
+    hypothesis_text: str | None = None
 
 
 class Reports(NamedTuple):
@@ -137,7 +162,8 @@ def _rows(path: Path, headings: Collection[str | None], option: str) -> list[dic
                 for key, text in pairs
             ]
         else:
-            raise DataError(f"{path} is no file of reports; expected .csv, .tsv, .json, .jsonl or .parquet")
+            folder = "; a folder of predictions is scored with --records and --predictions" * path.is_dir()
+            raise DataError(f"{path} is no file of reports; expected .csv, .tsv, .json, .jsonl or .parquet{folder}")
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except _Repeated as error:
@@ -174,7 +200,10 @@ def _of_lines(
         if not line and len(header) < 2:
             raise DataError(f'{path}, row {number}: a blank line; write "" for an empty report')
         if len(line) != len(header):
-            raise DataError(f"{path}, row {number}: {len(line)} cells, but the first line has {len(header)}")
+            raise DataError(
+                f"{path}, row {number}: {len(line)} cells, but the first line has {len(header)}; put commas (.csv) or "
+                "tabs (.tsv) between cells, and quotes around a text that holds them"
+            )
     if len(set(header)) != len(header):
         raise DataError(f"{path} has a column name more than once")
     if has_header or not lines:

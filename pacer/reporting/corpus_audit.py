@@ -89,7 +89,7 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             _fault("Contexts and splits without a record", ", ".join(empty)),
             *_repeats(audit["repeated_texts"], contexts),
             _wording(audit["prior_wording"], audit["unseen_comparisons"]),
-            *_priors(audit["priors"], records),
+            *_priors(audit["priors"], records, _undated(audit["notes"])),
             Check("Views", _by_context(audit["views"])),
             Check("Sections", _by_context(audit["sections"])),
             *(
@@ -202,7 +202,12 @@ def _wording(wording: Mapping[str, Mapping[str, Counts]], treated: str) -> Check
     return Check(name, shares + advice, treated != "keep" or not many)
 
 
-def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
+def _undated(notes: Mapping[str, Mapping[str, Counts]]) -> int:
+    return sum(found.get("undated", 0) for found in notes.get("priors", {}).values())
+
+
+def _priors(priors: Mapping[str, Any], records: Counts, undated: int) -> Iterator[Check]:
+    """The previous reports; ``undated``: studies without a date, which have none and are none."""
     name = "Time since the previous study"
     if priors["known"]:
         median, longest = priors["median_gap_days"], priors["longest_gap_days"]
@@ -215,6 +220,8 @@ def _priors(priors: Mapping[str, Any], records: Counts) -> Iterator[Check]:
         with_prior = [context for context in records if availability(context)[1]]
         some = any(records[context] for context in with_prior)
         words = "the format does not say" if some else "no record has a previous report"
+        if undated and not some:
+            words += f"; {number(undated)} studies have no date, by which previous ones are found"
         yield Check(name, words, some or not with_prior)
     if priors["empty"]:
         yield Check("Previous reports empty after cleaning", number(priors["empty"]), False)

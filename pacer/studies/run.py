@@ -93,7 +93,7 @@ def finished(study: Study, repository: Repository, state: Path) -> Iterator[tupl
     index = state / study.name / INDEX
     references = {hash_of(name): reference for name, reference in repository.experiments().items()}
     records = read_json(index) if index.is_file() else []
-    planned = {(one["group"], one["row"], one["replicate"]): one for one in records}
+    planned = {(record["group"], record["row"], record["replicate"]): record for record in records}
     for label in study.labels:
         for place, row in enumerate(study.rows):
             record = planned.get((row.group, row.name, label))

@@ -13,6 +13,7 @@ import pytest
 from pacer.config.profiles import profile_text
 
 ROOT = Path(__file__).parents[2]
+PACER = (sys.executable, "-c", "from pacer.cli import main; main()")
 
 PIPELINE = """\
 stages:
@@ -146,10 +147,14 @@ class TinyRepository:
         }
         return self.git("status", "--porcelain"), {name: text for name, text in files.items() if "cache" not in name}
 
+    def call(self, *arguments: str) -> str:
+        """What `pacer ARGUMENTS` prints."""
+        return subprocess.run([*PACER, *arguments], cwd=self.folder, capture_output=True, text=True, check=True).stdout
+
     def start(self, *arguments: str) -> subprocess.Popen:
         """`pacer study run tiny` as a process of its own."""
         return subprocess.Popen(
-            [sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "tiny", *arguments],
+            [*PACER, "study", "run", "tiny", *arguments],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -123,7 +123,7 @@ def test_a_refused_corpus_leaves_the_earlier_one_and_says_so(pacer, corpus, repo
     assert outcome.code == 1 and "read is unchanged: it holds an earlier corpus" in outcome.error
     assert (repository / "read" / "records.parquet").read_bytes() == before
     assert "read.problems.csv" in outcome.error and (repository / "read.problems.csv").exists()
-    assert not (repository / "problems.csv").exists()
+    assert not (repository / "problems.csv").exists() and not (repository / "read.scratch").exists()
 
 
 def test_what_deserves_a_look_is_marked_and_names_of_fields_are_no_markup(pacer, corpus):

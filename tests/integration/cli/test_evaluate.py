@@ -101,6 +101,14 @@ def test_contexts_can_be_decoded_and_scored_alone(pacer, ready: Path):
     assert pacer(*score, "--split", "all", "--context", "sn").code == 0
 
 
+def test_another_corpus_never_replaces_the_pipelines_features(pacer, ready: Path):
+    audit, decode, _ = stated()
+    assert pacer(*audit).code == 0
+    refused = pacer(*decode, "--features", "data/features")
+    assert refused.code == 1 and "data/features is not a feature store" in refused.error
+    assert not Path("data/features").exists()
+
+
 def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, ready: Path, world: World):
     audit, decode, _ = stated()
     assert pacer(*audit).code == 0

@@ -47,12 +47,18 @@ def test_two_files_are_scored_without_a_labeller(pacer: Callable[..., Outcome], 
     assert cases["reference_labels"].null_count() == cases["hypothesis_labels"].null_count() == 4
 
 
+def test_groups_without_a_labeller_are_named(pacer: Callable[..., Outcome], files: Path) -> None:
+    pl.DataFrame({"record_id": ["a", "b", "c", "d"], "sex": ["F", "F", "M", "M"]}).write_csv("columns.csv")
+    outcome = pacer(*stated(), "--columns", "columns.csv")
+    assert outcome.code == 0 and "F1 by sex needs a labeller: --chexbert DIR" in outcome.out
+
+
 def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcome], files: Path) -> None:
     assert pacer(*stated()).code == 0
     pl.read_csv("references.csv").with_columns(report=pl.lit("No edema.")).write_csv("others.csv")
     second = ["others.csv" if word == "reports.csv" else word for word in stated()]
     assert pacer(*[*second[:-1], "others"]).code == 0
-    outcome = pacer("compare", "scores", "others", "--resamples", "50")
+    outcome = pacer("compare", "scores", "others")
     assert outcome.code == 0, outcome.error
     assert "ROUGE-L" in outcome.out and "no CheXbert F1" in outcome.out and "llm-rg4" not in outcome.out
 

@@ -20,6 +20,7 @@ from pacer.metrics.foreign import Protocol, last_box, pair_reports, score_report
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.nlg import single_line
 from pacer.metrics.reports import EXTRA_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
+from pacer.metrics.statistics.comparison import compare_runs
 from pacer.reporting.signature import reading_notes
 from tests.support.metrics import score_predictions
 
@@ -322,10 +323,10 @@ def test_the_command_scores_and_compares(files, chexbert_directory, quick_meteor
     assert "METEOR" in told and "nicolson" in told and "ce:llm-rg4" in told and "deduplicated:sentences" in told
     (files / "test_result.json").write_text(json.dumps(REFERENCES))
     pacer(*command, files / "two")
-    told = pacer("compare", files / "one", files / "two", "--resamples", "50")
+    told = pacer("compare", files / "one", files / "two")
     assert "95 % interval" in told and "3 records, resampled by record (3)" in told
-    found = json.loads(pacer("compare", files / "one", files / "two", "--resamples", "50", "--json"))
-    assert found["scores"]["all"]["bleu4"]["second"] == pytest.approx(1.0)
+    found = compare_runs(files / "one", files / "two", resamples=50)
+    assert found.scores["all"]["bleu4"].second == pytest.approx(1.0)
     for wrong in (
         ["--references", "r.csv"],
         ["--references", "r.csv", "--predictions", "p"],
@@ -357,7 +358,7 @@ def test_copies_of_train_are_called_so_and_columns_are_scored(files, chexbert_di
     assert "Many reports are copied from the training split: ALL 100% (references 0%)." in told
     lines = [line.split() for line in told.splitlines()]
     assert ["ALL", "1.500", "2"] in lines, "the mean over two records"
-    lines = [line.split() for line in pacer("compare", files / "out", files / "out", "--resamples", "9").splitlines()]
+    lines = [line.split() for line in pacer("compare", files / "out", files / "out").splitlines()]
     assert next(line for line in lines if line[:2] == ["sex", "F"])[2] == "2"
     assert next(line for line in lines if line[:2] == ["ALL", "CE"]) and not any(line[:1] == ["View"] for line in lines)
     (files / "columns.csv").write_text("record_id,sex\ntest0,F\n")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor

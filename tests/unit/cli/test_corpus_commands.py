@@ -80,31 +80,28 @@ def test_scored_records_are_those_that_were_decoded(tmp_path: Path):
     assert decoded_records(records, tmp_path, "test")[1] is None
 
 
-def test_another_corpus_never_replaces_the_pipelines_features(pacer, corpus: Path):
-    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
-    outcome = pacer(
-        "decode",
-        "--records",
-        "read/records.parquet",
-        "--images",
-        "read/images.parquet",
-        "--features",
-        "data/features",
-        "--out",
-        "predictions",
-    )
-    assert outcome.code == 1 and "is the pipeline's store" in outcome.error
-
-
-def test_the_profile_table_needs_its_own_keys_alone(pacer, repository: Path):
-    """A table with the profile's names of columns, and `corpus.root`, are all that it takes."""
+def write_studies(repository: Path, date: str) -> None:
+    """Twenty studies of ten patients in a table with the profile's names of columns, and ``mine.yaml`` for it."""
     (repository / "studies" / "radiographs").mkdir(parents=True)
     rows = ["patient_id,exam_id,date,view,file,findings"]
     for number in range(20):
         Image.new("L", (16, 16)).save(repository / "studies" / "radiographs" / f"{number}.png")
-        rows.append(f"p{number},e{number},2180-05-06,PA,{number}.png,No acute disease.")
+        rows.append(f"p{number % 10},e{number},{date},PA,{number}.png,No acute disease.")
     (repository / "studies" / "studies.csv").write_text("\n".join(rows))
     (repository / "mine.yaml").write_text("extends: table\ncorpus: {root: studies}\n")
+
+
+def test_the_profile_table_needs_its_own_keys_alone(pacer, repository: Path):
+    """A table with the profile's names of columns, and `corpus.root`, are all that it takes."""
+    write_studies(repository, "2180-05-06")
     outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
     assert outcome.code == 0, outcome.error
     assert pl.read_parquet(repository / "read" / "records.parquet")["context"].to_list() == ["sn"] * 20
+    assert "no record has a previous report  " in outcome.out and "have no date" not in outcome.out
+
+
+def test_the_audit_says_that_studies_without_dates_have_no_previous_reports(pacer, repository: Path):
+    write_studies(repository, "")
+    outcome = pacer("audit", "--params", "mine.yaml")
+    assert outcome.code == 0, outcome.error
+    assert "no record has a previous report; 20 studies have no date" in outcome.out

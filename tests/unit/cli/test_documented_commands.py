@@ -11,6 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 from typer.core import TyperGroup
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from pacer.cli.command import app
 from tests.support.cli import REPOSITORY
@@ -60,6 +61,20 @@ def test_pacer_takes_the_arguments(page: str, arguments: list[str]) -> None:
         name, command, arguments = command.resolve_command(context, arguments)
         assert command is not None, f"{page}: pacer has no command {name}"
     command.make_context("pacer", list(arguments), parent=context)
+
+
+def commands(group: TyperGroup, *names: str) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from commands(command, *names, name)
+        else:
+            yield (*names, name)
+
+
+def test_the_help_of_every_command_fits_a_screen() -> None:
+    for names in commands(get_command(app)):
+        told = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "100"}).output.splitlines()
+        assert len(told) <= 40 and max(map(len, told)) <= 100, names
 
 
 def test_targets_of_make_exist() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from pacer.cli.released import import_llm_rg4
+from pacer.cli.decoding import import_llm_rg4
 from pacer.config import Params, parse_params
 from pacer.core.errors import CheckpointError
 from pacer.decoding.run import trained_generator
@@ -93,11 +93,13 @@ def test_the_first_stage_is_a_warm_up(params, first_stage, alike, tmp_path, late
     [("first", "a warm-up; to train on from it, set parent.start"), ("second", "`pacer decode --model")],
 )
 def test_the_command_says_what_either_stage_is_for(
-    params, released, first_stage, alike, tmp_path, capsys, stage: str, use: str
+    params, released, first_stage, alike, tmp_path, monkeypatch, capsys, stage: str, use: str
 ) -> None:
-    (tmp_path / "params.yaml").write_text(json.dumps(params.model_dump()))
-    file = first_stage if stage == "first" else released
-    import_llm_rg4(file, tmp_path / "out", alike, tmp_path / "params.yaml")
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(json.dumps(params.model_dump()))
+    Path("models").mkdir()
+    Path("models/backbones").symlink_to(alike)
+    import_llm_rg4(first_stage if stage == "first" else released, Path("out"))
     assert use in " ".join(capsys.readouterr().out.split())
 
 

@@ -22,35 +22,39 @@ from tests.support.made_records import few_records
 
 
 @pytest.fixture
-def tables(tmp_path: Path) -> tuple[Path, Path]:
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Records and commitments where the pipeline has them, below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    corpus, anchors = Path("data/corpus/records.parquet"), Path("data/anchors/anchors.parquet")
     records = few_records(".jpg")
     texts = ["Possible edema. No pneumothorax <script>.", "The lungs are clear."]
     records = records.with_columns(report_raw=pl.Series([texts[i % 2] for i in range(len(records))]))
-    write_table(tmp_path / "records.parquet", records, RECORD_SCHEMA)
+    write_table(corpus, records, RECORD_SCHEMA)
     train = records.filter(pl.col("split") == "train")["record_id"][0]
     lists = {"positive": ["edema"], "negative": [], "uncertain": []}
     raw = json.dumps(lists | {"rationale": {"edema": ["possible EDEMA", "wet <b>lungs</b>"]}})
     old = cache_line(train, raw.replace("wet", "older"), current=False)
-    write_jsonl(tmp_path / "cache.jsonl", [old, cache_line(train, raw)])
-    build_anchors(tmp_path / "records.parquet", tmp_path / "cache.jsonl", tmp_path / "anchors.parquet")
-    return tmp_path / "records.parquet", tmp_path / "anchors.parquet"
+    write_jsonl(answers_of((corpus, anchors)), [old, cache_line(train, raw)])
+    build_anchors(corpus, answers_of((corpus, anchors)), anchors)
+    return corpus, anchors
 
 
 def labelled_of(tables: tuple[Path, Path]) -> str:
     return pl.read_parquet(tables[1]).filter(pl.col("origin") == "llm")["record_id"][0]
 
 
-def show(record: str, tables: tuple[Path, Path], answers: Path) -> str:
-    options = ["--records", tables[0], "--anchors", tables[1], "--answers", answers]
-    result = CliRunner().invoke(app, ["anchors", "show", record, *map(str, options)], env={"COLUMNS": "200"})
+def answers_of(tables: tuple[Path, Path]) -> Path:
+    return tables[1].with_name("llm_cache.jsonl")
+
+
+def show(record: str) -> str:
+    result = CliRunner().invoke(app, ["anchors", "show", record], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     return result.output
 
 
-def test_a_labelled_record_stands_beside_the_rules_and_the_labelling_models_evidence(
-    tables: tuple[Path, Path], tmp_path: Path
-) -> None:
-    labelled, answers = labelled_of(tables), tmp_path / "cache.jsonl"
+def test_a_labelled_record_stands_beside_the_rules_and_the_labelling_models_evidence(tables: tuple[Path, Path]) -> None:
+    labelled, answers = labelled_of(tables), answers_of(tables)
     found = explain(labelled, *tables, answers)
     report = pl.read_parquet(tables[0]).filter(record_id=labelled)["report_raw"][0]
     assert (found.origin, found.anchor) == ("llm", Anchor(positive=("edema",)))
@@ -60,7 +64,7 @@ def test_a_labelled_record_stands_beside_the_rules_and_the_labelling_models_evid
         ("edema", "possible EDEMA", "" if "Possible edema" in report else absent),
         ("edema", "wet <b>lungs</b>", absent),
     )
-    shown = show(labelled, tables, answers)
+    shown = show(labelled)
     for words in (
         "made by the labelling model",
         "the rules alone would say: ",
@@ -74,12 +78,12 @@ def test_a_labelled_record_stands_beside_the_rules_and_the_labelling_models_evid
     assert report in shown
     other = pl.read_parquet(tables[1]).filter(pl.col("origin") == "rules")["record_id"][0]
     assert explain(other, *tables, answers).evidence.rows == ()
-    assert "the rules alone would say" not in show(other, tables, answers)
+    assert "the rules alone would say" not in show(other)
 
 
-def test_evidence_of_another_answer_is_not_shown(tables: tuple[Path, Path], tmp_path: Path) -> None:
+def test_evidence_of_another_answer_is_not_shown(tables: tuple[Path, Path]) -> None:
     """The cache was labelled anew, and the anchors were not made again."""
-    labelled, answers = labelled_of(tables), tmp_path / "cache.jsonl"
+    labelled, answers = labelled_of(tables), answers_of(tables)
     answers.write_text(answers.read_text().replace('\\"positive\\": [\\"edema\\"]', '\\"positive\\": []'))
     assert explain(labelled, *tables, answers).evidence.rows == ()
 
