@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import LONGEST_ID, id_fault
-from pacer.core.progress import Ticker, track
+from pacer.core.progress import Ticker
 from pacer.data.tables import open_table
 from pacer.serving.case import Case
 
@@ -82,11 +82,13 @@ def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> Summar
         DataError: cases cannot be used (they are named, with the reason). FileExistsError: ``out`` exists.
     """
     problems = list[str]()
-    for case in track(cases, "check cases", len(cases)):
-        try:
-            reporter.prepare(case)
-        except DataError as error:
-            problems.append(str(error))
+    with Ticker("check cases", len(cases)) as ticker:
+        for case in cases:
+            try:
+                reporter.prepare(case)
+            except DataError as error:
+                problems.append(str(error))
+            ticker.advance()
     _refuse(problems, len(cases))
     out.parent.mkdir(parents=True, exist_ok=True)
     truncated = 0

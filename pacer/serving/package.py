@@ -60,14 +60,14 @@ class Search(Strict):
     length_penalty: float
     batch_size: Positive
 
-    def decode(self) -> Decode:
-        """The group ``decode`` of a pipeline without a split.
+    def decode(self, **changes: Any) -> Decode:
+        """The group ``decode`` of a pipeline, without a split but for ``changes``.
 
         Raises:
             ConfigError: it could not have these values.
         """
         whole = {"split": "test", "limit": None, "examples": 0, "controls": []}
-        return validated(whole | self.model_dump(), f"{SETTINGS}, search", Decode)
+        return validated(whole | self.model_dump() | changes, f"{SETTINGS}, search", Decode)
 
 
 class PackageSettings(Strict):
