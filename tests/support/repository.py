@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 from ruamel.yaml import YAML
 
-from pacer.config.profiles import profile_text
+from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[2]
 STAGES = (
@@ -68,7 +68,7 @@ class Repository:
         shutil.copytree(ROOT / "pacer", folder / "pacer", ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("dvc.yaml", ".dvcignore", ".gitignore"):
             shutil.copy(ROOT / name, folder)
-        (folder / "params.yaml").write_text(profile_text(ROOT / "configs" / "micro.yaml"))
+        (folder / "params.yaml").write_text(yaml_of("micro"))
         shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
         made = cls(folder)
         made.run("git", "init", "--quiet")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pacer.config.profiles import profile_text
+from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[2]
 PACER = (sys.executable, "-c", "from pacer.cli import main; main()")
@@ -110,7 +110,7 @@ class TinyRepository:
         for path, text in (("dvc.yaml", PIPELINE), ("baselines/dvc.yaml", BASELINES), ("studies/tiny.yaml", STUDY)):
             self.write(path, text)
         self.write(".gitignore", IGNORED)
-        self.write("params.yaml", profile_text(ROOT / "configs" / "micro.yaml"))
+        self.write("params.yaml", yaml_of("micro"))
         shutil.copy(ROOT / "baselines" / "micro.yaml", folder / "baselines" / "params.yaml")
         shutil.copytree(ROOT / ".dvc", folder / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp", "config.local"))
         self.git("init", "--quiet", "--initial-branch", "main")

@@ -136,9 +136,9 @@ def test_a_damaged_exif_block_turns_nothing(rad_dino: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("size", [(14, 14), (14, 15), (15, 14), (1400, 14), (14, 1400), (4000, 40)])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_extreme_shapes(rad_dino: Path, tmp_path: Path, size: tuple[int, int], channels: int) -> None:
+def test_extreme_shapes(tmp_path: Path, size: tuple[int, int], channels: int) -> None:
     noise(*size, channels).save(tmp_path / "a.png")
-    assert_prepared(rad_dino, tmp_path / "a.png").isfinite().all()
+    assert_prepared(small(tmp_path), tmp_path / "a.png").isfinite().all()
 
 
 FORMATS = dict.fromkeys(("1", "L", "LA", "P", "RGB", "RGBA", "grey RGB"), "png")

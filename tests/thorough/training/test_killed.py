@@ -133,12 +133,9 @@ def test_the_lock_of_a_killed_process_is_free_at_once(setting: Setting) -> None:
     assert_like(task, setting.reference(phase))
 
 
-@pytest.mark.parametrize(
-    ("phase", "change"),
-    [("parent", {"train": {"lambda_tlw": 0.5}}), ("calibrate", {"calibrate": {"learning_rate": 5e-4}})],
-)
-def test_changed_parameters_never_meet_the_old_state(phase: str, change: dict, setting: Setting) -> None:
-    params = drive.parameters(MODEL, **change)
+def test_changed_parameters_never_meet_the_old_state(setting: Setting) -> None:
+    """As for the parent in `tests/integration`."""
+    phase, params = "calibrate", drive.parameters(MODEL, calibrate={"learning_rate": 5e-4})
     fresh, task = setting.task(f"{phase}-fresh", phase, params), setting.task(f"{phase}-changed", phase, params)
     setting.kill((setting.task(f"{phase}-changed", phase), STEP, 4))
     assert_starts_anew(setting, task, fresh)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
 from pacer.config import parse_params
-from pacer.config.profiles import profile_text
 from pacer.core.errors import ConfigError
 from pacer.reporting.published import load_published
 from pacer.studies.dvc import Share, shares
 from pacer.studies.plan import Run, overridden, plan, read_stages
 from pacer.studies.study import Study, load_study, study_names
+from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[3]
 STUDIES = ROOT / "studies"
@@ -35,12 +34,6 @@ def read(folder: Path, text: str) -> Study:
     return load_study(folder, "mine")
 
 
-@cache
-def text_of(profile: str) -> str:
-    """The parameter file of a profile."""
-    return profile_text(ROOT / "configs" / f"{profile}.yaml")
-
-
 def planned(study: Study, params: str, weights: str = "null", changed: tuple[str, ...] = ()) -> list[Run]:
     """The runs with these parameters; ``changed``: code that is not as it was."""
 
@@ -53,7 +46,7 @@ def planned(study: Study, params: str, weights: str = "null", changed: tuple[str
 
 def effective(study: Study, profile: str) -> list[dict]:
     """Parameters of every run of a study on a profile."""
-    runs = planned(study, text_of(profile))
+    runs = planned(study, yaml_of(profile))
     return [parse_params(run.values["params.yaml"]).model_dump(mode="json") for run in runs]
 
 
@@ -61,7 +54,7 @@ def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
     assert len(study_names(STUDIES)) == 10
     for name in study_names(STUDIES):
         study = load_study(STUDIES, name)
-        params = text_of("openi" if name == "openi" else "mimic_rg4")
+        params = yaml_of("openi" if name == "openi" else "mimic_rg4")
         ours = [row.name for row in study.rows if row.files is None]
         runs = planned(study, params, "released.pth")
         assert [study.rows[run.row].name for run in runs] == ours * len(study.replicates), name
@@ -69,7 +62,7 @@ def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
             without = {study.rows[run.row].name for run in planned(study, params)}
             assert without == {*ours} - {"LLM-RG4"}, name
     with pytest.raises(ConfigError, match=r"parent\.contexts has mw, but corpus\.contexts does not"):
-        planned(load_study(STUDIES, "adaptation"), text_of("mimic_rg4_sn"))
+        planned(load_study(STUDIES, "adaptation"), yaml_of("mimic_rg4_sn"))
 
 
 def test_rows_and_columns_are_those_of_the_published_tables() -> None:
@@ -97,7 +90,7 @@ def test_rows_and_columns_are_those_of_the_published_tables() -> None:
 
 
 def test_a_baselines_own_seed_follows_the_replicate() -> None:
-    for run in planned(load_study(STUDIES, "main"), text_of("phantom").replace("seed: 42", "seed: 7")):
+    for run in planned(load_study(STUDIES, "main"), yaml_of("phantom").replace("seed: 42", "seed: 7")):
         assert run.values["params.yaml"]["train"]["seed"] == 42
         if "baselines/params.yaml" in run.values:
             own = run.values["baselines/params.yaml"]
@@ -119,7 +112,7 @@ def test_mechanisms_differ_in_one_mechanism_and_share_their_control() -> None:
 
 def test_studies_and_rows_that_are_made_from_the_same_share_a_run() -> None:
     made = {
-        name: {run.key for run in planned(load_study(STUDIES, name), text_of("mimic_rg4"))}
+        name: {run.key for run in planned(load_study(STUDIES, name), yaml_of("mimic_rg4"))}
         for name in ("components", "mechanisms", "main")
     }
     assert (len(made["components"]), len(made["mechanisms"])) == (5, 9)
@@ -127,14 +120,14 @@ def test_studies_and_rows_that_are_made_from_the_same_share_a_run() -> None:
 
 
 def test_rows_share_the_stages_before_what_they_differ_in() -> None:
-    _, refine, _, both, pacer = planned(load_study(STUDIES, "components"), text_of("mimic_rg4"))
+    _, refine, _, both, pacer = planned(load_study(STUDIES, "components"), yaml_of("mimic_rg4"))
     assert [stage for stage in both.keys if both.keys[stage] != pacer.keys[stage]] == ["calibrate", "decode", "score"]
     assert refine.keys["warmup"] == both.keys["warmup"] and refine.keys["parent"] != both.keys["parent"]
 
 
 def test_the_conventional_study_is_the_papers_profile() -> None:
     """On mimic_rg4_sn the study changes nothing but the controls of decoding, which that profile does not run."""
-    profile = YAML(typ="safe").load(text_of("mimic_rg4_sn"))
+    profile = YAML(typ="safe").load(yaml_of("mimic_rg4_sn"))
     [found] = effective(load_study(STUDIES, "conventional_sn"), "mimic_rg4_sn")
     assert found == parse_params(profile).model_dump(mode="json")
 
@@ -157,7 +150,7 @@ def test_a_rows_own_value_wins_over_the_studys_and_seeds_and_worlds_are_replicat
     trained = ", ".join(f"backbones.{kind}.provider: standin" for kind in ("vision", "language", "text", "chexbert"))
     worlds = read(tmp_path, f"{text}set: {{{trained}}}\n")
     assert (study.labels, worlds.labels) == (["1", "2"], ["101-202", "3"])
-    names = [run.name.rpartition("-")[0] for run in planned(worlds, text_of("micro"))]
+    names = [run.name.rpartition("-")[0] for run in planned(worlds, yaml_of("micro"))]
     assert names == ["mine-one-101_202", "mine-two-101_202", "mine-one-3", "mine-two-3"]
 
 
@@ -203,7 +196,7 @@ def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
 
 def test_overrides_change_their_values_alone_and_keep_the_comments() -> None:
     yaml = YAML(typ="safe")
-    text = text_of("micro")
+    text = yaml_of("micro")
     changed = overridden(
         text,
         {"calibrate.lambda_cons": 0.1, "commit.route": "direct", "decode.controls": [], "corpus.contexts": ["sn"]},
@@ -222,11 +215,11 @@ def test_overrides_change_their_values_alone_and_keep_the_comments() -> None:
 def test_an_override_that_is_no_parameter_is_refused(tmp_path: Path, key: str) -> None:
     study = read(tmp_path, GOOD.replace("calibrate.gate_inputs: none", f"{key}: 1"))
     with pytest.raises(ConfigError, match=f"study mine, row one: {key} is no parameter"):
-        planned(study, text_of("micro"))
+        planned(study, yaml_of("micro"))
 
 
 def test_a_run_is_known_by_its_values_commands_and_code_but_not_by_comments(tmp_path: Path) -> None:
-    study, text = read(tmp_path, GOOD), text_of("micro")
+    study, text = read(tmp_path, GOOD), yaml_of("micro")
     keys = [run.key for run in planned(study, text)]
     assert len(set(keys)) == 4 and all(len(key) == 10 for key in keys)
     assert [run.key for run in planned(study, text + "# a comment\n")] == keys
