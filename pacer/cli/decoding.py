@@ -50,8 +50,8 @@ def decode(
     of params.yaml. The images of a corpus other than the pipeline's are encoded first."""
     config = load_profile(PARAMS)
     chosen = check_contexts(context)
-    asked = {"split": split, "limit": limit, "controls": []}
-    search = validated(config.decode.model_dump() | asked, "pacer decode", Decode)
+    options = {"split": split, "limit": limit, "controls": []}
+    search = validated(config.decode.model_dump() | options, "pacer decode", Decode)
     encoding = config.features
     check_exists(records, model, backbones, remedy=FROM_STAGE)
     from pacer.core.io import check_replaceable
@@ -62,7 +62,7 @@ def decode(
     check_replaceable(out, OUTPUTS)
     package = read_settings(model) if (model / SETTINGS).is_file() else None
     if package is not None:
-        search = package.search.decode(**asked, examples=search.examples)
+        search = validated(search.model_dump() | package.search.model_dump(), f"{model}, search", Decode)
         stored = package.states.model_dump(include=set(Features.model_fields))
         encoding = encoding.model_copy(update=stored)
     table = read_records(records)
