@@ -27,7 +27,7 @@ from pacer.core.io import hash_file, read_json, write_json
 from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.model.prompt import instruction
 
-#: How far a model that is made again may be from the recorded one: its quality, as a share, and each first loss.
+#: Tolerances for a retrained model: relative quality, absolute first losses.
 QUALITY, LOSS = 0.02, 1e-3
 
 
@@ -80,7 +80,7 @@ def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, 
     if different:
         raise BackboneError(
             f"{', '.join(different)}: not the recorded model (quality within {QUALITY:.0%}, first losses within "
-            f"{LOSS:g}). If settings or code should give another model, commit {CARD.parent}; else `git checkout` it"
+            f"{LOSS:g}). If you meant to change the model, commit {CARD.parent}; otherwise `git checkout` it"
         )
 
 

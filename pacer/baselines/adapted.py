@@ -68,6 +68,8 @@ def train_adapted(
     out: Path,
     open_log: OpenLog,
     make_examples: Callable[..., Examples],
+    *,
+    made_with: str | None = None,
     **columns: Any,
 ) -> None:
     """Train modules added to the frozen parent ``inputs.start`` and publish them as ``out``; a stopped run continues.
@@ -75,7 +77,8 @@ def train_adapted(
     They see all contexts on the parent's routes. Seed and weight decay are those of ``settings``, not of ``params``.
 
     Args:
-        make_examples: called as :class:`~pacer.training.examples.Examples`. columns: other values of the phase.
+        make_examples: called as :class:`~pacer.training.examples.Examples`. made_with: hash of what else the baseline
+            reads, which decoding must find unchanged. columns: other values of the phase.
     """
     assert inputs.start is not None
     start, parent = inputs.start, read_record(inputs.start)
@@ -86,7 +89,7 @@ def train_adapted(
         frozen=parent.frozen,
         parent=parent_reference(out, start),
         versions=package_versions(),
-        baseline=settings.model_dump(),
+        baseline={"settings": settings.model_dump(), "made_with": made_with},
     )
     fixed = None if parent.model.commit is None else fixed_route(parent.model.commit.route)
     phase = Phase(
@@ -98,7 +101,7 @@ def train_adapted(
         losses=LossWeights(lambda_q=settings.lambda_q, lambda_tlw=params.train.lambda_tlw),
         rho=fixed or DirectProbability(settings.rho, settings.rho),
         train=params.train.model_copy(update={"seed": settings.seed, "weight_decay": settings.weight_decay}),
-        batches=params.batches,
+        batches=params.batches.model_copy(update={"positive_repeats": 1}),
     )
 
     def build(dtype: torch.dtype) -> Adapted:
@@ -119,9 +122,13 @@ def load_adapted(
         ConfigError: its settings are of another version.
     """
     record, _ = load_weights(checkpoint)  # makes sure that the parent is the same
-    if record.phase != baseline.name or record.baseline is None or record.parent is None:
+    if record.phase != baseline.name:
         raise CheckpointError(f"{checkpoint} is a checkpoint of {record.phase}, expected one of {baseline.name}")
-    settings = validated(record.baseline, f"{checkpoint / RECORD}: baseline", baseline.settings_type)
+    if record.baseline is None or record.parent is None:
+        raise CheckpointError(
+            f"{checkpoint} lacks its settings: an earlier version wrote it; train {baseline.name} again"
+        )
+    settings = validated(record.baseline["settings"], f"{checkpoint / RECORD}: baseline", baseline.settings_type)
     parent, _ = load_model(checkpoint / record.parent.path, backbones, dtype)
     model = baseline(parent, settings)
     load_strictly(model, read_weights(checkpoint / WEIGHTS), checkpoint)

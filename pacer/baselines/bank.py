@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from pacer.config.baselines import Bank
 from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import atomic_path, hash_json, publish, read_json, scratch_directory, write_json
+from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
 from pacer.core.processes import open_accelerator
 from pacer.core.progress import Ticker
 from pacer.features.online import open_features
@@ -100,11 +100,14 @@ def build_bank(
         precision: ``train.precision``. records: of all splits; each of their frontal images gets its neighbours.
 
     Raises:
-        DataError: see :func:`bank_entries`, :func:`nearest`.
+        DataError: see :func:`bank_entries`, :func:`nearest`; or an image belongs to two subjects.
     """
     accelerator = open_accelerator(mixed_precision(precision, language_parameters(backbones)))
     entries = bank_entries(records, settings)
-    images = records.select("frontal", "subject_id").unique("frontal", keep="first", maintain_order=True)
+    images = records.select("frontal", "subject_id").unique(maintain_order=True)
+    if images["frontal"].n_unique() != len(images):
+        twice = images.filter(pl.col("frontal").is_duplicated())["frontal"][0]
+        raise DataError(f"frontal image {twice} belongs to two subjects; look at the corpus audit")
     about = {
         "parent": checkpoint_hash(parent),
         "features": content_hash(features),
@@ -183,11 +186,15 @@ class Retrieval:
     Args:
         directory: what :func:`build_bank` made. parent: checkpoint that it must have been made with.
 
+    Attributes:
+        hash: of what the bank was made of.
+
     Raises:
         CheckpointError: it was made with another parent.
     """
 
     def __init__(self, directory: Path, parent: Path):
+        self.hash = hash_file(directory / _ABOUT)
         if read_json(directory / _ABOUT)["parent"] != checkpoint_hash(parent):
             raise CheckpointError(f"{directory} was made with another parent than {parent}; run stage `ragpt_bank`")
         table = pl.read_parquet(directory / _NEIGHBOURS)
@@ -196,7 +203,15 @@ class Retrieval:
         self._sources = _read_blocks(directory / _SOURCES)
 
     def entries(self, frontals: Sequence[str]) -> np.ndarray:
-        """Entry numbers [B, k], the nearest first."""
+        """Entry numbers [B, k], the nearest first.
+
+        Raises:
+            DataError: the bank does not know an image.
+        """
+        if unknown := [image for image in frontals if image not in self._place]:
+            raise DataError(
+                f"RAGPT's bank has no neighbours of image {unknown[0]}; make it for this corpus (stage `ragpt_bank`)"
+            )
         return self._entries[[self._place[image] for image in frontals]]
 
     def read(self, frontals: Sequence[str]) -> Tensor:

@@ -23,8 +23,10 @@ from pacer.baselines.adapted import Adapted, load_adapted, train_adapted
 from pacer.baselines.bank import Retrieval
 from pacer.config import Params
 from pacer.config.baselines import RAGPT as RAGPTSettings
+from pacer.core.errors import CheckpointError
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import OpenGenerator, trained_generator
+from pacer.model.checkpoint import CheckpointRecord
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Batch, Embedded
 from pacer.training.examples import Examples, Row
@@ -197,15 +199,23 @@ def train_ragpt(
         CheckpointError: the bank was made with another parent.
     """
     assert inputs.start is not None
-    make_examples = partial(RetrievedExamples, retrieval=Retrieval(bank, inputs.start))
-    train_adapted(RAGPT, settings, params, inputs, out, open_log, make_examples)
+    retrieval = Retrieval(bank, inputs.start)
+    make_examples = partial(RetrievedExamples, retrieval=retrieval)
+    train_adapted(RAGPT, settings, params, inputs, out, open_log, make_examples, made_with=retrieval.hash)
 
 
 def ragpt_generator(bank: Path, parent: Path) -> OpenGenerator:
     """Opens a RAGPT checkpoint as :func:`~pacer.decoding.run.trained_generator`, with the ``bank`` of its ``parent``.
 
     Raises:
-        CheckpointError: the bank was made with another parent.
+        CheckpointError: the bank was made with another parent, or (on opening) the checkpoint with another bank.
     """
-    make_generator = partial(RetrievedGenerator, retrieval=Retrieval(bank, parent))
-    return partial(trained_generator, load=partial(load_adapted, RAGPT), make_generator=make_generator)
+    retrieval = Retrieval(bank, parent)
+
+    def load(checkpoint: Path, backbones: Path, dtype: torch.dtype) -> tuple[RAGPT, CheckpointRecord]:
+        model, record = load_adapted(RAGPT, checkpoint, backbones, dtype)
+        if record.baseline is None or record.baseline["made_with"] != retrieval.hash:
+            raise CheckpointError(f"{checkpoint} was trained with another bank than {bank}; train RAGPT again")
+        return model, record
+
+    return partial(trained_generator, load=load, make_generator=partial(RetrievedGenerator, retrieval=retrieval))

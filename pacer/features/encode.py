@@ -126,8 +126,8 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
 
 
 def _hashes(paths: Mapping[str, str], config: Features, state: PartialState) -> tuple[dict[str, str], dict[str, str]]:
-    """The hash of each image's file, and why the others cannot be read; each process reads its share, and all learn
-    all."""
+    """The hash of each image's file, and why the others cannot be read; each process reads its share, and
+    every process gets all results."""
 
     def read(name: str) -> tuple[str, str | None, str]:
         try:

@@ -103,7 +103,8 @@ class CheckpointRecord(Strict):
         phase: warmup | parent | calibrate, or the name of a baseline. step: optimiser updates done.
         frozen: fingerprint of each frozen model. versions: of the packages at training time.
         precision: type that the frozen language model had in training, and has in decoding; None: not recorded.
-        baseline: settings of what a baseline added to its parent; None: it is no baseline's.
+        baseline: ``settings`` of what a baseline added to its parent, and the hash of what else it was ``made_with``;
+            None: not a baseline.
     """
 
     phase: str

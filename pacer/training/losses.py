@@ -94,7 +94,8 @@ class Mean(NamedTuple):
 
 class Objective(NamedTuple):
     """``total`` is what is differentiated; ``parts`` are this process's shares of the named losses and ``means`` what
-    else is logged, both without a gradient; ``nll`` [n] of the predicted tokens, of which further terms may be made."""
+    else is logged, both without a gradient; ``nll`` [n] of the predicted tokens, from which further
+    terms can be computed."""
 
     total: Tensor
     parts: dict[str, Tensor]

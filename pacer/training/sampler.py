@@ -29,7 +29,7 @@ class Order(NamedTuple):
 
     Attributes:
         rows: row numbers of the training records per context, in the order of the rounds; empty ones are left out. A
-            number that stands several times is drawn as often in an epoch.
+            row number that appears k times is drawn k times per epoch.
         batch_size: records of a micro-batch. window, mix: see :func:`micro_batches`.
         seed, phase: of the shuffles.
     """
@@ -157,7 +157,7 @@ class Sampler:
         self.phase, self.examples = phase, examples
         self.route_seed = RouteSeed(phase.train.seed, phase.name)
         rows = examples.table.rows("train", phase.contexts)
-        if examples.table.labelled:
+        if examples.table.labelled and phase.batches.positive_repeats > 1:
             rows = {c: examples.table.positive_repeated(r, phase.batches.positive_repeats) for c, r in rows.items()}
         self.order = Order(
             rows, phase.schedule.batch_size, phase.batches.window, phase.batches.mix, phase.train.seed, phase.name

@@ -29,9 +29,10 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     table = open_table(path, CsvForm(config.table.delimiter, config.table.encoding, "corpus.table."))
     account.read["table"] += len(table.rows)
     names = _columns(path, table.columns, columns)
-    for column in table.columns:
+    for place, column in enumerate(table.columns):
         if column not in names.values():
-            account.count("unknown_fields", "table", quoted(column), len(table.rows))
+            filled = sum(row[place] is not None for row in table.rows)
+            account.count("unknown_fields", "table", quoted(column), filled)
     images = table.frame(list(names.values()), decimals=(columns.get("time", "time"),))
     images.columns = list(names)
     images = images.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))

@@ -7,14 +7,14 @@ The same image is named differently in each distribution. Tables and readers mee
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.data.account import Account
-from pacer.data.tables import Table, open_table, shown_columns
+from pacer.data.tables import open_table, shown_columns
 from pacer.data.values import quoted
 
 #: Columns that name the image and its view, in lower case, by preference.
@@ -97,7 +97,8 @@ def read_views(path: Path) -> dict[str, View]:
     """Read a table of views; see :func:`~pacer.data.tables.open_table` for its kinds.
 
     It names the image in a column ``image``, ``filename`` or ``dicom_id`` and its view in ``view``, ``projection`` or
-    ``ViewPosition``.
+    ``ViewPosition``. Of several view columns, the first that is understood says whether the image is frontal; the
+    others may add AP or PA.
 
     Returns:
         ``{key: view}``, see :func:`image_key`, in the table's order, without the images whose view is not understood.
@@ -107,26 +108,26 @@ def read_views(path: Path) -> dict[str, View]:
             different views.
     """
     table = open_table(path)
-    columns = [_first_of(table, names) for names in (IMAGE_COLUMNS, VIEW_COLUMNS)]
+    columns: list[list[str]] = []
+    for group in (IMAGE_COLUMNS, VIEW_COLUMNS):
+        columns.append([column for name in group if (column := table.only(name)) is not None])
+        if not columns[-1]:
+            raise DataError(
+                f"{path} needs one of the columns {', '.join(group)}; it has {shown_columns(table.columns)}"
+            )
+    image_column, view_columns = columns[0][0], columns[1]
     views: dict[str, View] = {}
-    for place, (image, text) in zip(table.places, table.frame(columns).rows(), strict=True):
-        if (image or text) and not (image or "").strip():
-            raise DataError(f"{path}, {place} names no image in {columns[0]}")
-        if (view := parse_view(text)) is not None:
-            key = image_key(image)
+    for place, row in zip(table.places, table.frame([image_column, *view_columns]).to_dicts(), strict=True):
+        if any(row.values()) and not (row[image_column] or "").strip():
+            raise DataError(f"{path}, {place} names no image in {image_column}")
+        understood = [view for column in view_columns if (view := parse_view(row[column])) is not None]
+        if understood:
+            key = image_key(row[image_column])
+            with_direction = [view for view in understood if view.kind == understood[0].kind and view.view != "other"]
+            view = [*with_direction, understood[0]][0]
             if views.setdefault(key, view) != view:
                 raise DataError(f"{path}, {place} gives image {quoted(key)} another view than an earlier row")
     return views
-
-
-def _first_of(table: Table, names: Sequence[str]) -> str:
-    """The first of these columns that a table has."""
-    column = next((column for name in names if (column := table.only(name)) is not None), None)
-    if column is None:
-        raise DataError(
-            f"{table.path} needs one of the columns {', '.join(names)}; it has {shown_columns(table.columns)}"
-        )
-    return column
 
 
 def count_unknown(path: Path, known: list[bool], account: Account) -> None:

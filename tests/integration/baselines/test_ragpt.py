@@ -129,7 +129,16 @@ def test_nearest_leaves_out_the_own_subject_and_says_when_too_few_remain() -> No
         nearest(keys, keys, list("aabbc"), list("aabbc"), 4)
 
 
-def test_a_bank_of_another_parent_is_refused(retrieval: Retrieval, tmp_path: Path) -> None:
+def test_an_image_of_two_subjects_is_refused(several: pl.DataFrame, inputs, parent: Path, tmp_path: Path) -> None:
+    """It would be its other subject's nearest entry, and bring that record its own study."""
+    shared = several.with_columns(frontal=pl.lit("x.jpg"))
+    with pytest.raises(DataError, match=r"frontal image x\.jpg belongs to two subjects"):
+        make(shared, inputs, parent, tmp_path / "bank")
+
+
+def test_a_bank_of_another_parent_and_an_unknown_image_are_refused(retrieval: Retrieval, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"unknown\.jpg"):
+        retrieval.read(["unknown.jpg"])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "model.safetensors").write_bytes(b"x")
     with pytest.raises(CheckpointError, match="another parent"):
@@ -288,7 +297,7 @@ def test_gradients_reach_the_added_modules_alone(model: RAGPT, examples: Retriev
 
 
 def test_it_is_trained_and_decoded_with_its_bank(
-    own, params, inputs, retrieval: Retrieval, parent: Path, backbones: Path, records: pl.DataFrame, tmp_path: Path, log
+    own, params, inputs, retrieval: Retrieval, parent: Path, backbones: Path, records, several, tmp_path: Path, log
 ) -> None:
     out, bank, logged = tmp_path / "ragpt", tmp_path / "bank", []
     train_ragpt(own.ragpt, params, Inputs(**inputs, start=parent), bank, out, log(logged))
@@ -296,21 +305,25 @@ def test_it_is_trained_and_decoded_with_its_bank(
     weights = load_file(out / "model.safetensors")
     assert weights and all(name.startswith("added.") for name in weights)
     model, record = load_adapted(RAGPT, out, backbones)
-    assert record.baseline == own.ragpt.model_dump() and model.settings == own.ragpt
+    baseline = {"settings": own.ragpt.model_dump(), "made_with": retrieval.hash}
+    assert record.baseline == baseline and model.settings == own.ragpt
     assert not any(parameter.requires_grad for parameter in model.parameters())
 
     cases = records.with_columns(split=pl.lit("test"))
     config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["another_patient"])
 
-    def decode(name: str) -> str:
+    def decode(name: str, bank: Path = bank) -> str:
         generator = ragpt_generator(bank, parent)
         decode_records(out, backbones, cases, inputs["features"], config, tmp_path / name, generator)
-        assert read_json(tmp_path / name / "manifest.json")["baseline"] == own.ragpt.model_dump()
+        assert read_json(tmp_path / name / "manifest.json")["baseline"] == baseline
         return "".join((tmp_path / name / f"{context}.jsonl").read_text() for context in ("sn", "sw", "mn", "mw"))
 
     found = decode("found")
     decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
     assert found.count("\n") == 32 and found[:500] != (tmp_path / "base" / "sn.jsonl").read_text()[:500]
+    make(several, inputs, parent, tmp_path / "other", entries=5)
+    with pytest.raises(CheckpointError, match="another bank"):
+        decode("refused", tmp_path / "other")
     save_file(
         {name: tensor + 1 for name, tensor in weights.items()} | {"added.more": torch.ones(1)},
         out / "model.safetensors",

@@ -221,7 +221,7 @@ def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
     assert any(tensor.any() for name, tensor in weights.items() if ".up." in name)
     record = read_json(tmp_path / "simmlm" / "config.json")
     assert record["phase"] == "simmlm" and record["step"] == 4 and record["parent"]["sha256"]
-    assert record["baseline"] == own.simmlm.model_dump()
+    assert record["baseline"] == {"settings": own.simmlm.model_dump(), "made_with": None}
     assert (parent / "model.safetensors").read_bytes() == before
     values = logged[-1][1]
     assert {"loss_ranking", "loss_violated", "validation/mean"} <= set(values)
@@ -288,7 +288,7 @@ def test_decoding_writes_the_settings_and_asks_the_experts(
     generator = partial(trained_generator, load=partial(load_adapted, SimMLM))
     decode_records(tmp_path / "simmlm", backbones, cases, inputs["features"], config, tmp_path / "out", generator)
     manifest = read_json(tmp_path / "out" / "manifest.json")
-    assert manifest["checkpoint"] == "simmlm" and manifest["baseline"] == own.simmlm.model_dump()
+    assert manifest["checkpoint"] == "simmlm" and manifest["baseline"]["settings"] == own.simmlm.model_dump()
     decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
     texts = {name: (tmp_path / name / "mw.jsonl").read_text() for name in ("out", "base")}
     assert texts["out"].count("\n") == texts["base"].count("\n") == 8 and texts["out"] != texts["base"]

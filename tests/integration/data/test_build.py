@@ -187,6 +187,14 @@ def test_when_nothing_is_left_the_reasons_are_told(tiny) -> None:
     assert not list(tiny.out.rglob("*.parquet"))  # no half-made corpus stays
 
 
+def test_paths_that_could_be_text_are_not_shown(tiny) -> None:
+    tiny.files["sn"]["train"][0] |= {"APPA_imagepath": "p1/p2/s3/ Large secret mass.", "study_id": 1, "subject_id": 2}
+    with pytest.raises(DataError) as error:
+        tiny.build()
+    assert "APPA_imagepath: text of 28 characters below" in str(error.value)
+    assert "secret" not in str(error.value) + (tiny.out / "corpus.problems.csv").read_text()
+
+
 def test_an_image_name_that_no_file_can_have(tiny) -> None:
     tiny.files["sn"]["train"][0]["APPA_imagepath"] = "p10/p10000001/s50000001/" + "x" * 300 + ".jpg"
     with pytest.raises(DataError, match=r"the file cannot be read \(File name too long\)"):

@@ -7,9 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pacer.cli.doctor import ROOTS
 from pacer.config import Corpus
-from pacer.data.formats import FORMATS
 from pacer.data.studies import STUDY_SCHEMA, study_frame
 
 STUDY: dict[str, Any] = {
@@ -57,7 +55,3 @@ def test_a_frame_without_what_every_study_has_is_refused(name: str) -> None:
 def test_a_value_that_no_stage_knows_is_refused(name: str, value: str) -> None:
     with pytest.raises(RuntimeError, match=f"table gives a {name} not in"):
         study_frame(frame(**{name: value}), CONFIG)
-
-
-def test_doctor_knows_the_folder_of_every_format() -> None:
-    assert set(ROOTS) == set(FORMATS)

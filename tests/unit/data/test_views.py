@@ -96,7 +96,7 @@ def test_kaggle_and_byte_order_mark(tmp_path: Path) -> None:
     assert read_views(path) == {"1_IM-0001-4001": OTHER, "1_IM-0001-3001": LATERAL}
 
 
-def test_the_first_view_column_counts(tmp_path: Path) -> None:
+def test_the_first_view_column_decides_and_others_add(tmp_path: Path) -> None:
     rows = [
         {"image": "a", "view": "frontal", "projection": "PA"},
         {"image": "b", "view": "lateral", "projection": "PA"},
@@ -104,7 +104,7 @@ def test_the_first_view_column_counts(tmp_path: Path) -> None:
         {"image": "d", "view": "", "projection": "AP"},
         {"image": "e", "view": "", "projection": ""},
     ]
-    assert read_views(write(tmp_path / "v.csv", rows)) == {"a": OTHER, "b": LATERAL, "c": OTHER}
+    assert read_views(write(tmp_path / "v.csv", rows)) == {"a": PA, "b": LATERAL, "c": OTHER, "d": AP}
 
 
 def test_images_in_folders(tmp_path: Path) -> None:
