@@ -37,7 +37,10 @@ def use(
     name: Annotated[
         str | None, typer.Argument(help="Profile in configs/, or your own file.yaml; none: list them.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a params.yaml that was edited by hand.")] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Overwrite a params.yaml that equals no profile: edited, or from your own file."),
+    ] = False,
 ) -> None:
     """Select a profile: write it to params.yaml."""
     if name is None:

@@ -40,7 +40,8 @@ def decode(
     model: Annotated[Path, typer.Option(help="Trained model, of the pipeline or exported.")] = Path("models/calibrate"),
     backbones: Annotated[Path | None, typer.Option(help="Frozen models; default: those of the model.")] = None,
     features: Annotated[
-        Path | None, typer.Option(help="Feature store; default: the pipeline's or OUT.features.")
+        Path | None,
+        typer.Option(help="Feature store, only read, or a new folder; default: the pipeline's or OUT.features."),
     ] = None,
     split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
     context: ContextNames = None,
@@ -60,6 +61,10 @@ def decode(
     from pacer.serving.package import SETTINGS, frozen_models, read_settings
 
     check_replaceable(out, OUTPUTS)
+    store = features or out.with_name(f"{out.name}.features")
+    if features is None and records.resolve() == CORPUS.resolve():
+        store = STORE
+    encodes = _is_encoded(store, named=features is not None)
     package = read_settings(model) if (model / SETTINGS).is_file() else None
     if package is not None:
         search = validated(search.model_dump() | package.search.model_dump(), f"{model}, search", Decode)
@@ -73,12 +78,9 @@ def decode(
         table, contexts = table.filter(table["context"].is_in(chosen)), set(chosen)
     if package is not None:
         _check_known(package, contexts, records)
-    store = features or out.with_name(f"{out.name}.features")
-    if features is None and records.resolve() == CORPUS.resolve():
-        store = STORE
     folder = nullcontext(backbones or BACKBONES) if package is None else frozen_models(model, backbones)
     with folder as frozen:
-        if store.resolve() != STORE.resolve():
+        if encodes:
             _encode(table, records.with_name("images.parquet"), encoding, search.split, model, frozen, store)
         decode_records(model, frozen, table, store, search, out, about={"contexts": chosen or None})
     console.print(f"predictions written to {out}")
@@ -99,6 +101,24 @@ def _check_known(package: PackageSettings, contexts: set[str], records: Path) ->
     for key, value in package.texts.model_dump().items():
         if about.get(key, value) != value:
             say(f"note: {records} was made with corpus.{key}: {about[key]}, the model's texts with {value}", "yellow")
+
+
+def _is_encoded(store: Path, *, named: bool) -> bool:
+    """Whether this command makes or completes ``store``. The pipeline's own store and a complete one that the user has
+    ``named`` are only read.
+
+    Raises:
+        DataError: it would replace a folder that holds something else.
+    """
+    from pacer.core.io import check_replaceable
+    from pacer.features.store import IMAGES, MANIFEST, PRIORS
+
+    complete = (store / MANIFEST).is_file()
+    if store.resolve() == STORE.resolve() or (named and complete):
+        return False
+    files = [MANIFEST, IMAGES, PRIORS, *(shard.name for shard in store.glob("*.safetensors"))]
+    check_replaceable(store, files if complete else ())
+    return True
 
 
 def _encode(
@@ -122,7 +142,7 @@ def import_llm_rg4(
     file: Annotated[Path, typer.Argument(help="Released weights of either stage, .pth or .ckpt.")],
     out: Annotated[Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")],
 ) -> None:
-    """Convert LLM-RG4's released weights to a checkpoint. It is for parent.start, or from the second stage also for
+    """Convert LLM-RG4's released weights to a checkpoint. Use it as parent.start; second-stage weights also work with
     `pacer decode`."""
     params = load_profile(PARAMS)
     check_exists(file, remedy="download LLM-RG4's released weights and name the file")
@@ -134,6 +154,8 @@ def import_llm_rg4(
     weights = adopt_llm_rg4(file, params, BACKBONES, out)
     settings = ", ".join(f"{name} {value}" for name, value in weights.settings.items())
     console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA ({settings})")
+    if frozen := len(weights.unused) - len(weights.surplus):
+        console.print(f"{frozen} tensors of frozen models not taken: those of {BACKBONES} are used")
     for name in weights.surplus:
         say(f"unused: {name}")
     if weights.first_stage:

@@ -53,7 +53,7 @@ def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) 
         in_use = profile_in_use(params, configs)
     if params.exists() and not force and in_use is None:
         raise ConfigError(
-            f"{params} has changes that no profile in {configs} has; save them with `cp {params} {configs}/mine.yaml`, "
-            "or overwrite them with --force"
+            f"{params} equals no profile in {configs} (edited, or written from a file of yours); save it with "
+            f"`cp {params} {configs}/mine.yaml` if you need it, and add --force"
         )
     write_text(params, profile_text(chosen))

@@ -124,7 +124,9 @@ def score(
         Path | None, typer.Option(help="CheXbert's folder; default: none, with --records the pipeline's.")
     ] = None,
     labels: Annotated[Path | None, typer.Option(help="File for the references' labels, reused if there.")] = None,
-    split: Annotated[str | None, typer.Option(help="Split, or all; default: as decoded, else test.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split to score, or all; default: the decoded split, else test.")
+    ] = None,
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
@@ -230,7 +232,7 @@ def compare(
 
 
 def show(
-    study: Annotated[str, typer.Argument(help="Study id; or an examination's, as record ids have it behind sn-.")],
+    study: Annotated[str, typer.Argument(help="Study id, or the part of a record id after `sn-`.")],
     systems: Annotated[
         tuple[str, str],
         typer.Option(metavar="A B", help="Scored runs, or files of reports by record id; NAME=PLACE gives a name."),

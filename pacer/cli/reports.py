@@ -54,7 +54,7 @@ def show_contexts(results: Mapping[Context, Result]) -> None:
 def show_summary(done: Summary, out: Path, notes: Sequence[str]) -> None:
     """What became of many cases; ``notes``: what holds for every report."""
     say(f"{done.reports:,} reports written to {out}")
-    if done.truncated == done.reports:
+    if done.truncated == done.reports > 1:
         say("warning: every report stopped at the token limit; the model has not learnt to end one", "yellow")
     elif done.truncated:
         say(f"note: {done.truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,14 +62,16 @@ def generate(
     model: ExportedModel,
     frontal: Annotated[Path | None, typer.Option(help="Frontal image: JPEG, PNG, TIFF, BMP or DICOM.")] = None,
     lateral: Annotated[Path | None, typer.Option(help="Lateral image.")] = None,
-    prior: Annotated[str | None, typer.Option(help="Previous report.")] = None,
+    prior: Annotated[str | None, typer.Option(help="Text of the previous report (not a file name).")] = None,
     indication: Annotated[str | None, typer.Option(help="Indication.")] = None,
     history: Annotated[str | None, typer.Option(help="Clinical history.")] = None,
     view: Annotated[str | None, typer.Option(help="PA or AP; default: as the DICOM file says, else unknown.")] = None,
-    all_contexts: Annotated[bool, typer.Option("--all-contexts", help="In every context the sources allow.")] = False,
+    all_contexts: Annotated[
+        bool, typer.Option("--all-contexts", help="Write one report for each context that the sources allow.")
+    ] = False,
     cases: Annotated[Path | None, typer.Option(help="Many cases: a table .csv, .tsv or .jsonl.")] = None,
     out: Annotated[Path | None, typer.Option(help="With --cases: new file for the results, JSON lines.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Cases at a time.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Number of cases generated together.")] = None,
     backbones: MovedBackbones = None,
 ) -> None:
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
@@ -90,6 +93,8 @@ def generate(
 def _generate_one(model: Path, case: Case, all_contexts: bool, batch_size: int | None, backbones: Path | None) -> None:
     from pacer.serving.sources import load_image, load_prior
 
+    if case.prior is not None and os.path.isfile(case.prior):
+        raise DataError('--prior is the name of a file; give its text: --prior "$(cat FILE)"')
     for place, image in case.images().items():  # refused before the model is loaded
         load_image(image, f"{place} of {case.name}")
     load_prior(case.prior, f"previous report of {case.name}")
@@ -118,7 +123,6 @@ def serve(
     model: ExportedModel, port: Annotated[int, typer.Option(min=1, max=65535)] = 7860, backbones: MovedBackbones = None
 ) -> None:
     """Show a page in the browser where you can drop an X-ray. For research only; not for clinical decisions."""
-    import os
     import signal
     import sys
 

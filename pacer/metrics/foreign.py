@@ -26,7 +26,7 @@ _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
 #: What to do about ids that do not pair.
 _WAYS = (
     "write the ids in the same way in both files, or name their columns with --reference-id and --hypothesis-id; "
-    "choose among references with --split and --context; --missing empty scores an empty report where one is missing "
+    "select references with --split and --context; --missing empty scores an empty report where one is missing "
     "or null"
 )
 #: Columns of predictions of which other systems say nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +37,8 @@ def read_cases(path: Path) -> list[Case]:
 
     Raises:
         DataError: the table cannot be read, holds no case, has an unknown column or two cases of one name, or a case
-            has no frontal image or a name that cannot be shown (all such cases are named).
+            has no frontal image, a name that cannot be shown, or a previous report that is the name of a file (all
+            such cases are named).
     """
     table = open_table(path)
     columns = [column.strip().lower() for column in table.columns]
@@ -58,6 +60,8 @@ def read_cases(path: Path) -> list[Case]:
             problems.append(f"the case {name[:LONGEST_ID]!a} has a name that cannot be used: {fault}; give it another")
         elif row["frontal"] is None:
             problems.append(f"{name} ({place}) names no frontal image")
+        elif row["prior"] and os.path.isfile(path.parent / row["prior"]):
+            problems.append(f"the previous report of {name} ({place}) is the name of a file; give its text")
         else:
             lateral = path.parent / row["lateral"] if row["lateral"] else None
             others = {column: row[column] for column in _OTHERS}

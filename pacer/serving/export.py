@@ -13,8 +13,9 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, read_json, write_json, write_text
 from pacer.data.schemas import read_about, read_records
+from pacer.features import prepare
 from pacer.features.store import MANIFEST as STORE
-from pacer.features.store import FeatureStore
+from pacer.features.store import ROUNDING_VERSION, FeatureStore
 from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
@@ -112,20 +113,27 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
 
 
 def _states(features: Path, record: CheckpointRecord) -> States:
-    """How the store's states were made: training and decoding read them there."""
+    """How the store's states were made: training and decoding read them there.
+
+    Raises:
+        DataError: they do not belong to the model, or another version of this software made them.
+    """
     encoding = FeatureStore(features).encoding
     if any(record.frozen.get(name) != fingerprint for name, fingerprint in encoding.encoders.items()):
         raise DataError(
-            f"{features} was made with other encoders than the model was trained on; name the store that belongs to "
-            "the model"
+            f"{features} was made with other encoders than the model was trained on; run `dvc repro features` "
+            "with the settings of that training, or train again"
         )
     depths = record.model.features.depths
     if encoding.depths != depths:
         raise DataError(
-            f"{features} has depths {encoding.depths}, and the model was trained on {depths}; name the store that "
-            "belongs to the model"
+            f"{features} has depths {encoding.depths}, and the model was trained on {depths}; run `dvc repro "
+            "features` with the settings of that training, or train again"
         )
-    recipes = read_json(features / STORE)["recipes"]
+    recipes = read_json(features / STORE).get("recipes")
+    versions = prepare.VERSION, ROUNDING_VERSION
+    if not recipes or (recipes["images"]["preparation"], encoding.rounding) != versions:
+        raise DataError(f"{features} was made by another version of this software; run the features stage again")
     return States(
         depths=depths,
         dtype=encoding.dtype,

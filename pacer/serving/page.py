@@ -33,11 +33,16 @@ LOOPBACK = ("127.0.0.1", "localhost")
 MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
 #: Paths that take an image or a case.
 _POSTS = ("/look/frontal", "/look/lateral", "/report/own", "/report/contexts")
+#: Digits of a Content-Length.
+_LONGEST_LENGTH = 12
 _HTML = "text/html; charset=utf-8"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
@@ -115,10 +120,11 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60  # seconds without a byte from the browser
 
     def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
         if refusal := self._refusal():
             self._send(*refusal)
-        elif self.path in self.server.files:
-            self._send(200, *self.server.files[self.path])
+        elif path in self.server.files:
+            self._send(200, *self.server.files[path])
         else:
             self._send(404, b"Not found.")
 
@@ -161,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path not in _POSTS:
             return 404, b"Not found."
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or "Transfer-Encoding" in self.headers:
+        if not length.isdecimal() or len(length) > _LONGEST_LENGTH or "Transfer-Encoding" in self.headers:
             return 411, b"The request must state its length."
         if int(length) > MAX_BODY:
             return 413, f"The case has more than {MAX_BODY:,} bytes.".encode()
@@ -192,8 +198,10 @@ def read_case(body: bytes) -> Case:
         texts = {name: fields[name] or None for name in ("prior", "indication", "history", "view", "sections")}
         if not (sizes := fields["sizes"]):
             raise DataError("There is no frontal radiograph yet; drop one on the left, or choose an example")
+        if len(sizes) > 2 or min(sizes) < 0 or sum(sizes) != len(images):
+            raise ValueError("sizes do not fit the images")
         frontal, lateral = images[: sizes[0]], images[sizes[0] :]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise DataError("the request is not the page's; expected a line of JSON, then one or two images") from None
     return Case(frontal, lateral if len(sizes) > 1 else None, **texts, name="this case")
 

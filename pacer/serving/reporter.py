@@ -122,7 +122,7 @@ class Reporter:
             prior=prior,
             indication=indication,
             history=history,
-            view=_one_of(case.view or view or "other", get_args(View), f"view of {name}"),
+            view=_one_of(_direction(case.view) or view or "other", get_args(View), f"view of {name}"),
             sections=_one_of(case.sections or target, get_args(Sections), f"sections of {name}"),
             notes=tuple(notes),
             truncation=self._truncation(prior, indication, history),
@@ -247,6 +247,12 @@ class Reporter:
             weights.float().view(rows, columns, -1).numpy(),
             self.depths,
         )
+
+
+def _direction(view: Any) -> Any:
+    """``AP`` or ``PA`` for either in any case and with blanks around it; anything else as it is."""
+    letters = view.strip().upper() if isinstance(view, str) else view
+    return letters if letters in ("AP", "PA") else view
 
 
 def _one_of(value: Any, allowed: tuple[Any, ...], name: str) -> Any:

@@ -38,8 +38,10 @@ MAX_CHARACTERS = 20_000
 #: Pillow's names of what may be read besides DICOM; others start programs or hold films.
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP")
 
-#: One word with a slash or the ending of a file's name.
-_PATH = re.compile(r"\s*(\S*/\S*|\S+\.\w+)\s*")
+#: DICOM's transfer syntax that packs the whole data set; what it unpacks to is not known beforehand.
+_DEFLATED = b"1.2.840.10008.1.2.1.99"
+#: A word with a slash or the ending of a file's name.
+_PATH = re.compile(r"\S*/\S*|\S+\.\w+")
 
 
 def load_image(source: ImageSource, name: str) -> Opened:
@@ -66,6 +68,11 @@ def load_image(source: ImageSource, name: str) -> Opened:
         raise DataError(f"image {name}: the file is empty (0 bytes)")
     if len(content) > MAX_BYTES:
         raise DataError(f"image {name}: the file has {len(content):,} bytes, more than {MAX_BYTES:,}")
+    if _DEFLATED in content:
+        raise DataError(
+            f"image {name}: the DICOM file is packed as a whole (Deflated Explicit VR Little Endian); "
+            "unpack it first, for example with dcmconv"
+        )
     return Opened(read_image(io.BytesIO(content), name, FORMATS), _dicom_view(content))
 
 
@@ -119,6 +126,7 @@ def load_prior(text: str | None, name: str) -> str | None:
         DataError: as there, or it is the path of a file, which would be read as a report.
     """
     loaded = load_text(text, name)
-    if loaded is not None and _PATH.fullmatch(loaded):
+    words = [] if loaded is None else loaded.split()
+    if len(words) == 1 and _PATH.fullmatch(words[0]):
         raise DataError(f'{name}: this looks like the path of a file; give its text, in a shell as "$(cat FILE)"')
     return loaded

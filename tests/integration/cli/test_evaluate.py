@@ -38,6 +38,11 @@ def stated() -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """The bytes of each file in a folder."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 @pytest.fixture
 def table(repository: Path, world: World) -> Path:
     """Four studies in a table of frontal views without splits, and a profile that names it."""
@@ -101,12 +106,49 @@ def test_contexts_can_be_decoded_and_scored_alone(pacer, ready: Path):
     assert pacer(*score, "--split", "all", "--context", "sn").code == 0
 
 
-def test_another_corpus_never_replaces_the_pipelines_features(pacer, ready: Path):
+def test_another_corpus_never_replaces_the_pipelines_features(pacer, ready: Path, world: World):
     audit, decode, _ = stated()
     assert pacer(*audit).code == 0
     refused = pacer(*decode, "--features", "data/features")
     assert refused.code == 1 and "data/features is not a feature store" in refused.error
     assert not Path("data/features").exists()
+    shutil.copytree(world.root / "features", "data/features")
+    before = contents(Path("data/features"))
+    refused = pacer(*decode, "--features", "data/features")
+    assert refused.code == 1 and "data/features has no previous report" in refused.error
+    assert contents(Path("data/features")) == before
+
+
+def test_a_complete_feature_store_that_is_named_is_only_read(pacer, ready: Path, world: World):
+    audit, decode, _ = stated()
+    assert pacer(*audit).code == 0
+    assert pacer(*decode).code == 0
+    expected = contents(Path("mine/predictions"))
+    shutil.copytree("mine/predictions.features", "shared")
+    before = contents(Path("shared"))
+    assert pacer(*decode, "--context", "sw", "--limit", "1", "--features", "shared").code == 0
+    assert contents(Path("shared")) == before
+    assert pacer(*decode, "--features", "shared").code == 0
+    assert contents(Path("shared")) == before
+    assert Path("mine/predictions/sn.jsonl").read_bytes() == expected["sn.jsonl"]
+    shutil.copytree(world.root / "features", "other")
+    before = contents(Path("other"))
+    refused = pacer(*decode, "--features", "other")
+    assert refused.code == 1 and "other has no previous report" in refused.error and contents(Path("other")) == before
+
+
+def test_a_folder_with_other_files_never_becomes_a_feature_store(pacer, ready: Path):
+    audit, decode, _ = stated()
+    assert pacer(*audit).code == 0
+    for folder, options in (("notes", ("--features", "notes")), ("mine/predictions.features", ())):
+        Path(folder).mkdir(parents=True)
+        Path(folder, "notes.txt").write_text("mine")
+        refused = pacer(*decode, *options)
+        assert refused.code == 1 and f"{folder} holds notes.txt, which would be lost" in refused.error
+        assert contents(Path(folder)) == {"notes.txt": b"mine"}
+    Path("notes/notes.txt").unlink()
+    assert pacer(*decode, "--features", "notes", "--limit", "1").code == 0
+    assert Path("notes/manifest.json").is_file()
 
 
 def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, ready: Path, world: World):

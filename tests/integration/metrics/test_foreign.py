@@ -67,7 +67,7 @@ def test_pairs_by_id_or_by_position():
         (
             file(["a", "a"], ["1", "2"], context=["sn", "mn"]),
             file(["a"], ["one"]),
-            "more than once in h.csv: a; .*choose among references with --split and --context",
+            "more than once in h.csv: a; .*select references with --split and --context",
         ),
     ],
 )

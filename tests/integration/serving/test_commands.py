@@ -120,6 +120,8 @@ def test_reports_that_end_at_the_token_limit_are_told(
     assert "warning: every report stopped at the token limit" in words_of(shown)
     show_summary(Summary(5, 2), tmp_path / "out.jsonl", ())
     assert "note: 2 reports stopped at the token limit" in capsys.readouterr().out
+    show_summary(Summary(1, 1), tmp_path / "out.jsonl", ())
+    assert "every report" not in capsys.readouterr().out
 
 
 def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, pacer, tmp_path: Path) -> None:
@@ -184,6 +186,13 @@ def test_a_wrong_path_is_refused_before_torch_is_loaded(
     )
     done = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 1 and sentence in done.stderr and done.stdout == "set()\n"
+
+
+def test_a_previous_report_that_is_the_name_of_a_file_is_refused(world: World, generate, tmp_path: Path) -> None:
+    prior = tmp_path / "prior one.txt"
+    prior.write_text("No effusion.")
+    refused = generate("--frontal", world.case("sn-50000002").frontal, "--prior", prior)
+    assert refused.code == 1 and '--prior is the name of a file; give its text: --prior "$(cat FILE)"' in refused.error
 
 
 def test_export_then_generate(world: World, pacer, tmp_path: Path, monkeypatch) -> None:

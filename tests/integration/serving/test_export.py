@@ -167,6 +167,17 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: 
     (backbones / "text" / "config.json").write_text((backbones / "text" / "config.json").read_text() + " ")
     encoded = tmp_path / "encoded"
     build_store(FEATURES, no_images, [], backbones, encoded)
+    older = {}
+    for name, change in (
+        ("preparation", lambda manifest: manifest["recipes"]["images"].update(preparation=1)),
+        ("rounding", lambda manifest: manifest["encoding"].update(rounding=0)),
+        ("recipes", lambda manifest: manifest.pop("recipes")),
+    ):
+        older[name] = tmp_path / f"older-{name}"
+        shutil.copytree(world.root / "features", older[name])
+        manifest = read_json(older[name] / MANIFEST)
+        change(manifest)
+        write_json(older[name] / MANIFEST, manifest)
     untold = tmp_path / "records.parquet"
     world.records().write_parquet(untold)
     empty = tmp_path / "empty.parquet"
@@ -178,6 +189,7 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: 
         ({"features": other}, DataError, r"has depths \[2, 3\], and the model was trained on \[1, 2, 3\]"),
         ({"features": encoded}, DataError, "was made with other encoders than the model was trained on"),
         ({"features": tmp_path}, DataError, "it has no manifest.json"),
+        *(({"features": store}, DataError, "was made by another version of this software") for store in older.values()),
         ({"records": untold}, DataError, "does not say how its texts were cleaned"),
         ({"records": empty}, DataError, "no record in split train"),
         ({"records": tmp_path / "none"}, DataError, "does not exist"),

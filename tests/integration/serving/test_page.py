@@ -115,8 +115,11 @@ def test_nothing_is_fetched_nor_run_that_a_request_names(site: Site) -> None:
         (case(view="LL"), "view of this case: expected AP or PA or other"),
         (case(sections="plan"), "sections of this case: expected"),
         (case(sizes=[]), "no frontal radiograph yet"),
-        (case()[:-500], "cannot be decoded"),
-        (case(sizes=[10]), "cannot be decoded|not an image"),
+        (case()[:-500], "the request is not the page"),
+        (case(sizes=[10]), "the request is not the page"),
+        (case(sizes=[-1, len(film("PNG")) + 1]), "the request is not the page"),
+        (case(sizes=[len(film("PNG")), 0, 0]), "the request is not the page"),
+        (b"[" * 100_000 + b"\n", "the request is not the page"),
         (case(sizes=["a"]), "the request is not the page"),
         (case(sizes=7), "the request is not the page"),
         (b'{"sizes": [1], "frontal": "/etc/passwd"}\n', "the request is not the page"),
@@ -130,6 +133,10 @@ def test_nothing_is_fetched_nor_run_that_a_request_names(site: Site) -> None:
     assert ask(site, "/look/back", b"x")[0] == 404
 
 
+def test_a_query_does_not_change_the_page(site: Site) -> None:
+    assert ask(site, "/?from=a-link") == ask(site, "/") and ask(site, "/?")[0] == 200
+
+
 def test_hosts_and_origins(site: Site) -> None:
     """A name that another leads here is refused, and so is what another page asks."""
     assert ask(site, "/", Host="evil.example")[0] == 421
@@ -140,10 +147,14 @@ def test_hosts_and_origins(site: Site) -> None:
     with urllib.request.urlopen(site.address) as answer:
         assert "access-control-allow-origin" not in answer.headers
         assert "script-src 'self';" in answer.headers["content-security-policy"]
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
 
 
 def test_sizes_are_limited_before_a_body_is_read(site: Site) -> None:
     assert ask(site, "/look/frontal", b"x", **{"Content-Length": str(MAX_BODY + 1)})[0] == 413
+    assert ask(site, "/look/frontal", b"x", **{"Content-Length": "9" * 5000})[0] == 411
     host, port = site.host.split(":")
     with socket.create_connection((host, int(port))) as connection:
         head = f"POST /look/frontal HTTP/1.1\r\nHost: {site.host}\r\nOrigin: {site.address}\r\n"

@@ -319,8 +319,8 @@ def test_an_edited_file_is_kept_unless_forced(pacer, repository: Path, edit):
     edited = edit(params.read_text())
     params.write_text(edited)
     outcome = pacer("use", "micro")
-    assert outcome.code == 1 and "--force" in outcome.error
-    assert params.read_text() == edited
+    assert outcome.code == 1 and "params.yaml equals no profile in configs" in outcome.error
+    assert "and add --force" in outcome.error and params.read_text() == edited
     assert pacer("use", "micro", "--force").code == 0
     assert params.read_text() != edited
 
