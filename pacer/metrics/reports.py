@@ -101,11 +101,14 @@ def reports_of(
     rows = _rows(path, {*text_columns, text_column, id_column}, f"--{side}-text")
     names = list(dict.fromkeys(name for row in rows for name in row))
     candidates = _named(names, text_column, (*text_columns, _ALONE))
-    if len(candidates) != 1:
+    if len(candidates) > 1:
+        raise DataError(
+            f"{path} has several columns that may hold the reports: {_shown(candidates)}; choose one with --{side}-text"
+        )
+    if not candidates:
         wanted = text_column or f"one of {', '.join(text_columns)}"
         raise DataError(
-            f"{path} has {'several columns' if candidates else 'no column'} of reports, only "
-            f"{_shown(candidates or names)}; expected {wanted}; name it with --{side}-text"
+            f"{path} has no column of reports, only {_shown(names)}; expected {wanted}; name it with --{side}-text"
         )
     (text_name,) = candidates
     ids = _named(names, id_column, ID_COLUMNS)
@@ -163,7 +166,7 @@ def _rows(path: Path, headings: Collection[str | None], option: str) -> list[dic
             ]
         else:
             folder = "; a folder of predictions is scored with --records and --predictions" * path.is_dir()
-            raise DataError(f"{path} is no file of reports; expected .csv, .tsv, .json, .jsonl or .parquet{folder}")
+            raise DataError(f"{path} is not a file of reports; expected .csv, .tsv, .json, .jsonl or .parquet{folder}")
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except _Repeated as error:

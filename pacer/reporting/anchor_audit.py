@@ -41,7 +41,7 @@ def anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
         evidence = labelling["evidence"]
         if evidence["phrases"]:
             literal = evidence["phrases"] - evidence["not_in_report"]
-            shown = f"{number(literal)} of {number(evidence['phrases'])} stand in their report word for word"
+            shown = f"{number(literal)} of {number(evidence['phrases'])} occur word for word in their report"
             checks.append(Check("Evidence phrases", shown))
         if labelling["provider"] == "openai":
             lost = labelling["lost_and_perhaps_paid"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Least width of the score axis, so that small differences do not look large.
 NARROWEST = 0.25
 #: Records of a context that are drawn as points, at even steps of rank.
-_POINTS = 160
+MOST_POINTS = 160
 _POLARITIES = {"positive": "--series-2", "uncertain": "--series-5", "negative": "--series-1"}
 
 
@@ -94,7 +94,7 @@ def gate_chart(gates: Mapping[str, Sequence[float]]) -> str:
     def draw(axes: Axes) -> None:
         for row, name in enumerate(names):
             values = np.sort(np.asarray(gates[name], dtype=float))
-            shown = values[np.linspace(0, len(values) - 1, min(len(values), _POINTS)).round().astype(int)]
+            shown = values[np.linspace(0, len(values) - 1, min(len(values), MOST_POINTS)).round().astype(int)]
             # the same places every time, spread so that neighbours in rank lie apart
             scatter = 0.18 + 0.26 * ((np.arange(len(shown)) * 0.618034) % 1)
             axes.scatter(shown, row + scatter, s=5, color=LIGHT["--series-1"], alpha=0.55, linewidths=0)

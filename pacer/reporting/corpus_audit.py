@@ -207,7 +207,8 @@ def _undated(notes: Mapping[str, Mapping[str, Counts]]) -> int:
 
 
 def _priors(priors: Mapping[str, Any], records: Counts, undated: int) -> Iterator[Check]:
-    """The previous reports; ``undated``: studies without a date, which have none and are none."""
+    """The previous reports; ``undated``: studies without a date: they neither have nor can be a
+    previous study."""
     name = "Time since the previous study"
     if priors["known"]:
         median, longest = priors["median_gap_days"], priors["longest_gap_days"]
@@ -221,7 +222,7 @@ def _priors(priors: Mapping[str, Any], records: Counts, undated: int) -> Iterato
         some = any(records[context] for context in with_prior)
         words = "the format does not say" if some else "no record has a previous report"
         if undated and not some:
-            words += f"; {number(undated)} studies have no date, by which previous ones are found"
+            words += f"; {number(undated)} studies have no date, so their previous studies cannot be found"
         yield Check(name, words, some or not with_prior)
     if priors["empty"]:
         yield Check("Previous reports empty after cleaning", number(priors["empty"]), False)

@@ -1,4 +1,5 @@
-"""Depth routing as transparent maps that a page lays over the radiograph (``templates/overlay.html``)."""
+"""Depth routing as transparent maps that a page lays over the radiograph (``depth_tiles`` and
+``depth_slider`` in ``templates/macros.html``)."""
 
 from __future__ import annotations
 
@@ -28,12 +29,14 @@ class DepthMap(NamedTuple):
 
 
 class RoutingOverlay(NamedTuple):
-    """A radiograph as the encoder saw it, and a map per depth; ``even``: each depth's weight in an even mixture."""
+    """A radiograph as the encoder saw it, and a map per depth; ``even``: each depth's weight in an even mixture;
+    ``farthest``: how far from it a weight with the strongest colour is."""
 
     name: str
     address: str
     maps: tuple[DepthMap, ...]
     even: float
+    farthest: float
 
 
 def routing_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:
@@ -47,12 +50,13 @@ def routing_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: 
         image: what the patches cover. weights: ``[rows, columns, K]``, sums of 1 over K. depths: the K encoder blocks.
     """
     even = 1 / weights.shape[2]
-    relative = (weights - even) / max(float(np.abs(weights - even).max()), 1e-3)
+    farthest = max(float(np.abs(weights - even).max()), 1e-3)
+    relative = (weights - even) / farthest
     maps = tuple(
         DepthMap(depth, float(weights[:, :, place].mean()), _address(relative[:, :, place]))
         for place, depth in enumerate(depths)
     )
-    return RoutingOverlay(name, data_uri(image), maps, even)
+    return RoutingOverlay(name, data_uri(image), maps, even, farthest)
 
 
 def square_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:

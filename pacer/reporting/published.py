@@ -133,6 +133,17 @@ def differences_to_published(
     return reasons
 
 
+def decoded_otherwise(table: PublishedTable, signature: Mapping[str, Any]) -> list[str]:
+    """In words, each setting in which a run was decoded otherwise than the paper says of its own reports; empty: none,
+    or the paper does not say."""
+    decoded = decoding(signature)
+    return [
+        f"decode.{name} {decoded.get(name, 'not recorded')}, published {wanted}"
+        for name, wanted in table.decoding.items()
+        if decoded.get(name) != wanted
+    ]
+
+
 def published_beside(
     corpus: Mapping[str, Any], signature: Mapping[str, Any], scores: Mapping
 ) -> tuple[PublishedTable | None, str]:
@@ -146,4 +157,7 @@ def published_beside(
     run = {"corpus": corpus, "split": decoded.get("split"), "limit": decoded.get("limit", 0)}
     if reasons := differences_to_published(table, scores, signature, run):
         return None, f"Published scores are not shown, because this run differs: {'; '.join(reasons)}."
-    return table, f"Published rows as printed in {table.where} of the paper. {table.protocol}"
+    note = f"Published rows as printed in {table.where} of the paper. {table.protocol}"
+    if other := decoded_otherwise(table, signature):
+        note += f" This run was decoded otherwise: {'; '.join(other)}."
+    return table, note

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pacer.core.contexts import CONTEXTS
 from pacer.metrics.columns import columns_in
@@ -17,7 +18,7 @@ from pacer.reporting.published import published_beside
 from pacer.reporting.results import Results
 from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section, TableBlock, Text, shown
 from pacer.reporting.signature import entries, signature_line
-from pacer.reporting.tables import Check, number, percent, reading_audit
+from pacer.reporting.tables import Check, Table, number, percent, reading_audit
 
 
 def scores(results: Results) -> Section:
@@ -39,6 +40,7 @@ def scores(results: Results) -> Section:
         "Means of the numbers in the file of score.columns, over the records that have one.",
         results.intervals,
     )
+    columns = columns and _with_resampling(columns, results)
     conventions = score_tables.convention_table(
         values,
         "The same labels, counted as other research groups do (mean of the contexts); numbers of two conventions "
@@ -120,7 +122,10 @@ def observations(results: Results) -> Section:
         "Clinical efficacy by observation over all contexts together, and F1 in each; many more records in reports "
         "than in references is over-reporting, many fewer omission.",
     )
-    parts = [Figure("observations", charts.label_chart(labels), caption), TableBlock("observations", table)]
+    parts = [
+        Figure("observations", charts.label_chart(labels), caption),
+        TableBlock("observations", _with_resampling(table, results)),
+    ]
     return Section("findings", "By observation", parts)
 
 
@@ -133,7 +138,7 @@ def groups(results: Results) -> Section | None:
         "F1 by group over all contexts together; groups differ in what there is to find, and those of fewer than "
         f"{LEAST_UNITS} resampled units have no interval.",
     )
-    return Section("groups", "By group", [TableBlock("groups", table)]) if grouped else None
+    return Section("groups", "By group", [TableBlock("groups", _with_resampling(table, results))]) if grouped else None
 
 
 def cases(results: Results) -> Section | None:
@@ -151,8 +156,9 @@ def gate(results: Results) -> Section | None:
     if not any(values.values()):
         return None
     caption = (
-        f"Gate of the decoded records ({number(sum(map(len, values.values())))}) by context: points are records, the "
-        "bar is the middle half, the mark the median, the line covers the middle 90 %"
+        f"Gate of the decoded records ({number(sum(map(len, values.values())))}) by context: points are records (at "
+        f"most {charts.MOST_POINTS} of each context), the bar is the middle half, the mark the median, "
+        "the line covers the middle 90 %"
     )
     parts: list[Part] = [
         Text(
@@ -189,6 +195,11 @@ def commitments(results: Results) -> Section:
     return Section("commitments", "Commitment targets", parts)
 
 
+def _with_resampling(table: Table, results: Results) -> Table:
+    """A table with the note that says what its intervals are."""
+    return replace(table, notes=(*table.notes, results.resampling))
+
+
 def _audit(checks: Sequence[Check]) -> Checks:
     """The lines of an audit; the title says how many of them deserve a look."""
     looks = sum(not check.good for check in checks)
@@ -199,7 +210,7 @@ def signature(results: Results) -> Section:
     """What the numbers mean and what the run was made of."""
     lists = {"The whole signature": results.signature, "All parameters": results.params.model_dump(mode="json")}
     parts: list[Part] = [
-        Text("What the scores mean, and what they were computed from, in one line; it stands below every table file."),
+        Text("What the scores mean and what they were computed from, in one line; every table file has it too."),
         Text(signature_line(results.signature), "signature"),
         *(Checks(title, entries(values)) for title, values in lists.items()),
     ]

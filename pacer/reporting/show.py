@@ -56,7 +56,10 @@ def show_study(
         texts = [single_line(rows[0]["reference"]), *(single_line(row["hypothesis"]) for row in rows)]
         if any(single_line(row["reference"]) != texts[0] for row in rows):
             names = " and ".join(name for name, _ in systems)
-            raise DataError(f"{names} have other references of {study} in context {context}; score against the same")
+            raise DataError(
+                f"{names} have different references for study {study} in context {context}; score both against the "
+                "same references"
+            )
         reference, *generated = stated = [statements(text) for text in texts]
         others = [generated[0] | generated[1], reference, reference]
         marked = [spans(*compared) for compared in zip(texts, _COMPARED_WITH, others, first, strict=True)]

@@ -19,6 +19,7 @@ from pacer.reporting.published import (
     PrintedValue,
     PublishedBlock,
     PublishedTable,
+    decoded_otherwise,
     differences_to_published,
     load_published,
 )
@@ -96,7 +97,12 @@ def build_table(
         add_published(block)
     cells = {(row, at): cell for row, (_, line) in enumerate(lines) for at, cell in enumerate(line, 1)}
     tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = [*_notes(study, runs), *_changed(study, runs), *_published_notes(published, apart), *_missing(study, runs)]
+    notes = [
+        *_notes(study, runs),
+        *_changed(study, runs),
+        *_published_notes(published, runs, apart),
+        *_missing(study, runs),
+    ]
     table = Table(
         ("Model", *(HEADINGS[metric] for metric in study.metrics)),
         tuple((label, *(cell.text or ABSENT for cell in line)) for label, line in lines),
@@ -194,8 +200,11 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     return notes
 
 
-def _published_notes(published: PublishedTable | None, apart: Sequence[Sequence[str]]) -> list[str]:
-    """Where the published rows are from, and why they are not shown, or not comparable with all of our own."""
+def _published_notes(
+    published: PublishedTable | None, runs: Sequence[ScoredRun], apart: Sequence[Sequence[str]]
+) -> list[str]:
+    """Where the published rows are from, and why they are not shown, or not comparable with all of our own, or how
+    these were decoded otherwise; foreign reports have no settings of decoding."""
     if published is None:
         return []
     reasons = "; ".join(dict.fromkeys(reason for one in apart for reason in one))
@@ -204,7 +213,12 @@ def _published_notes(published: PublishedTable | None, apart: Sequence[Sequence[
     printed_as = f"The published rows are as printed in {published.where} of the paper ({published.title})."
     origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
     notes = [f"{printed_as} {published.protocol}", f"Where the published rows are from: {origins}."]
-    return [*notes, f"Not all of our rows can be compared with them: {reasons}."] if reasons else notes
+    if reasons:
+        notes.append(f"Not all of our rows can be compared with them: {reasons}.")
+    decoded = [decoded_otherwise(published, run.signature) for run in runs if run.record is not None]
+    if settings := "; ".join(dict.fromkeys(setting for other in decoded for setting in other)):
+        notes.append(f"Not all of our rows were decoded as the published ones: {settings}.")
+    return notes
 
 
 def _changed(study: Study, runs: Sequence[ScoredRun]) -> list[str]:

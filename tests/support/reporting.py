@@ -81,7 +81,7 @@ def _make_run(
     _write_anchor_audit(root / "anchors" / "audit.json", records)
     _write(root / "emphasis" / "audit.json", EMPHASIS_AUDIT)
     test = records.filter(pl.col("split") == "test").sort("study_id", maintain_order=True)
-    cases = _predictions(root / "predictions", test, random, gate, routed)
+    cases = _predictions(root / "predictions", test, random, gate, routed, standin)
     cases.write_parquet(root / "metrics" / "cases.parquet")
     _write_scores(root / "metrics", contexts, truth, standin)
     return run
@@ -208,7 +208,7 @@ def own_audit(tmp_path: Path) -> dict:
 
 
 def _predictions(
-    folder: Path, test: pl.DataFrame, random: np.random.Generator, gate: bool, routed: bool
+    folder: Path, test: pl.DataFrame, random: np.random.Generator, gate: bool, routed: bool, standin: bool
 ) -> pl.DataFrame:
     cases, lines, routing = [], {}, {}
     for position, row in enumerate(test.iter_rows(named=True)):
@@ -255,8 +255,15 @@ def _predictions(
     for context, rows in lines.items():
         (folder / f"{context}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     shown = list(dict.fromkeys(key.partition("-")[2].partition("/")[0] for key in routing)) or [test["study_id"][0]]
-    made_by = {"weights": "f00d" * 16, "parent": None, "frozen": {"vision": "beef" * 16}}
-    _write(folder / "manifest.json", {"split": "test", "examples": shown[:2]} | made_by)
+    manifest = {
+        "split": "test",
+        "weights": "f00d" * 16,
+        "stand_ins": ["vision", "language"] if standin else [],
+        "examples": shown[:2],
+        "parent": {"path": "../parent", "sha256": "cafe" * 16},
+        "frozen": {"vision": "beef" * 16},
+    }
+    _write(folder / "manifest.json", manifest)
     if routing:
         save_file(routing, folder / "routing.safetensors")
     return pl.DataFrame(cases)
@@ -305,7 +312,7 @@ def _write_signature(path: Path, standin: bool) -> None:
             "counts": {"sn": {"n": 228}, "mn": {"n": 228}},
             "versions": {"pacer": "0.1.0"},
             "data": {"records": "0123456789abcdef", "truth": None},
-            "predictions": {"stand_ins": ["vision", "language"] if standin else []},
+            "predictions": json.loads((path.parents[1] / "predictions" / "manifest.json").read_text()),
         },
     )
 

@@ -94,7 +94,7 @@ def test_the_whole_page(full_run, tmp_path: Path):
         "2: 2 × finding: neither findings nor impression",
         "raw text: no report found",
         "Targets by a labelling model sn 10 of 40",
-        "17 of 20 stand in their report word for word",
+        "17 of 20 occur word for word in their report",
         "$0.01; 2 lost answers may have been paid too",
     ):
         assert shown in page.text, shown
@@ -208,11 +208,28 @@ def test_a_case_has_its_contexts_side_by_side_with_support_and_changes(full_run,
     for view in ("frontal", "lateral"):
         for depth in (4, 8, 12):
             assert f'aria-label="Depth weights of block {depth} over the {view} radiograph"' in text
+    images = text.count('class="tiles"')
+    assert len(re.findall(r"more than the even share of 0\.33 \(strongest: ±0\.[0-9]{3}\)", text)) == images > 0
+
+
+def test_tables_with_intervals_say_what_these_are(full_run, tmp_path: Path):
+    page_of(full_run, tmp_path / "reports")
+    for name in ("scores", "observations", "groups"):
+        table = (tmp_path / "reports" / "tables" / f"{name}.md").read_text(encoding="utf-8")
+        assert "bootstrap samples of the" in table, name
 
 
 def test_the_signature_names_parameters_versions_and_hashes(full_run, tmp_path: Path):
     text = page_of(full_run, tmp_path / "reports").text
-    for shown in ("calibrate.lambda_cons 0.05", "data.records 0123456789abcdef", "chexbert.pth " + "ab12cd34" * 8):
+    for shown in (
+        "calibrate.lambda_cons 0.05",
+        "data.records 0123456789abcdef",
+        "chexbert.pth " + "ab12cd34" * 8,
+        "predictions.weights " + "f00d" * 16,
+        "predictions.parent.sha256 " + "cafe" * 16,
+        "predictions.frozen.vision " + "beef" * 16,
+        "versions.pacer 0.1.0",
+    ):
         assert shown in text, shown
 
 

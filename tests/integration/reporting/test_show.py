@@ -94,7 +94,7 @@ def test_reports_of_a_run_and_of_a_file_stand_beside_radiograph_and_previous_rep
     ("texts", "references", "said"),
     [
         ({"sn": "x ."}, REFERENCE, r"b has no report of study s1 in context sw; it has sn: choose with --context"),
-        (BY_B, REFERENCE | {"sw": "other ."}, "ours and theirs have other references of s1 in context sw"),
+        (BY_B, REFERENCE | {"sw": "other ."}, "ours and theirs have different references for study s1 in context sw"),
     ],
 )
 def test_what_cannot_stand_side_by_side_is_refused(tmp_path: Path, texts, references, said: str) -> None:

@@ -57,7 +57,7 @@ def test_columns_are_the_known_ones_or_those_that_are_named(tmp_path):
     found = reports_of(path, REFERENCE_COLUMNS)
     assert found.columns == {"id": "Study_ID", "text": "REPORT"} and found.rows["subject_id"].to_list() == ["p"]
     path.write_text("id,report,prediction\n7,x,y\n")
-    with pytest.raises(DataError, match=r"several columns of reports, only report, prediction; .*--hypothesis-text"):
+    with pytest.raises(DataError, match=r"may hold the reports: report, prediction; choose one with --hypothesis-text"):
         read(path)
     assert read(path, columns=REFERENCE_COLUMNS)[1] == ["x"]
     path.write_text("ID,id,report\n7,8,x\n")
@@ -105,7 +105,7 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         ("r.jsonl", "{cut", "line 1 is not valid JSON"),
         ("r.jsonl", "\n[]", "expected an object a line"),
         ("r.parquet", SECRET, "cannot be read"),
-        ("r.txt", SECRET, "is no file of reports"),
+        ("r.txt", SECRET, "is not a file of reports"),
     ],
 )
 def test_bad_files_are_one_clear_error_without_text(tmp_path, name, content, problem):

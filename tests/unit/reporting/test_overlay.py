@@ -22,7 +22,7 @@ def test_a_map_is_warm_where_a_patch_takes_more_of_a_depth_and_clear_at_the_even
     weights[0, 3], weights[1, 0] = (0.9, 0.1), (0.2, 0.8)
     overlay = routing_overlay("frontal", Image.new("L", (56, 28)), weights, (3, 6))
     assert [(one.depth, round(one.mean, 4)) for one in overlay.maps] == [(3, 0.5125), (6, 0.4875)]
-    assert overlay.even == 0.5 and picture(overlay.address).shape == (28, 56)
+    assert overlay.even == 0.5 and overlay.farthest == pytest.approx(0.4) and picture(overlay.address).shape == (28, 56)
     first, second = (picture(one.address) for one in overlay.maps)
     assert first.shape == (2, 4, 4)  # a pixel a patch
     top_right, bottom_left, middle = (0, 3), (1, 0), (0, 1)
@@ -33,7 +33,7 @@ def test_a_map_is_warm_where_a_patch_takes_more_of_a_depth_and_clear_at_the_even
 
 def test_an_even_mixture_has_clear_maps():
     overlay = routing_overlay("frontal", Image.new("L", (8, 8)), np.full((2, 4, 2), 0.5, np.float32), (3, 6))
-    assert not any(picture(one.address)[..., 3].any() for one in overlay.maps)
+    assert overlay.farthest == 1e-3 and not any(picture(one.address)[..., 3].any() for one in overlay.maps)
 
 
 def test_the_patch_grid_spans_the_middle_square():

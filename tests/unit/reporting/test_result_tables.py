@@ -100,6 +100,19 @@ def test_findings_alone_stand_beside_the_second_table():
     assert published == load_published()["conventional_sn"] and "Table 2" in words
 
 
+@pytest.mark.parametrize(
+    ("settings", "difference"),
+    [
+        (SETTINGS | {"num_beams": 1}, "decode.num_beams 1, published 3"),
+        ({"split": "test", "limit": None}, "decode.num_beams not recorded, published 3"),
+    ],
+)
+def test_published_rows_beside_a_run_decoded_otherwise_have_a_note(settings: dict, difference: str):
+    published, words = published_beside(RG4, SIGNATURE | {"predictions": {"settings": settings}}, SCORES)
+    assert published is not None and f"This run was decoded otherwise: {difference}" in words
+    assert "decoded otherwise" not in published_beside(RG4, SIGNATURE, SCORES)[1]
+
+
 def test_observations_with_and_without_a_score():
     none = Interval(None, None, None, 5)
     rows = [

@@ -188,7 +188,17 @@ def components(run: ScoredRun, **changes: Any) -> Table:
 def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_ones() -> None:
     table = components(on_mimic())
     assert blocks(table)[1].title == "Components (published)"
-    assert not any("differ" in note or "compared" in note for note in table.notes)
+    assert not any("differ" in note or "compared" in note or "decoded" in note for note in table.notes)
+
+
+def test_a_run_decoded_otherwise_stands_beside_the_published_rows_with_a_note() -> None:
+    signature = REAL | {"predictions": {"stand_ins": [], "settings": DECODED | {"num_beams": 1}}}
+    table = components(on_mimic(signature=signature))
+    assert blocks(table)[1].published
+    note = "Not all of our rows were decoded as the published ones: decode.num_beams 1, published 3."
+    assert note in table.notes
+    foreign = on_mimic(signature=signature)._replace(record=None, replicate=None)
+    assert not any("decoded" in note for note in components(foreign).notes)
 
 
 @pytest.mark.parametrize(
