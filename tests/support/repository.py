@@ -110,7 +110,7 @@ def check_baseline(repository: Repository, name: str) -> None:
     theirs = repository.json(f"baselines/metrics/{name}/scores.json")
     assert all(theirs[c]["n"] == scores[c]["n"] for c in ("sn", "sw", "mn", "mw"))
     about = repository.json(f"baselines/metrics/{name}/signature.json")["predictions"]
-    assert about["checkpoint"] == name and about["baseline"]["updates"] == 4
+    assert about["checkpoint"] == name and about["baseline"]["settings"]["updates"] == 4
 
 
 @pytest.fixture(scope="session")
