@@ -102,10 +102,10 @@ class CorpusData:
         return train_tokenizer([_labelled(*row).commitment_first for row in self.reports], vocabulary)
 
     def texts(self, count: int) -> list[LabelledText]:
-        """``count`` reports in random order; repeated where the corpus has fewer."""
-        rows = self.reports
-        chosen = np.random.default_rng(self.seed).permutation(np.arange(max(count, len(rows))) % len(rows))[:count]
-        return [_labelled(*rows[i]) for i in chosen]
+        """At most ``count`` distinct reports in random order: of one that occurred twice, a copy could be held out and
+        the other learnt."""
+        chosen = np.random.default_rng(self.seed).permutation(len(self.reports))[:count]
+        return [_labelled(*self.reports[i]) for i in chosen]
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
         """At most ``count`` radiographs [size, size], labelled by the rules; without masks."""
