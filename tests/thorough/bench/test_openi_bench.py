@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.schemas import IMAGE_SCHEMA, of_split
 from tests.support.made_records import few_records
 
@@ -21,6 +22,11 @@ from tests.support.made_records import few_records
 def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[3] / "bench"))
     return importlib.import_module("openi")
+
+
+@pytest.fixture
+def scores(bench: ModuleType) -> ModuleType:
+    return importlib.import_module("openi_scores")
 
 
 @pytest.fixture
@@ -71,22 +77,54 @@ def test_the_mean_radiograph_is_that_of_each_view(bench: ModuleType, corpus: pl.
         assert set(mean[:, 5:60].ravel()) == {grey} and set(mean[:, -60:-5].ravel()) == {grey + 50}
 
 
-def test_scores_of_all_reports_and_of_those_not_in_train(bench: ModuleType, corpus: pl.DataFrame) -> None:
-    train, test = of_split(corpus, "train"), of_split(corpus, "test")
-    systems = {
-        "itself": dict(test.select("record_id", "report").iter_rows()),
-        "heart": dict.fromkeys(test["record_id"], "mild cardiomegaly ."),
-        "constant": bench.constant_reports(train, test),
-    }
-    lines = bench.tables(train, test, systems)
-    assert [line for line in lines if line.startswith("##")] == [
-        "## All, of the test reports: 3 in sn, 3 in mn",
-        "## Not in train, of the test reports: 2 in sn, 2 in mn",
+def written(row: str, replicate: str | None, control: str, reports: dict[str, str], *, committed: bool) -> list[dict]:
+    """Lines of one system, with what the rules read in its reports for a commitment."""
+    about = {"row": row, "replicate": replicate, "control": control}
+    return [
+        about
+        | {"record_id": record, "report": text, "commitment": extract_anchor(text).as_dict() if committed else None}
+        for record, text in reports.items()
     ]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-    scores = {row[0]: row[1:] for row in rows[1:4]}
-    # the three test reports name nothing, a cardiomegaly, and an effusion and a pneumonia
-    assert scores["itself"][:3] == ["1.000"] * 3 and scores["itself"][4:7] == ["1.000"] * 3
-    assert scores["heart"][:4] == ["0.333"] * 4, "whoever writes the same for everybody has the F1 of chance"
-    assert set(bench.constant_reports(train, test).values()) == {"the heart is normal ."}
-    assert scores["constant"][:3] == ["nan", "0.000", "0.000"]
+
+
+def test_lines_come_back_as_they_were_written(bench: ModuleType, tmp_path: Path) -> None:
+    lines = written("PACER (+ Calibrate)", "43", "", {"sn-1": "mild cardiomegaly ."}, committed=True)
+    lines += written("nearest", None, "", {"sn-1": "clear ."}, committed=False)
+    bench.write_lines(lines, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["nearest.jsonl.gz", "pacer_calibrate.jsonl.gz"]
+    assert bench.read_lines(tmp_path).sort("report", descending=True).to_dicts() == lines
+
+
+def test_findings_chance_and_controls(bench: ModuleType, scores: ModuleType, corpus: pl.DataFrame) -> None:
+    """The three test reports of a context name nothing, a cardiomegaly, and an effusion and a pneumonia."""
+    train, test = of_split(corpus, "train"), of_split(corpus, "test")
+    right = dict(test.select("record_id", "report").iter_rows())
+    heart = dict.fromkeys(right, "mild cardiomegaly .")
+    lateral = {record: text for record, text in heart.items() if record.startswith("mn")}
+    lines = written(scores.PACER, "43", "", right, committed=True)
+    for control, reports in ((scores.ANOTHER, heart), (bench.MEAN_RADIOGRAPH, heart), (scores.NO_LATERAL, lateral)):
+        lines += written(scores.PACER, "43", control, reports, committed=True)
+    lines += written(scores.NEAREST, None, "", heart, committed=False)
+    lines += written(scores.CONSTANT, None, "", bench.constant_reports(train, test), committed=False)
+    judged = scores.Corpus(corpus, pl.DataFrame(lines, bench.SCHEMA))
+    assert judged.new.to_list() == [True, True, False] * 2
+    names = [scores.PACER, scores.NEAREST, scores.CONSTANT]
+    table = scores.findings_table(judged, names, pl.Series([True] * 6))
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table if line.startswith("| ")][1:]
+    assert [row[:4] for row in rows] == [
+        [scores.PACER, "43", "commitment", "1.000"],
+        [scores.PACER, "43", "report", "1.000"],
+        [scores.NEAREST, "–", "report", ".333"],
+        [scores.CONSTANT, "–", "report", ".000"],
+    ]
+    assert rows[0][7:] == [".333", ".333", ".333", "6 of 6"]
+    assert rows[2][5] == ".333", "whoever writes the same for everybody has the F1 of chance"
+    assert abs(float(rows[0][5]) - 1 / 3) < 0.05, "each of three findings meets its patient in a third of the deals"
+    gain, excess, each = scores.difference(
+        judged, scores.System(scores.PACER), scores.System(scores.NEAREST), pl.Series([True] * 6)
+    )
+    assert (round(gain.difference, 3), round(excess.difference, 3), each) == (0.667, 0.667, "+.667")
+
+
+def test_the_protocol_of_r2gen(scores: ModuleType) -> None:
+    assert scores.as_r2gen(["the rare heart is big"], frozenset({"the", "heart", "is"}), 4) == ["the <unk> heart is"]

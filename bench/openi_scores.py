@@ -1,0 +1,301 @@
+"""Open-I: what the reports of `bench/openi.py` are worth. Plan and questions: docs/evidence.md, 3.
+
+    python bench/openi_scores.py [FOLDER]     default: bench/results/openi
+
+Findings are those that the rules read as present or uncertain, in a report or in a commitment, against the same of the
+reference. F1 counts all findings of a context together (micro) and is averaged over the contexts. *Chance* is the F1 of
+the same texts dealt to other patients, the mean of 1,000 deals; *excess* is F1 minus the chance that is expected.
+Everything is given for all test reports and for those that are in no train report word for word. Intervals resample
+patients; they hold for these trained models, not for other trainings.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from measuring import table
+from openi import CONSTANT, MEAN_RADIOGRAPH, NEAREST, RECORDS, RESULTS, read_lines
+
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import of_split, read_records
+from pacer.metrics.cases import MEAN
+from pacer.metrics.nlg import nlg_scores
+from pacer.metrics.statistics.bootstrap import Difference, Statistics, differences, holm, intervals
+
+PACER, BOTH, BASE = "PACER (+ Calibrate)", "Refine + Commit", "Base"
+ANOTHER, NO_LATERAL = "another_patient", "no_lateral"
+REPORT, COMMITMENT = "report", "commitment"
+DEALS, SEED = 1000, 0
+#: R2Gen's `--threshold` and `--max_seq_length` for IU X-Ray; the first token of a reference marks its start.
+RAREST, LONGEST = 3, 60
+LANGUAGE = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rougeL")
+#: As published for both views.
+PUBLISHED = {
+    "R2Gen, as published (arXiv 2010.16056)": (0.470, 0.304, 0.219, 0.165, 0.187, 0.371),
+    "PPKED, as published (arXiv 2106.06963)": (0.483, 0.315, 0.224, 0.168, 0.190, 0.376),
+}
+
+
+class System(NamedTuple):
+    """One side of a comparison: texts (``what``) of a row under a control."""
+
+    row: str
+    what: str = REPORT
+    control: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.row}'s {self.what}s" + (f", {self.control.replace('_', ' ')}" if self.control else "")
+
+
+#: First minus second: F1, and against systems that need no training its excess over chance.
+QUESTIONS = {
+    "Does the commitment use the image?": [
+        (System(PACER, COMMITMENT), System(PACER, COMMITMENT, control)) for control in (ANOTHER, MEAN_RADIOGRAPH)
+    ],
+    "Does the report?": [(System(PACER), System(PACER, REPORT, control)) for control in (ANOTHER, MEAN_RADIOGRAPH)],
+    "Does each step gain?": [
+        (System("Refine only"), System(BASE)),
+        (System("Commit only"), System(BASE)),
+        (System(BOTH), System("Refine only")),
+        (System(BOTH), System("Commit only")),
+        (System(PACER), System(BOTH)),
+        (System(PACER), System(BASE)),
+    ],
+    "Is it more than the nearest train report?": [(System(PACER), System(NEAREST))],
+}
+
+
+@cache
+def stated(text: str) -> tuple[bool, ...]:
+    """Which findings the rules read as present or uncertain."""
+    anchor = extract_anchor(text)
+    return tuple(finding in anchor.positive or finding in anchor.uncertain for finding in FINDINGS)
+
+
+class Corpus:
+    """Test records with what their references state, and the texts of every row, replicate and control."""
+
+    def __init__(self, records: pl.DataFrame, lines: pl.DataFrame):
+        self.test, self.lines = of_split(records, "test").sort("context", "study_id"), lines
+        train = of_split(records, "train")
+        self.new = ~self.test["report"].is_in(train["report"].implode())
+        counts = pl.Series(words_of(train.unique("study_id")["report"])).value_counts()
+        self.words = frozenset(counts.filter(pl.col("count") >= RAREST)[:, 0])
+        self.patients = self.test["subject_id"].rank("dense").to_numpy().astype(int) - 1
+
+    def replicates(self, row: str) -> list[str | None]:
+        """Of a row; one None where nothing was trained."""
+        return self.lines.filter(pl.col("row") == row)["replicate"].unique(maintain_order=True).to_list()
+
+    def texts(self, system: System, replicate: str | None, chosen: pl.Series) -> pl.DataFrame:
+        """The chosen test records that a system has, with its ``report`` as ``written`` and its ``commitment``."""
+        mine = self.lines.filter(
+            pl.col("row") == system.row,
+            pl.col("control") == system.control,
+            pl.col("replicate").eq_missing(pl.lit(replicate, pl.String)),
+        ).select("record_id", "commitment", written="report")
+        known = self.test.with_columns(patient=self.patients).filter(chosen)
+        joined = known.join(mine, on="record_id", how="inner", maintain_order="left")
+        if joined.is_empty() or (system.control != NO_LATERAL and len(joined) < len(known)):
+            raise SystemExit(f"{system}, {replicate}: {len(joined)} of {len(known)} test records have a report")
+        return joined
+
+
+def words_of(texts: Iterable[str]) -> list[str]:
+    return [word for text in texts for word in text.split()]
+
+
+# Findings
+
+
+def findings(texts: pl.DataFrame, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """What the references and the system's texts affirm, Boolean [n, findings] each."""
+    there = np.array([stated(text) for text in texts["report_raw"]], dtype=bool)
+    if what == REPORT:
+        return there, np.array([stated(" ".join(text.split())) for text in texts["written"]], dtype=bool)
+    lists = [set() if c is None else {*c["positive"], *c["uncertain"]} for c in texts["commitment"]]
+    return there, np.array([[finding in affirmed for finding in FINDINGS] for affirmed in lists], dtype=bool)
+
+
+def ratio(agreed: np.ndarray, stated_by_either: np.ndarray) -> np.ndarray:
+    """F1; undefined where neither states anything."""
+    return 2 * agreed / np.where(stated_by_either == 0, np.nan, stated_by_either)
+
+
+def f1(sums: np.ndarray) -> np.ndarray:
+    """Of sums of the columns of :func:`statistics`."""
+    return ratio(sums[..., 0], sums[..., 2:].sum(-1))
+
+
+def chance(sums: np.ndarray) -> np.ndarray:
+    """The F1 that is expected when the texts are dealt at random."""
+    there, written = np.split(sums[..., 2:], 2, axis=-1)
+    return ratio((there * written).sum(-1) / sums[..., 1], sums[..., 2:].sum(-1))
+
+
+def statistics(texts: pl.DataFrame, what: str, patients: int) -> dict[str, Statistics]:
+    """By context and patient: findings agreed on, records, and how often each finding is there and is written."""
+    by_context = {}
+    for (context,), rows in texts.group_by("context", maintain_order=True):
+        there, written = findings(rows, what)
+        columns = np.column_stack([(there & written).sum(1), np.ones(len(rows)), there, written]).astype(float)
+        scores = {"f1": ("sums", f1), "excess": ("sums", lambda sums: f1(sums) - chance(sums))}
+        by_context[str(context)] = Statistics({"sums": columns}, scores).by_unit(rows["patient"].to_numpy(), patients)
+    return by_context
+
+
+def deals(texts: pl.DataFrame, what: str) -> np.ndarray:
+    """F1, the mean over contexts, of each of :data:`DEALS` deals of the texts to other patients."""
+    draw, values = np.random.default_rng(SEED), []
+    for _, rows in texts.group_by("context", maintain_order=True):
+        there, written = findings(rows, what)
+        agreement = there.astype(float) @ written.T
+        dealt = [agreement[np.arange(len(rows)), draw.permutation(len(rows))].sum() for _ in range(DEALS)]
+        values.append(ratio(np.array(dealt), there.sum() + written.sum()))
+    return np.mean(values, axis=0)
+
+
+def figure(value: float | None) -> str:
+    return "–" if value is None or np.isnan(value) else f"{value:.3f}".replace("0.", ".", 1)
+
+
+def findings_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series) -> list[str]:
+    """F1 of commitments and reports by row and replicate, beside chance and controls."""
+    lines = []
+    for row in rows:
+        for replicate in corpus.replicates(row):
+            for what in (COMMITMENT, REPORT):
+                own = corpus.texts(System(row, what), replicate, chosen)
+                if what == COMMITMENT and own["commitment"].null_count() == len(own):
+                    continue
+                score = intervals(statistics(own, what, corpus.patients.max() + 1))[MEAN]["f1"]
+                dealt = deals(own, what)
+                cells = [
+                    row,
+                    replicate or "–",
+                    what,
+                    figure(score.value),
+                    f"{figure(score.low)} to {figure(score.high)}",
+                ]
+                cells += [figure(float(dealt.mean())), figure(float(np.nanquantile(dealt, 0.975)))]
+                affirmed = [int(both.sum()) for both in findings(own, what)]
+                for control in (ANOTHER, MEAN_RADIOGRAPH, NO_LATERAL):
+                    cells.append(controlled(corpus, System(row, what, control), replicate, chosen))
+                lines.append([*cells, f"{affirmed[1]} of {affirmed[0]}"])
+    heads = ["row", "seed", "text", "F1", "95 %", "chance", "97.5 % of deals", "another patient's", "mean radiograph"]
+    return table([*heads, "mn without lateral", "findings affirmed, of the references'"], lines)
+
+
+def controlled(corpus: Corpus, system: System, replicate: str | None, chosen: pl.Series) -> str:
+    """F1 of a control; a dash for rows that need no training."""
+    if replicate is None:
+        return "–"
+    texts = corpus.texts(system, replicate, chosen)
+    scores = intervals(statistics(texts, system.what, corpus.patients.max() + 1), resamples=1)
+    return figure(scores.get(MEAN, next(iter(scores.values())))["f1"].value)
+
+
+def difference(corpus: Corpus, first: System, second: System, chosen: pl.Series) -> tuple[Difference, Difference, str]:
+    """Of F1 and of its excess over chance, over all replicates; and of F1 in each of them."""
+    sides: tuple[dict[str, Statistics], dict[str, Statistics]] = ({}, {})
+    each = []
+    for replicate in corpus.replicates(first.row):
+        own: list[dict[str, Statistics]] = []
+        for system in (first, second):
+            known = replicate if replicate in corpus.replicates(system.row) else None
+            own.append(statistics(corpus.texts(system, known, chosen), system.what, corpus.patients.max() + 1))
+        for side, parts in zip(sides, own, strict=True):
+            side.update({f"{context} {replicate}": part for context, part in parts.items()})
+        apart = differences(own[1], own[0], resamples=1)[MEAN]["f1"].difference
+        each.append(figure(apart) if apart is None or apart < 0 else f"+{figure(apart)}")
+    found = differences(sides[1], sides[0])[MEAN]
+    return found["f1"], found["excess"], " ".join(each)
+
+
+def signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.3f}".replace("0.", ".", 1)
+
+
+def questions_table(corpus: Corpus, chosen: pl.Series) -> list[str]:
+    """The planned differences; Holm's p covers all of them."""
+    rows, tested = [], []
+    for pairs in QUESTIONS.values():
+        for first, second in pairs:
+            gain, excess, each = difference(corpus, first, second, chosen)
+            cells = [f"{first} − {second}"]
+            for part in (gain, excess):
+                cells.append(f"{signed(part.difference)} ({signed(part.low)} to {signed(part.high)})")
+            rows.append([*cells, each])
+            tested.append(gain.p)
+    adjusted = [figure(p) for p in holm(tested)]
+    cells = [[*row, p] for row, p in zip(rows, adjusted, strict=True)]
+    return table(["difference", "F1 (95 %)", "excess over chance (95 %)", "F1 by seed", "p (Holm)"], cells)
+
+
+# Language
+
+
+def as_r2gen(texts: Iterable[str], words: frozenset[str], longest: int) -> list[str]:
+    """As R2Gen's tokeniser gives texts back: rare words unknown, the end cut off."""
+    return [" ".join(word if word in words else "<unk>" for word in text.split()[:longest]) for text in texts]
+
+
+def language_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series, prepare: Callable[..., tuple]) -> list[str]:
+    """Language scores by row and replicate, means over the contexts that ``prepare`` leaves."""
+    lines = []
+    for row in rows:
+        for replicate in corpus.replicates(row):
+            parts = prepare(corpus, corpus.texts(System(row), replicate, chosen))
+            means = [np.mean([score[name] for score in parts]) for name in LANGUAGE]
+            lines.append([row, replicate or "–", *map(figure, means)])
+    return table(["row", "seed", *LANGUAGE], lines)
+
+
+def scored(references: Sequence[str], written: Sequence[str]) -> Mapping[str, float | None]:
+    """Language scores of pairs."""
+    numbered = (dict(enumerate(" ".join(text.split()) for text in texts)) for texts in (references, written))
+    return nlg_scores(*({str(number): text for number, text in texts.items()} for texts in numbered))
+
+
+def both_contexts(_: Corpus, texts: pl.DataFrame) -> tuple:
+    return tuple(scored(rows["report"], rows["written"]) for _, rows in texts.group_by("context", maintain_order=True))
+
+
+def with_both_views(corpus: Corpus, texts: pl.DataFrame) -> tuple:
+    rows = texts.filter(pl.col("context") == "mn")
+    expected = as_r2gen(rows["report"], corpus.words, LONGEST - 1)
+    return (scored(expected, as_r2gen(rows["written"], corpus.words, LONGEST)),)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=RESULTS, help=f"of the files; default: {RESULTS}")
+    options = parser.parse_args()
+    corpus = Corpus(read_records(RECORDS), read_lines(options.folder))
+    rows = [
+        row for row in (BASE, "Refine only", "Commit only", BOTH, PACER, NEAREST, CONSTANT) if corpus.replicates(row)
+    ]
+    everything = pl.Series([True] * len(corpus.test))
+    for title, chosen in (("all test reports", everything), ("test reports that are not in train", corpus.new)):
+        counts = corpus.test.filter(chosen)["context"].value_counts(sort=True)
+        print(f"# Scores of {title} ({', '.join(f'{n} in {context}' for context, n in counts.rows())})\n")
+        print("\n".join(["## Findings", "", *findings_table(corpus, rows, chosen)]))
+        print("\n".join(["## Planned differences", "", *questions_table(corpus, chosen)]))
+        print("\n".join(["## Language", "", *language_table(corpus, rows, chosen, both_contexts)]))
+    print("\n".join(["# R2Gen's protocol, both views", ""]))
+    print("\n".join(language_table(corpus, rows, everything, with_both_views)))
+    for name, scores in PUBLISHED.items():
+        print(
+            f"{name}: {', '.join(f'{column} {figure(value)}' for column, value in zip(LANGUAGE, scores, strict=True))}"
+        )
+
+
+if __name__ == "__main__":
+    main()
