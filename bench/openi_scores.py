@@ -27,7 +27,7 @@ from pacer.data.findings import FINDINGS
 from pacer.data.schemas import of_split, read_records
 from pacer.metrics.cases import MEAN
 from pacer.metrics.nlg import nlg_scores
-from pacer.metrics.statistics.bootstrap import Difference, Statistics, differences, holm, intervals
+from pacer.metrics.statistics.bootstrap import Difference, Interval, Statistics, differences, holm, intervals
 
 PACER, BOTH, BASE = "PACER (+ Calibrate)", "Refine + Commit", "Base"
 ANOTHER, NO_LATERAL = "another_patient", "no_lateral"
@@ -166,6 +166,10 @@ def figure(value: float | None) -> str:
     return "–" if value is None or np.isnan(value) else f"{value:.3f}".replace("0.", ".", 1)
 
 
+def with_interval(score: Interval) -> str:
+    return f"{figure(score.value)} ({figure(score.low)} to {figure(score.high)})"
+
+
 def findings_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series) -> list[str]:
     """F1 of commitments and reports by row and replicate, beside chance and controls."""
     lines = []
@@ -177,29 +181,23 @@ def findings_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series) -> li
                     continue
                 score = intervals(statistics(own, what, corpus.patients.max() + 1))[MEAN]["f1"]
                 dealt = deals(own, what)
-                cells = [
-                    row,
-                    replicate or "–",
-                    what,
-                    figure(score.value),
-                    f"{figure(score.low)} to {figure(score.high)}",
-                ]
+                cells = [row, replicate or "–", what, with_interval(score)]
                 cells += [figure(float(dealt.mean())), figure(float(np.nanquantile(dealt, 0.975)))]
                 affirmed = [int(both.sum()) for both in findings(own, what)]
                 for control in (ANOTHER, MEAN_RADIOGRAPH, NO_LATERAL):
                     cells.append(controlled(corpus, System(row, what, control), replicate, chosen))
                 lines.append([*cells, f"{affirmed[1]} of {affirmed[0]}"])
-    heads = ["row", "seed", "text", "F1", "95 %", "chance", "97.5 % of deals", "another patient's", "mean radiograph"]
+    heads = ["row", "seed", "text", "F1 (95 %)", "chance", "97.5 % of deals", "another patient's", "mean radiograph"]
     return table([*heads, "mn without lateral", "findings affirmed, of the references'"], lines)
 
 
 def controlled(corpus: Corpus, system: System, replicate: str | None, chosen: pl.Series) -> str:
-    """F1 of a control; a dash for rows that need no training."""
+    """F1 of a control with its interval; a dash for rows that need no training."""
     if replicate is None:
         return "–"
     texts = corpus.texts(system, replicate, chosen)
-    scores = intervals(statistics(texts, system.what, corpus.patients.max() + 1), resamples=1)
-    return figure(scores.get(MEAN, next(iter(scores.values())))["f1"].value)
+    scores = intervals(statistics(texts, system.what, corpus.patients.max() + 1))
+    return with_interval(scores.get(MEAN, next(iter(scores.values())))["f1"])
 
 
 def difference(corpus: Corpus, first: System, second: System, chosen: pl.Series) -> tuple[Difference, Difference, str]:
