@@ -32,6 +32,7 @@ from pacer.metrics.statistics.bootstrap import Difference, Interval, Statistics,
 PACER, BOTH, BASE = "PACER (+ Calibrate)", "Refine + Commit", "Base"
 ANOTHER, NO_LATERAL = "another_patient", "no_lateral"
 REPORT, COMMITMENT = "report", "commitment"
+ROWS = (BASE, "Refine only", "Commit only", BOTH, PACER, NEAREST, CONSTANT)
 DEALS, SEED = 1000, 0
 #: R2Gen's `--threshold` and `--max_seq_length` for IU X-Ray; the first token of a reference marks its start.
 RAREST, LONGEST = 3, 60
@@ -277,9 +278,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=RESULTS, help=f"of the files; default: {RESULTS}")
     options = parser.parse_args()
     corpus = Corpus(read_records(RECORDS), read_lines(options.folder))
-    rows = [
-        row for row in (BASE, "Refine only", "Commit only", BOTH, PACER, NEAREST, CONSTANT) if corpus.replicates(row)
-    ]
+    rows = [row for row in ROWS if corpus.replicates(row)]
     everything = pl.Series([True] * len(corpus.test))
     for title, chosen in (("all test reports", everything), ("test reports that are not in train", corpus.new)):
         counts = corpus.test.filter(chosen)["context"].value_counts(sort=True)
