@@ -22,6 +22,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -76,8 +77,11 @@ def lines_of(row: str, replicate: str, folder: Path) -> Lines:
 
 
 def get(path: str, commit: str, out: Path) -> Path:
-    """What DVC has of ``path`` in a commit of this repository."""
-    subprocess.run(["dvc", "get", "--quiet", "--force", ".", path, "--rev", commit, "--out", str(out)], check=True)
+    """What DVC has of ``path`` in a commit of this repository, in a new place.
+
+    Not ``--force`` over an earlier copy: its files are links into DVC's cache, which then loses their contents.
+    """
+    subprocess.run(["dvc", "get", "--quiet", ".", path, "--rev", commit, "--out", str(out)], check=True)
     return out
 
 
@@ -175,10 +179,14 @@ def main() -> None:
         for number, (place, replicate, reference, _) in enumerate(runs):
             row, commit = study.rows[place].name, git(root, "rev-parse", reference).strip()
             lines += lines_of(row, replicate, get("predictions", commit, folder / f"{number}"))
-            model = get("models/calibrate", commit, folder / "model")
+            # A calibrated model names the folder of its parent beside it.
+            models = folder / f"{number}-models"
+            models.mkdir()
+            _, model = (get(f"models/{phase}", commit, models / phase) for phase in ("parent", "calibrate"))
             mean = predictions(decode_mean(model, folder, folder / f"{number}-mean"))
             about = {"row": row, "replicate": replicate, "control": MEAN_RADIOGRAPH}
             lines += [about | {"record_id": record, "report": text, "commitment": c} for record, text, c in mean]
+            rmtree(models)
     untrained = {NEAREST: nearest_reports(train, test, FeatureStore(FEATURES)), CONSTANT: constant_reports(train, test)}
     for row, reports in untrained.items():
         about = {"row": row, "replicate": None, "control": "", "commitment": None}
