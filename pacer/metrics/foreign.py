@@ -26,8 +26,8 @@ _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
 #: What to do about ids that do not pair.
 _WAYS = (
     "write the ids in the same way in both files, or name their columns with --reference-id and --hypothesis-id; "
-    "select references with --split and --context; --missing empty scores an empty report where one is missing "
-    "or null"
+    "keep one row for each id; select references with --split and --context; --missing empty scores an empty report "
+    "where one is missing or null"
 )
 #: Columns of predictions of which other systems say nothing.
 _NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "unclosed", "tokens")
@@ -160,7 +160,8 @@ def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
         words.append(f", {column} {wanted}")
     name = f"{file.path}{''.join(words)}"
     if rows.is_empty():
-        raise DataError(f"{name}: there is no reference")
+        there = ", ".join(file.rows["split"].drop_nulls().unique().sort().head(5))
+        raise DataError(f"{name}: there is no reference" + f"; its splits are {there}" * bool(there))
     return rows, name
 
 

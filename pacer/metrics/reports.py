@@ -106,17 +106,11 @@ def reports_of(
             f"{path} has several columns that may hold the reports: {_shown(candidates)}; choose one with --{side}-text"
         )
     if not candidates:
-        wanted = text_column or f"one of {', '.join(text_columns)}"
-        raise DataError(
-            f"{path} has no column of reports, only {_shown(names)}; expected {wanted}; name it with --{side}-text"
-        )
+        raise DataError(_absent(path, "reports", names, text_column, text_columns, f"--{side}-text"))
     (text_name,) = candidates
     ids = _named(names, id_column, ID_COLUMNS)
     if not ids and (id_column or len(names) > 1):
-        raise DataError(
-            f"{path} has no column of ids, only {_shown(names)}; expected {id_column or ', '.join(ID_COLUMNS)}; name "
-            f"it with --{side}-id"
-        )
+        raise DataError(_absent(path, "ids", names, id_column, ID_COLUMNS, f"--{side}-id"))
     columns = {"id": ids[0], "text": text_name} if ids else {"text": text_name}
     for number, row in enumerate(rows, start=1):
         text, key = row.get(text_name), row.get(ids[0]) if ids else number
@@ -133,6 +127,16 @@ def reports_of(
         **{name: [_cell(row.get(known.get(name, name))) for row in rows] for name in EXTRA_COLUMNS},
     }
     return Reports(path, pl.DataFrame(content, schema=dict.fromkeys(content, pl.String())), columns)
+
+
+def _absent(
+    path: Path, what: str, names: Sequence[str], given: str | None, known: Sequence[str], option: str
+) -> str:
+    """What is wrong with a file that lacks the column that is ``given`` by ``option``, or any of the ``known`` ones."""
+    if given is not None:
+        return f"{path} has no column {given}, only {_shown(names)}; {option} must name one of these"
+    expected = f"expected one of {', '.join(known)}, or the name of another with {option}"
+    return f"{path} has no column of {what}, only {_shown(names)}; {expected}"
 
 
 def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> list[str]:

@@ -64,11 +64,11 @@ CONTENTS: Columns = (
 #: Whether the reports vary with the case.
 VARIETY: Columns = (
     ("distinct_share", "Distinct"),
-    ("reference_distinct_share", "References"),
+    ("reference_distinct_share", "References distinct"),
     ("most_frequent_share", "Most frequent"),
-    ("reference_most_frequent_share", "References"),
+    ("reference_most_frequent_share", "References' most frequent"),
     ("copied_share", "In train"),
-    ("reference_copied_share", "References"),
+    ("reference_copied_share", "References in train"),
     ("length_ratio", "Length"),
 )
 CONTROLS = {
@@ -307,6 +307,10 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         f"{comparison.resamples:,} bootstrap samples and as many randomizations, seed {comparison.seed}; "
         f"{compared}; p values are not corrected for the number of rows"
     ]
+    if comparison.is_standin:
+        lines.append(
+            "F1 is by a stand-in for CheXbert, made by this pipeline: it compares these two runs, and no published ones"
+        )
     lines += [f"{name} is left out: only one run has this column" for name in comparison.left_out]
     lines += [
         f"{name}: over the {count:,} records with a number in both runs" for name, count in comparison.partial.items()

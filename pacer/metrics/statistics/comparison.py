@@ -31,7 +31,7 @@ _SCORES = ("f1", "bleu4", "rougeL", "meteor")
 class Comparison:
     """``scores``: context (and ``mean``) -> score -> difference. ``groups``: F1 by group. ``left_out``: columns of
     ``score.columns`` that one run alone has. ``partial``: column -> how many records have a number in both runs, where
-    these are not all."""
+    these are not all. ``is_standin``: the labeller of F1 is one that this pipeline trained."""
 
     scores: dict[str, dict[str, Difference]]
     groups: list[GroupDifference]
@@ -44,6 +44,7 @@ class Comparison:
     level: float = LEVEL
     left_out: list[str] = field(default_factory=list)
     partial: dict[str, int] = field(default_factory=dict)
+    is_standin: bool = False
 
 
 def compare_runs(
@@ -78,6 +79,7 @@ def compare_runs(
         resamples,
         left_out=runs.left_out,
         partial=runs.partial,
+        is_standin=runs.is_standin,
     )
 
 
@@ -127,6 +129,7 @@ class _Paired(NamedTuple):
     groups: list[str]
     left_out: list[str]
     partial: dict[str, int]
+    is_standin: bool
 
 
 def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
@@ -178,6 +181,7 @@ def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
         [*groups, *further],
         left_out,
         partial,
+        bool(signature.get("standin_labeller")),
     )
 
 

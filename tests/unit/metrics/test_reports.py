@@ -78,7 +78,7 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         ("r.csv", "id,report\n", "holds no reports"),
         ("r.jsonl", "\n", "holds no reports"),
         ("r.csv", f"id,words\n1,{SECRET}\n", "no column of reports, only id, words; expected one of hypothesis"),
-        ("r.csv", f"key,report\n1,{SECRET}\n", "no column of ids, only key, report; expected record_id"),
+        ("r.csv", f"key,report\n1,{SECRET}\n", "no column of ids, only key, report; expected one of record_id"),
         ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "row 2: 0 cells, but the first line has 2"),
         ("r.csv", f"id,report\n1,{SECRET}\n2\n", "row 2: 1 cells, but the first line has 2"),
         ("r.csv", f"id,report\n1,a,{SECRET}\n", "row 1: 3 cells, but the first line has 2"),
@@ -119,10 +119,10 @@ def test_files_and_columns_that_are_not_there(tmp_path):
     with pytest.raises(DataError, match="does not exist"):
         read(tmp_path / "r.csv")
     pl.DataFrame(ROWS).write_csv(tmp_path / "r.csv")
-    with pytest.raises(DataError, match="no column of ids, only study_id, report; expected uid"):
+    with pytest.raises(DataError, match="no column uid, only study_id, report; --hypothesis-id must name one of these"):
         read(tmp_path / "r.csv", "uid")
     (tmp_path / "res.csv").write_text("the heart is normal .\na .\n")
-    with pytest.raises(DataError, match="no column of reports, only a text; expected out"):
+    with pytest.raises(DataError, match="no column out, only a text; --hypothesis-text must name one of these"):
         read(tmp_path / "res.csv", None, "out")
 
 
