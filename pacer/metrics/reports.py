@@ -129,9 +129,7 @@ def reports_of(
     return Reports(path, pl.DataFrame(content, schema=dict.fromkeys(content, pl.String())), columns)
 
 
-def _absent(
-    path: Path, what: str, names: Sequence[str], given: str | None, known: Sequence[str], option: str
-) -> str:
+def _absent(path: Path, what: str, names: Sequence[str], given: str | None, known: Sequence[str], option: str) -> str:
     """What is wrong with a file that lacks the column that is ``given`` by ``option``, or any of the ``known`` ones."""
     if given is not None:
         return f"{path} has no column {given}, only {_shown(names)}; {option} must name one of these"
