@@ -34,6 +34,8 @@ from pacer.reporting.figures import LIGHT, drawing, legend_above, row_axis
 
 #: Side of a drawn radiograph in pixels, and characters in a line of text.
 SIDE, LINE = 400, 62
+#: What became of a finding, and its colour in the picture.
+COLOURS = {"right": "--series-3", "wrong": "--series-6", "missed": "--muted"}
 
 
 # Three studies
@@ -48,12 +50,11 @@ def chosen(texts: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def verdicts(there: np.ndarray, written: np.ndarray) -> Iterator[tuple[str, str]]:
-    """Each finding of either side, with the colour of what became of it."""
+    """Each finding of either side, what became of it (:data:`COLOURS`) and the colour."""
     for name, expected, given in zip(FINDINGS, there, written, strict=True):
         if expected or given:
-            kind, colour = ("right", "--series-2") if expected and given else ("missed", "--muted")
-            kind, colour = ("wrong", "--series-5") if given and not expected else (kind, colour)
-            yield f"{name} ({kind})", LIGHT[colour]
+            kind = "missed" if not given else "right" if expected else "wrong"
+            yield f"{name} ({kind})", LIGHT[COLOURS[kind]]
 
 
 def draw_study(axes: tuple[Axes, Axes], study: dict[str, Any], radiograph: Image.Image) -> None:
