@@ -11,7 +11,7 @@ from pacer.core.errors import BackboneError, DataError
 from pacer.data.findings import FINDINGS
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.network import CheXbertNetwork
-from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS
+from pacer.metrics.chexbert.observations import BLANK, NEGATIVE, OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from tests.support.metrics import small_config
 
 
@@ -19,6 +19,16 @@ def test_observations_cover_the_findings():
     assert len(OBSERVATIONS) == 14 and OBSERVATIONS[-1] == "No Finding"
     assert tuple(OBSERVATION_OF) == FINDINGS
     assert set(OBSERVATION_OF.values()) == set(OBSERVATIONS[:-1])
+
+
+def test_heads_and_classes_are_numbered_as_those_of_the_published_weights():
+    """``CONDITIONS`` and ``CLASS_MAPPING`` of CheXbert's ``src/constants.py``: another order names other findings."""
+    conditions = (
+        "Enlarged Cardiomediastinum, Cardiomegaly, Lung Opacity, Lung Lesion, Edema, Consolidation, Pneumonia, "
+        "Atelectasis, Pneumothorax, Pleural Effusion, Pleural Other, Fracture, Support Devices, No Finding"
+    )
+    assert ", ".join(OBSERVATIONS) == conditions
+    assert (BLANK, POSITIVE, NEGATIVE, UNCERTAIN) == (0, 1, 2, 3)
 
 
 def test_shape_type_and_range(chexbert_directory, reports):

@@ -48,6 +48,14 @@ def test_the_instruction_and_the_images_reach_the_target(examples, backbones) ->
     assert (logits(built, batch) - before).abs().amax((1, 2)).min() > 1e-4
 
 
+def test_an_image_enters_as_the_normalised_state_of_the_last_depth(examples, backbones) -> None:
+    """The encoder's own endpoint: a router that was not trained adds nothing to it."""
+    built, batch = model(backbones, trained=False), examples.batch(ROWS, [True] * 4, 0.35)
+    with torch.no_grad():
+        refined, _ = built.refine(batch.frontal)
+        assert torch.equal(refined, built.endpoint_norm(batch.frontal[:, -1]))
+
+
 def test_prefix_layout(examples, backbones) -> None:
     batch = examples.batch(ROWS, [False] * 4, 0.35)
     tokenizer = load_tokenizer(backbones)

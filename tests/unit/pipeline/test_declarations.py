@@ -30,6 +30,8 @@ LEVELS = (
     ("serving", "studies"),
 )
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
+#: Paths in the scripts of stages that a run fills.
+WRITTEN_BY_STAGES = re.compile(r"(?:data|models|predictions|metrics)(?:/\S+)?")
 STAGE_OF_SCRIPT = re.compile(r"stages/(?!launch)(\w+)\.py(?: (\w+))?")
 
 
@@ -154,6 +156,18 @@ def test_every_parameter_that_a_stage_reads_is_declared(stage: str) -> None:
     declared = STAGES[stage].get("params", [])
     for read in parameters_read(script_of(stage)):
         assert any(read == d or read.startswith(f"{d}.") for d in declared), f"{stage} reads {read}"
+
+
+@pytest.mark.parametrize("stage", [s for s in PIPELINE if s not in ("warmup", "parent", "calibrate")])
+def test_every_path_that_a_stage_names_is_declared(stage: str) -> None:
+    """As a dependency or an output; a folder may be named for what lies in it."""
+    outs = [*PIPELINE[stage].get("outs", []), *PIPELINE[stage].get("metrics", [])]
+    written = [out if isinstance(out, str) else next(iter(out)) for out in outs]
+    declared = [Path(path) for path in (*PIPELINE[stage]["deps"], *written)]
+    for node in ast.walk(ast.parse(script_of(stage).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and WRITTEN_BY_STAGES.fullmatch(str(node.value)):
+            path = Path(str(node.value))
+            assert any(path.is_relative_to(other) or other.is_relative_to(path) for other in declared), path
 
 
 def package_of(module: str) -> str | None:

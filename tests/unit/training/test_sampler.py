@@ -65,6 +65,16 @@ def test_rounds_in_the_published_order_with_small_contexts_recycled() -> None:
     assert max(seen[r] for r in own["mn"]) - min(seen[r] for r in own["mn"]) <= 1
 
 
+def test_another_seed_or_phase_is_another_order() -> None:
+    def drawn(**changes: object) -> list[int]:
+        own = order(SIZES)._replace(**changes)
+        batches = micro_batches(own, by_table(np.ones(sum(SIZES.values()))))
+        return [int(row) for batch in islice(batches, own.micro_batches_per_epoch) for row in batch.rows]
+
+    assert drawn() == drawn()
+    assert drawn() != drawn(seed=2) and drawn() != drawn(phase="calibrate")
+
+
 def met(batches: list[MicroBatch]) -> Counter:
     return Counter((int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.visits, strict=True))
 

@@ -1,0 +1,40 @@
+"""dvc.yaml against the training stages, whose phase is named on the command line: parameters and files of each."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from ruamel.yaml import YAML
+
+from pacer.model.checkpoint import specification_of
+from pacer.training.run import Inputs
+from tests.support.profiles import profile
+
+ROOT = Path(__file__).parents[3]
+STAGES = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
+PHASES = ("warmup", "parent", "calibrate")
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_parameters_of_a_training_stage_are_those_that_its_phase_is_made_of(phase: str) -> None:
+    """The groups that the checkpoint's record names, the phase's own, and those of the training itself."""
+    made_of = {phase, "train", "batches", *specification_of(phase, profile("micro")).written()}
+    assert {parameter.partition(".")[0] for parameter in STAGES[phase]["params"]} == made_of
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_training_stage_declares_the_files_that_its_phase_reads(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Inputs] = []
+    monkeypatch.setattr("sys.argv", ["train.py", phase])
+    monkeypatch.setitem(sys.modules, "curves", SimpleNamespace(dvclive_log=nullcontext))
+    monkeypatch.setattr("pacer.core.devices.share_cores", lambda processes: None)
+    monkeypatch.setattr("pacer.config.load_params", lambda: profile("micro"))
+    monkeypatch.setattr("pacer.training.run.run_phase", lambda name, params, inputs, *rest: given.append(inputs))
+    runpy.run_path(str(ROOT / "stages" / "train.py"), run_name="__main__")
+    [inputs] = given
+    assert {str(path) for path in vars(inputs).values() if path is not None} <= set(STAGES[phase]["deps"])
