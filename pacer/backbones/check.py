@@ -9,6 +9,7 @@ from pacer.backbones.families import check_language, check_text, default_targets
 from pacer.backbones.tokenizer import borrowed_bos, read_tokenizer
 from pacer.config import Params
 from pacer.core.errors import BackboneError, ConfigError
+from pacer.model.prompt import BEFORE_END, continuation_ids
 
 #: Token ids of Llama's and Vicuna's tokenizer, whose tokens the released marks of MIMIC-RG4 count.
 _LLAMA_TOKENS = 32_000
@@ -38,6 +39,11 @@ def check_model(role: str, directory: Path) -> dict[str, Any]:
                 f"the tokenizer in {directory} has {len(tokenizer)} tokens, and its language model embeds {size}; they "
                 "do not belong together"
             )
+        try:
+            for text in (BEFORE_END, "\n<REPORT>\n", "\n</REPORT>"):
+                continuation_ids(tokenizer, text)
+        except ValueError as error:
+            raise BackboneError(f"the tokenizer in {directory} cannot be used: {error}") from None
         if borrowed := borrowed_bos(directory):
             return {"bos": dict(zip(("token", "from"), borrowed, strict=True))}
     return {}

@@ -33,8 +33,7 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
     does not begin with a blank.
 
     Raises:
-        BackboneError: its files cannot be read, it has no EOS token, it disagrees with ``tokenizer.model``, or it has
-            no ids of their own for what stands around a report.
+        BackboneError: its files cannot be read, it has no EOS token, or it disagrees with ``tokenizer.model``.
     """
     from transformers import AutoTokenizer
 
