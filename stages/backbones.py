@@ -3,7 +3,9 @@
 from functools import partial
 from pathlib import Path
 
-from pacer.backbones.make_backbones import locate_backbones, make_standins
+from pacer.backbones.check import check_settings
+from pacer.backbones.make_backbones import MODELS, locate_backbones, make_standins
+from pacer.backbones.pointers import resolve
 from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_directory
@@ -18,6 +20,9 @@ def main() -> None:
     instruct = partial(instruction, unknown_view=params.prompt.unknown_view)
     with atomic_directory(Path("models/backbones")) as out:
         locate_backbones(params.backbones, out)
+        for role in MODELS:
+            if getattr(params.backbones, role).provider in ("hub", "local"):
+                check_settings(params, role, resolve(out / role))
         make_standins(params.backbones, records, images, instruct, out)
 
 

@@ -6,6 +6,7 @@ Provider ``local``: any directory in Hugging Face format.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
@@ -63,8 +64,12 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     return target
 
 
-def point_to(target: Path, backbone: Backbone, out: Path) -> None:
-    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model that :func:`locate` gave."""
+def point_to(target: Path, backbone: Backbone, out: Path, facts: Mapping[str, object] | None = None) -> None:
+    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model that :func:`locate` gave.
+
+    Args:
+        facts: further entries of the provenance.
+    """
     out.mkdir(parents=True, exist_ok=True)
     files = write_pointer(target, sorted(_files(target)), out)
     source: dict[str, object] = {"provider": backbone.provider, "path": str(target.absolute()), "files": files}
@@ -72,7 +77,7 @@ def point_to(target: Path, backbone: Backbone, out: Path) -> None:
         source |= {"id": backbone.id, "revision": backbone.revision, "commit": target.name}
     if origin := provenance(target):
         source["origin"] = origin
-    write_json(out / PROVENANCE, source)
+    write_json(out / PROVENANCE, source | dict(facts or {}))
 
 
 def _files(target: Path) -> set[str]:

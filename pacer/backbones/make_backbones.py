@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch.multiprocessing.spawn import ProcessException, ProcessRaisedException, spawn
 
+from pacer.backbones.check import check_model
 from pacer.backbones.hub import locate, point_to
 from pacer.backbones.pointers import PROVENANCE
 from pacer.backbones.standins.data import Instruct, TrainingData, load_data
@@ -31,13 +32,14 @@ def locate_backbones(config: Backbones, out: Path) -> None:
     weights fail before any training.
 
     Raises:
-        BackboneError: weights are missing; the message says what to download or where to put them.
+        BackboneError: weights are missing, and the message says what to download or where to put them; or a model
+            cannot take its role.
     """
     for role in MODELS:
         backbone = getattr(config, role)
         target = locate(backbone, role)
         if target is not None:
-            point_to(target, backbone, out / role)
+            point_to(target, backbone, out / role, check_model(role, target))
         elif backbone.provider == "bundled":
             unpack(role, out / role)
 

@@ -94,8 +94,11 @@ def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
         ) from None
 
 
-def load_frozen(kind: Any, directory: str | Path, **options: Any) -> Any:
+def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), **options: Any) -> Any:
     """:func:`from_files` of a model, without transformers' progress bar and report of weights.
+
+    Args:
+        unused: starts of the names of weights that may be missing, because nothing is computed with them.
 
     Raises:
         BackboneError: as from_files, or a weight is missing, in whose place transformers would draw random numbers.
@@ -111,7 +114,7 @@ def load_frozen(kind: Any, directory: str | Path, **options: Any) -> Any:
         logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()
-    if missing := sorted(info["missing_keys"]):
+    if missing := sorted(name for name in info["missing_keys"] if not name.startswith(unused)):
         raise BackboneError(
             f"{directory} lacks {len(missing)} of the weights of a {type(model).__name__}, such as {missing[0]}; "
             "fetch its files again"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pacer.backbones.pointers import from_files
 from pacer.core.errors import BackboneError
+from pacer.core.io import read_json
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -26,27 +27,50 @@ _BLANK = "▁"
 
 
 def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a directory in Hugging Face format.
+    """The tokenizer of a directory in Hugging Face format, with a BOS token (:func:`borrowed_bos`).
 
     Where the directory has a ``tokenizer.model``, ids are those that sentencepiece gives with it, for every text that
     does not begin with a blank.
 
     Raises:
-        BackboneError: its files cannot be read, it has no BOS or EOS token, or it disagrees with ``tokenizer.model``.
+        BackboneError: its files cannot be read, it has no EOS token, or it disagrees with ``tokenizer.model``.
     """
     from transformers import AutoTokenizer
 
     directory = Path(directory)
     reference = _sentencepiece(directory / SENTENCEPIECE) if (directory / SENTENCEPIECE).is_file() else None
     tokenizer = from_files(AutoTokenizer, directory)
-    if tokenizer.bos_token_id is None or tokenizer.eos_token_id is None:
-        raise BackboneError(f"the tokenizer in {directory} must have a BOS and an EOS token")
+    if tokenizer.eos_token_id is None:
+        raise BackboneError(f"the tokenizer in {directory} must have an EOS token, which ends a report; add eos_token")
+    if borrowed := _borrowed(tokenizer, directory):
+        tokenizer.bos_token = borrowed[0]
     if reference is not None:
         scores = _scores(reference)
         if not (directory / "tokenizer.json").is_file():
             _merge_by_score(tokenizer.backend_tokenizer, scores)
         _check(tokenizer, reference, scores, directory)
     return tokenizer
+
+
+def borrowed_bos(directory: Path) -> tuple[str, str] | None:
+    """What takes the place of BOS where the tokenizer of a directory, such as Qwen's, has none: the token that
+    ``config.json`` names, else EOS.
+
+    Returns:
+        The token, and which of the two it is: ``bos_token_id of config.json`` or ``EOS``. None: it has one.
+    """
+    from transformers import AutoTokenizer
+
+    return _borrowed(from_files(AutoTokenizer, directory), directory)
+
+
+def _borrowed(tokenizer: PreTrainedTokenizerBase, directory: Path) -> tuple[str, str] | None:
+    if tokenizer.bos_token_id is not None:
+        return None
+    path = directory / "config.json"
+    number = read_json(path).get("bos_token_id") if path.is_file() else None
+    token = tokenizer.convert_ids_to_tokens(number) if isinstance(number, int) else None
+    return (str(token), "bos_token_id of config.json") if token else (str(tokenizer.eos_token), "EOS")
 
 
 def _sentencepiece(model: Path) -> SentencePieceProcessor:

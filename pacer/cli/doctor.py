@@ -63,7 +63,7 @@ def diagnose(params: Params, root: Path = Path(".")) -> dict[str, list[Finding]]
 
 def models(params: Params) -> list[Finding]:
     """For each model that a run starts from: is it here, or how to get it."""
-    findings = [_model(role, getattr(params.backbones, role)) for role in ("vision", "language", "text", "chexbert")]
+    findings = [_model(role, params) for role in ("vision", "language", "text", "chexbert")]
     start = params.parent.start
     if start != "warmup":
         exists = Path(start).expanduser().exists()
@@ -72,16 +72,44 @@ def models(params: Params) -> list[Finding]:
     return findings
 
 
-def _model(role: str, backbone: Backbone) -> Finding:
+def _model(role: str, params: Params) -> Finding:
     from pacer.backbones.hub import locate
 
+    backbone: Backbone = getattr(params.backbones, role)
     finding = _look(role, lambda: str(locate(backbone, role) or _STANDINS[backbone.provider]))
+    if finding.state == "ok" and backbone.provider in ("hub", "local"):
+        finding = _look(role, lambda: _usable(params, role, Path(finding.detail)))
     if finding.state == "missing" and role == "chexbert":
         return finding._replace(detail=f"{finding.detail}; {_CHEXBERT}")
     if finding.state != "ok" or backbone.provider != "hub" or re.fullmatch("[0-9a-f]{40}", str(backbone.revision)):
         return finding
-    pinned = f"revision {backbone.revision} can move to another commit; this one is {Path(finding.detail).name}"
+    commit = Path(finding.detail.partition(";")[0]).name
+    pinned = f"revision {backbone.revision} can move to another commit; this one is {commit}"
     return Finding(role, "note", f"{finding.detail}; {pinned}")
+
+
+def _usable(params: Params, role: str, directory: Path) -> str:
+    """The directory of a model that its role and the settings allow, and what of it a user may want to know."""
+    from pacer.backbones.check import check_model, check_settings
+    from pacer.backbones.families import TRIED, patch_grid, read_config, vision_config
+    from pacer.decoding.beam import unknown_attention
+    from pacer.features.prepare import Preparation
+
+    facts, notes = check_model(role, directory), [str(directory)]
+    check_settings(params, role, directory)
+    if role == "vision":
+        preparation, config = Preparation(directory), vision_config(directory)
+        patch_grid(config, *preparation.size)
+        preparation.check_mode(params.features.mode)
+        notes.append(f"{config.model_type}, images with {preparation}")
+    if role == "language":
+        config = read_config(directory)
+        notes.append(config.model_type if config.model_type in TRIED else f"{config.model_type}, which was not tried")
+        if "bos" in facts:
+            notes.append(f"no BOS token, {facts['bos']['token']} in its place ({facts['bos']['from']})")
+        if unknown := unknown_attention(config):
+            notes.append(f"decoded with `generate`, because the beam search does not know {unknown}")
+    return "; ".join(notes)
 
 
 def _look(what: str, look: Callable[[], str]) -> Finding:

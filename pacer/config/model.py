@@ -49,9 +49,9 @@ class Interface(Strict):
 
 
 class Lora(Strict):
-    """The group ``lora``: adapters of the language model, scaled by alpha / rank."""
+    """The group ``lora``: adapters of the language model, scaled by alpha / rank; targets None: PEFT's defaults."""
 
     rank: Size
     alpha: Positive
     dropout: Fraction
-    targets: Annotated[list[str], Field(min_length=1)]
+    targets: Annotated[list[str], Field(min_length=1)] | None

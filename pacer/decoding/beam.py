@@ -28,7 +28,7 @@ from pacer.model.pacer import own_precision
 #: New records are admitted when this part of the places is free: prefixes computed together cost fewer passes.
 _REFILL = 8
 #: Families of language models whose layers attend to all that stands before, as :mod:`pacer.decoding.tree` does.
-FAMILIES = ("llama", "mistral")
+FAMILIES = ("llama", "mistral", "qwen3")
 
 
 def unknown_attention(config: Any) -> str | None:

@@ -21,6 +21,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from rich.filesize import decimal
 from torch import Tensor
 
+from pacer.backbones.families import prefix_tokens, vision_config
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.config import Features
 from pacer.core.errors import DataError, PacerError
@@ -32,6 +33,7 @@ from pacer.core.progress import Ticker
 from pacer.data.radiographs import ImageError, reading_problem
 from pacer.features import prepare
 from pacer.features.encoder import ImageEncoder, TextEncoder
+from pacer.features.prepare import Preparation
 from pacer.features.shards import (
     INDEXES,
     Entry,
@@ -109,6 +111,7 @@ def build_store(
             for kind in INDEXES:
                 write_index(scratch, kind, places[kind], keys[kind])
             about = {"recipes": recipes, "encoding": encoding.model_dump(), "images": len(paths), "priors": len(texts)}
+            about["processor"] = str(Preparation(resolve(vision)))
             write_json(scratch / MANIFEST, about)
             publish(scratch, out)
         state.wait_for_everyone()
@@ -120,6 +123,8 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
     images: Recipe = {"mode": encoding.mode, "preparation": prepare.VERSION}
     if encoding.mode == "states":
         images |= {"vision": encoding.encoders["vision"], "depths": encoding.depths, **stored}
+        if (prefix := prefix_tokens(vision_config(resolve(vision)))) != 1:
+            images |= {"prefix": prefix}  # earlier versions dropped one state of any encoder
     else:
         images |= {"processor": hash_file(resolve(vision) / "preprocessor_config.json")}
     return {"images": images, "priors": {"text": encoding.encoders["text"], "prior_tokens": prior_tokens, **stored}}
@@ -157,6 +162,7 @@ class _Images:
 
     def __init__(self, config: Features, vision: Path, paths: Mapping[str, str], device: torch.device):
         self.encoder = ImageEncoder(resolve(vision), config.depths, device, config.precision)
+        self.encoder.preparation.check_mode(config.mode)
         self.config, self.paths, self.workers = config, paths, max(config.workers, 1)
         # a shard of pixels is one batch: its rows have one shape, three planes where any of its images is in colour
         self.batch_size = config.batch_size if config.mode == "states" else config.shard_size
@@ -172,8 +178,8 @@ class _Images:
         return {"states": as_stored(states, DTYPES[self.config.dtype], [f"image {name}" for name in batch]).cpu()}
 
     def entry_bytes(self, mode: str) -> int:
-        pixels, model = self.encoder.preparation.pixels, self.encoder.model.config
-        return image_bytes(self.config, mode, pixels // model.patch_size**2, model.hidden_size, pixels)
+        (rows, columns), width = self.encoder.grid, self.encoder.model.config.hidden_size
+        return image_bytes(self.config, mode, rows * columns, width, self.encoder.preparation.pixels)
 
 
 class _Priors:
@@ -265,6 +271,9 @@ def _check_disk(work: Sequence[tuple[_Images | _Priors, Shards]], mode: str, out
     if state.is_main_process:
         what = " and ".join(f"{count:,} {source.kind}" for source, count in counts)
         print(f"features: {what} to encode, {decimal(size)} of {decimal(free)} free", flush=True)
+        for source, _ in work:
+            if isinstance(source, _Images):
+                print(f"features: images are prepared with {source.encoder.preparation}", flush=True)
     if not fits(size, free):
         remedy = f"set features.mode: {other_mode}, or free some space" if fits(other, free) else "free some space"
         raise PacerError(f"the features need {decimal(size)} more, but {out.parent} has {decimal(free)} free; {remedy}")

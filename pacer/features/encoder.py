@@ -8,18 +8,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModel, BertModel, BertTokenizer
 
-from pacer.backbones.pointers import from_files, load_frozen
+from pacer.backbones.families import load_text, load_vision, patch_grid, patches_of
 from pacer.core.errors import ConfigError
 from pacer.features.prepare import Preparation
 
 
 class ImageEncoder:
-    """Patch states of a frozen Dinov2 encoder at selected depths.
+    """Patch states of a frozen encoder at selected depths.
 
     Depths are counted in blocks: depth k is the output of block k, before the final LayerNorm (``hidden_states[k]``
-    of transformers, whose entry 0 is the embedding). CLS is dropped; patches keep their row-major order.
+    of transformers, whose entry 0 is the embedding). The class token and registers are dropped, as many as its
+    configuration says; patches keep their row-major order.
 
     Args:
         directory: Hugging Face directory of the encoder and its image processor.
@@ -28,14 +28,19 @@ class ImageEncoder:
 
     Raises:
         ConfigError: depths do not end with the last block.
-        BackboneError: as :class:`pacer.features.prepare.Preparation`.
+        BackboneError: as :class:`pacer.features.prepare.Preparation`; or its family is not known, or does not take
+            images of the prepared size.
+
+    Attributes:
+        grid: rows and columns of the patches.
     """
 
     def __init__(
         self, directory: Path, depths: Sequence[int], device: torch.device | str = "cpu", precision: str = "float32"
     ):
         self.preparation = Preparation(directory)
-        self.model = load_frozen(AutoModel, directory, dtype=torch.float32).eval().requires_grad_(False).to(device)
+        self.model = load_vision(directory).eval().requires_grad_(False).to(device)
+        self.grid = patch_grid(self.model.config, *self.preparation.size)
         blocks = self.model.config.num_hidden_layers
         if depths[-1] != blocks or depths[0] < 1:
             raise ConfigError(f"features.depths = {list(depths)} must end with the encoder's last block, {blocks}")
@@ -50,21 +55,20 @@ class ImageEncoder:
         """[B, 3, H, W] -> [B, K, N, d_v] float32 on the encoder's device."""
         with _arithmetic(self.device, self.precision):
             states = self.model(pixel_values=pixels.to(self.device), output_hidden_states=True).hidden_states
-        return torch.stack([states[depth][:, 1:].float() for depth in self.depths], dim=1)
+        config = self.model.config
+        return torch.stack([patches_of(states[depth], config, self.grid).float() for depth in self.depths], dim=1)
 
 
 class TextEncoder:
-    """All ``tokens`` positions of a frozen BERT, padded ones included (upstream attends to them), and the mask.
+    """All ``tokens`` positions of a frozen text encoder, padded ones included (upstream attends to them), and the mask.
 
     Raises:
-        BackboneError: the directory lacks weights of a BERT encoder.
+        BackboneError: the directory lacks weights of the encoder.
     """
 
     def __init__(self, directory: Path, tokens: int, device: torch.device | str = "cpu", precision: str = "float32"):
-        self.tokenizer: Any = from_files(BertTokenizer, directory)
-        # CXR-BERT's own classes are remote code; its encoder is a plain BERT whose weights load by name
-        model = load_frozen(BertModel, directory, add_pooling_layer=False, dtype=torch.float32)
-        self.model = model.eval().requires_grad_(False).to(device)
+        model, self.tokenizer = load_text(directory)
+        self.model: Any = model.eval().requires_grad_(False).to(device)
         self.tokens, self.device, self.precision = tokens, torch.device(device), precision
 
     @torch.no_grad()

@@ -1,7 +1,8 @@
-"""Images as the frozen encoder expects them: the values of its own processor, bit for bit, in far less time.
+"""Images as the frozen encoder expects them: the values of its own processor, bit for bit, mostly in far less time.
 
-A radiograph is grey, and the processor treats its three equal channels alike. So one plane is resized and cropped here.
-What follows is a function of a pixel's level alone: a table of 256 values a channel, which the processor makes.
+A radiograph is grey, and most processors treat its three equal channels alike. So one plane is resized and cropped
+here. What follows is a function of a pixel's level alone: a table of 256 values a channel, which the processor makes. A
+processor that does something else is called itself.
 """
 
 from __future__ import annotations
@@ -13,60 +14,83 @@ import numpy as np
 import torch
 from PIL import Image, ImageChops
 from torch import Tensor
-from transformers import AutoImageProcessor
+from transformers import AutoImageProcessor, ViTImageProcessorPil
 
 from pacer.backbones.pointers import from_files
-from pacer.core.errors import BackboneError
+from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.io import read_json
 from pacer.data.radiographs import open_image
 
 #: Counts the changes after which a file may give other values; part of each image's key.
 VERSION = 2  # 2: an EXIF orientation is applied
+#: Processors that need torchvision, and what does their steps with Pillow. DINOv3's own resizes fractions; 8 bits
+#: change a level by less than 1.
+_WITH_PILLOW = {"DINOv3ViTImageProcessor": ViTImageProcessorPil}
 
 
 class Preparation:
     """Decode an image and process it as the image processor of an encoder's directory does with the RGB image.
 
-    Every setting is the processor's own. A processor that cannot be followed bit for bit is refused and not called in
-    place of this: features would take up to three times as long without notice, and the levels could not be kept alone.
+    Every setting is the processor's own. One that does nothing but resize and crop images, then gives each level of a
+    channel a value, is followed; the values of any other are kept in the place of levels.
 
     Args:
         directory: Hugging Face directory with the processor's ``preprocessor_config.json``.
 
     Attributes:
-        pixels: of a prepared image.
+        size: height and width of a prepared image. pixels: their product.
+        followed: whether levels are kept, three times as fast and a twelfth of the size.
 
     Raises:
-        BackboneError: the processor does something else than resize and crop images to one size and give each level of
-            a channel a value.
+        BackboneError: the processor refuses images, or gives them several sizes or numbers that are not real.
     """
 
     def __init__(self, directory: Path):
-        self.processor: Any = from_files(AutoImageProcessor, directory, backend="pil")
+        self.processor = _read_processor(directory)
+        noise = [_noise(width, height) for width, height in ((67, 40), (40, 67))]
         try:
-            self._table = _table(self.processor)
-            wide, high = (self._follows(width, height) for width, height in ((67, 40), (40, 67)))
+            expected = [self._processed(image) for image in noise]
         except (AttributeError, RuntimeError, TypeError, ValueError) as error:
             raise BackboneError(f"the image processor of {directory} refuses an image: {error}") from None
-        if not self._table.is_floating_point() or wide is None or wide != high:
+        if expected[0].shape != expected[1].shape or not expected[0].is_floating_point():
             raise BackboneError(
-                f"the image processor of {directory} cannot be followed exactly: it must resize or crop images to one "
-                "size, then rescale or normalise them, without padding, as BitImageProcessor does"
+                f"the image processor of {directory} cannot be used: it must resize, crop or pad images to one size, "
+                "then rescale or normalise them"
             )
-        self.pixels = wide.numel()
+        self.size = (expected[0].shape[1], expected[0].shape[2])
+        self.pixels = self.size[0] * self.size[1]
+        self.followed = True
+        try:
+            self._table = _table(self.processor)
+            pairs = zip(noise, expected, strict=True)
+            self.followed = all(torch.equal(self.values(self.levels_of(image)), values) for image, values in pairs)
+        except (AttributeError, RuntimeError, TypeError, ValueError):
+            self.followed = False
 
-    def _follows(self, width: int, height: int) -> torch.Size | None:
-        """Height and width of an image of noise as the processor gives it; None where this gives other values."""
-        noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
-        expected = self.processor(images=Image.fromarray(noise), return_tensors="pt")["pixel_values"][0]
-        same = torch.equal(self.values(self.levels_of(Image.fromarray(noise))), expected)
-        return expected.shape[1:] if same else None
+    def check_mode(self, mode: str) -> None:
+        """Refuse ``features.mode`` where a store cannot keep what the processor gives.
+
+        Raises:
+            ConfigError: it is pixels, and the processor is not followed.
+        """
+        if mode == "pixels" and not self.followed:
+            raise ConfigError(f"features.mode: pixels cannot keep what {self} gives; set features.mode: states")
+
+    def _processed(self, image: Image.Image) -> Tensor:
+        """The processor's own values [3, H, W] of the image."""
+        return self.processor(images=image.convert("RGB"), return_tensors="pt")["pixel_values"][0]
+
+    def __str__(self) -> str:
+        how = "followed exactly" if self.followed else "called as it is"
+        return f"{type(self.processor).__name__}, {self.size[0]} x {self.size[1]}, {how}"
 
     def __call__(self, path: str | Path) -> Tensor:
         """One image file -> [3, H, W] float32, bit-equal to the processor's ``pixel_values``; as :meth:`levels`."""
         return self.values(self.levels(path))
 
     def levels(self, path: str | Path) -> Tensor:
-        """One image file, resized and cropped: [1, H, W] uint8 where its channels are equal, else [3, H, W].
+        """One image file, resized and cropped: [1, H, W] uint8 where its channels are equal, else [3, H, W]; of a
+        processor that is not followed its values [3, H, W] float32.
 
         Raises:
             ImageError: the file cannot be used (see :func:`pacer.data.radiographs.open_image`).
@@ -74,10 +98,12 @@ class Preparation:
         return self.levels_of(open_image(path))
 
     def levels_of(self, image: Image.Image) -> Tensor:
-        """A decoded image of mode "L" or "RGB", resized and cropped: [1, H, W] uint8 if grey, else [3, H, W].
+        """A decoded image of mode "L" or "RGB", as :meth:`levels`.
 
         JPEG's own scaling while decoding (Pillow's ``draft``) is faster, but gives other levels.
         """
+        if not self.followed:
+            return self._processed(image)
         # Pillow resizes each channel by itself, in integers: a plane alone comes out as it does among three
         image = _one_plane(image)
         if self.processor.do_resize:
@@ -89,11 +115,20 @@ class Preparation:
 
     def values(self, levels: Tensor) -> Tensor:
         """[..., 1 or 3, H, W] uint8 on any device -> [..., 3, H, W] float32, rescaled and normalised."""
+        if levels.is_floating_point():
+            return levels
         table = self._table.to(levels.device)
         if levels.shape[-3] == 1 and torch.equal(self._table, self._table[:1].expand(3, -1)):
             return _looked_up(table[0], levels).expand(*levels.shape[:-3], 3, -1, -1).contiguous()
         planes = levels.expand(*levels.shape[:-3], 3, -1, -1).unbind(-3)
         return torch.stack([_looked_up(row, plane) for row, plane in zip(table, planes)], dim=-3)
+
+    def picture(self, levels: Tensor) -> Tensor:
+        """What :meth:`levels` gives of an image, as uint8 to look at."""
+        if not levels.is_floating_point():
+            return levels
+        low, high = levels.aminmax()
+        return ((levels - low) * (255 / (high - low).clamp(min=1e-6))).round().to(torch.uint8)
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
         """Width and height after resizing, before cropping."""
@@ -104,6 +139,20 @@ class Preparation:
             raise ValueError(f"size is {dict(size)}, not shortest_edge, nor height and width")
         longest = int(size.shortest_edge * max(width, height) / min(width, height))
         return (size.shortest_edge, longest) if width <= height else (longest, size.shortest_edge)
+
+
+def _read_processor(directory: Path) -> Any:
+    """The image processor of a directory, as it works with Pillow."""
+    path = directory / "preprocessor_config.json"
+    settings = read_json(path) if path.is_file() else {}
+    name = str(settings.get("image_processor_type")).removesuffix("Fast")
+    if name in _WITH_PILLOW:
+        return from_files(_WITH_PILLOW[name], directory)
+    return from_files(AutoImageProcessor, directory, backend="pil")
+
+
+def _noise(width: int, height: int) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
 def _looked_up(row: Tensor, plane: Tensor) -> Tensor:

@@ -10,10 +10,10 @@ from torch import nn
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import is_bitsandbytes_available
 
+from pacer.backbones.families import VISION, final_norm, load_vision, text_width, vision_config
 from pacer.backbones.pointers import fingerprint, load_frozen, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.errors import BackboneError, ConfigError
-from pacer.core.io import read_json
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, check_frozen, load_strictly, load_weights
 from pacer.model.interface import SourceInterface
@@ -33,19 +33,23 @@ def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
 
 
 def load_endpoint_norm(vision: Path) -> nn.LayerNorm:
-    """The vision encoder's final LayerNorm, read from its weights without building the encoder."""
-    config = read_json(vision / "config.json")
-    norm = nn.LayerNorm(config["hidden_size"], eps=config["layer_norm_eps"])
-    path = vision / "model.safetensors"
-    if not path.exists():
-        raise BackboneError(f"{vision} has no model.safetensors")
-    with safe_open(path, "pt") as file:
-        names = {n.rsplit(".", 1)[1]: n for n in file.keys() if n.removeprefix("dinov2.").startswith("layernorm.")}  # noqa: SIM118
-        if set(names) != {"weight", "bias"}:
-            raise BackboneError(f"{path} has no final layernorm; a Dinov2 model is expected")
-        with torch.no_grad():
-            norm.weight.copy_(file.get_tensor(names["weight"]))
-            norm.bias.copy_(file.get_tensor(names["bias"]))
+    """The vision encoder's final LayerNorm: read from its weights without building the encoder, where they are one file
+    that has it under its name, alone or behind the family's.
+
+    Raises:
+        BackboneError: as :func:`~pacer.backbones.families.load_vision`.
+    """
+    config, path = vision_config(vision), vision / "model.safetensors"
+    name = VISION[config.model_type].norm
+    norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+    if path.exists():
+        with safe_open(path, "pt") as file, torch.no_grad():
+            for start in (name, *{f"{key.partition('.')[0]}.{name}" for key in file.keys()}):  # noqa: SIM118
+                if {f"{start}.weight", f"{start}.bias"} <= set(file.keys()):
+                    norm.weight.copy_(file.get_tensor(f"{start}.weight"))
+                    norm.bias.copy_(file.get_tensor(f"{start}.bias"))
+                    return norm
+    norm.load_state_dict(final_norm(load_vision(vision)).state_dict())
     return norm
 
 
@@ -69,7 +73,7 @@ def build_model(backbones: str | Path, specification: ModelSpecification, dtype:
     else:
         language = load_frozen(AutoModelForCausalLM, directory, dtype=dtype)
     vision = resolve(backbones / "vision")
-    d_text = read_json(resolve(backbones / "text") / "config.json")["hidden_size"]
+    d_text = text_width(resolve(backbones / "text"))
     return from_modules(language, load_endpoint_norm(vision), d_text, specification)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
+from pacer.backbones.families import default_targets
 from pacer.core.contexts import availability
 from pacer.core.errors import ConfigError
 from pacer.model.calibrate import PrefixCalibrator
@@ -148,7 +149,7 @@ class Pacer(nn.Module):
     """PACER around a frozen causal language model.
 
     Args:
-        language: a causal language model with ``model`` and ``lm_head`` (LlamaForCausalLM), frozen here.
+        language: a causal language model of the form of Llama's (:mod:`pacer.backbones.families`), frozen here.
         endpoint_norm: the vision encoder's final LayerNorm, frozen: it makes the endpoint of the last depth's state.
         router, interface: Refine and the source interface. calibrator: None until the calibrate phase.
     """
@@ -166,12 +167,13 @@ class Pacer(nn.Module):
         self.endpoint_norm = endpoint_norm.requires_grad_(False)
         self.router, self.interface, self.calibrator = router, interface, calibrator
 
-    def add_lora(self, rank: int, alpha: int, dropout: float, targets: list[str]) -> None:
-        """Put LoRA into the language model's ``targets`` (paper: q_proj and v_proj).
+    def add_lora(self, rank: int, alpha: int, dropout: float, targets: list[str] | None) -> None:
+        """Put LoRA into the language model's ``targets`` (paper: q_proj and v_proj; None: PEFT's defaults for it).
 
         Raises:
-            ConfigError: a target is no linear layer of this language model.
+            ConfigError: a target is no linear layer of this language model, or PEFT has no defaults for it.
         """
+        targets = default_targets(self.language.config.model_type) if targets is None else targets
         linear = [f".{name}" for name, module in self.language.named_modules() if isinstance(module, nn.Linear)]
         for target in targets:
             if not any(name.endswith(f".{target}") for name in linear):

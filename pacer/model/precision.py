@@ -43,7 +43,7 @@ def language_parameters(backbones: str | Path) -> int:
     """How many parameters the language model has, by its configuration.
 
     Raises:
-        BackboneError: that is not one of a Llama model.
+        BackboneError: that is not one of a model such as Llama.
     """
     path = resolve(Path(backbones) / "language") / "config.json"
     try:
@@ -53,9 +53,10 @@ def language_parameters(backbones: str | Path) -> int:
 
 
 def count_parameters(config: Mapping[str, Any]) -> int:
-    """How many a Llama model of this ``config.json`` has in its matrices."""
+    """How many a model such as Llama of this ``config.json`` has in its matrices."""
     width, heads = config["hidden_size"], config["num_attention_heads"]
-    shared = 2 * width**2 * (config.get("num_key_value_heads") or heads) // heads  # keys and values
-    layer = 2 * width**2 + shared + 3 * width * config["intermediate_size"]
+    inner = heads * (config.get("head_dim") or width // heads)  # of all heads; Qwen's and Gemma's differ from the width
+    shared = 2 * width * inner * (config.get("num_key_value_heads") or heads) // heads  # keys and values
+    layer = 2 * width * inner + shared + 3 * width * config["intermediate_size"]
     embeddings = 1 if config.get("tie_word_embeddings") else 2
     return config["num_hidden_layers"] * layer + embeddings * width * config["vocab_size"]

@@ -104,11 +104,13 @@ def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 def continuation_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Token ids of ``text`` as it continues earlier text: without the tokenizer's dummy prefix.
 
+    Tokenizers as Qwen's and Llama 3's merge a full stop with the line break behind it, but no letter.
+
     Raises:
-        ValueError: the tokenizer merges ``text`` with what stands before it, so it has no ids of its own.
+        ValueError: the tokenizer merges ``text`` with whatever stands before it, so it has no ids of its own.
     """
-    before = _encode(tokenizer, "a.")
-    both = _encode(tokenizer, "a." + text)
-    if both[: len(before)] != before:
-        raise ValueError(f"the tokenizer merges {text!r} with the text before it")
-    return both[len(before) :]
+    for earlier in ("a.", "a"):
+        before, both = _encode(tokenizer, earlier), _encode(tokenizer, earlier + text)
+        if both[: len(before)] == before:
+            return both[len(before) :]
+    raise ValueError(f"the tokenizer merges {text!r} with the text before it")

@@ -239,9 +239,8 @@ class Reporter:
 
     def _routing(self, levels: Tensor, weights: Tensor) -> Routing:
         """Patches lie in rows; the grid has the image's proportions."""
-        patch = self._features.images.model.config.patch_size
-        rows, columns = levels.shape[1] // patch, levels.shape[2] // patch
-        planes = levels.permute(1, 2, 0).numpy()
+        rows, columns = self._features.images.grid
+        planes = self._features.images.preparation.picture(levels).permute(1, 2, 0).numpy()
         return Routing(
             planes[:, :, 0] if levels.shape[0] == 1 else planes,
             weights.float().view(rows, columns, -1).numpy(),

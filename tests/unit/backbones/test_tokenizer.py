@@ -147,8 +147,8 @@ def test_a_damaged_model_is_named(vicuna: Path, tmp_path: Path) -> None:
         read_tokenizer(tmp_path)
 
 
-def test_a_tokenizer_needs_its_two_ends(vicuna: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_needs_an_end(vicuna: Path, tmp_path: Path) -> None:
     shutil.copytree(vicuna, tmp_path, dirs_exist_ok=True)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(SETTINGS | {"eos_token": None}))
-    with pytest.raises(BackboneError, match="must have a BOS and an EOS token"):
+    with pytest.raises(BackboneError, match="must have an EOS token, which ends a report"):
         read_tokenizer(tmp_path)

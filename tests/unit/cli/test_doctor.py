@@ -75,7 +75,9 @@ def test_the_refusal_to_send_reports_is_seen_before_any_stage_and_before_the_key
 
 @pytest.mark.parametrize("revision", ["main", "0" * 40])
 def test_a_revision_is_pinned_by_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, revision: str):
-    monkeypatch.setattr("pacer.backbones.hub.locate", lambda backbone, role: tmp_path / ("0" * 40))
+    (snapshot := tmp_path / ("0" * 40)).mkdir()
+    (snapshot / "config.json").write_text('{"model_type": "bert"}')
+    monkeypatch.setattr("pacer.backbones.hub.locate", lambda backbone, role: snapshot)
     params = changed("phantom", backbones={"text": {"provider": "hub", "id": "owner/model", "revision": revision}})
     text = models(params)[2]
     assert text.state == ("note" if revision == "main" else "ok")

@@ -306,7 +306,9 @@ def test_use_without_a_name_marks_the_one_in_use(pacer):
 def test_an_unknown_profile_is_one_line_that_lists_the_known_ones(pacer):
     outcome = pacer("use", "mimic_rg5")
     assert outcome.code == 1 and len(outcome.error.splitlines()) == 1
-    assert outcome.error.endswith("contains micro, mimic_cxr, mimic_rg4, mimic_rg4_sn, openi, phantom, table\n")
+    assert outcome.error.endswith(
+        "contains micro, mimic_cxr, mimic_rg4, mimic_rg4_sn, openi, phantom, small_gpu, table\n"
+    )
 
 
 @pytest.mark.parametrize(

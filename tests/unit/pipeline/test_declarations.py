@@ -22,7 +22,7 @@ LEVELS = (
     ("core", "model.prompt"),
     ("config",),
     ("backbones.pointers",),
-    ("data", "backbones.tokenizer"),
+    ("data", "backbones.tokenizer", "backbones.families"),
     ("commitments", "features", "metrics.chexbert", "phantom", "model"),
     ("backbones", "metrics", "training", "decoding", "emphasis"),
     ("baselines",),

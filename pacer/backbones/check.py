@@ -1,0 +1,89 @@
+"""Whether models that were not made here can be used, and with these settings: before any stage works with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pacer.backbones.families import check_language, check_text, default_targets, read_config, text_limit, vision_config
+from pacer.backbones.tokenizer import borrowed_bos, read_tokenizer
+from pacer.config import Params
+from pacer.core.errors import BackboneError, ConfigError
+from pacer.model.prompt import BEFORE_END, continuation_ids
+
+#: Token ids of Llama's and Vicuna's tokenizer, whose tokens the released marks of MIMIC-RG4 count.
+_LLAMA_TOKENS = 32_000
+#: A tokenizer may have a few special tokens more than are embedded: Gemma 3's has one for images.
+_BEYOND = 1.01
+
+
+def check_model(role: str, directory: Path) -> dict[str, Any]:
+    """Refuse a model that cannot take its role; no weights are read.
+
+    Returns:
+        What its provenance should say: of a language model without a BOS token, what takes its place.
+
+    Raises:
+        BackboneError: it cannot; the message names its family and what is needed.
+    """
+    if role == "vision":
+        vision_config(directory)
+    elif role == "text":
+        check_text(directory)
+    elif role == "language":
+        check_language(directory)
+        tokenizer = read_tokenizer(directory)
+        size = read_config(directory).vocab_size
+        if len(tokenizer) > _BEYOND * size:
+            raise BackboneError(
+                f"the tokenizer in {directory} has {len(tokenizer)} tokens, and its language model embeds {size}; they "
+                "do not belong together"
+            )
+        try:
+            for text in (BEFORE_END, "\n<REPORT>\n", "\n</REPORT>"):
+                continuation_ids(tokenizer, text)
+        except ValueError as error:
+            raise BackboneError(f"the tokenizer in {directory} cannot be used: {error}") from None
+        if borrowed := borrowed_bos(directory):
+            return {"bos": dict(zip(("token", "from"), borrowed, strict=True))}
+    return {}
+
+
+def check_settings(params: Params, role: str, directory: Path) -> None:
+    """Refuse settings that do not fit a usable model (:func:`check_model`).
+
+    Raises:
+        ConfigError: the message names the key, and what fits.
+    """
+    if role == "vision":
+        config = vision_config(directory)
+        depths, heads = params.features.depths, params.interface.num_heads
+        if depths[-1] != config.num_hidden_layers:
+            raise ConfigError(
+                f"features.depths = {depths} must end with the encoder's last block, {config.num_hidden_layers}"
+            )
+        if config.hidden_size % heads:
+            raise ConfigError(
+                f"interface.num_heads ({heads}) must divide the width of the vision encoder ({config.hidden_size})"
+            )
+    elif role == "text":
+        limit = text_limit(directory)
+        if limit is not None and params.features.prior_tokens > limit:
+            raise ConfigError(
+                f"features.prior_tokens = {params.features.prior_tokens}, and the text encoder has {limit} positions"
+            )
+    elif role == "language":
+        if params.lora.targets is None:
+            default_targets(read_config(directory).model_type)
+        _check_marks(params, read_tokenizer(directory).vocab_size)
+
+
+def _check_marks(params: Params, tokens: int) -> None:
+    """Released marks count the tokens of one tokenizer; with another they would fall on other words."""
+    corpus = params.corpus
+    counted = corpus.phantom.vocabulary if corpus.source == "phantom" else _LLAMA_TOKENS
+    if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:
+        raise ConfigError(
+            f"emphasis.source: corpus takes marks that count the tokens of a tokenizer of {counted}, and the language "
+            f"model's has {tokens}; set emphasis.source: computed"
+        )

@@ -1,0 +1,228 @@
+"""Which frozen models the pipeline can use, by what their configuration says, and what of them differs by family.
+
+An encoder needs a row in :data:`VISION`. A language model needs blocks and a head as Llama's, a text encoder the form
+of BERT; of these two no family is listed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer, BertModel, BertTokenizer
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+from pacer.backbones.pointers import from_files, load_frozen
+from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.io import read_json
+
+
+class VisionFamily(NamedTuple):
+    """What of an encoder its configuration does not say.
+
+    Attributes:
+        norm: attribute of the model with the LayerNorm that makes ``last_hidden_state`` of the last block's state.
+        class_token: whether a class token stands before the registers and patches.
+        any_size: whether images of another size than ``image_size`` are encoded.
+    """
+
+    norm: str
+    class_token: bool
+    any_size: bool
+
+
+#: By ``model_type``. CONTRIBUTING.md has the diff that adds a family.
+VISION = {
+    "dinov2": VisionFamily("layernorm", class_token=True, any_size=True),
+    "dinov2_with_registers": VisionFamily("layernorm", class_token=True, any_size=True),
+    "dinov3_vit": VisionFamily("norm", class_token=True, any_size=True),
+    "vit": VisionFamily("layernorm", class_token=True, any_size=False),
+    "siglip_vision_model": VisionFamily("post_layernorm", class_token=False, any_size=False),
+}
+#: Families of language models that were tried through all stages; others only have to meet the same conditions.
+TRIED = ("llama", "mistral", "qwen3", "gemma3_text")
+#: Heads on top of encoders, which are not used and whose weights checkpoints may lack.
+_HEADS = ("pooler.", "head.")
+#: Names in a configuration for what a language model does to its logits behind ``lm_head``; 1 does nothing.
+_LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale")
+
+
+def read_config(directory: Path) -> Any:
+    """The configuration of a model of transformers.
+
+    Raises:
+        BackboneError: it cannot be read, or transformers does not know its family.
+    """
+    return from_files(AutoConfig, directory)
+
+
+def vision_config(directory: Path) -> Any:
+    """The configuration of an image encoder; of a model of images and texts that of its vision tower.
+
+    Raises:
+        BackboneError: it cannot be read, or its family has no row in :data:`VISION`.
+    """
+    config = read_config(directory)
+    config = getattr(config, "vision_config", config)
+    if config.model_type not in VISION:
+        raise BackboneError(
+            f"{directory} is an image encoder of the family {config.model_type}; known are {', '.join(VISION)}, and "
+            "CONTRIBUTING.md says what another one needs"
+        )
+    return config
+
+
+def load_vision(directory: Path) -> Any:
+    """The image encoder in float32, without a text tower."""
+    return load_frozen(AutoModel, directory, _HEADS, config=vision_config(directory), dtype=torch.float32)
+
+
+def prefix_tokens(config: Any) -> int:
+    """How many states stand before those of the patches: the class token and the registers."""
+    return VISION[config.model_type].class_token + getattr(config, "num_register_tokens", 0)
+
+
+def final_norm(model: Any) -> nn.LayerNorm:
+    """The norm that makes the endpoint of the last block's state."""
+    return getattr(model, VISION[model.config.model_type].norm)
+
+
+def patch_grid(config: Any, height: int, width: int) -> tuple[int, int]:
+    """Rows and columns of the patches of a prepared image.
+
+    Raises:
+        BackboneError: the encoder does not take images of this size.
+    """
+    sides = (config.image_size,) * 2 if isinstance(config.image_size, int) else tuple(config.image_size)
+    if (height, width) != sides and not VISION[config.model_type].any_size:
+        raise BackboneError(
+            f"the image processor gives {height} x {width} pixels, and the {config.model_type} encoder takes "
+            f"{sides[0]} x {sides[1]} alone; set that size in preprocessor_config.json"
+        )
+    return height // config.patch_size, width // config.patch_size
+
+
+def patches_of(states: Tensor, config: Any, grid: tuple[int, int]) -> Tensor:
+    """[B, prefix + N, d] -> [B, N, d], the patches in row-major order.
+
+    Raises:
+        BackboneError: N is not the number of places in the grid.
+    """
+    patches = states[:, prefix_tokens(config) :]
+    if patches.shape[1] != grid[0] * grid[1]:
+        raise BackboneError(
+            f"a {config.model_type} encoder gives {states.shape[1]} states for {grid[0]} x {grid[1]} patches and "
+            f"{prefix_tokens(config)} tokens before them; its family needs another row in pacer/backbones/families.py"
+        )
+    return patches
+
+
+def text_family(directory: Path) -> str | None:
+    """The family of a text encoder that is not loaded as BERT.
+
+    CXR-BERT's own classes are remote code; its encoder is a plain BERT whose weights load by name. So all that
+    transformers has no masked language model for is taken as BERT, whose weights must then all be there.
+    """
+    family = str(read_json(directory / "config.json").get("model_type", "bert"))
+    listed = family in MODEL_FOR_MASKED_LM_MAPPING_NAMES or family in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return family if listed and family != "bert" else None
+
+
+def load_text(directory: Path) -> tuple[Any, Any]:
+    """Model and tokenizer of a text encoder, in float32.
+
+    Raises:
+        BackboneError: the directory lacks weights of it.
+    """
+    if text_family(directory) is None:
+        model = load_frozen(BertModel, directory, add_pooling_layer=False, dtype=torch.float32)
+        return model, from_files(BertTokenizer, directory)
+    return load_frozen(AutoModel, directory, _HEADS, dtype=torch.float32), from_files(AutoTokenizer, directory)
+
+
+def text_width(directory: Path) -> int:
+    """Width of a text encoder's states."""
+    if text_family(directory) is None:
+        return read_json(directory / "config.json")["hidden_size"]
+    return read_config(directory).hidden_size
+
+
+def text_limit(directory: Path) -> int | None:
+    """Positions that a text encoder has; None: not said."""
+    settings = read_json(directory / "config.json")
+    positions = settings.get("max_position_embeddings")
+    # the family of RoBERTa counts positions from behind its padding id
+    behind = settings.get("pad_token_id", 1) + 1 if "roberta" in str(text_family(directory)) else 0
+    return None if positions is None else positions - behind
+
+
+def check_text(directory: Path) -> None:
+    """Refuse what is no encoder of the form of BERT.
+
+    Raises:
+        BackboneError: it reads from left to right, or its tokenizer cannot pad.
+    """
+    if (family := text_family(directory)) is None:
+        return
+    if family not in MODEL_FOR_MASKED_LM_MAPPING_NAMES or read_config(directory).is_encoder_decoder:
+        raise BackboneError(
+            f"{directory} is a {family} model; previous reports need an encoder that reads both ways, such as BERT, "
+            "RoBERTa or ModernBERT"
+        )
+    if from_files(AutoTokenizer, directory).pad_token_id is None:
+        raise BackboneError(f"the tokenizer in {directory} has no padding token, which previous reports need")
+
+
+def check_language(directory: Path) -> None:
+    """Refuse a language model that training or decoding cannot use; no weights are read.
+
+    Raises:
+        BackboneError: it is no causal language model, or one of another form than Llama's; the message says in what.
+    """
+    config = read_config(directory)
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    except Exception as error:  # a configuration can break the construction of a model in any way
+        raise BackboneError(
+            f"{directory} is a {config.model_type} model, of which transformers makes no causal language model "
+            f"({type(error).__name__})"
+        ) from None
+    if reason := _unlike_llama(model):
+        raise BackboneError(f"the language model in {directory} ({config.model_type}) cannot be used: {reason}")
+
+
+def default_targets(family: str) -> list[str]:
+    """The layers that PEFT puts LoRA into in language models of a family.
+
+    Raises:
+        ConfigError: it knows no such family.
+    """
+    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
+
+    targets = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.get(family)
+    if not isinstance(targets, list):
+        raise ConfigError(
+            f"lora.targets: null takes PEFT's defaults, and it has none for {family}; name the layers, such as "
+            "[q_proj, v_proj]"
+        )
+    return targets
+
+
+def _unlike_llama(model: Any) -> str | None:
+    """What keeps a causal language model from being used, and what is needed in its place."""
+    config, layers = model.config, getattr(getattr(model, "model", None), "layers", ())
+    if not len(layers) or not all(hasattr(layer, "self_attn") and hasattr(layer, "mlp") for layer in layers):
+        remedy = "; take its text-only version" if hasattr(config, "text_config") else ""
+        return f"it needs blocks of attention and MLP in `model.layers`{remedy}"
+    if any("expert" in name or "router" in name for name, _ in layers[-1].mlp.named_modules()):
+        return "it is a mixture of experts; a dense one is needed"
+    if not isinstance(getattr(model, "lm_head", None), nn.Linear) or model.lm_head.bias is not None:
+        return "its logits need a linear `lm_head` without bias"
+    if changed := [name for name in _LOGITS if getattr(config, name, None) not in (None, 1, 1.0)]:
+        return f"it changes its logits ({changed[0]}), which the losses do not follow"
+    if getattr(config, "use_bidirectional_attention", False):
+        return "it attends to later tokens; a causal one is needed"
+    return None

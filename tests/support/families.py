@@ -1,0 +1,209 @@
+"""Tiny random models of the families that the pipeline takes, and tokenizers of the kinds that they come with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from ruamel.yaml import YAML
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    BitImageProcessorPil,
+    Dinov2Config,
+    Dinov2WithRegistersConfig,
+    DINOv3ViTConfig,
+    Gemma3TextConfig,
+    LlamaConfig,
+    MistralConfig,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    SiglipImageProcessorPil,
+    SiglipVisionConfig,
+    ViTConfig,
+    ViTImageProcessorPil,
+)
+
+from pacer.core.io import read_json, write_json
+from pacer.phantom.language import sample_texts
+from pacer.phantom.tokenizer import phantom_tokenizer
+
+WIDTH, BLOCKS, SIZE, PATCH = 16, 3, 56, 14
+SHAPE: dict[str, Any] = {
+    "hidden_size": WIDTH,
+    "num_hidden_layers": BLOCKS,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "image_size": SIZE,
+    "patch_size": PATCH,
+}
+ENCODERS: dict[str, Callable[..., Any]] = {
+    "dinov2": Dinov2Config,
+    "dinov2_with_registers": Dinov2WithRegistersConfig,
+    "dinov3_vit": DINOv3ViTConfig,
+    "vit": ViTConfig,
+    "siglip_vision_model": SiglipVisionConfig,
+}
+LANGUAGES = ("llama", "mistral", "qwen3", "gemma3_text", "smollm")
+#: What splits a text before byte pairs are merged, of Qwen's tokenizers and Llama 3's.
+_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def write_encoder(family: str, folder: Path, size: int = SIZE, **shape: Any) -> Path:
+    """An encoder of 3 blocks with 4 x 4 patches, all of its weights random, and its image processor."""
+    torch.manual_seed(1)
+    model = AutoModel.from_config(ENCODERS[family](**SHAPE | {"image_size": size} | shape))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    model.save_pretrained(folder)
+    edges = {"height": size, "width": size}
+    if family.startswith("dinov2"):
+        BitImageProcessorPil(size={"shortest_edge": size}, crop_size=edges).save_pretrained(folder)
+    elif family == "siglip_vision_model":
+        SiglipImageProcessorPil(size=edges).save_pretrained(folder)
+    else:
+        ViTImageProcessorPil(size=edges).save_pretrained(folder)
+    if family == "dinov3_vit":
+        path = folder / "preprocessor_config.json"
+        write_json(path, read_json(path) | {"image_processor_type": "DINOv3ViTImageProcessorFast"})
+    return folder
+
+
+@cache
+def _texts() -> list[str]:
+    frame = "<ANCHOR> positive: edema; negative: none; uncertain: none </ANCHOR>\n<REPORT>\n\n</REPORT> <Img></Img>"
+    return [report.text for report in sample_texts(3, 300)] + [frame, "no edema.\nno effusion.\n"] * 200
+
+
+@cache
+def byte_level(vocabulary: int = 600) -> Tokenizer:
+    """As Qwen's and Llama 3's: bytes, merged within what one regular expression splits; no BOS is ever added."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_SPLIT), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary - 3, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    tokenizer.train_from_iterator(_texts(), trainer)
+    tokenizer.add_special_tokens(
+        [AddedToken(token, special=True) for token in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")]
+    )
+    return tokenizer
+
+
+@cache
+def gemma_like(vocabulary: int = 600) -> Tokenizer:
+    """As Gemma's: blanks written as "▁", no dummy blank before the first word, no splitting, BOS put first."""
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{value:02X}>" for value in range(256))]
+    learner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    learner.normalizer = normalizers.Replace(" ", "▁")
+    learner.pre_tokenizer = pre_tokenizers.Split(Regex("▁?[^▁]+"), behavior="isolated")
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, show_progress=False, special_tokens=special, limit_alphabet=100
+    )
+    learner.train_from_iterator(_texts(), trainer)
+    tokenizer = Tokenizer(learner.model)
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special[:4]])
+    tokenizer.normalizer = learner.normalizer
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 2)])
+    return tokenizer
+
+
+def write_tokenizer(kind: str, folder: Path) -> Path:
+    """``sentencepiece`` as Llama's, ``bytes`` as Qwen's (no BOS), ``bytes with BOS`` as Llama 3's, ``gemma``."""
+    if kind == "sentencepiece":
+        tokens = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+        made = PreTrainedTokenizerFast(tokenizer_object=phantom_tokenizer(600), **tokens)
+    elif kind == "gemma":
+        tokens = {"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>"}
+        made = PreTrainedTokenizerFast(tokenizer_object=gemma_like(), **tokens)
+    else:
+        tokens = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
+        if kind == "bytes with BOS":
+            tokens["bos_token"] = "<|im_start|>"
+        made = PreTrainedTokenizerFast(tokenizer_object=byte_level(), **tokens)
+    made.save_pretrained(folder)
+    return folder
+
+
+def write_language(family: str, folder: Path) -> Path:
+    """A language model of 2 blocks with its kind of tokenizer of 600 tokens."""
+    torch.manual_seed(2)
+    shape: dict[str, Any] = {
+        "vocab_size": 600,
+        "hidden_size": 24,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "initializer_range": 0.3,
+        "pad_token_id": None,
+    }
+    made: Any
+    if family == "qwen3":
+        ends = {"bos_token_id": 597, "eos_token_id": 599}
+        made = Qwen3Config(**shape, head_dim=16, tie_word_embeddings=True, **ends)
+    elif family == "gemma3_text":
+        ends = {"bos_token_id": 2, "eos_token_id": 1}
+        layers = ["sliding_attention", "full_attention"]
+        made = Gemma3TextConfig(**shape, head_dim=16, sliding_window=12, layer_types=layers, **ends)
+    elif family == "mistral":
+        made = MistralConfig(**shape, sliding_window=12, bos_token_id=1, eos_token_id=2)
+    elif family == "smollm":
+        made = LlamaConfig(**shape, tie_word_embeddings=True, bos_token_id=598, eos_token_id=599)
+    else:
+        made = LlamaConfig(**shape, bos_token_id=1, eos_token_id=2)
+    model = AutoModelForCausalLM.from_config(made)
+    model.save_pretrained(folder)
+    kinds = {"qwen3": "bytes", "gemma3_text": "gemma", "smollm": "bytes with BOS"}
+    write_tokenizer(kinds.get(family, "sentencepiece"), folder)
+    return folder
+
+
+def write_models(folder: Path, encoder: str, language: str, others: Path) -> Path:
+    """A directory of the stage ``backbones`` with these two, and the text encoder of ``others``."""
+    write_encoder(encoder, folder / "vision")
+    write_language(language, folder / "language")
+    shutil.copytree(others / "text", folder / "text")
+    for name in ("vision", "language"):
+        (folder / name / "provenance.json").write_text(json.dumps({"provider": "standin"}))
+    return folder
+
+
+def use_models(folder: Path, encoder: str, language: str, **groups: dict[str, Any]) -> None:
+    """Make models of these families beside the ``params.yaml`` of a repository, and let it name them.
+
+    Args:
+        groups: further settings.
+    """
+    path, yaml = folder / "params.yaml", YAML()
+    params = yaml.load(path.read_text())
+    makers = {"vision": write_encoder(encoder, folder / "own" / encoder)}
+    makers["language"] = write_language(language, folder / "own" / language)
+    for role, made in makers.items():
+        params["backbones"][role] = {"provider": "local", "path": str(made)}
+    changes: dict[str, dict[str, Any]] = {
+        "features": {"depths": [1, BLOCKS]},
+        "emphasis": {"source": "computed", "steps": 2},
+        "lora": {"targets": None},
+        "interface": {"num_heads": 2},
+    }
+    for name, values in (changes | groups).items():
+        params[name].update(values)
+    yaml.dump(params, path)

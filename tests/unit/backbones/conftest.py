@@ -1,0 +1,2 @@
+from tests.support.models import *
+from tests.support.training import *

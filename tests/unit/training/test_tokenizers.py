@@ -1,0 +1,83 @@
+"""Spans and ids of trajectories and prompts are exact with each kind of tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerBase
+
+from pacer.backbones.tokenizer import read_tokenizer
+from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
+from pacer.decoding.extract import extract_report
+from pacer.model.prompt import BEFORE_END, build_prompt, continuation_ids
+from pacer.training.trajectory import CLOSING_TEXT, OPENING_TEXT, Span, TrajectoryBuilder
+from tests.support.families import write_tokenizer
+
+KINDS = ("sentencepiece", "bytes", "bytes with BOS", "gemma")
+ANCHOR = "<ANCHOR> positive: edema, pleural effusion; negative: none; uncertain: none </ANCHOR>"
+WORDS = st.sampled_from(["no", "edema", "left", ".", ",", "2", "12", "5.4", "t", "(", "effusion", "é", "x-ray"])
+REPORTS = st.lists(WORDS, min_size=1, max_size=30).map(" ".join)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PreTrainedTokenizerBase:
+    return read_tokenizer(write_tokenizer(request.param, tmp_path_factory.mktemp("tokenizer")))
+
+
+def ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+@given(report=REPORTS, limit=st.integers(8, 60), anchored=st.booleans())
+def test_spans_and_ids(tokenizer: PreTrainedTokenizerBase, report: str, limit: int, anchored: bool) -> None:
+    builder = TrajectoryBuilder(tokenizer, limit)
+    trajectory = builder.build(report, ANCHOR if anchored else None, None)
+    parts = {span: trajectory.ids[trajectory.spans == span].tolist() for span in Span}
+    alone = ids(tokenizer, report)
+    assert trajectory.cut == (len(alone) + 2 > limit)
+    assert parts[Span.BOS] == [tokenizer.bos_token_id] and trajectory.spans[0] == Span.BOS
+    assert parts[Span.REPORT] == alone[: limit - 1]
+    assert parts[Span.ANCHOR] == (ids(tokenizer, ANCHOR) if anchored else [])
+    assert parts[Span.END] == ([] if trajectory.cut else [tokenizer.eos_token_id])
+    assert (np.diff(trajectory.spans) >= 0).all()
+    assert tokenizer.bos_token_id not in trajectory.ids[1:-1]
+    if anchored:
+        assert tokenizer.decode(parts[Span.OPENING]) == OPENING_TEXT
+    if anchored and not trajectory.cut:
+        assert tokenizer.decode(parts[Span.CLOSING]) == CLOSING_TEXT
+        written = tokenizer.decode(trajectory.ids[1:], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        # Llama's tokenizer begins a text with a blank
+        assert written.replace(f"{OPENING_TEXT} ", OPENING_TEXT) == f"{ANCHOR}{OPENING_TEXT}{report}{CLOSING_TEXT}"
+        found = extract_report(written)
+        assert found.report == report and not found.fallback and found.anchor is not None
+    if not anchored and not trajectory.cut:
+        written = tokenizer.decode(trajectory.ids[1:], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        assert extract_report(written, commit=False).report == report
+
+
+@given(history=REPORTS, tokens=st.integers(8, 40), commit=st.booleans())
+def test_the_prompt(tokenizer: PreTrainedTokenizerBase, history: str, tokens: int, commit: bool) -> None:
+    record = {"view": "AP", "sections": "findings", "indication": None, "history": history}
+    prompt = build_prompt(tokenizer, record, commit=commit, before_tokens=tokens)
+    marker = continuation_ids(tokenizer, BEFORE_END)
+    assert len(prompt.before) <= tokens and prompt.before[-len(marker) :] == marker
+    whole = ids(tokenizer, f"Human: HISTORY: {history} <Img>")
+    assert prompt.before == whole or prompt.before == [*whole[: tokens - len(marker)], *marker]
+    assert (
+        OPEN_REPORT in tokenizer.decode(prompt.after) if commit else OPEN_REPORT not in tokenizer.decode(prompt.after)
+    )
+    assert CLOSE_REPORT not in tokenizer.decode(prompt.after)
+    prefix = prompt.prefix(tokenizer.bos_token_id, 3)
+    assert prefix[0] == tokenizer.bos_token_id and prefix[prompt.visual_start :][:3] == [0, 0, 0]
+
+
+def test_qwens_tokenizer_merges_a_full_stop_with_a_line_break(tmp_path: Path) -> None:
+    """The case that :func:`continuation_ids` has to go round."""
+    tokenizer = read_tokenizer(write_tokenizer("bytes", tmp_path))
+    stop = ids(tokenizer, "a.")
+    assert ids(tokenizer, f"a.{OPENING_TEXT}")[: len(stop)] != stop
+    assert tokenizer.decode(continuation_ids(tokenizer, OPENING_TEXT)) == OPENING_TEXT
