@@ -59,7 +59,7 @@ def test_the_manifest_tells_how_states_were_made(backbones: Path, images: pl.Dat
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     manifest, files = read_json(out / MANIFEST), content(out)
-    assert manifest.keys() == {"recipes", "encoding", "images", "priors"}
+    assert manifest.keys() == {"recipes", "encoding", "images", "priors", "processor"}
     shards = [name for name in files if name.endswith(".safetensors")]
     assert files.keys() == {MANIFEST, "images.parquet", "priors.parquet", *shards}
     rows = sorted(len(safetensors.torch.load(files[name])["states"]) for name in shards)
