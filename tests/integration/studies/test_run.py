@@ -199,5 +199,5 @@ def test_dvc_and_its_stages_keep_to_the_cores_of_their_share(tmp_path: Path, mon
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     core = min(os.sched_getaffinity(0))
     log = tmp_path / "log.txt"
-    Dvc(tmp_path)("repro", folder=tmp_path, log=log, share=Share(cores=(core,)), report=print)
+    Dvc(tmp_path)("repro", folder=tmp_path, log=log, share=Share(cores=(core,)))
     assert log.read_text().endswith(f"affinity list: {core}\n")
