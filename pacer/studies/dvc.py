@@ -36,16 +36,14 @@ class Share:
     cores: tuple[int, ...] | None = None
 
 
-def shares(devices: str | None, jobs: int) -> list[Share]:
-    """Of the machine, for each of ``jobs``: where there are fewer GPUs or cores than jobs, some share one.
-
-    Args:
-        devices: names of GPUs, comma-separated; None: those of this machine.
-    """
+def shares(jobs: int) -> list[Share]:
+    """Of the machine (of its GPUs, those in ``CUDA_VISIBLE_DEVICES``), for each of ``jobs``: where there are fewer GPUs
+    or cores than jobs, some share one."""
     if jobs == 1:
-        return [Share(devices)]
-    names = devices.split(",") if devices else []
-    if devices is None:
+        return [Share()]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else []
+    if visible is None:
         with suppress(OSError, subprocess.CalledProcessError):
             command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
             names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()

@@ -102,8 +102,9 @@ def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[st
             if row.files is not None or any(_value(in_use[_file(key)], key, origin) is None for key in row.needs):
                 continue
             overrides = study.overrides(row, replicate)
-            values = {file: copy.deepcopy(in_use[file]) for file in (PARAMS, *[BASELINE_PARAMS] * bool(row.target))}
-            for file, content in values.items():
+            values: dict[str, dict[str, Any]] = {}
+            for file in files if row.target else [PARAMS]:
+                content = values[file] = copy.deepcopy(in_use[file])
                 override(content, file, overrides, origin)
                 validated(content, origin, KINDS[file])
             stages = pipelines[row.target]
@@ -161,7 +162,7 @@ def is_within(path: str, folder: str) -> bool:
 
 
 def stage_keys(
-    stages: Mapping[str, Stage], values: Mapping[str, Overrides], hashes: Mapping[str, str]
+    stages: Mapping[str, Stage], values: Mapping[str, dict[str, Any]], hashes: Mapping[str, str]
 ) -> dict[str, str]:
     """Stage -> what it is made from; ``hashes`` are of the code."""
     keys: dict[str, str] = {}

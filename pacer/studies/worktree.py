@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from pacer.core.errors import ConfigError
 from pacer.core.io import read_json, write_json, write_text
 from pacer.studies.dvc import output_of
-from pacer.studies.plan import Run, all_stages, is_within, overridden
+from pacer.studies.plan import Run, all_stages, overridden
 
 LOCK = "dvc.lock"
 
@@ -157,10 +157,10 @@ class Worktree:
             own = there.resolve()
             if name in ("", ".") or os.path.isabs(name) or not there.exists() or own in outs:
                 continue
-            if any(is_within(str(one), str(other)) for out in outs for one, other in ((out, own), (own, out))):
-                raise ConfigError(f"{name} holds outputs of the pipeline; write it as an absolute path")
             if not here.is_relative_to(self._folder):
                 raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {own}")
+            if any(out.is_relative_to(own) or own.is_relative_to(out) for out in outs):
+                raise ConfigError(f"{name} holds outputs of the pipeline; write it as an absolute path")
             if not os.path.lexists(here):
                 here.parent.mkdir(parents=True, exist_ok=True)
                 here.symlink_to(there)
