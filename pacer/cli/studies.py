@@ -24,7 +24,10 @@ study = typer.Typer(no_args_is_help=True, help="Run many experiments into one ta
 def run(
     name: Name,
     row: Annotated[list[str] | None, typer.Option(help="Run this row alone; may be given more than once.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time, cores and GPUs shared out.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
+    devices: Annotated[
+        str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among them; default: all.")
+    ] = None,
 ) -> None:
     """Make the missing runs of a study, and write its table. Ctrl-C stops it; the same command goes on."""
     from pacer.studies.run import run_study
@@ -36,7 +39,7 @@ def run(
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not below nohup
             signal.signal(number, _stop)
     try:
-        run_study(chosen, Path.cwd(), say, rows=frozenset(row or ()), jobs=jobs)
+        run_study(chosen, Path.cwd(), say, rows=frozenset(row or ()), jobs=jobs, devices=devices)
     except KeyboardInterrupt:
         say("stopped; nothing runs any more, and the same command goes on where it was")
         raise typer.Exit(130) from None

@@ -20,8 +20,12 @@ from pacer.core.io import locked
 LOCK = "study.lock"
 #: Variable of every process that a study starts: the folder that it works in.
 MARK = "PACER_STUDY_FOLDER"
-#: Set by a git hook: with these, git works in the user's checkout, wherever it runs.
-_OF_HOOKS = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"}
+#: The checkout's own code is imported, not what the environment has installed.
+_OWN_CODE = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
+#: What a git hook has in its environment: with these, git works in the user's checkout, wherever it runs.
+_OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+#: In front of git and DVC, which then find the repository by their folder alone.
+_WITHOUT_HOOKS = ("env", *(part for name in _OF_HOOKS for part in ("-u", name)))
 #: Seconds that processes have to end by themselves, and to be gone after they were killed.
 _GRACE, _PATIENCE = 1.0, 30.0
 #: Lines of a failed DVC's output that its error shows.
@@ -36,14 +40,16 @@ class Share:
     cores: tuple[int, ...] | None = None
 
 
-def shares(jobs: int) -> list[Share]:
-    """Of the machine (of its GPUs, those in ``CUDA_VISIBLE_DEVICES``), for each of ``jobs``: where there are fewer GPUs
-    or cores than jobs, some share one."""
+def shares(devices: str | None, jobs: int) -> list[Share]:
+    """Of the machine, for each of ``jobs``: where there are fewer GPUs or cores than jobs, some share one.
+
+    Args:
+        devices: names of GPUs, comma-separated; None: those of this machine.
+    """
     if jobs == 1:
-        return [Share()]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else []
-    if visible is None:
+        return [Share(devices)]
+    names = devices.split(",") if devices else []
+    if devices is None:
         with suppress(OSError, subprocess.CalledProcessError):
             command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
             names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
@@ -57,18 +63,13 @@ def _part(things: list, job: int, jobs: int) -> list:
     return things[job % len(things) :: jobs] if things else []
 
 
-def environment() -> dict[str, str]:
-    """That of git and DVC, which then find the repository by their folder alone."""
-    return {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
-
-
 def output_of(folder: Path, *command: str) -> str:
     """What a command prints in ``folder``.
 
     Raises:
         PacerError: it failed.
     """
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run([*_WITHOUT_HOOKS, *command], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = f"{' '.join(command[:3])} failed: {done.stderr.strip()}"
         raise PacerError(f"{reason}; studies need the root of a git repository with a commit")
@@ -89,17 +90,16 @@ class Dvc:
         Raises:
             PacerError: it failed, or the study was stopped.
         """
-        # the checkout's own code is imported, not what the environment has installed
-        paths = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-        devices = {} if share.devices is None else {"CUDA_VISIBLE_DEVICES": share.devices}
+        variables = [f"{MARK}={folder}"]
+        if share.devices is not None:
+            variables.append(f"CUDA_VISIBLE_DEVICES={share.devices}")
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as written, self._starting:
             if self._stopped:
                 raise PacerError("the study was stopped")
             process = subprocess.Popen(
-                ["dvc", *arguments],
+                [*_WITHOUT_HOOKS, *variables, "sh", "-c", _OWN_CODE, str(folder), "dvc", *arguments],
                 cwd=folder,
-                env={**environment(), **devices, MARK: str(folder), "PYTHONPATH": paths},
                 stdin=subprocess.DEVNULL,
                 stdout=written,
                 stderr=subprocess.STDOUT,

@@ -39,12 +39,20 @@ def results_folder(root: Path) -> Path:
     return root.resolve() / "studies" / "results"
 
 
-def run_study(study: Study, root: Path, report: Report, *, rows: frozenset[str] = frozenset(), jobs: int = 1) -> None:
+def run_study(
+    study: Study,
+    root: Path,
+    report: Report,
+    *,
+    rows: frozenset[str] = frozenset(),
+    jobs: int = 1,
+    devices: str | None = None,
+) -> None:
     """Make every run of ``study`` that is not there yet, of the code and parameters as they are now.
 
     Args:
-        rows: names of the rows to run; empty: all.
-        jobs: runs that are made side by side, with the cores and the GPUs shared out among them.
+        rows: names of the rows to run; empty: all. jobs: runs that are made side by side.
+        devices: GPUs that these share out, as :func:`pacer.studies.dvc.shares` takes them.
 
     Raises:
         PacerError: another study is running, a stage failed, or the study does not fit the parameters.
@@ -68,7 +76,7 @@ def run_study(study: Study, root: Path, report: Report, *, rows: frozenset[str] 
             report(f"{study.name}: nothing to do, all {len(wanted)} runs exist")
             return
         report(f"{study.name}: {len(missing)} of {len(wanted)} runs to make")
-        StudyRunner(study, repository, state, dvc, missing, report).run_all(shares(min(jobs, len(missing))))
+        StudyRunner(study, repository, state, dvc, missing, report).run_all(shares(devices, min(jobs, len(missing))))
 
 
 def _record(study: Study, run: Run) -> dict[str, Any]:
