@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Generator
+from collections import deque
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +19,19 @@ import psutil
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import locked
 
+#: What DVC prints of a stage that it runs, or has in its run cache.
+_STAGE = re.compile(r"(Running stage|Stage) '(.+)'(?::| is cached - skipping run)")
 LOCK = "study.lock"
 #: Variable of every process that a study starts: the folder that it works in.
 MARK = "PACER_STUDY_FOLDER"
 #: The checkout's own code is imported, not what the environment has installed.
 _OWN_CODE = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
 #: What a git hook has in its environment: with these, git works in the user's checkout, wherever it runs.
-_OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 #: In front of git and DVC, which then find the repository by their folder alone.
-_WITHOUT_HOOKS = ("env", *(part for name in _OF_HOOKS for part in ("-u", name)))
-#: Seconds that processes have to end by themselves, and to be gone after they were killed.
-_GRACE, _PATIENCE = 1.0, 30.0
-#: Lines of a failed DVC's output that its error shows.
-_SHOWN = 20
+WITHOUT_GIT = ("env", *(part for name in _GIT for part in ("-u", name)))
+#: Seconds that a process has to end by itself.
+_GRACE = 1.0
 
 
 @dataclass(frozen=True)
@@ -63,54 +65,66 @@ def _part(things: list, job: int, jobs: int) -> list:
     return things[job % len(things) :: jobs] if things else []
 
 
-def output_of(folder: Path, *command: str) -> str:
-    """What a command prints in ``folder``.
-
-    Raises:
-        PacerError: it failed.
-    """
-    done = subprocess.run([*_WITHOUT_HOOKS, *command], cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = f"{' '.join(command[:3])} failed: {done.stderr.strip()}"
-        raise PacerError(f"{reason}; studies need the root of a git repository with a commit")
-    return done.stdout
-
-
 class Dvc:
     """DVC in the worktrees below the folder ``state``, from any number of threads."""
 
     def __init__(self, state: Path):
-        if shutil.which("dvc") is None:
+        command = shutil.which("dvc")
+        if command is None:
             raise ConfigError("the command `dvc` is not on the PATH; add the environment's bin folder to it")
-        self._state, self._starting, self._stopped = state, threading.Lock(), False
+        self._command, self._state = command, state
+        self._starting, self._stopped = threading.Lock(), False
 
-    def __call__(self, *arguments: str, folder: Path, log: Path, share: Share) -> None:
+    def cache(self, root: Path) -> str:
+        """The folder of the cache that the repository ``root`` uses."""
+        command = [*WITHOUT_GIT, self._command, "cache", "dir"]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise PacerError(f"dvc cache dir failed: {done.stderr.strip()}")
+        return str((root / done.stdout.strip()).resolve())
+
+    def __call__(
+        self, *arguments: str, folder: Path, log: Path, share: Share, report: Callable[[str, bool], None]
+    ) -> None:
         """Run ``dvc ARGUMENTS`` in ``folder`` to its end; all that it prints goes to the end of ``log``.
 
+        Args:
+            share: what the stages may use. report: called with each stage that is made, and whether DVC had it already.
+
         Raises:
-            PacerError: it failed, or the study was stopped.
+            PacerError: DVC failed, and the message has the end of what it printed; or the study was stopped.
         """
-        variables = [f"{MARK}={folder}"]
-        if share.devices is not None:
-            variables.append(f"CUDA_VISIBLE_DEVICES={share.devices}")
+        variables = [f"{MARK}={folder}"] + [f"CUDA_VISIBLE_DEVICES={share.devices}"] * (share.devices is not None)
+        last = deque[str](maxlen=20)
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a", encoding="utf-8") as written, self._starting:
-            if self._stopped:
-                raise PacerError("the study was stopped")
-            process = subprocess.Popen(
-                [*_WITHOUT_HOOKS, *variables, "sh", "-c", _OWN_CODE, str(folder), "dvc", *arguments],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=written,
-                stderr=subprocess.STDOUT,
-                process_group=0,
+        with log.open("a", encoding="utf-8") as written:
+            with self._starting:
+                if self._stopped:
+                    raise PacerError("the study was stopped")
+                process = subprocess.Popen(
+                    [*WITHOUT_GIT, *variables, "sh", "-c", _OWN_CODE, str(folder), self._command, *arguments],
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    encoding="utf-8",
+                    errors="replace",
+                    process_group=0,
+                )
+                if share.cores is not None:  # threads of several runs that spin for each other take five times as long
+                    os.sched_setaffinity(process.pid, share.cores)
+            with process:
+                for line in process.stdout or ():
+                    written.write(line)
+                    written.flush()
+                    last.append(line)
+                    if match := _STAGE.search(line):
+                        report(match[2], match[1] == "Stage")
+        if process.returncode:
+            raise PacerError(
+                f"dvc {' '.join(arguments)} failed (exit code {process.returncode}); all it printed is in "
+                f"{log}, and ends with:\n{''.join(last).rstrip()}"
             )
-            if share.cores is not None:  # threads of several runs that spin for each other take five times as long
-                os.sched_setaffinity(process.pid, share.cores)
-        if process.wait():
-            last = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_SHOWN:])
-            told = f"all it printed is in {log}, and ends with:\n{last}"
-            raise PacerError(f"dvc {' '.join(arguments)} failed (exit code {process.returncode}); {told}")
 
     def stop(self) -> None:
         """End all that runs, and start nothing more."""
@@ -147,24 +161,23 @@ def end_processes(folder: Path) -> None:
     Raises:
         PacerError: a process does not end, as where a disk does not answer.
     """
-    began = time.monotonic()
+    began, asked = time.monotonic(), set[psutil.Process]()
     while running := _processes(folder):
-        if time.monotonic() - began > _PATIENCE:
+        waited = time.monotonic() - began
+        if waited > 30 * _GRACE:
             raise PacerError(f"processes {sorted(process.pid for process in running)} do not end; end them yourself")
-        for process in running:
+        for process in running - asked if waited < _GRACE else running:
             with suppress(psutil.NoSuchProcess):
-                process.terminate()
-        _, alive = psutil.wait_procs(running, timeout=_GRACE)
-        for process in alive:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+                process.terminate() if waited < _GRACE else process.kill()
+        asked |= running
+        time.sleep(0.1)
 
 
-def _processes(folder: Path) -> list[psutil.Process]:
+def _processes(folder: Path) -> set[psutil.Process]:
     """What a study started below ``folder`` and still runs; what has ended unwaited-for has no environment."""
-    running = []
+    running = set()
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             if Path(process.environ().get(MARK, "/")).is_relative_to(folder):
-                running.append(process)
+                running.add(process)
     return running

@@ -29,19 +29,17 @@ KINDS: dict[str, type[Strict]] = {PARAMS: Params, BASELINE_PARAMS: BaselineParam
 
 
 class Stage(NamedTuple):
-    """A stage of a ``dvc.yaml``; all paths start at the root.
+    """A stage; all paths start at the root. ``deps``: path -> the stage that makes it, None for code. ``params``: file
+    -> keys that the stage reads. ``plain``: the outs that DVC leaves to git. ``persist``: those that a stage
+    adds to."""
 
-    ``params``: file -> keys that the stage reads. ``outs``: path -> DVC's options of it."""
-
+    name: str
     cmd: str
-    deps: list[str]
+    deps: dict[str, str | None]
     params: dict[str, list[str]]
-    outs: dict[str, dict[str, Any]]
-
-    @property
-    def scores(self) -> str:
-        """The folder of the scores that it makes; empty where it makes none."""
-        return next((posixpath.dirname(out) for out in self.outs if posixpath.basename(out) == SCORES), "")
+    outs: list[str]
+    plain: list[str]
+    persist: list[str]
 
 
 @dataclass(frozen=True)
@@ -49,30 +47,28 @@ class Run:
     """One row with one replicate.
 
     Attributes:
-        row: its place in the study.
-        name: of the experiment; it ends in the hash of what the run is made from.
-        stages: those that it needs, by DVC's names for them, in an order in which they can run.
-        keys: stage -> hash of its command, code and parameters and of all stages before it.
-        overrides: parameters that differ from the files'. values: parameter file -> its content with these.
+        row: its place in the study. name: of the experiment; it ends in the hash of what the run is made from.
+        scores: folder of the scores. outs: what its stages make. plain: of these, what DVC leaves to git.
+        persist: of these, what a stage adds to -> that stage.
+        overrides: of the parameter files in use. values: the parameters as they are then.
+        keys: stage -> hash of its command, code and parameters and of all stages before it, in the order of the stages.
     """
 
     row: int
     replicate: str
     name: str
-    stages: Mapping[str, Stage]
-    keys: Mapping[str, str]
-    overrides: Overrides
+    scores: str
+    outs: Collection[str]
+    plain: Collection[str]
+    persist: Mapping[str, str]
+    overrides: Mapping[str, Overrides]
     values: Mapping[str, dict[str, Any]]
+    keys: Mapping[str, str]
 
     @property
     def key(self) -> str:
         """The hash at the end of the experiment's name."""
         return hash_of(self.name)
-
-    @property
-    def scores(self) -> str:
-        """The folder of its scores."""
-        return list(self.stages.values())[-1].scores
 
 
 def hash_of(experiment: str) -> str:
@@ -92,29 +88,30 @@ def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[st
     files = [PARAMS] + [BASELINE_PARAMS] * any(row.target for row in study.rows)
     in_use = {file: YAML(typ="safe").load(read(file)) for file in files}
     pipelines = {row.target: read_stages(read, row.target) for row in study.rows if row.files is None}
-    made = {out for stages in pipelines.values() for stage in stages.values() for out in stage.outs}
-    deps = {dep for stages in pipelines.values() for stage in stages.values() for dep in stage.deps}
-    hashes = code({dep for dep in deps if not any(is_within(dep, out) for out in made)})
+    hashes = code({dep for stages in pipelines.values() for s in stages for dep, maker in s.deps.items() if not maker})
     runs = []
     for label, replicate in zip(study.labels, study.replicates, strict=True):
         for place, row in enumerate(study.rows):
             origin = f"study {study.name}, row {row.name}"
             if row.files is not None or any(_value(in_use[_file(key)], key, origin) is None for key in row.needs):
                 continue
-            overrides = study.overrides(row, replicate)
-            values: dict[str, dict[str, Any]] = {}
-            for file in files if row.target else [PARAMS]:
-                content = values[file] = copy.deepcopy(in_use[file])
-                override(content, file, overrides, origin)
+            overrides: dict[str, Overrides] = {file: {} for file in (PARAMS, *[BASELINE_PARAMS] * bool(row.target))}
+            for key, value in study.overrides(row, replicate).items():
+                overrides[_file(key)][key] = value
+            values = {file: copy.deepcopy(in_use[file]) for file in overrides}
+            for file, content in values.items():
+                override(content, overrides[file], origin)
                 validated(content, origin, KINDS[file])
             stages = pipelines[row.target]
             keys = stage_keys(stages, values, hashes)
-            name = "-".join([*map(_slug, (study.name, row.name, label)), keys[list(stages)[-1]][:10]])
-            runs.append(Run(place, label, name, stages, keys, overrides, values))
+            name = "-".join([*map(_slug, (study.name, row.name, label)), keys[stages[-1].name][:10]])
+            outs, plain = [out for s in stages for out in s.outs], [out for s in stages for out in s.plain]
+            persist = {out: s.name for s in stages for out in s.persist}
+            runs.append(Run(place, label, name, _scores(stages[-1]), outs, plain, persist, overrides, values, keys))
     return runs
 
 
-def read_stages(read: Callable[[str], str], target: str | None = None) -> dict[str, Stage]:
+def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
     """The stages that a score comes from, in an order in which they can run.
 
     Args:
@@ -123,79 +120,92 @@ def read_stages(read: Callable[[str], str], target: str | None = None) -> dict[s
     Raises:
         ConfigError: there is no such stage, or it makes no scores.
     """
-    known = all_stages(read)
-    last = TARGET if target is None else f"{BASELINE_DEFINITION}:{target}"
-    if last not in known or not known[last].scores:
-        ends = ", ".join(name for name, stage in known.items() if stage.scores)
-        raise ConfigError(f"{last} is no stage that makes {SCORES}; those are {ends}")
+    known = _stages(DEFINITION, read(DEFINITION))
+    last = TARGET
+    if target is not None:
+        known |= _stages(BASELINE_DEFINITION, read(BASELINE_DEFINITION))
+        last = f"{BASELINE_DEFINITION}:{target}"
+    if last not in known or not _scores(known[last]):
+        ends = [name for name, stage in known.items() if _scores(stage)]
+        raise ConfigError(f"{last} is no stage that makes {SCORES}; those are {', '.join(ends)}")
+    makers = {out: stage.name for stage in known.values() for out in stage.outs}
     order: dict[str, Stage] = {}
 
     def visit(name: str) -> None:
-        for maker, stage in known.items():
-            if maker not in order and any(is_within(dep, out) for dep in known[name].deps for out in stage.outs):
+        stage = known[name]
+        for dep in stage.deps:
+            stage.deps[dep] = next((maker for out, maker in makers.items() if f"{dep}/".startswith(f"{out}/")), None)
+            if (maker := stage.deps[dep]) is not None and maker not in order:
                 visit(maker)
-        order[name] = known[name]
+        order[name] = stage
 
     visit(last)
-    return order
+    return list(order.values())
 
 
-def all_stages(read: Callable[[str], str]) -> dict[str, Stage]:
-    """Every stage of the pipeline and of the baselines (whose ``wdir`` is the root), by DVC's names for them."""
-    known = {}
-    for definition, prefix in ((DEFINITION, ""), (BASELINE_DEFINITION, f"{BASELINE_DEFINITION}:")):
-        for name, stage in YAML(typ="safe").load(read(definition))["stages"].items():
-            params: dict[str, list[str]] = {}
-            for entry in stage.get("params", []):
-                for file, keys in (entry if isinstance(entry, dict) else {PARAMS: [entry]}).items():
-                    params.setdefault(file, []).extend(keys)
-            outs: dict[str, dict[str, Any]] = {}
-            for entry in (entry for kind in ("outs", "metrics", "plots") for entry in stage.get(kind, [])):
-                outs |= entry if isinstance(entry, dict) else {entry: {}}
-            known[prefix + name] = Stage(stage["cmd"], stage.get("deps", []), params, outs)
-    return known
+def all_outs(read: Callable[[str], str]) -> list[str]:
+    """The outs of every stage of the pipeline and of the baselines."""
+    known = [stage for path in (DEFINITION, BASELINE_DEFINITION) for stage in _stages(path, read(path)).values()]
+    return [out for stage in known for out in stage.outs]
 
 
-def is_within(path: str, folder: str) -> bool:
-    """Whether a path is a folder, or lies in it."""
-    return f"{path}/".startswith(f"{folder}/")
+def _stages(definition: str, text: str) -> dict[str, Stage]:
+    """Those of a ``dvc.yaml``, by the names that DVC has for them in the root."""
+    folder, stages = posixpath.dirname(definition), {}
+    for name, stage in YAML(typ="safe").load(text)["stages"].items():
+        start = posixpath.join(folder, stage.get("wdir", "."))
+
+        def paths(entries: list, start: str = start) -> list[str]:
+            """Paths from the root; an entry may be a mapping, of a path to its options."""
+            names = (next(iter(entry)) if isinstance(entry, dict) else entry for entry in entries)
+            return [posixpath.normpath(posixpath.join(start, name)) for name in names]
+
+        params: dict[str, list[str]] = {}
+        for entry in stage.get("params", []):
+            for file, keys in (entry if isinstance(entry, dict) else {PARAMS: [entry]}).items():
+                params.setdefault(paths([file])[0], []).extend(keys)
+        entries = [entry for kind in ("outs", "metrics", "plots") for entry in stage.get(kind, [])]
+        options = [next(iter(entry.values())) if isinstance(entry, dict) else {} for entry in entries]
+        plain = [entry for entry, option in zip(entries, options, strict=True) if not option.get("cache", True)]
+        persist = [entry for entry, option in zip(entries, options, strict=True) if option.get("persist")]
+        address = f"{definition}:{name}" if folder else name
+        deps = dict.fromkeys(paths(stage.get("deps", [])))
+        stages[address] = Stage(address, stage["cmd"], deps, params, *map(paths, (entries, plain, persist)))
+    return stages
 
 
-def stage_keys(
-    stages: Mapping[str, Stage], values: Mapping[str, dict[str, Any]], hashes: Mapping[str, str]
-) -> dict[str, str]:
+def _scores(stage: Stage) -> str:
+    """The folder of the scores that a stage makes; empty where it makes none."""
+    return next((posixpath.dirname(out) for out in stage.outs if posixpath.basename(out) == SCORES), "")
+
+
+def stage_keys(stages: Collection[Stage], values: Mapping[str, Overrides], hashes: Mapping[str, str]) -> dict[str, str]:
     """Stage -> what it is made from; ``hashes`` are of the code."""
     keys: dict[str, str] = {}
-    made: dict[str, str] = {}
-    for name, stage in stages.items():
+    for stage in stages:
         params = [[file, key, _value(values[file], key, file)] for file, read in stage.params.items() for key in read]
-        inputs = {
-            dep: next((key for out, key in made.items() if is_within(dep, out)), None) or hashes[dep]
-            for dep in stage.deps
-        }
-        keys[name] = hash_json([stage.cmd, params, inputs])
-        made |= dict.fromkeys(stage.outs, keys[name])
+        inputs = {dep: keys[maker] if maker else hashes[dep] for dep, maker in stage.deps.items()}
+        keys[stage.name] = hash_json([stage.cmd, params, inputs])
     return keys
 
 
-def override(params: Overrides, file: str, overrides: Overrides, origin: str) -> None:
-    """Replace, in the content of a parameter file, the ``group.key`` values that are this file's.
+def override(params: Overrides, overrides: Overrides, origin: str) -> None:
+    """Replace ``group.key`` values in the content of a parameter file.
 
     Raises:
         ConfigError: a key is not in the file.
     """
     for path, value in overrides.items():
-        if _file(path) == file:
-            group, key = _place(params, path, origin)
-            group[key] = value
+        group, key = _place(params, path, origin)
+        group[key] = value
 
 
-def overridden(text: str, file: str, overrides: Overrides) -> str:
-    """The text of a parameter file with the values that are its own replaced; comments and order stay."""
+def overridden(text: str, overrides: Overrides, origin: str) -> str:
+    """The text of a parameter file with ``group.key`` values replaced; comments and order stay."""
     yaml, written = YAML(), io.StringIO()
     yaml.width, yaml.preserve_quotes = 4096, True
     values = yaml.load(text)
-    override(values, file, overrides, file)
+    override(values, overrides, origin)
     yaml.dump(values, written)
     return written.getvalue()
 

@@ -2,7 +2,7 @@
 
 A run is done when git has an experiment whose name ends in its hash; so a study goes on where it stopped, and studies
 and rows that are made from the same share a run. DVC's run cache gives back every stage that another run has made: rows
-that differ after a phase share it; what it leaves out, outs that persist, `dvc.lock`'s entries of other rows give back.
+that differ after a phase share it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class StudyRunner:
     def __init__(self, study: Study, repository: Repository, state: Path, dvc: Dvc, missing: list[Run], report: Report):
         self._study, self._repository, self._state, self._dvc = study, repository, state, dvc
         self._waiting, self._count, self._report = list(missing), len(missing), report
-        self._taking, self._busy = threading.Lock(), set[str]()
+        self._cache, self._taking, self._busy = dvc.cache(repository.root), threading.Lock(), set[str]()
         self._sharers: dict[str, list[str]] = defaultdict(list)
         for run in missing:
             for key in run.keys.values():
@@ -169,24 +169,27 @@ class StudyRunner:
 
     def _make(self, run: Run, slot: str, share: Share, label: str) -> None:
         """Make a run, keep what tests need, and record its experiment."""
-        started = time.monotonic()
-        tree = Worktree(self._repository, self._state / "slots" / slot, self._state / "stages")
+        started, folder = time.monotonic(), self._state / "slots" / slot
+        tree = Worktree(self._repository, folder, self._cache, self._state / "stages")
+
+        def report(stage: str, restored: bool) -> None:
+            self._report(f"{label}: {stage} {'was made before' if restored else 'runs'}")
+
         log = self._state / "logs" / f"{run.name}.txt"
-        dvc = partial(self._dvc, folder=tree.tree, log=log, share=share)
-        tree.prepare(run)
-        known = tree.adopt(run)
-        if not tree.marker.is_file():
-            dvc("checkout", "--force", "--allow-missing")
-        elif known:  # no others: a stopped stage may have added paid answers to a file that outlives it
-            dvc("checkout", "--force", *known)
-        write_json(tree.marker, {"study": self._study.name, "experiment": run.name})
+        dvc = partial(self._dvc, folder=tree.tree, log=log, share=share, report=report)
+
+        def check_out() -> None:
+            with tree.keep_appended(run):
+                dvc("checkout", "--force", "--allow-missing")
+
+        tree.prepare(self._study.name, run)
+        check_out()  # lets go of what a stopped stage left half-made
         for sharers, group in groupby(run.keys, lambda stage: tuple(self._sharers[run.keys[stage]])):
             stages = list(group)
             with self._making[sharers]:
-                if known := tree.adopt(run):
-                    dvc("checkout", "--force", *known)
+                if tree.adopt(run):
+                    check_out()
                 if len(sharers) == 1 or not tree.knows(run, stages):  # the run's last stages look at all before them
-                    self._report(f"{label}: {', '.join(stages)}")
                     dvc("repro", *stages)
                     tree.record(run, stages)
         with atomic_directory(self._state / "runs" / run.name) as beside:

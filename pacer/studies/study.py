@@ -29,6 +29,9 @@ HEADINGS = {
 #: In front of a key that is one of the baselines' own parameters, as with `dvc exp run -S`; others are PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
 
+#: Names that a study may not have: folders of `studies/results/` that all studies share.
+_SHARED = ("logs", "runs", "slots", "stages")
+
 #: Parameter -> value.
 Overrides = dict[str, JsonValue]
 
@@ -91,6 +94,8 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:
+        if any(one in self.replicates[:place] for place, one in enumerate(self.replicates)):
+            raise ValueError("replicates holds the same values twice")
         for key in {key for replicate in self.replicates for key in replicate}:
             if any(key not in replicate for replicate in self.replicates):
                 raise ValueError(f"replicates: {key} must be set in each")
@@ -159,9 +164,12 @@ def load_study(folder: Path, name: str) -> Study:
     """Read ``folder/name.yaml``.
 
     Raises:
-        ConfigError: there is no such study, or its file is not as :class:`Study` says; all problems are listed.
+        ConfigError: there is no such study, it has the name of a folder of results, or its file is not as
+            :class:`Study` says; all problems are listed.
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(study_names(folder))}")
+    if name in _SHARED:
+        raise ConfigError(f"{path}: a study may not have the name {name}; rename the file")
     return read_params(path, Study).model_copy(update={"name": name})

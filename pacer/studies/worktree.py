@@ -8,9 +8,12 @@ references that all worktrees of a repository share, so two at a time, or one th
 from __future__ import annotations
 
 import os
+import posixpath
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+import subprocess
+from collections.abc import Collection, Generator, Iterable, Iterator
 from configparser import RawConfigParser
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,17 +21,12 @@ from typing import Any
 from pydantic import JsonValue
 from ruamel.yaml import YAML
 
-from pacer.core.errors import ConfigError
+from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json, write_json, write_text
-from pacer.studies.dvc import output_of
-from pacer.studies.plan import Run, all_stages, overridden
+from pacer.studies.dvc import WITHOUT_GIT
+from pacer.studies.plan import Run, all_outs, overridden
 
 LOCK = "dvc.lock"
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """What ``git ARGUMENTS`` prints in ``folder``; a PacerError says why it failed."""
-    return output_of(folder, "git", *arguments)
 
 
 class Repository:
@@ -43,11 +41,6 @@ class Repository:
         """Git's name for the files that it knows, as they were when this was first asked for."""
         git(self.root, "update-index", "-q", "--refresh")  # else the files of a copied repository look changed
         return git(self.root, "stash", "create").strip() or self.head
-
-    @cached_property
-    def cache(self) -> Path:
-        """The folder of DVC's cache."""
-        return (self.root / output_of(self.root, "dvc", "cache", "dir").strip()).resolve()
 
     def read(self, path: str, commit: str = "") -> str:
         """The text of a file, as it is now or in ``commit``."""
@@ -73,49 +66,79 @@ class Repository:
 
 
 class Worktree:
-    """A checkout of ``repository`` in ``folder``; DVC works in its ``tree``, with the user's cache.
+    """A checkout of ``repository`` in ``folder``; DVC works in its ``tree``, with the user's ``cache``.
 
     Args:
         stages: folder of what ``dvc.lock`` says of a stage, by the stage's key. The run cache gives back most stages,
             but none whose outs persist.
     """
 
-    def __init__(self, repository: Repository, folder: Path, stages: Path):
-        self._repository, self._folder, self._stages = repository, folder, stages
+    def __init__(self, repository: Repository, folder: Path, cache: str, stages: Path):
+        self._repository, self._folder, self._cache, self._stages = repository, folder, cache, stages
         self.tree = folder / "tree"
         #: Says which row is being made, and stays when that is stopped.
         self.marker = folder / "row.json"
+        self._resumed = False
 
-    def prepare(self, run: Run) -> None:
-        """Bring the files that git knows to what the study found, with the parameters of ``run``.
+    def prepare(self, study: str, run: Run) -> None:
+        """Bring the files that git knows to what the study found, with the parameters and known stages of ``run``.
 
         What stages have left stays, half-trained state too.
         """
-        root, commit = self._repository.root, self._repository.commit
-        link = self.tree / ".git"
-        worktrees = git(root, "rev-parse", "--path-format=absolute", "--git-common-dir").strip() + "/worktrees/"
-        # else it is not there, or the repository was moved or copied
-        if link.is_file() and link.read_text(encoding="utf-8").startswith(f"gitdir: {worktrees}"):
+        commit = self._repository.commit
+        self._resumed = self.marker.is_file()
+        if self._is_ours():
             Path(git(self.tree, "rev-parse", "--absolute-git-dir").strip(), "index.lock").unlink(missing_ok=True)
             git(self.tree, "reset", "--hard", "--quiet", commit)
             git(self.tree, "clean", "-d", "--force", "--quiet")
         else:
             shutil.rmtree(self._folder, ignore_errors=True)
-            git(root, "worktree", "add", "-f", "-f", "--detach", str(self.tree), commit)
-        for file in run.values:
-            write_text(self.tree / file, overridden(self._repository.read(file), file, run.overrides))
+            git(self._repository.root, "worktree", "add", "-f", "-f", "--detach", str(self.tree), commit)
+        write_json(self.marker, {"study": study, "experiment": run.name})
+        for file, overrides in run.overrides.items():
+            write_text(self.tree / file, overridden(self._repository.read(file), overrides, file))
         self._configure()
-        self._link(run.values.values())
+        self._link(run.values.values(), run.outs)
+        self.adopt(run)
 
-    def adopt(self, run: Run) -> list[str]:
-        """Record in ``dvc.lock`` what is known of the stages of a run; the names of those that are new to it."""
+    def _is_ours(self) -> bool:
+        """Whether ``tree`` is a worktree of this repository, not of one that this was copied or moved from."""
+        if not (self.tree / ".git").is_file():  # git would take the user's own working tree for it
+            return False
+        ask = ("rev-parse", "--path-format=absolute", "--git-common-dir")
+        try:
+            return Path(git(self.tree, *ask).strip()).samefile(git(self._repository.root, *ask).strip())
+        except (OSError, PacerError):
+            return False
+
+    @contextmanager
+    def keep_appended(self, run: Run) -> Generator[None]:
+        """While DVC checks out: spare the files that a stopped stage of ``run`` was adding to, as paid answers.
+
+        Of such a file and what DVC puts in its place the longer one stays. A stage that is known brings its own.
+        """
+        spared = self._folder / "appended"
+        files = [out for out, stage in run.persist.items() if self._resumed and not self.knows(run, [stage])]
+        for out in files:
+            if _size(self.tree / out) > _size(spared / out):
+                (spared / out).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(self.tree / out, spared / out)
+        yield
+        for out in files:
+            if _size(spared / out) > _size(self.tree / out):
+                (self.tree / out).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(spared / out, self.tree / out)
+        shutil.rmtree(spared, ignore_errors=True)
+
+    def adopt(self, run: Run) -> bool:
+        """Record in ``dvc.lock`` what is known of the stages of a run; False where nothing is new."""
         lock = self._lock()
         known = {stage: read_json(self._entry(run, stage)) for stage in run.keys if self.knows(run, [stage])}
-        new = [stage for stage, entry in known.items() if lock.get(stage) != entry]
-        if new:
-            with (self.tree / LOCK).open("w", encoding="utf-8") as written:
-                YAML(typ="safe").dump({"schema": "2.0", "stages": lock | known}, written)
-        return new
+        if lock | known == lock:
+            return False
+        with (self.tree / LOCK).open("w", encoding="utf-8") as written:
+            YAML(typ="safe").dump({"schema": "2.0", "stages": lock | known}, written)
+        return True
 
     def knows(self, run: Run, stages: Iterable[str]) -> bool:
         """Whether all these stages of a run have been made, here or elsewhere."""
@@ -138,44 +161,58 @@ class Worktree:
     def _configure(self) -> None:
         config, folder = RawConfigParser(strict=False), self.tree / ".dvc"
         config.read(self._repository.root / ".dvc" / "config.local", encoding="utf-8")
-        config.read_dict({"cache": {"dir": self._repository.cache}})
+        config.read_dict({"cache": {"dir": self._cache}})
         with (folder / "config.local").open("w", encoding="utf-8") as written:
             config.write(written)
         (folder / "tmp" / "rwlock").unlink(missing_ok=True)  # of a DVC that was killed
 
-    def _link(self, values: Iterable[JsonValue]) -> None:
+    def _link(self, values: Iterable[JsonValue], outs: Collection[str]) -> None:
         """Make the user's own files that parameters name by a relative path be found here.
 
         Raises:
             ConfigError: a path leads so far out of the repository that it cannot be given here, or DVC would write
                 through it into the user's outputs.
         """
-        root = self._repository.root
-        outs = [(root / out).resolve() for stage in all_stages(self._repository.read).values() for out in stage.outs]
+        pipeline = all_outs(self._repository.read)
         for name in _texts(values):
-            here, there = Path(os.path.normpath(self.tree / name)), root / name
-            own = there.resolve()
-            if name in ("", ".") or os.path.isabs(name) or not there.exists() or own in outs:
+            here, there = Path(posixpath.normpath(self.tree / name)), self._repository.root / name
+            is_output = any(f"{posixpath.normpath(name)}/".startswith(f"{out}/") for out in outs)
+            if name in ("", ".") or os.path.isabs(name) or is_output or not os.path.exists(there):
                 continue
             if not here.is_relative_to(self._folder):
-                raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {own}")
-            if any(out.is_relative_to(own) or own.is_relative_to(out) for out in outs):
+                raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {there.resolve()}")
+            if self._holds_outs(name, pipeline):
                 raise ConfigError(f"{name} holds outputs of the pipeline; write it as an absolute path")
             if not os.path.lexists(here):
                 here.parent.mkdir(parents=True, exist_ok=True)
                 here.symlink_to(there)
 
+    def _holds_outs(self, name: str, outs: Iterable[str]) -> bool:
+        """Whether one of ``outs`` lies in the folder ``name``, by name or on the disk, or ``name`` lies in one."""
+        folder, root = posixpath.normpath(name), self._repository.root
+        return any(
+            f"{out}/".startswith(f"{folder}/")
+            or f"{folder}/".startswith(f"{out}/")
+            or (root / out).resolve().is_relative_to((root / folder).resolve())
+            for out in outs
+        )
+
     def save(self, run: Run) -> None:
         """Record the files that git knows, with scores and ``dvc.lock``, as the experiment of a run."""
-        plain = [out for stage in run.stages.values() for out in stage.outs if not stage.outs[out].get("cache", True)]
+        name, new = run.name, git(self.tree, "ls-files", "--others", "--exclude-standard").splitlines()
         git(self.tree, "add", "--update")
         # nothing else that is new: cases have report texts
-        made = [path for path in (LOCK, f"baselines/{LOCK}", *plain) if (self.tree / path).exists()]
-        git(self.tree, "add", "--", *made)
+        known = tuple(f"{path}/" for path in (LOCK, f"baselines/{LOCK}", *run.plain))
+        git(self.tree, "add", "--", *(path for path in new if f"{path}/".startswith(known)))
         files, head = git(self.tree, "write-tree").strip(), self._repository.head
         author = ("-c", "user.name=pacer", "-c", "user.email=pacer@localhost")
-        commit = git(self.tree, *author, "commit-tree", files, "-p", head, "-m", f"pacer study: {run.name}").strip()
-        git(self.tree, "update-ref", f"refs/exps/{head[:2]}/{head[2:]}/{run.name}", commit)
+        commit = git(self.tree, *author, "commit-tree", files, "-p", head, "-m", f"pacer study: {name}").strip()
+        git(self.tree, "update-ref", f"refs/exps/{head[:2]}/{head[2:]}/{name}", commit)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; -1 where there is none."""
+    return path.stat().st_size if path.is_file() else -1
 
 
 def _texts(values: Iterable[JsonValue]) -> Iterator[str]:
@@ -184,3 +221,17 @@ def _texts(values: Iterable[JsonValue]) -> Iterator[str]:
             yield value
         elif isinstance(value, dict | list):
             yield from _texts(value.values() if isinstance(value, dict) else value)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What ``git ARGUMENTS`` prints in ``folder``.
+
+    Raises:
+        PacerError: it failed.
+    """
+    command = [*WITHOUT_GIT, "git", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = f"git {' '.join(arguments[:2])} failed: {done.stderr.strip()}"
+        raise PacerError(f"{reason}; studies need the root of a git repository with a commit")
+    return done.stdout

@@ -178,25 +178,6 @@ def test_what_cannot_be_run_is_refused_before_any_work(tiny: TinyRepository, mon
     assert not (tiny.told / "runs").exists()
 
 
-def test_answers_of_a_stopped_stage_are_kept_where_dvc_has_an_earlier_state(tiny: TinyRepository) -> None:
-    """Its out persists: `dvc checkout` would put what `dvc.lock` names in the place of the paid answers."""
-    subprocess.run(["dvc", "repro", "source"], cwd=tiny.folder, capture_output=True, check=True)
-    tiny.git("add", "dvc.lock")
-    answers = results_folder(tiny.folder) / "slots/0/tree/data/source/answers"
-    paid = """answers = Path("data/source/answers")
-    write(answers, (answers.read_text() if answers.exists() else "") + "paid ")
-    assert (told / "go").exists(), "stopped"
-    """
-    code = tiny.read("code/stage.py")
-    tiny.write("code/stage.py", code.replace('write("data/source/records"', f'{paid}write("data/source/records"'))
-    with pytest.raises(PacerError, match="AssertionError: stopped"):
-        run(tiny, "direct")
-    assert answers.read_text() == "paid "
-    (tiny.told / "go").touch()
-    run(tiny, "direct")
-    assert answers.read_text() == "paid paid " and not (tiny.folder / "data/source/answers").exists()
-
-
 def test_the_slot_of_a_stopped_row_is_for_that_row(tiny: TinyRepository) -> None:
     """Of another study too."""
     slots = results_folder(tiny.folder) / "slots"
@@ -218,5 +199,5 @@ def test_dvc_and_its_stages_keep_to_the_cores_of_their_share(tmp_path: Path, mon
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     core = min(os.sched_getaffinity(0))
     log = tmp_path / "log.txt"
-    Dvc(tmp_path)("repro", folder=tmp_path, log=log, share=Share(cores=(core,)))
+    Dvc(tmp_path)("repro", folder=tmp_path, log=log, share=Share(cores=(core,)), report=print)
     assert log.read_text().endswith(f"affinity list: {core}\n")

@@ -12,7 +12,7 @@ from pacer.config import parse_params
 from pacer.core.errors import ConfigError
 from pacer.reporting.published import load_published
 from pacer.studies.dvc import Share, shares
-from pacer.studies.plan import Run, is_within, overridden, plan, read_stages
+from pacer.studies.plan import Run, overridden, plan, read_stages
 from pacer.studies.study import Study, load_study, study_names
 from tests.support.profiles import yaml_of
 
@@ -159,8 +159,9 @@ def test_a_rows_own_value_wins_over_the_studys_and_seeds_and_worlds_are_replicat
     [
         ("title: Two rows", "titel: Two rows", "unknown key titel"),
         ("[f1, bleu4]", "[f1, bleu5]", "metrics.1 = 'bleu5'"),
-        ("train.seed: 2", "train.seed: 1", "two would have the same name"),
+        ("train.seed: 2", "train.seed: 1", "replicates holds the same values twice"),
         ("train.seed: 2", "corpus.seed: 2", "seed must be set in each"),
+        ("{train.seed: 2}", '{train.seed: "1"}', "two would have the same name"),
         ("name: two", "name: one", "the same name"),
         ("name: two", "name: two, files: there, set: {a.b: 1}", "not both"),
         ("calibrate.gate_inputs: none", "train.seed: 3", "train.seed is set by replicates"),
@@ -198,8 +199,8 @@ def test_overrides_change_their_values_alone_and_keep_the_comments() -> None:
     text = yaml_of("micro")
     changed = overridden(
         text,
-        "params.yaml",
         {"calibrate.lambda_cons": 0.1, "commit.route": "direct", "decode.controls": [], "corpus.contexts": ["sn"]},
+        "here",
     )
     expected = yaml.load(text)
     expected["calibrate"]["lambda_cons"], expected["commit"]["route"] = 0.1, "direct"
@@ -228,16 +229,16 @@ def test_a_run_is_known_by_its_values_commands_and_code_but_not_by_comments(tmp_
 
 @pytest.mark.parametrize("target", [None, "simmlm_score", "ragpt_score", "llm_rg4_score"])
 def test_the_stages_of_a_score_are_those_that_it_needs(target: str | None) -> None:
-    stages = read_stages(lambda path: (ROOT / path).read_text(), target)
+    stages = {stage.name: stage for stage in read_stages(lambda path: (ROOT / path).read_text(), target)}
     last = list(stages)[-1]
     assert last == (f"baselines/dvc.yaml:{target}" if target else "score")
     assert ("parent" in stages) is (target != "llm_rg4_score") and ("calibrate" in stages) is (target is None)
     assert "report" not in stages
-    made = [out for stage in stages.values() for out in stage.outs]
-    code = {dep for stage in stages.values() for dep in stage.deps if not any(is_within(dep, out) for out in made)}
+    code = {dep for stage in stages.values() for dep, maker in stage.deps.items() if maker is None}
     assert {path.split("/")[0] for path in code} == {"pacer", "stages"}
     assert not {"pacer/reporting", "pacer/serving", "pacer/studies", "pacer/config"} & code
-    assert list(stages).index("backbones") < list(stages).index("reference_labels") < len(stages) - 1
+    assert stages["score" if target is None else last].deps["data/labels/references.parquet"] == "reference_labels"
+    assert stages["reference_labels"].deps["models/backbones/chexbert"] == "backbones"
 
 
 @pytest.mark.parametrize(
@@ -250,6 +251,12 @@ def test_the_stages_of_a_score_are_those_that_it_needs(target: str | None) -> No
 )
 def test_every_replicate_has_a_name_of_its_own(tmp_path: Path, replicates: str, labels: list[str]) -> None:
     assert read(tmp_path, GOOD.replace("[{train.seed: 1}, {train.seed: 2}]", replicates)).labels == labels
+
+
+def test_a_study_has_no_name_of_a_folder_of_results(tmp_path: Path) -> None:
+    (tmp_path / "slots.yaml").write_text(GOOD)
+    with pytest.raises(ConfigError, match=r"slots\.yaml: a study may not have the name slots"):
+        load_study(tmp_path, "slots")
 
 
 def test_jobs_share_out_the_devices_and_the_cores() -> None:

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from pacer.core.errors import ConfigError
+from pacer.core.io import read_json
 from pacer.studies.plan import Run, plan
 from pacer.studies.study import load_study
 from pacer.studies.worktree import Repository, Worktree
@@ -20,7 +21,7 @@ def first_run(tiny: TinyRepository) -> tuple[Repository, Run]:
 
 def worktree(tiny: TinyRepository, repository: Repository) -> Worktree:
     state = tiny.folder / "studies" / "results"
-    return Worktree(repository, state / "slots" / "0", state / "stages")
+    return Worktree(repository, state / "slots" / "0", "/the/cache", state / "stages")
 
 
 def test_a_worktree_is_as_the_study_found_it_but_for_what_git_ignores(tiny: TinyRepository) -> None:
@@ -29,12 +30,13 @@ def test_a_worktree_is_as_the_study_found_it_but_for_what_git_ignores(tiny: Tiny
     before = tiny.state()
     repository, run = first_run(tiny)
     tree = worktree(tiny, repository)
-    tree.prepare(run)
+    tree.prepare("tiny", run)
     assert tiny.state() == before
     text = (tree.tree / "params.yaml").read_text()
     assert "weight_decay: 0.02" in text and "seed: 10 " in text and "gate_inputs: none" in text
     config = (tree.tree / ".dvc" / "config.local").read_text()
-    assert "url = /store" in config and f"dir = {tiny.folder}/.dvc/cache" in config
+    assert "url = /store" in config and "dir = /the/cache" in config
+    assert read_json(tree.marker) == {"study": "tiny", "experiment": run.name}
 
     for path in ("code/stage.py", "metrics/scores.json", "models/weights.scratch/step"):
         (tree.tree / path).parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +44,7 @@ def test_a_worktree_is_as_the_study_found_it_but_for_what_git_ignores(tiny: Tiny
     tiny.write("code/report.py", "# edited\n")
     repository, run = first_run(tiny)
     tree = worktree(tiny, repository)
-    tree.prepare(run)
+    tree.prepare("tiny", run)
     assert (tree.tree / "code/stage.py").read_text() == tiny.read("code/stage.py")
     assert (tree.tree / "code/report.py").read_text() == "# edited\n"
     assert not (tree.tree / "metrics").exists() and (tree.tree / "models/weights.scratch/step").exists()
@@ -62,15 +64,14 @@ def test_what_dvc_records_of_a_stage_is_known_to_other_worktrees(tiny: TinyRepos
     """And a lock that a killed DVC left half-written is none."""
     repository, run = first_run(tiny)
     tree = worktree(tiny, repository)
-    tree.prepare(run)
+    tree.prepare("tiny", run)
     entry = {"cmd": "python code/stage.py source", "outs": [{"path": "data/source", "md5": "a"}]}
     (tree.tree / "dvc.lock").write_text(f"schema: '2.0'\nstages: {{source: {entry}, score: {entry}}}\n")
     tree.record(run, ["source", "train"])
-    assert tree.adopt(run) == []
     (tree.tree / "dvc.lock").write_text("schema: '2.0'\nstages: {source: ")
-    tree.prepare(run)
-    assert tree.adopt(run) == ["source"]
+    tree.prepare("tiny", run)
     assert "md5: a" in (tree.tree / "dvc.lock").read_text() and "score" not in (tree.tree / "dvc.lock").read_text()
+    assert not tree.adopt(run)
 
 
 def test_the_users_own_data_are_found_by_their_relative_path(tiny: TinyRepository) -> None:
@@ -82,12 +83,12 @@ def test_the_users_own_data_are_found_by_their_relative_path(tiny: TinyRepositor
     tiny.write("params.yaml", text.replace("root: null", "root: ../beside", 1))
     repository, run = first_run(tiny)
     tree = worktree(tiny, repository)
-    tree.prepare(run)
+    tree.prepare("tiny", run)
     assert all((tree.tree / path / "file").read_text() == path for path in ("../beside", "own/files"))
     tiny.write("params.yaml", text.replace("root: null", "root: ../..", 1))
     repository, run = first_run(tiny)
     with pytest.raises(ConfigError, match=r"write \.\./\.\. in the parameters as /"):
-        worktree(tiny, repository).prepare(run)
+        worktree(tiny, repository).prepare("tiny", run)
 
 
 def test_a_path_that_holds_outputs_is_refused(tiny: TinyRepository) -> None:
@@ -96,12 +97,12 @@ def test_a_path_that_holds_outputs_is_refused(tiny: TinyRepository) -> None:
         tiny.write(path, "of the user")
     (tiny.folder / "linked").symlink_to("data")
     text = tiny.read("params.yaml")
-    for name in ("data", "code/../data", "linked", "reports/x", "data/source/records"):
+    for name in ("data", "code/../data", "linked", "reports/x"):
         tiny.write("params.yaml", text.replace("root: null", f"root: {name}", 1))
         repository, run = first_run(tiny)
         tree = worktree(tiny, repository)
         with pytest.raises(ConfigError, match=f"{name} holds outputs of the pipeline; write it as an absolute path"):
-            tree.prepare(run)
+            tree.prepare("tiny", run)
         assert not (tree.tree / "data").exists() and not (tree.tree / "linked").exists()
 
 
@@ -110,29 +111,64 @@ def test_a_study_that_a_git_hook_starts_leaves_the_users_branch(
 ) -> None:
     repository, run = first_run(tiny)
     tree = worktree(tiny, repository)
-    tree.prepare(run)
+    tree.prepare("tiny", run)
     tiny.write("code/report.py", "# edited\n")
     before = tiny.git("rev-parse", "HEAD"), tiny.state()
     with monkeypatch.context() as hook:
         for name, path in (("GIT_DIR", ".git"), ("GIT_WORK_TREE", ""), ("GIT_INDEX_FILE", ".git/index")):
             hook.setenv(name, str(tiny.folder / path))
         repository, run = first_run(tiny)
-        worktree(tiny, repository).prepare(run)
+        worktree(tiny, repository).prepare("tiny", run)
     assert (tiny.git("rev-parse", "HEAD"), tiny.state()) == before
     assert (tree.tree / "code/report.py").read_text() == "# edited\n"
+
+
+def test_answers_of_a_stopped_stage_outlive_a_checkout(tiny: TinyRepository) -> None:
+    text = tiny.read("dvc.yaml").replace(
+        "outs: [data/source: {persist: true}]", "outs: [data/answers: {persist: true}]"
+    )
+    tiny.write("dvc.yaml", text.replace("data/source]", "data/answers]"))
+    repository, run = first_run(tiny)
+    tree = worktree(tiny, repository)
+    assert run.persist == {"data/answers": "source"}
+    answers = tree.tree / "data/answers"
+
+    def after_checkout(before: str, found: str | None) -> str:
+        """What is there after DVC put ``found`` in the place of ``before``."""
+        tree.prepare("tiny", run)
+        answers.parent.mkdir(exist_ok=True)
+        answers.write_text(before)
+        with tree.keep_appended(run):
+            answers.unlink(missing_ok=True)
+            if found is not None:
+                answers.write_text(found)
+        return answers.read_text() if answers.exists() else ""
+
+    assert after_checkout("of another row", "one\n") == "one\n"
+    assert after_checkout("one\ntwo\n", "one\n") == "one\ntwo\n"
+    assert after_checkout("one\ntwo\n", None) == "one\ntwo\n"
+    assert after_checkout("one\n", "one\ntwo\n") == "one\ntwo\n"
+    with pytest.raises(KeyboardInterrupt), tree.keep_appended(run):
+        raise KeyboardInterrupt
+    with tree.keep_appended(run):
+        pass
+    assert answers.read_text() == "one\ntwo\n"
+    (tree.tree / "dvc.lock").write_text("schema: '2.0'\nstages: {source: {cmd: x}}\n")
+    tree.record(run, ["source"])
+    assert after_checkout("one\ntwo\nthree\n", "one\n") == "one\n"  # DVC has what the stage made
 
 
 def test_a_copied_repository_makes_worktrees_of_its_own(tiny: TinyRepository) -> None:
     repository, run = first_run(tiny)
     original = worktree(tiny, repository)
-    original.prepare(run)
+    original.prepare("tiny", run)
     (original.tree / "code/report.py").write_text("# of the original\n")
     copied = object.__new__(TinyRepository)
     copied.folder = tiny.folder.with_name("copy")
     shutil.copytree(tiny.folder, copied.folder, symlinks=True)
     repository, run = first_run(copied)
     tree = worktree(copied, repository)
-    tree.prepare(run)
+    tree.prepare("tiny", run)
     assert str(copied.folder) in (tree.tree / ".git").read_text()
     assert (original.tree / "code/report.py").read_text() == "# of the original\n"
 
