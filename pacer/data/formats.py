@@ -6,8 +6,8 @@
    the reader's: bring the rows to one per image and call :func:`pacer.data.readers.image_rows.studies_of`, which reads
    dates, splits and views and finds the previous report, or call :func:`pacer.data.priors.choose_priors`;
 2. an entry of :data:`FORMATS`: that function, and what its fields are called in messages;
-3. its files by role in :func:`pacer.data.source.named_files`, its keys in :mod:`pacer.config.corpus` and
-   ``configs/phantom.yaml``, and its folder in ``ROOTS`` of :mod:`pacer.cli.doctor`.
+3. its files by role in :func:`pacer.data.source.named_files`, and its keys in :mod:`pacer.config.corpus` and
+   ``configs/phantom.yaml``.
 
 Joining sections, cleaning, contexts, limits, images, ids and the audit are done for every format alike.
 """

@@ -14,7 +14,6 @@ Columns are those that the caller names, else those of the lists below. If sever
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections import Counter
@@ -28,8 +27,8 @@ from pacer.config import Strict
 from pacer.config.corpus import Cleaner
 from pacer.core.contexts import Context
 from pacer.core.errors import DataError
-from pacer.core.io import read_jsonl
-from pacer.data.tables import LARGEST
+from pacer.data.tables import Table, open_table
+from pacer.data.values import shown
 
 #: Names of columns, in any case. Of ids the first that a file has is taken; of texts it may have only one.
 ID_COLUMNS = ("record_id", "id", "study_id", "image_id")
@@ -39,14 +38,10 @@ HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text")
 EXTRA_COLUMNS = (
     *("context", "split", "report_raw", "study_id", "subject_id", "findings_original", "view", "sections"),
 )
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
-_EXPECTED = {".json": "an object of ids and texts", ".jsonl": "an object a line"}
 #: How a file of texts alone names its column.
 _ALONE = "the only column"
 #: What a message shows as a column's name: anything else could be report text.
 _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
-#: Half of a UTF-16 pair, which no encoding of text can hold.
-_HALF = re.compile("[\ud800-\udfff]")
 #: Words of a first row that may be the name of the column below it, where no punctuation is in it.
 _NAME_WORDS = 3
 
@@ -98,8 +93,8 @@ def reports_of(
     """
     path = Path(path)
     side = "reference" if tuple(text_columns) == REFERENCE_COLUMNS else "hypothesis"
-    rows = _rows(path, {*text_columns, text_column, id_column}, f"--{side}-text")
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    table = _read(path, {*text_columns, text_column, id_column}, f"--{side}-text")
+    names = table.columns
     candidates = _named(names, text_column, (*text_columns, _ALONE))
     if len(candidates) > 1:
         raise DataError(
@@ -112,21 +107,22 @@ def reports_of(
     if not ids and (id_column or len(names) > 1):
         raise DataError(_absent(path, "ids", names, id_column, ID_COLUMNS, f"--{side}-id"))
     columns = {"id": ids[0], "text": text_name} if ids else {"text": text_name}
-    for number, row in enumerate(rows, start=1):
-        text, key = row.get(text_name), row.get(ids[0]) if ids else number
+    keys = table.values(ids[0]) if ids else range(1, len(table.rows) + 1)
+    for place, text, key in zip(table.places, table.values(text_name), keys, strict=True):
         if text is not None and not isinstance(text, str):
-            raise DataError(f"{path}, row {number}, {text_name}: expected text, got {type(text).__name__}")
+            raise DataError(f"{path}, {place}, {text_name}: expected text, got {shown(text)}")
         if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
-            raise DataError(f"{path}, row {number}, {ids[0]}: expected an id, text or a whole number")
-        if any(isinstance(value, str) and _HALF.search(value) for value in row.values()):
-            raise DataError(f"{path}, row {number}: a text holds half a character (a lone surrogate); write it whole")
+            raise DataError(f"{path}, {place}, {ids[0]}: expected an id, text or a whole number, got {shown(key)}")
     known = {name.strip().lower(): name for name in names}
-    content = {
-        "id": [str(row[ids[0]]) for row in rows] if ids else [str(number) for number in range(1, len(rows) + 1)],
-        "text": [row.get(text_name) for row in rows],
-        **{name: [_cell(row.get(known.get(name, name))) for row in rows] for name in EXTRA_COLUMNS},
-    }
-    return Reports(path, pl.DataFrame(content, schema=dict.fromkeys(content, pl.String())), columns)
+    further = {name: known[name] for name in EXTRA_COLUMNS if name in known}
+    cells = table.frame(list({*columns.values(), *further.values()}))
+    text = cells[text_name].fill_null("") if table.kind == "csv" else cells[text_name]
+    rows = pl.DataFrame({"id": [str(key) for key in keys], "text": text}).with_columns(
+        pl.Series(name, cells[further[name]] if name in further else [None] * len(keys), pl.String)
+        for name in EXTRA_COLUMNS
+    )
+    blank = pl.col(EXTRA_COLUMNS).str.strip_chars() == ""
+    return Reports(path, rows.with_columns(pl.when(~blank).then(pl.col(EXTRA_COLUMNS))), columns)
 
 
 def _absent(path: Path, what: str, names: Sequence[str], given: str | None, known: Sequence[str], option: str) -> str:
@@ -137,6 +133,10 @@ def _absent(path: Path, what: str, names: Sequence[str], given: str | None, know
     return f"{path} has no column of {what}, only {_shown(names)}; {expected}"
 
 
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(name if _NAME.fullmatch(name) else "a text" for name in names)
+
+
 def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> list[str]:
     """The column that is given by its name, else those that have a known one."""
     if given is not None:
@@ -144,42 +144,45 @@ def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> lis
     return [name for wanted in known for name in names if name.strip().lower() == wanted]
 
 
-def _rows(path: Path, headings: Collection[str | None], option: str) -> list[dict[str, Any]]:
-    """The rows of a file, each a value by column; a column of CSV alone has a header if that is one of ``headings``, or
-    is named by ``option``."""
-    kind = path.suffix.lower()
-    csv.field_size_limit(LARGEST)
-    try:
-        if kind in (".csv", ".tsv"):
-            with open(path, encoding="utf-8-sig", newline="") as file:
-                rows = _of_lines(
-                    path, list(csv.reader(file, delimiter=_SEPARATORS[kind], strict=True)), headings, option
+def _read(path: Path, headings: Collection[str | None], option: str) -> Table:
+    """The content of a file; a column of CSV alone has a header if that is one of ``headings``, or is named by
+    ``option``."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; a folder of predictions is scored with --records and --predictions")
+    table = _read_json(path) if path.suffix.lower() == ".json" else open_table(path)
+    if len(set(table.columns)) != len(table.columns):
+        raise DataError(f"{path} has a column name more than once")
+    if table.kind == "csv" and len(table.columns) == 1:
+        (first,) = table.columns
+        if first not in headings and first.strip().lower() not in headings:
+            words = len(first.split())
+            if words == 1 or (1 < words <= _NAME_WORDS and not set(first) & set(".,;:!?")):
+                raise DataError(
+                    f"{path}: its only column begins with what could be its name, which would be scored as a report; "
+                    f"name the column with {option}, and separate its cells by commas (.csv) or tabs (.tsv)"
                 )
-        elif kind == ".parquet":
-            rows = pl.read_parquet(path, glob=False).to_dicts()
-        elif kind == ".jsonl":
-            rows = read_jsonl(path)
-        elif kind == ".json":
-            content = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_once)
-            pairs = content.items() if isinstance(content, dict) else ()
-            rows = [
-                {"id": key, "text": text[0] if isinstance(text, list) and len(text) == 1 else text}
-                for key, text in pairs
-            ]
-        else:
-            folder = "; a folder of predictions is scored with --records and --predictions" * path.is_dir()
-            raise DataError(f"{path} is not a file of reports; expected .csv, .tsv, .json, .jsonl or .parquet{folder}")
+            table = table._replace(columns=[_ALONE], numbers=[1, *table.numbers], rows=[(first,), *table.rows])
+        if empty := [place for place, row in zip(table.places, table.rows, strict=True) if row == (None,)]:
+            raise DataError(f'{path}, {empty[0]}: a blank line; write "" for an empty report')
+    if not table.rows:
+        raise DataError(f"{path} holds no reports")
+    return table
+
+
+def _read_json(path: Path) -> Table:
+    """``{id: text}``, where a text may be the only element of a list."""
+    try:
+        content = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_once)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except _Repeated as error:
         raise DataError(f"{path} holds the id {error} more than once") from None
-    except csv.Error as error:
-        raise DataError(f"{path} cannot be read as {kind}: {error}") from None
-    except (OSError, ValueError, RecursionError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} cannot be read as {kind} in UTF-8 ({type(error).__name__}); save it again") from None
-    if not rows or not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{path} holds no reports; expected {_EXPECTED.get(kind, 'a header and rows below it')}")
-    return rows
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read as JSON in UTF-8 ({type(error).__name__}); save it again") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path} must be an object of ids and texts, got {shown(content)}")
+    rows = [(id, text[0] if isinstance(text, list) and len(text) == 1 else text) for id, text in content.items()]
+    return Table(path, "json", ["id", "text"], range(1, len(rows) + 1), rows)
 
 
 class _Repeated(Exception):
@@ -191,41 +194,3 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) < len(pairs):
         raise _Repeated(Counter(name for name, _ in pairs).most_common(1)[0][0])
     return content
-
-
-def _of_lines(
-    path: Path, lines: list[list[str]], headings: Collection[str | None], option: str
-) -> list[dict[str, Any]]:
-    """The rows of a CSV file: below its header, or all of them where one column of texts has none."""
-    header = lines[0] if lines else []
-    has_header = len(header) > 1 or bool(
-        {name for cell in header for name in (cell, cell.strip().lower())} & {*headings}
-    )
-    for number, line in enumerate(lines, start=0 if has_header else 1):
-        if not line and len(header) < 2:
-            raise DataError(f'{path}, row {number}: a blank line; write "" for an empty report')
-        if len(line) != len(header):
-            raise DataError(
-                f"{path}, row {number}: {len(line)} cells, but the first line has {len(header)}; put commas (.csv) or "
-                "tabs (.tsv) between cells, and quotes around a text that holds them"
-            )
-    if len(set(header)) != len(header):
-        raise DataError(f"{path} has a column name more than once")
-    if has_header or not lines:
-        return [dict(zip(header, line, strict=True)) for line in lines[1:]]
-    words = len(header[0].split())
-    if words == 1 or (1 < words <= _NAME_WORDS and not set(header[0]) & set(".,;:!?")):
-        raise DataError(
-            f"{path}: its only column begins with what could be its name, which would be scored as a report; name the "
-            f"column with {option}, and separate its cells by commas (.csv) or tabs (.tsv)"
-        )
-    return [{_ALONE: text} for (text,) in lines]
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(name if _NAME.fullmatch(name) else "a text" for name in names)
-
-
-def _cell(value: Any) -> str | None:
-    """A cell as text; a blank one, or a number that is none, says nothing."""
-    return None if value is None or value != value or not str(value).strip() else str(value)
