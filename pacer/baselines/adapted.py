@@ -112,7 +112,7 @@ def train_adapted(
 
 
 def load_adapted(
-    baseline: type[AnyBaseline], checkpoint: Path, backbones: Path, dtype: torch.dtype = torch.float32
+    baseline: type[AnyBaseline], checkpoint: Path, backbones: Path
 ) -> tuple[AnyBaseline, CheckpointRecord]:
     """A trained baseline, ready for inference; its checkpoint holds the added modules alone.
 
@@ -129,7 +129,7 @@ def load_adapted(
             f"{checkpoint} lacks its settings: an earlier version wrote it; train {baseline.name} again"
         )
     settings = validated(record.baseline["settings"], f"{checkpoint / RECORD}: baseline", baseline.settings_type)
-    parent, _ = load_model(checkpoint / record.parent.path, backbones, dtype)
+    parent, _ = load_model(checkpoint / record.parent.path, backbones, getattr(torch, record.precision))
     model = baseline(parent, settings)
     load_strictly(model, read_weights(checkpoint / WEIGHTS), checkpoint)
     return model.eval().requires_grad_(False), record

@@ -32,7 +32,6 @@ from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
 from pacer.model.checkpoint import checkpoint_hash
 from pacer.model.pacer import read_sources
-from pacer.model.precision import language_parameters
 from pacer.training.run import mixed_precision
 
 _ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES, _KEYS = "entries.parquet", "neighbours.parquet", "bank.json", "sources", "keys"
@@ -102,7 +101,7 @@ def build_bank(
     Raises:
         DataError: see :func:`bank_entries`, :func:`nearest`; or an image belongs to two subjects.
     """
-    accelerator = open_accelerator(mixed_precision(precision, language_parameters(backbones)))
+    accelerator = open_accelerator(mixed_precision(precision))
     entries = bank_entries(records, settings)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)
     if images["frontal"].n_unique() != len(images):

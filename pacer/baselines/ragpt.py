@@ -212,8 +212,8 @@ def ragpt_generator(bank: Path, parent: Path) -> OpenGenerator:
     """
     retrieval = Retrieval(bank, parent)
 
-    def load(checkpoint: Path, backbones: Path, dtype: torch.dtype) -> tuple[RAGPT, CheckpointRecord]:
-        model, record = load_adapted(RAGPT, checkpoint, backbones, dtype)
+    def load(checkpoint: Path, backbones: Path) -> tuple[RAGPT, CheckpointRecord]:
+        model, record = load_adapted(RAGPT, checkpoint, backbones)
         if record.baseline is None or record.baseline["made_with"] != retrieval.hash:
             raise CheckpointError(f"{checkpoint} was trained with another bank than {bank}; train RAGPT again")
         return model, record

@@ -14,7 +14,6 @@ class Train(Strict):
     weight_decay: NaturalFloat
     max_grad_norm: PositiveFloat | None
     precision: Literal["auto", "float32", "bfloat16"]
-    attention: Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
     checkpointing: Literal["off", "on"]
     quantization: Literal["none", "nf4"]
     checkpoint: Literal["last", "best"]

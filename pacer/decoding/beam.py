@@ -23,7 +23,7 @@ from pacer.config import Decode
 from pacer.core.errors import BackboneError
 from pacer.decoding.hypotheses import Hypotheses, Step
 from pacer.decoding.tree import TokenTree, attending_to_trees
-from pacer.model.pacer import own_precision
+from pacer.model.pacer import autocast_to_weights
 
 #: New records are admitted when this part of the places is free: prefixes computed together cost fewer passes.
 _REFILL = 8
@@ -105,7 +105,7 @@ class _Search:
         lengths = torch.tensor([len(prefix) for prefix in prefixes], device=self.prefix.device)
         # padded on the right: behind a prefix, causality hides it
         inputs = pad_sequence(list(prefixes), batch_first=True)
-        with self.tree.filling(rows, lengths), own_precision(self.language):
+        with self.tree.filling(rows, lengths), autocast_to_weights(self.language):
             hidden = self._forward(inputs_embeds=inputs, position_ids=torch.arange(inputs.shape[1])[None].to(lengths))
             last = hidden.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, hidden.shape[2]))
             logits = self.language.lm_head(last)

@@ -28,7 +28,6 @@ from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash
 from pacer.model.pacer import Pacer
-from pacer.model.precision import recorded_dtype
 
 #: What a folder of predictions consists of.
 OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json")
@@ -56,7 +55,7 @@ def trained_generator(
         raise CheckpointError(
             f"{checkpoint} is of the warm-up, which writes no reports; decode a parent or a calibrate"
         )
-    model, record = load(checkpoint, backbones, recorded_dtype(checkpoint, backbones, device))
+    model, record = load(checkpoint, backbones)
     store = open_features(features, backbones, device)
     return make_generator(model, load_tokenizer(backbones), store, record.model, config, device), record
 

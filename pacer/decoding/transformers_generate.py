@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, LogitsProcessorList, RepetitionPenaltyLogitsProcessor
 
 from pacer.config import Decode
-from pacer.model.pacer import own_precision
+from pacer.model.pacer import autocast_to_weights
 
 
 class Generate:
@@ -42,7 +42,7 @@ class Generate:
         processors = LogitsProcessorList()
         if self.decode.repetition_penalty != 1.0:
             processors.append(RepetitionPenaltyLogitsProcessor(self.decode.repetition_penalty))
-        with own_precision(self.language):
+        with autocast_to_weights(self.language):
             return self.language.generate(
                 inputs_embeds=pad_sequence(inputs, batch_first=True, padding_side="left"),
                 attention_mask=pad_sequence(mask, batch_first=True, padding_side="left"),

@@ -127,16 +127,19 @@ def from_modules(
 
 
 def load_model(
-    checkpoint: str | Path, backbones: str | Path, dtype: torch.dtype = torch.float32
+    checkpoint: str | Path, backbones: str | Path, dtype: torch.dtype | None = None
 ) -> tuple[Pacer, CheckpointRecord]:
     """A trained model, ready for inference: eval mode, LoRA merged.
+
+    Args:
+        dtype: of the frozen language model; None: the one that it was trained in.
 
     Raises:
         CheckpointError: weights do not fit, or the frozen models are not those it was trained on.
     """
     record, weights = load_weights(checkpoint)
     check_frozen(record, frozen_fingerprints(backbones), checkpoint)
-    model = build_model(backbones, record.model, dtype)
+    model = build_model(backbones, record.model, dtype or getattr(torch, record.precision))
     load_strictly(model, weights, checkpoint)
     model.eval().requires_grad_(False)
     model.merge_lora()

@@ -102,7 +102,7 @@ class CheckpointRecord(Strict):
     Attributes:
         phase: warmup | parent | calibrate, or the name of a baseline. step: optimiser updates done.
         frozen: fingerprint of each frozen model. versions: of the packages at training time.
-        precision: type that the frozen language model had in training, and has in decoding; None: not recorded.
+        precision: type that the frozen language model had in training, and has in decoding.
         baseline: ``settings`` of what a baseline added to its parent, and the hash of what else it was ``made_with``;
             None: not a baseline.
     """
@@ -113,7 +113,7 @@ class CheckpointRecord(Strict):
     frozen: dict[str, str]
     parent: ParentReference | None
     versions: dict[str, str]
-    precision: Literal["float32", "bfloat16"] | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
     baseline: dict[str, Any] | None = None
 
     def write(self, directory: Path) -> None:

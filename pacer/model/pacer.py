@@ -198,23 +198,6 @@ class Pacer(nn.Module):
             if isinstance(module, LoraLayer):
                 module.merge()  # type: ignore[call-non-callable]
 
-    def set_attention(self, name: str) -> None:
-        """Let the language model attend with transformers' implementation of this name.
-
-        Raises:
-            ConfigError: this installation does not have it, or it does not take the language model's type.
-        """
-        try:
-            self.language.set_attn_implementation(name)
-        except (ImportError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise ConfigError(f"train.attention = {name} cannot be used here: {reason}; use sdpa") from None
-        if name.startswith("flash_attention") and self.language.dtype.itemsize != 2:
-            raise ConfigError(
-                f"train.attention = {name} computes in half precision, and the language model is "
-                f"{self.language.dtype}; set train.precision: bfloat16, or use sdpa"
-            )
-
     def checkpoint_blocks(self) -> None:
         """Keep only the inputs of the language model's blocks for the backward pass, which computes the rest again,
         dropout included: the same values for less memory and about another forward pass.
@@ -287,7 +270,7 @@ class Pacer(nn.Module):
         Args:
             wanted: [B, T] bool, positions whose states will be used; the others may hold anything. None: all.
         """
-        with _only_at(self.language.model.layers[-1].mlp, wanted), own_precision(self.language):
+        with _only_at(self.language.model.layers[-1].mlp, wanted), autocast_to_weights(self.language):
             return self.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
 
     def predicting_states(self, inputs: Tensor, batch: Batch) -> Tensor:
@@ -295,7 +278,7 @@ class Pacer(nn.Module):
         return self.hidden(inputs, batch.predicting)[batch.predicting]
 
 
-def own_precision(language: Any) -> torch.autocast:
+def autocast_to_weights(language: Any) -> torch.autocast:
     """Within this context a language model multiplies matrices in the type of its weights, and keeps the sums between
     its blocks in the type of its input embeddings: float32 embeddings reach every block unrounded."""
     return torch.autocast(language.device.type, dtype=language.dtype, enabled=language.dtype.itemsize < 4)

@@ -21,7 +21,6 @@ from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
-from pacer.model.precision import recorded_dtype
 from pacer.model.prompt import instruction
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Truncation, View
 from pacer.serving.features import CaseFeatures
@@ -64,7 +63,7 @@ class Reporter:
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
-            model, record = load_model(directory, root, recorded_dtype(directory, root, self.device))
+            model, record = load_model(directory, root)
             self._features = CaseFeatures(
                 ImageEncoder(resolve(root / "vision"), states.depths, self.device, states.precision),
                 TextEncoder(resolve(root / "text"), states.prior_tokens, self.device, states.precision),

@@ -33,7 +33,6 @@ from pacer.model.checkpoint import (
     specification_of,
 )
 from pacer.model.pacer import Pacer
-from pacer.model.precision import automatic_dtype, language_parameters
 from pacer.training.examples import Examples, RecordTable
 from pacer.training.loop import Log, train
 from pacer.training.phases import Phase, phase_of
@@ -75,7 +74,7 @@ def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: Op
         model=specification_of(name, params),
         frozen=frozen_fingerprints(inputs.backbones),
         parent=parent_reference(out, parent) if parent else None,
-        precision=read_record(parent).precision if parent else None,
+        precision=read_record(parent).precision if parent else "float32",
         versions=package_versions(),
     )
     if name == "calibrate" and settings.trains == "calibrator" and settings.gate_inputs == "none":
@@ -122,7 +121,7 @@ def run_training(
     Args:
         record: of the checkpoint to come, but for its precision. make_examples: called as :class:`Examples`.
     """
-    accelerator = open_accelerator(mixed_precision(phase.train.precision, language_parameters(inputs.backbones)))
+    accelerator = open_accelerator(mixed_precision(phase.train.precision))
     half = accelerator.mixed_precision == "bf16"
     record = record.model_copy(update={"precision": "bfloat16" if half else "float32"})
     main = accelerator.is_main_process
@@ -139,7 +138,6 @@ def run_training(
     }
     with scratch_directory(out, hash_json(depends_on), main=main) as directory:
         model = build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
-        model.set_attention(phase.train.attention)
         if phase.train.checkpointing == "on":
             model.checkpoint_blocks()
         examples = _measured(phase, inputs, record.model, make_examples, directory, accelerator)
@@ -223,10 +221,10 @@ def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> s
     return record.phase
 
 
-def mixed_precision(precision: str, parameters: float) -> str:
-    """What ``train.precision`` means on this machine for a language model of so many parameters, in accelerate's words;
-    for ``auto`` see :func:`~pacer.model.precision.automatic_dtype`."""
+def mixed_precision(precision: str) -> str:
+    """What ``train.precision`` means on this machine, in accelerate's words; ``auto`` is bfloat16 on a GPU that has
+    it."""
     if precision == "auto":
-        dtype = automatic_dtype("cuda" if torch.cuda.is_available() else "cpu", parameters)
-        precision = str(dtype).removeprefix("torch.")
+        half = torch.cuda.is_available() and torch.cuda.is_bf16_supported(False)
+        precision = "bfloat16" if half else "float32"
     return {"float32": "no", "bfloat16": "bf16"}[precision]

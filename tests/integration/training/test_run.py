@@ -13,8 +13,7 @@ import torch
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
-from bench.parameters import VICUNA
-from pacer.config import Params, load_params, parse_params
+from pacer.config import Params, parse_params
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, write_json
@@ -22,13 +21,10 @@ from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import load_model
 from pacer.model.checkpoint import read_record
-from pacer.model.precision import CPU_BFLOAT16_PARAMETERS, language_parameters, recorded_dtype
 from pacer.training import run
 from pacer.training.examples import Examples
 from tests.support.models import DEPTHS, MODEL, RandomFeatures
 from tests.support.profiles import profile
-
-ROOT = Path(__file__).parents[3]
 
 
 def parameters(**calibrate: object) -> Params:
@@ -178,65 +174,22 @@ def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path
         AcceleratorState._reset_state()
     assert all(0 < values["loss"] < 20 for curve in curves for step, values in curve if step)
     assert {read_record(tmp_path / name).precision for name in ("warmup", "parent", "calibrate")} == {"bfloat16"}
-    assert recorded_dtype(tmp_path / "calibrate", backbones, "cpu") == torch.bfloat16
-    model, _ = load_model(tmp_path / "calibrate", backbones, torch.bfloat16)
+    model, _ = load_model(tmp_path / "calibrate", backbones)
     assert {p.dtype for n, p in model.named_parameters() if n.startswith(("router.", "interface.", "calibrator."))} == {
         torch.float32
     }
     assert {p.dtype for n, p in model.language.named_parameters() if "lora_" not in n} == {torch.bfloat16}
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "parameters", "expected"),
-    [
-        ({"avx512_bf16": True, "cpu_name": "AMD EPYC"}, 135e6, "bf16"),
-        ({"avx512_bf16": True, "cpu_name": "Intel Xeon"}, 135e6, "no"),
-        ({"avx512_bf16": True, "amx_bf16": True, "cpu_name": "Intel Xeon"}, 135e6, "bf16"),
-        ({"amx_bf16": True}, 7e9, "bf16"),
-        ({"avx512_bf16": True, "amx_bf16": True}, 1e6, "no"),
-        ({"avx512_f": True, "avx512_bf16": False}, 7e9, "no"),
-        ({}, 7e9, "no"),
-    ],
-)
-def test_auto_takes_bfloat16_on_cpus_that_gain_from_it(
-    capabilities: dict[str, bool], parameters: float, expected: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("available", "supported"), [(True, True), (True, False), (False, True)])
+def test_auto_is_bfloat16_on_a_gpu_that_has_it(
+    available: bool, supported: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    assert run.mixed_precision("auto", parameters) == expected
-    assert run.mixed_precision("float32", parameters) == "no"
-    assert run.mixed_precision("bfloat16", parameters) == "bf16"
-
-
-@pytest.mark.parametrize("supported", [True, False])
-def test_auto_asks_the_gpu_where_there_is_one(supported: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: supported)
-    assert run.mixed_precision("auto", 1e6) == ("bf16" if supported else "no")
-
-
-#: config.json of SmolLM2-135M, as far as shapes go.
-SMOLLM2 = {
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "vocab_size": 49152,
-    "tie_word_embeddings": True,
-}
-
-
-def test_the_stand_in_of_the_default_profile_stays_in_float32(tmp_path: Path) -> None:
-    standin = load_params(ROOT / "params.yaml").backbones.language_standin
-    sizes = VICUNA | {"hidden_size": standin.width, "num_hidden_layers": standin.layers}
-    found = []
-    for config in (sizes | {"vocab_size": standin.vocabulary, "intermediate_size": 341}, SMOLLM2, VICUNA):
-        (tmp_path / "language").mkdir(exist_ok=True)
-        write_json(tmp_path / "language" / "config.json", config)
-        found.append(language_parameters(tmp_path))
-    assert found[0] < CPU_BFLOAT16_PARAMETERS <= found[1]
-    assert found[1:] == pytest.approx([134.5e6, 6.738e9], rel=1e-3)
+    assert run.mixed_precision("auto") == ("bf16" if available and supported else "no")
+    assert run.mixed_precision("float32") == "no"
+    assert run.mixed_precision("bfloat16") == "bf16"
 
 
 def test_the_statistics_are_logged_first_and_made_once(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from pacer.core.errors import ConfigError
 from pacer.model.pacer import Pacer
 from tests.support import drive
 from tests.support.models import MODEL
@@ -69,30 +68,3 @@ def test_checkpointing_keeps_little_of_a_block(phase: str, setting) -> None:
     before = kept()
     model.checkpoint_blocks()
     assert kept() < 0.6 * before  # of two blocks one keeps its input alone
-
-
-def test_attention_goes_by_transformers_names(setting) -> None:
-    model, examples = setting("parent")
-    model.eval()
-    batch = examples.batch(examples.table.rows("train", ("mw",))["mw"][:4], [False] * 4, 0.35)
-    with torch.no_grad():
-        inputs = model.embed(batch).inputs
-        usual = model.hidden(inputs)[batch.predicting]
-        model.set_attention("eager")
-        eager = model.hidden(inputs)[batch.predicting]
-    assert model.language.config._attn_implementation == "eager"
-    assert not torch.equal(usual, eager)  # it was another implementation
-    torch.testing.assert_close(eager, usual, rtol=1e-4, atol=1e-5)
-
-
-def test_an_attention_that_is_not_installed_is_refused(setting) -> None:
-    model, _ = setting("parent")
-    with pytest.raises(ConfigError, match=r"train.attention = flash_attention_2 cannot be used here: .*; use sdpa"):
-        model.set_attention("flash_attention_2")
-
-
-def test_flash_attention_in_single_precision_is_refused(setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, _ = setting("parent")
-    monkeypatch.setattr(model.language, "set_attn_implementation", lambda name: None)
-    with pytest.raises(ConfigError, match=r"computes in half precision, and the language model is torch.float32"):
-        model.set_attention("flash_attention_2")
