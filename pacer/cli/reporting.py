@@ -71,7 +71,7 @@ def audit(
             checks.append(_token_limit(config, read / "records.parquet"))
     print_table(corpus_table(result))
     console.print()
-    print_rows((Text("ok") if check.good else Text("look", "yellow"), check.name, check.found) for check in checks)
+    print_rows((Text("ok") if check.good else Text("look", "yellow"), check.name, check.detail) for check in checks)
     if out is not None:
         listed = result["excluded"]["count"] + result["left_out"]["count"]
         say(f"\nwritten to {out}; {out / 'problems.csv'} lists what is bad or left out ({listed:,})")
@@ -267,18 +267,20 @@ def show_anchor(
     check_exists(CORPUS, ANCHORS, remedy=FROM_STAGE)
     from pacer.reporting.explanation import explain
 
-    found = explain(record, CORPUS, ANCHORS, ANCHORS.with_name("llm_cache.jsonl"))
-    made_by = "the labelling model" if found.origin == "llm" else "the rules"
-    console.print(Text(f"{record}, {found.context.upper()}, {found.split}; made by {made_by}\n"))
-    console.print(chips(found.anchor))
-    if found.origin == "llm":
-        agrees = found.by_rules == found.anchor
-        console.print(Text("the rules alone would say: ") + (Text("the same") if agrees else chips(found.by_rules)))
-    if found.evidence.rows:
+    explanation = explain(record, CORPUS, ANCHORS, ANCHORS.with_name("llm_cache.jsonl"))
+    made_by = "the labelling model" if explanation.origin == "llm" else "the rules"
+    console.print(Text(f"{record}, {explanation.context.upper()}, {explanation.split}; made by {made_by}\n"))
+    console.print(chips(explanation.anchor))
+    if explanation.origin == "llm":
+        by_rules = explanation.by_rules
+        same = Text("the same") if by_rules == explanation.anchor else chips(by_rules)
+        console.print(Text("the rules alone would say: ") + same)
+    if explanation.evidence.rows:
         console.print("\nwhat the labelling model gives as evidence")
-        print_rows(found.evidence.rows, found.evidence.columns)
-    report = Text(found.report)
-    for mention in sorted(found.mentions, key=lambda mention: mention.decided):  # what decided shows before the others
+        print_rows(explanation.evidence.rows, explanation.evidence.columns)
+    report = Text(explanation.report)
+    # what decided shows before the others
+    for mention in sorted(explanation.mentions, key=lambda mention: mention.decided):
         report.stylize(COLOURS.get(mention.polarity or "", ""), mention.start, mention.end)
         if mention.decided:
             report.stylize("bold", mention.start, mention.end)
@@ -291,4 +293,4 @@ def show_anchor(
     legend.append("bold", "bold").append(": decides, ").append("underlined", "underline").append(": because of it")
     console.print(legend)
     console.print("\nwhat the rules read")
-    print_rows(found.read.rows, found.read.columns)
+    print_rows(explanation.read.rows, explanation.read.columns)

@@ -68,8 +68,8 @@ def _findings(result: Result, results: Mapping[Context, Result]) -> Text:
     lines = [
         Text(f"{SIGNS[polarity]} {finding}", COLOURS[polarity] + ("" if (finding, polarity) in shared else " bold"))
         for polarity in COLOURS
-        for finding, own in result.findings().items()
-        if own == polarity
+        for finding, stated in result.findings().items()
+        if stated == polarity
     ]
     return Text("\n").join(lines) if lines else Text("none")
 

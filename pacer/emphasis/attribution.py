@@ -74,8 +74,8 @@ class Attributor:
         read = []
         for number, encoding in enumerate(pieces.encodings):
             text = slice(1, int(mask[number].sum()) - 1)
-            own = scores[(rows == number).numpy(force=True), text]
-            read.append(Read([end for _, end in encoding.offsets[text]], own))
+            attributions = scores[(rows == number).numpy(force=True), text]
+            read.append(Read([end for _, end in encoding.offsets[text]], attributions))
         return read
 
     def _scores(self, tokens: Tensor, mask: Tensor, rows: Tensor, observations: Tensor, labels: Tensor) -> np.ndarray:

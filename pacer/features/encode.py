@@ -124,7 +124,7 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
     if encoding.mode == "states":
         images |= {"vision": encoding.encoders["vision"], "depths": encoding.depths, **stored}
         if (prefix := prefix_tokens(vision_config(resolve(vision)))) != 1:
-            images |= {"prefix": prefix}  # earlier versions dropped one state of any encoder
+            images |= {"prefix": prefix}
     else:
         images |= {"processor": hash_file(resolve(vision) / "preprocessor_config.json")}
     return {"images": images, "priors": {"text": encoding.encoders["text"], "prior_tokens": prior_tokens, **stored}}

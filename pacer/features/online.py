@@ -9,12 +9,10 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-from pacer.backbones.families import prefix_tokens, vision_config
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.core.errors import DataError
-from pacer.core.io import read_json
 from pacer.features.encoder import ImageEncoder
-from pacer.features.store import DTYPES, MANIFEST, FeatureStore, as_stored
+from pacer.features.store import DTYPES, FeatureStore, as_stored
 
 #: Images that are encoded at a time.
 _AT_ONCE = 32
@@ -37,12 +35,6 @@ def open_features(directory: Path, backbones: Path, device: torch.device | str) 
                 "which reuses what does not depend on it, or name a new folder with `pacer decode --features`"
             )
     if store.encoding.mode == "states":
-        kept = read_json(directory / MANIFEST).get("recipes", {}).get("images", {}).get("prefix", 1)
-        if kept != prefix_tokens(vision_config(resolve(backbones / "vision"))):
-            raise DataError(
-                f"{directory} was made by a version of this software that took the encoder's registers for patches; "
-                "run the features stage again"
-            )
         return store
     return OnlineStates(
         store, ImageEncoder(resolve(backbones / "vision"), store.encoding.depths, device, store.encoding.precision)

@@ -39,16 +39,16 @@ class Origin:
     """Where references and reports come from, for the signature.
 
     ``files``: name -> file that was read (``None``: computed on the spot). ``about``: how the references were made.
-    ``made``: the manifest beside the predictions, or ``None``. ``protocol``: how other systems' reports were read and
+    ``manifest``: of the predictions, or ``None``. ``protocol``: how other systems' reports were read and
     changed before scoring; ``None`` for predictions of the pipeline.
     """
 
     files: Mapping[str, Path | None]
     about: Mapping[str, Any]
-    made: Mapping[str, Any] | None = None
+    manifest: Mapping[str, Any] | None = None
     protocol: Mapping[str, Any] | None = None
 
     @property
     def decoding(self) -> Mapping[str, Any]:
         """How the reports were searched for, as far as their manifest says."""
-        return (self.made or {}).get("settings") or {}
+        return (self.manifest or {}).get("settings") or {}

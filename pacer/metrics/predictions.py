@@ -55,25 +55,25 @@ PREDICTIONS: dict[str, pl.DataType] = {
 
 
 def check_pairs(
-    expected: Sequence[str], found: Sequence[str], expected_name: str, found_name: str, *, missing: bool = False
+    expected: Sequence[str], given: Sequence[str], expected_name: str, given_name: str, *, missing: bool = False
 ) -> None:
     """Check that both hold the same ids, each once, in any order; ``missing`` allows some of ``expected`` to be missing
-    in ``found``.
+    in ``given``.
 
     Raises:
         DataError: ids are missing, extra or there twice; all are counted and the first three named.
     """
     problems = []
-    for ids, name in ((expected, expected_name), (found, found_name)):
+    for ids, name in ((expected, expected_name), (given, given_name)):
         if repeated := [key for key, count in Counter(ids).items() if count > 1]:
             problems.append(f"more than once in {name}: {named(repeated)}")
-    known, given = set(expected), set(found)
-    if not missing and (lacking := [key for key in expected if key not in given]):
-        problems.append(f"missing in {found_name}: {named(lacking)}")
-    if extra := [key for key in found if key not in known]:
-        problems.append(f"in {found_name} but not in {expected_name}: {named(extra)}")
+    known, present = set(expected), set(given)
+    if not missing and (lacking := [key for key in expected if key not in present]):
+        problems.append(f"missing in {given_name}: {named(lacking)}")
+    if extra := [key for key in given if key not in known]:
+        problems.append(f"in {given_name} but not in {expected_name}: {named(extra)}")
     if problems:
-        raise DataError(f"ids of {expected_name} and {found_name} do not pair; {'; '.join(problems)}")
+        raise DataError(f"ids of {expected_name} and {given_name} do not pair; {'; '.join(problems)}")
 
 
 def named(ids: Sequence[str], most: int = 3) -> str:

@@ -104,10 +104,10 @@ def score_decoded(
         say(note)
     cases = read_cases(with_prior_days(wanted, records.parent / "priors.parquet"), predictions, inputs.anchors)
     train = table.filter(split="train")["report"].to_list()
-    manifest = predictions / "manifest.json"
-    made = read_json(manifest) if manifest.is_file() else None
+    path = predictions / "manifest.json"
+    manifest = read_json(path) if path.is_file() else None
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
-    origin = Origin({"anchors": inputs.anchors} | files, read_about(records), made=made)
+    origin = Origin({"anchors": inputs.anchors} | files, read_about(records), manifest=manifest)
     return score_cases(cases, out, inputs, settings, origin, None if "train" in set(wanted["split"]) else train or None)
 
 

@@ -96,7 +96,7 @@ def build_signature(
         "versions": {name: version(name) for name in _PACKAGES},
         "data": {"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
-        "predictions": None if origin.made is None else dict(origin.made),
+        "predictions": None if origin.manifest is None else dict(origin.manifest),
     }
 
 

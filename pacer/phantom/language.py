@@ -190,9 +190,9 @@ def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bo
     row = FINDINGS.index(state.finding)
     hedged = state.certainty == "hedged"
     if not prior and not hedged and choices.number(row, 8) < _CLAUSE:
-        own = clause(state, choices.number(row, 3))
-        if own:
-            return own
+        sentence = clause(state, choices.number(row, 3))
+        if sentence:
+            return sentence
     phrase = describe(state, choices.number(row, 1), choices.number(row, 2))
     detail, share = choices.number(row, 5), _DETAIL[choices.style]
     if detailed and not hedged and detail < share:
@@ -238,15 +238,15 @@ def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices
     for name in chosen:
         statuses[name] = "negative"
     style, wording = choices.style, choices.number(_GENERAL, 6)
-    own = [name for name in chosen if name in ("cardiomegaly", "enlarged mediastinum")]
-    if len(own) == 2 and wording > 0.6:
-        own = own[:1]
+    silhouette = [name for name in chosen if name in ("cardiomegaly", "enlarged mediastinum")]
+    if len(silhouette) == 2 and wording > 0.6:
+        silhouette = silhouette[:1]
     # "pleural effusion or pleural thickening" could be read as one phrase; thickening goes first
-    listed = sorted((name for name in chosen if name not in own), key=lambda name: name != "pleural abnormality")
+    listed = sorted((name for name in chosen if name not in silhouette), key=lambda name: name != "pleural abnormality")
     sentences: list[Sentence] = []
-    if own:
-        frames = by_style(WORDING.both_absent if len(own) == 2 else WORDING.absences[own[0]], style)
-        sentences.append((choices.pick(frames, FINDINGS.index(own[0]), 5), frozenset()))
+    if silhouette:
+        frames = by_style(WORDING.both_absent if len(silhouette) == 2 else WORDING.absences[silhouette[0]], style)
+        sentences.append((choices.pick(frames, FINDINGS.index(silhouette[0]), 5), frozenset()))
     if len(listed) == 2 and style == "terse" and wording < 0.3:
         sentences += [(denial([name], style, wording), frozenset()) for name in listed]
     elif listed:

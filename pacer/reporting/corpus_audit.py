@@ -113,9 +113,9 @@ def plain(text: str, longest: int = 100) -> str:
     return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
 
-def _fault(name: str, found: str) -> Check:
+def _fault(name: str, detail: str) -> Check:
     """What should not be there."""
-    return Check(name, found or "none", not found)
+    return Check(name, detail or "none", not detail)
 
 
 def _counted(counts: Counts, form: str = "{} {}") -> str:
@@ -203,7 +203,7 @@ def _wording(wording: Mapping[str, Mapping[str, Counts]], treated: str) -> Check
 
 
 def _undated(notes: Mapping[str, Mapping[str, Counts]]) -> int:
-    return sum(found.get("undated", 0) for found in notes.get("priors", {}).values())
+    return sum(counts.get("undated", 0) for counts in notes.get("priors", {}).values())
 
 
 def _priors(priors: Mapping[str, Any], records: Counts, undated: int) -> Iterator[Check]:

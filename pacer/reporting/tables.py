@@ -46,10 +46,10 @@ class Heading(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One line of an audit: what was looked at, what was found, and whether all is well."""
+    """One line of an audit: what was looked at, the result, and whether all is well."""
 
     name: str
-    found: str
+    detail: str
     good: bool = True
 
 

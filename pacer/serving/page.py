@@ -74,7 +74,7 @@ class Page(ThreadingTCPServer):
         examples = example_cases()
         self.files: dict[str, tuple[bytes, str]] = {
             "/": (_page(reporter, examples).encode(), _HTML),
-            "/page.js": (Path(view.OWN, "page.js").read_bytes(), "text/javascript"),
+            "/page.js": (Path(view.TEMPLATES, "page.js").read_bytes(), "text/javascript"),
         }
         for number, example in enumerate(examples):
             for place, image in example.images().items():

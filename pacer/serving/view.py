@@ -17,12 +17,12 @@ from pacer.reporting.marks import LONGITUDINAL, Span, Statement, committed, span
 from pacer.reporting.overlay import routing_overlay
 from pacer.serving.case import Result, notes_of
 
-OWN = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 #: Upper end of a gate, and what it means; Calibrate starts at 0.1.
 _GATES = ((0.05, "hardly at all"), (0.25, "a little"), (0.6, "moderately"), (1.0, "strongly"))
 
 
-render = partial(html.render, folder=OWN)
+render = partial(html.render, folder=TEMPLATES)
 
 
 def gate_words(gate: float) -> str:

@@ -25,7 +25,7 @@ LOCK = "study.lock"
 #: Variable of every process that a study starts: the folder that it works in.
 MARK = "PACER_STUDY_FOLDER"
 #: The checkout's own code is imported, not what the environment has installed.
-_OWN_CODE = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
+_WITH_CHECKOUT = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
 #: What a git hook has in its environment: with these, git works in the user's checkout, wherever it runs.
 _GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 #: In front of git and DVC, which then find the repository by their folder alone.
@@ -102,7 +102,7 @@ class Dvc:
                 if self._stopped:
                     raise PacerError("the study was stopped")
                 process = subprocess.Popen(
-                    [*WITHOUT_GIT, *variables, "sh", "-c", _OWN_CODE, str(folder), self._command, *arguments],
+                    [*WITHOUT_GIT, *variables, "sh", "-c", _WITH_CHECKOUT, str(folder), self._command, *arguments],
                     cwd=folder,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,

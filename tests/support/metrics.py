@@ -124,4 +124,4 @@ def score_predictions(
     manifest = predictions / "manifest.json"
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     made = read_json(manifest) if manifest.is_file() else None
-    return score_cases(cases, out, inputs, settings, Origin(files, about or {}, made=made), train)
+    return score_cases(cases, out, inputs, settings, Origin(files, about or {}, manifest=made), train)

@@ -20,7 +20,7 @@ from pacer.metrics.statistics.intervals import POOLED, clinical_statistics, resa
 LEAST_UNITS = 10
 _AGES = {0: "same day", 7: "up to a week", 90: "up to 90 days", 365: "up to a year"}
 _OLDER = "over a year"
-Found = TypeVar("Found", Interval, Difference)
+Estimate = TypeVar("Estimate", Interval, Difference)
 #: Column and value of a group, and which records are in it, Boolean ``[n]``.
 Group = tuple[tuple[str, str], np.ndarray]
 
@@ -92,7 +92,7 @@ def _statistics(
     return Statistics(tables, {name: (name, score) for name in tables}).by_unit(codes, count)
 
 
-def _certain(score: Found, units: np.ndarray) -> Found:
+def _certain(score: Estimate, units: np.ndarray) -> Estimate:
     """Without an interval for a group of few ``units``."""
     return replace(score, low=None, high=None) if len(np.unique(units)) < LEAST_UNITS else score
 

@@ -20,7 +20,7 @@ def audit(full_run) -> dict:
 
 
 def lines(audit: dict) -> dict[str, str]:
-    return {check.name: check.found for check in corpus_checks(audit)}
+    return {check.name: check.detail for check in corpus_checks(audit)}
 
 
 def looks(audit: dict) -> set[str]:
