@@ -141,9 +141,10 @@ def score(
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports of any system, or predictions of this one."""
+    from pacer.metrics.inputs import DEFAULTS
     from pacer.metrics.reports import Protocol
 
-    settings = load_profile(params).score
+    settings = DEFAULTS if params == PARAMS and not params.exists() else load_profile(params).score
     if columns is not None:
         settings = settings.model_copy(update={"columns": str(columns)})
     chosen = check_contexts(context)
@@ -179,8 +180,18 @@ def _print_scores(scores: dict, out: Path, convention: str) -> None:
 
     from pacer.core.io import read_json
     from pacer.metrics.columns import columns_in
+    from pacer.metrics.statistics.bootstrap import LEVEL
+    from pacer.metrics.statistics.groups import group_scores
     from pacer.metrics.statistics.sources import warnings
-    from pacer.reporting.score_tables import CONTENTS, ORIGINALS, VARIETY, column_table, convention_table, score_table
+    from pacer.reporting.score_tables import (
+        CONTENTS,
+        ORIGINALS,
+        VARIETY,
+        column_table,
+        convention_table,
+        group_table,
+        score_table,
+    )
     from pacer.reporting.signature import caution, reading_notes, signature_line
 
     signature, cases = read_json(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
@@ -202,8 +213,12 @@ def _print_scores(scores: dict, out: Path, convention: str) -> None:
     for line in warnings(scores, cases, convention):
         say(line, "yellow")
     if groups := columns_in(signature, "groups"):
-        where = "is in `pacer compare`" if signature["clinical"] else "needs a labeller: --chexbert DIR"
-        say(f"F1 by {', '.join(groups)} {where}")
+        if signature["clinical"]:
+            grouped = [score for score in group_scores(cases, convention, groups) if score.column in groups]
+            console.print(f"\nF1 by {', '.join(groups)}; no other score is grouped")
+            print_table(group_table(grouped, LEVEL))
+        else:
+            say(f"F1 by {', '.join(groups)} needs a labeller: --chexbert DIR; no other score is grouped")
     console.print()
     for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
         say(line)

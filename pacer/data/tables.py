@@ -180,7 +180,10 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
                     numbers.append(line)
                     rows.append(tuple(cells) or (None,) * len(columns))
                 else:
-                    raise DataError(f"{path}, line {line}: {len(cells)} cells, but the header has {len(columns)}")
+                    raise DataError(
+                        f"{path}, line {line}: {len(cells)} cells, but the header has {len(columns)}; the separator "
+                        f"is read as {separator}, and a cell that holds one needs quotes"
+                    )
                 line = reader.line_num + 1
     except csv.Error as error:
         raise DataError(f"{path}, line {line}: {error}; the file is cut off or its quotes do not match") from None

@@ -36,7 +36,8 @@ def read_score_columns(path: str | Path, ids: Sequence[str], taken: Collection[s
     """
     table = _read(Path(path))
     if _ID not in table.columns:
-        raise DataError(f"{path} has no column {_ID}; expected one with the ids of the scored records")
+        names = ", ".join(name if len(name.split()) < 3 else "a text" for name in table.columns)
+        raise DataError(f"{path} has the columns {names}; the one with the ids of the scored records must be {_ID}")
     table = table.with_columns(pl.col(_ID).cast(pl.String))
     check_pairs(ids, table[_ID].to_list(), "the scored records", str(path))
     table = pl.DataFrame({_ID: ids}).join(table, on=_ID, how="left", maintain_order="left")
@@ -96,6 +97,12 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collect
     if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
         raise DataError(f"{where}: expected numbers, which become scores, or texts, which become groups")
     texts = column.cast(pl.String).str.strip_chars().replace("", None)
+    no_number = texts.is_not_null() & texts.cast(pl.Float64, strict=False).is_null()
+    if 0 < no_number.sum() < texts.count() / 2:
+        raise DataError(
+            f"{where}: most cells are numbers, that of record {ids.filter(no_number)[0]} is none; write numbers as "
+            "0.9, and leave an unknown one empty"
+        )
     if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
         raise DataError(f"{where} has {count} different texts, more than {_MOST_VALUES}; give numbers, or bands")
     return texts

@@ -23,12 +23,13 @@ from pacer.metrics.signature import STRICTLY
 
 #: What a language score of uncleaned text hangs on: capitals, and a period without a blank before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
-#: What to do about ids that do not pair.
-_WAYS = (
-    "write the ids in the same way in both files, or name their columns with --reference-id and --hypothesis-id; "
-    "keep one row for each id; select references with --split and --context; --missing empty scores an empty report "
-    "where one is missing or null"
-)
+#: What to do about ids that do not pair, by what the error says of them.
+_WAYS = {
+    "more than once in": "keep one row for each id, or select references with --split and --context",
+    "missing in": "write the ids in the same way in both files, name their columns with --reference-id and "
+    "--hypothesis-id, or score an empty report where one is missing or null with --missing empty",
+    "but not in": "remove these rows, or give their references",
+}
 #: Columns of predictions of which other systems say nothing.
 _NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "unclosed", "tokens")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
@@ -123,7 +124,8 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
         for rows in (hypotheses.rows, given):  # an id without a text pairs too
             check_pairs(expected["id"].to_list(), rows["id"].to_list(), name, str(hypotheses.path), missing=allowed)
     except DataError as error:
-        raise DataError(f"{error}; {_WAYS}") from None
+        ways = "; ".join(way for words, way in _WAYS.items() if words in str(error))
+        raise DataError(f"{error}; {ways}") from None
     if unwritten := expected.filter(pl.col("text").is_null())["id"].to_list():
         raise DataError(f"{references.path}: the reference is missing for {named(unwritten)}")
     written = given.select("id", pl.col("text").alias("hypothesis"))

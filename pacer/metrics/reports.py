@@ -42,6 +42,8 @@ EXTRA_COLUMNS = (
 _ALONE = "the only column"
 #: What a message shows as a column's name: anything else could be report text.
 _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
+#: What stands between the cells of a file that is not separated as its name says.
+_OTHER_SEPARATOR = re.compile(r"[;\t|]")
 #: Words of a first row that may be the name of the column below it, where no punctuation is in it.
 _NAME_WORDS = 3
 
@@ -100,12 +102,13 @@ def reports_of(
         raise DataError(
             f"{path} has several columns that may hold the reports: {_shown(candidates)}; choose one with --{side}-text"
         )
-    if not candidates:
-        raise DataError(_absent(path, "reports", names, text_column, text_columns, f"--{side}-text"))
-    (text_name,) = candidates
     ids = _named(names, id_column, ID_COLUMNS)
+    absent = [] if candidates else [_absent("reports", text_column, text_columns, f"--{side}-text")]
     if not ids and (id_column or len(names) > 1):
-        raise DataError(_absent(path, "ids", names, id_column, ID_COLUMNS, f"--{side}-id"))
+        absent.append(_absent("ids", id_column, ID_COLUMNS, f"--{side}-id"))
+    if absent:
+        raise DataError(f"{path} has the columns {_shown(names)}: {'; '.join(absent)}")
+    (text_name,) = candidates
     columns = {"id": ids[0], "text": text_name} if ids else {"text": text_name}
     keys = table.values(ids[0]) if ids else range(1, len(table.rows) + 1)
     for place, text, key in zip(table.places, table.values(text_name), keys, strict=True):
@@ -125,12 +128,11 @@ def reports_of(
     return Reports(path, rows.with_columns(pl.when(~blank).then(pl.col(EXTRA_COLUMNS))), columns)
 
 
-def _absent(path: Path, what: str, names: Sequence[str], given: str | None, known: Sequence[str], option: str) -> str:
+def _absent(what: str, given: str | None, known: Sequence[str], option: str) -> str:
     """What is wrong with a file that lacks the column that is ``given`` by ``option``, or any of the ``known`` ones."""
     if given is not None:
-        return f"{path} has no column {given}, only {_shown(names)}; {option} must name one of these"
-    expected = f"expected one of {', '.join(known)}, or the name of another with {option}"
-    return f"{path} has no column of {what}, only {_shown(names)}; {expected}"
+        return f"none is {given}; {option} must name one of them"
+    return f"none is known as that of {what}; expected one of {', '.join(known)}, or name another with {option}"
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -162,6 +164,11 @@ def _read(path: Path, headings: Collection[str | None], option: str) -> Table:
                     f"name the column with {option}, and separate its cells by commas (.csv) or tabs (.tsv)"
                 )
             table = table._replace(columns=[_ALONE], numbers=[1, *table.numbers], rows=[(first,), *table.rows])
+            if all(text and _OTHER_SEPARATOR.search(text) for (text,) in table.rows):
+                raise DataError(
+                    f"{path}: every line holds a semicolon, tab or bar, and no comma; if these stand between cells, "
+                    "separate them by commas (.csv) or tabs (.tsv)"
+                )
         if empty := [place for place, row in zip(table.places, table.rows, strict=True) if row == (None,)]:
             raise DataError(f'{path}, {empty[0]}: a blank line; write "" for an empty report')
     if not table.rows:

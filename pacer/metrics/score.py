@@ -206,17 +206,20 @@ def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs, settings: Score) -> p
     References whose labels a file holds are not labelled again; it is made where it does not exist."""
     if inputs.chexbert is None:
         return cases.with_columns(pl.lit(None, LABELS).alias(f"{side}_labels") for side in ("reference", "hypothesis"))
-    if inputs.labels is not None and not inputs.labels.is_file():
-        label_references(cases, inputs.chexbert, inputs.labels, settings.batch_size, settings.precision)
+    known = None
+    if inputs.labels is not None:
+        if not inputs.labels.is_file():
+            label_references(cases, inputs.chexbert, inputs.labels, settings.batch_size, settings.precision)
+        known = known_labels(inputs.labels, cases, inputs.chexbert, settings.precision)
     labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
-    sides = _hypotheses(cases) + ["reference"] * (inputs.labels is None)
+    sides = _hypotheses(cases) + ["reference"] * (known is None)
     texts = pl.concat([cases[side] for side in sides]).drop_nulls().unique(maintain_order=True).to_list()
     labels = {None: None} | dict(zip(texts, labeller(texts).tolist(), strict=True))
     columns: dict[str, Sequence[list[int] | None]] = {
         f"{side.removesuffix('_hypothesis')}_labels": [labels[text] for text in cases[side]] for side in sides
     }
-    if inputs.labels is not None:
-        columns["reference_labels"] = known_labels(inputs.labels, cases, inputs.chexbert, labeller.precision)
+    if known is not None:
+        columns["reference_labels"] = known
     return cases.with_columns(pl.Series(name, values, dtype=LABELS) for name, values in columns.items())
 
 

@@ -81,7 +81,9 @@ def build_signature(
         "language": {
             **_texts(protocol, about),
             "original_references": _original(counts, bool(protocol), settings.originals),
-            **{name: about.get(name, "not recorded") for name in _ABOUT},
+            **dict.fromkeys(_ABOUT, "not recorded"),
+            **({"cleaner": "none"} if protocol else {}),
+            **{name: about[name] for name in _ABOUT if name in about},
             **_LANGUAGE,
         },
         "anchors": _ANCHORS | {"reference": rules if inputs.anchors is None else "file"},

@@ -85,13 +85,19 @@ def reading_notes(signature: Signature) -> list[str]:
     if protocol and 2 * empty > pairs:
         missing = protocol.get("missing_hypotheses", 0)
         notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
+    cleaners = {side: protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")}
     unclean = {side: protocol.get(f"unclean_{side}", 0) for side in ("references", "hypotheses")}
     if any(unclean.values()):
         counted = " and ".join(f"{count} of {pairs} {side}" for side, count in unclean.items() if count)
-        options = " ".join(f"--clean-{side} upstream" for side, count in unclean.items() if count)
+        cleaner = next((name for name in cleaners.values() if name != "none"), "upstream")
+        options = " ".join(f"--clean-{side} {cleaner}" for side, count in unclean.items() if count)
         notes.append(
-            f"{counted} have capitals or periods without a blank before them, which move BLEU and ROUGE-L; to score "
-            f"cleaned text: {options}"
+            f"{counted} have capitals or periods without a blank before them, which move BLEU, ROUGE-L and CIDEr; to "
+            f"score cleaned text: {options}"
+        )
+    if len(set(cleaners.values()) - {"none"}) > 1:
+        notes.append(
+            f"warning: references are cleaned by {cleaners['references']}, reports by {cleaners['hypotheses']}"
         )
     return notes
 

@@ -79,7 +79,10 @@ def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Pa
     texts = list(map(_hash, records["report"]))
     lacking = [record for record, text in zip(records["record_id"], texts, strict=True) if text not in by_text]
     if lacking:
-        raise DataError(f"{path} has no labels for the report of record {lacking[0]}; {_REMEDY}")
+        raise DataError(
+            f"{path} has no labels for the reference of record {lacking[0]}: it is of other references, or of these "
+            f"before they were cleaned; {_REMEDY}"
+        )
     return [by_text[text] for text in texts]
 
 

@@ -148,7 +148,7 @@ def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
         if len(unequal):
             raise DataError(
                 f"{first} and {second} differ in the {column} of {len(unequal)} records, such as "
-                f"{unequal['record_id'][0]}; score both against the same references"
+                f"{unequal['record_id'][0]}; score both against the same references, cleaned alike"
             )
     further = [name for name in other_groups if name not in groups]
     cases = cases.with_columns(other_cases.select(further))

@@ -47,10 +47,34 @@ def test_two_files_are_scored_without_a_labeller(pacer: Callable[..., Outcome], 
     assert cases["reference_labels"].null_count() == cases["hypothesis_labels"].null_count() == 4
 
 
-def test_groups_without_a_labeller_are_named(pacer: Callable[..., Outcome], files: Path) -> None:
-    pl.DataFrame({"record_id": ["a", "b", "c", "d"], "sex": ["F", "F", "M", "M"]}).write_csv("columns.csv")
-    outcome = pacer(*stated(), "--columns", "columns.csv")
-    assert outcome.code == 0 and "F1 by sex needs a labeller: --chexbert DIR" in outcome.out
+def test_files_are_scored_outside_the_repository(
+    pacer: Callable[..., Outcome], files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("references.csv", "reports.csv"):
+        (tmp_path / "elsewhere" / name).parent.mkdir(exist_ok=True)
+        (files / name).rename(tmp_path / "elsewhere" / name)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert pacer(*stated()).code == 0 and read_json("scores/signature.json")["clinical"] is None
+    refused = pacer(*stated(), "--params", "mine.yaml")
+    assert refused.code == 1 and "mine.yaml does not exist" in refused.error
+
+
+def test_f1_by_group_needs_a_labeller(
+    pacer: Callable[..., Outcome], files: Path, chexbert_directory: Callable[..., Path]
+) -> None:
+    columns = {"record_id": ["a", "b", "c", "d"], "sex": ["F", "F", "M", "M"], "site": ["x", "x", "x", "y"]}
+    pl.DataFrame(columns).write_csv("columns.csv")
+    without = pacer(*stated(), "--columns", "columns.csv")
+    assert without.code == 0 and "F1 by sex, site needs a labeller: --chexbert DIR" in without.out
+    labelled = pacer(*stated(), "--columns", "columns.csv", "--chexbert", str(chexbert_directory()))
+    assert labelled.code == 0, labelled.error
+    shown = labelled.out.partition("F1 by sex, site; no other score is grouped")[2]
+    assert re.findall(r"^(?:sex|site) +(\w) +(\d)", shown, re.MULTILINE) == [
+        ("F", "2"),
+        ("M", "2"),
+        ("x", "3"),
+        ("y", "1"),
+    ]
 
 
 def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcome], files: Path) -> None:

@@ -42,7 +42,7 @@ def test_numbers_become_scores_and_texts_groups(tmp_path: Path, kind: str) -> No
         ("record_id,words\nsn-1,1\nsn-2,1\n", "missing in .*columns.csv: 007"),
         ("record_id,words\nsn-1,1\nsn-2,1\n007,1\nother,1\n", "but not in the scored records: other"),
         ("record_id,words\nsn-1,1\nsn-2,1\n007,1\nsn-2,1\n", "more than once in .*columns.csv: sn-2"),
-        ("id,words\nsn-1,1\n", "has no column record_id"),
+        ("id,words\nsn-1,1\n", "the one with the ids of the scored records must be record_id"),
         ("record_id,rougeL\nsn-1,1\nsn-2,1\n007,1\n", "column rougeL: cases.parquet has a column of this name"),
         ("record_id,my_labels\nsn-1,1\nsn-2,1\n007,1\n", "column my_labels: names with this ending are reserved"),
         ("record_id,words\nsn-1,1\nsn-2,NaN\n007,1\n", "column words: record sn-2 has no finite number"),
@@ -70,7 +70,7 @@ def test_a_word_among_numbers_is_named_and_words_for_no_value_are_none(tmp_path:
     absent = [*rows[:3], "3,N/A\n", "4,NA\n", *rows[5:]]
     found = read_score_columns(written(tmp_path, "record_id,mine\n" + "".join(absent)), ids, [])
     assert names_by_kind(found)["scores"] == ["mine"] and found["mine"].null_count() == 2
-    with pytest.raises(DataError, match="column mine has 30 different texts"):
+    with pytest.raises(DataError, match="column mine: most cells are numbers, that of record 3 is none"):
         read_score_columns(written(tmp_path, "record_id,mine\n" + "".join([*rows[:3], "3,?\n", *rows[4:]])), ids, [])
 
 

@@ -141,6 +141,9 @@ def test_text_that_is_not_cleaned_is_told_with_the_option(files, quick_meteor):
     assert "1 of 3 hypotheses have capitals or periods without a blank" in told
     assert told.endswith("--clean-hypotheses upstream") and "--clean-references" not in told
     assert "capitals" not in notes(clean_hypotheses="upstream")
+    assert notes(clean_references="iu_xray").endswith("--clean-hypotheses iu_xray")
+    mixed = notes(clean_references="iu_xray", clean_hypotheses="upstream")
+    assert "warning: references are cleaned by iu_xray, reports by upstream" in mixed
 
 
 def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directory, quick_meteor):
@@ -216,7 +219,7 @@ def test_files_without_contexts_are_scored_as_one(files, chexbert_directory, qui
     assert cases["hypothesis"].to_list() == [REPORTS[key] for key in REFERENCES]
     signature = json.loads((files / "out" / "signature.json").read_text())
     assert signature["protocol"]["hypotheses"] == {"file": "test_result.json", "id": "id", "text": "text"}
-    assert len(signature["data"]["hypotheses"]) == 64 and signature["language"]["cleaner"] == "not recorded"
+    assert len(signature["data"]["hypotheses"]) == 64 and signature["language"]["cleaner"] == "none"
     assert "effusion" not in (files / "out" / "signature.json").read_text()
 
 
@@ -238,7 +241,7 @@ def test_labels_of_the_references_are_made_once(files, chexbert_directory, quick
     assert sorted(seen) == sorted(REPORTS.values())
     refs = (files / "refs.csv").read_text()
     (files / "refs.csv").write_text(refs.replace("small", "large"))
-    with pytest.raises(DataError, match="no labels for the report of record s2"):
+    with pytest.raises(DataError, match="no labels for the reference of record s2"):
         scored()
     (files / "refs.csv").write_text(refs)
     (chexbert / "vocab.txt").write_text((chexbert / "vocab.txt").read_text().replace("edema", "oedema"))

@@ -336,7 +336,7 @@ def test_ids_must_pair_one_to_one(case, edit, problem):
 
 def test_inputs_that_lack_a_record_are_refused(case):
     label_references(case.records[1:4], case.chexbert, case.folder / "references.parquet")
-    with pytest.raises(DataError, match=r"no labels for the report of record sn-test0; make it again"):
+    with pytest.raises(DataError, match=r"no labels for the reference of record sn-test0: .*; make it again"):
         case.score(labels=case.folder / "references.parquet")
     (case.predictions / "mn.jsonl").unlink()
     with pytest.raises(DataError, match=r"holds no mn\.jsonl, .*add --context sn"):

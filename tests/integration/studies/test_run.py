@@ -128,6 +128,8 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_never_touched(tiny: TinyRe
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_study_ends_its_dvc_within_three_seconds(tiny: TinyRepository, number: int) -> None:
+    if signal.getsignal(number) == signal.SIG_IGN:
+        pytest.skip("below nohup, where a study goes on as well")
     (tiny.told / "hang").touch()
     before = tiny.state()
     process = tiny.start("--row", "gated")

@@ -77,8 +77,16 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         ("r.csv", "", "holds no reports"),
         ("r.csv", "id,report\n", "holds no reports"),
         ("r.jsonl", "\n", "holds no reports"),
-        ("r.csv", f"id,words\n1,{SECRET}\n", "no column of reports, only id, words; expected one of hypothesis"),
-        ("r.csv", f"key,report\n1,{SECRET}\n", "no column of ids, only key, report; expected one of record_id"),
+        (
+            "r.csv",
+            f"id,words\n1,{SECRET}\n",
+            "has the columns id, words: none is known as that of reports; expected one of hypothesis",
+        ),
+        (
+            "r.csv",
+            f"key,report\n1,{SECRET}\n",
+            "has the columns key, report: none is known as that of ids; expected one of record_id",
+        ),
         ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "line 3, id: expected an id"),
         ("r.csv", f"id,report\n1,{SECRET}\n2\n", "line 3: 1 cells, but the header has 2"),
         ("r.csv", f"id,report\n1,a,{SECRET}\n", "line 2: 3 cells, but the header has 2"),
@@ -86,7 +94,11 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         ("r.csv", f'id,report\n1,"{SECRET}\n', "line 2: unexpected end of data; the file is cut off"),
         ("r.csv", f"{SECRET} .\n\na .\n", 'line 2: a blank line; write "" for an empty report'),
         ("r.csv", f"report\n{SECRET}\n\n", "line 3: a blank line"),
-        ("r.csv", f"{SECRET}!,b\n1,x\n", "no column of reports, only a text, b; expected"),
+        (
+            "r.csv",
+            f"{SECRET}!,b\n1,x\n",
+            "has the columns a text, b: none is known as that of reports; .*; none is known as that of ids",
+        ),
         (
             "r.csv",
             f"Generated Report\n{SECRET}\n",
@@ -94,6 +106,8 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         ),
         ("r.csv", f"id,id,report\n1,1,{SECRET}\n", "column name more than once"),
         ("r.csv", "id;report\n1;x\n", "begins with what could be its name"),
+        ("r.csv", f"1;{SECRET} .\n2;{SECRET}\n", "every line holds a semicolon, tab or bar"),
+        ("r.csv", f"id;report\n1;{SECRET}, small\n", "2 cells, but the header has 1; the separator is read as comma"),
         ("r.json", "[1]", "must be an object of ids and texts, got a list of 1"),
         ("r.json", json.dumps({"a": [SECRET, SECRET]}), "row 1, text: expected text, got a list of 2"),
         ("r.json", '{"": "a"}', "row 1, id: expected an id"),
@@ -118,10 +132,12 @@ def test_files_and_columns_that_are_not_there(tmp_path):
     with pytest.raises(DataError, match="does not exist"):
         read(tmp_path / "r.csv")
     pl.DataFrame(ROWS).write_csv(tmp_path / "r.csv")
-    with pytest.raises(DataError, match="no column uid, only study_id, report; --hypothesis-id must name one of these"):
+    with pytest.raises(
+        DataError, match="has the columns study_id, report: none is uid; --hypothesis-id must name one of them"
+    ):
         read(tmp_path / "r.csv", "uid")
     (tmp_path / "res.csv").write_text("the heart is normal .\na .\n")
-    with pytest.raises(DataError, match="no column out, only a text; --hypothesis-text must name one of these"):
+    with pytest.raises(DataError, match="has the columns a text: none is out; --hypothesis-text must name one of them"):
         read(tmp_path / "res.csv", None, "out")
 
 
