@@ -97,7 +97,14 @@ TRUTH: Sequence[Columns] = (
         ("prior_only_recall_without_prior", "SW, what only the previous report says: recall without it"),
     ),
 )
-_COMPARED = {"f1": "CE F1", "bleu4": "BLEU-4", "rougeL": "ROUGE-L", "meteor": "METEOR"}
+_COMPARED = {
+    "f1": "CE F1",
+    "report_positive_f1": "Positive F1",
+    "report_negative_f1": "Negative F1",
+    "bleu4": "BLEU-4",
+    "rougeL": "ROUGE-L",
+    "meteor": "METEOR",
+}
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
@@ -301,7 +308,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     if any("f1" in scores for scores in comparison.scores.values()):
         compared = f"F1 by {comparison.convention}"
     else:
-        compared = "no CheXbert F1 and no groups without --chexbert; polarity F1 and CIDEr are not compared"
+        compared = "no CheXbert F1 and no groups without --chexbert"
     lines = [
         f"{comparison.records:,} records, resampled by {comparison.unit} ({comparison.units:,}); "
         f"{comparison.resamples:,} bootstrap samples and as many randomizations, seed {comparison.seed}; "

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import save_file
 
+from pacer.commitments.anchor import POLARITIES
 from pacer.commitments.sampling import sample_records
 from pacer.commitments.targets import build_anchors
 from pacer.config import Corpus, Params, load_params, parse_params
@@ -239,6 +240,7 @@ def _predictions(
                 "hypothesis_labels": [int(v) for v in random.integers(0, 4, 14)],
                 "rougeL": float(random.uniform(0.1, 0.6)),
                 "meteor_statistics": [1.0] * 23,
+                **{f"{side}_{name}": ["edema"] for side in ("reference", "report") for name in POLARITIES},
                 "reference_wording": [],
                 "hypothesis_wording": ["unchanged"],
                 "gate": None,

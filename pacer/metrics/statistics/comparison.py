@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from pacer.commitments.anchor import POLARITIES
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import read_json
 from pacer.metrics.cases import MEAN, by_context
@@ -22,9 +23,10 @@ from pacer.metrics.statistics.intervals import case_statistics, resampled_units,
 _NEEDED = (
     *("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels"),
     *("rougeL", "meteor_statistics"),
+    *(f"{side}_{polarity}" for side in ("reference", "report") for polarity in POLARITIES),
 )
 #: The scores that are compared, beside those of ``score.columns``.
-_SCORES = ("f1", "bleu4", "rougeL", "meteor")
+_SCORES = ("f1", "report_positive_f1", "report_negative_f1", "bleu4", "rougeL", "meteor")
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,9 @@ class Comparison:
 def compare_runs(
     first: str | Path, second: str | Path, *, convention: str = "llm-rg4", resamples: int = 10_000
 ) -> Comparison:
-    """Compare two folders of scores by context and for the mean over contexts: CE F1, BLEU-4, ROUGE-L, METEOR and
-    the numbers of ``score.columns``; and F1 by group. Runs without a labeller are compared without F1.
+    """Compare two folders of scores by context and for the mean over contexts: CE F1, F1 of affirmed and of denied
+    findings, BLEU-4, ROUGE-L, METEOR and the numbers of ``score.columns``; and F1 by group. Runs without a labeller are
+    compared without CE F1.
 
     Args:
         first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in

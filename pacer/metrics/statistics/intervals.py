@@ -9,8 +9,10 @@ from functools import partial
 import numpy as np
 import polars as pl
 
+from pacer.commitments.anchor import POLARITIES
 from pacer.metrics.cases import by_context, contexts_of, is_labelled, labels_of
 from pacer.metrics.clinical import RATIOS, label_counts, micro, present, weighted_f1
+from pacer.metrics.commitments import states
 from pacer.metrics.conventions import CONVENTIONS, Convention
 from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics
@@ -109,14 +111,20 @@ def case_statistics(cases: pl.DataFrame, rule: Convention, columns: Sequence[str
         columns: those of the cases that are scores beside the pipeline's.
     """
     clinical = clinical_statistics(cases, rule) if is_labelled(cases) else Statistics({}, {})
-    tables = clinical.tables | {
-        "bleu": bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list()),
-        "rougeL": mean_statistics(cases["rougeL"].to_list()),
-        "meteor": meteor_statistics(cases["meteor_statistics"].to_list()),
-        **{name: mean_statistics(cases[name].to_list()) for name in columns},
-    }
+    polarities = polarity_statistics(cases)
+    tables = (
+        clinical.tables
+        | polarities.tables
+        | {
+            "bleu": bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list()),
+            "rougeL": mean_statistics(cases["rougeL"].to_list()),
+            "meteor": meteor_statistics(cases["meteor_statistics"].to_list()),
+            **{name: mean_statistics(cases[name].to_list()) for name in columns},
+        }
+    )
     scores: dict[str, tuple[str, ScoreOf]] = {
         **clinical.scores,
+        **polarities.scores,
         **{f"bleu{order}": ("bleu", partial(bleu, order=order)) for order in (1, 2, 3, 4)},
         "rougeL": ("rougeL", mean),
         "meteor": ("meteor", meteor),
@@ -133,6 +141,19 @@ def clinical_statistics(cases: pl.DataFrame, rule: Convention, reports: str = "h
         return Statistics({_LABELS: rows}, {"f1": (_LABELS, weighted_f1)})
     rows = rows.reshape(len(rows), 3, -1).sum(axis=2)  # the observations need not be kept apart
     return Statistics({_LABELS: rows}, {ratio: (_LABELS, partial(micro, ratio=ratio)) for ratio in RATIOS})
+
+
+def polarity_statistics(cases: pl.DataFrame) -> Statistics:
+    """F1 of the findings that report and reference affirm, and of those that they deny, with statistics by case."""
+    reference, report = states(cases, "reference"), states(cases, "report")
+    tables = {
+        f"report_{polarity}_f1": label_counts(reference == state, report == state)
+        .reshape(len(cases), 3, -1)
+        .sum(axis=2)
+        for state, polarity in enumerate(POLARITIES)
+        if polarity != "uncertain"
+    }
+    return Statistics(tables, {name: (name, partial(micro, ratio="f1")) for name in tables})
 
 
 def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> np.ndarray:

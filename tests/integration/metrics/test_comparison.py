@@ -7,13 +7,23 @@ import numpy as np
 import polars as pl
 import pytest
 
+from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.clinical import clinical_efficacy
+from pacer.metrics.commitments import polarity_agreement, states
 from pacer.metrics.nlg import language_scores, with_language
 from pacer.metrics.statistics.comparison import compare_repeats, compare_runs
 from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
 WORDS = ["the", "heart", "is", "clear", "no", "effusion", "small", "left", "."]
+
+
+def stated(side: str, stances: np.ndarray) -> dict[str, list[str]]:
+    """Findings by polarity; 3: not mentioned."""
+    return {
+        f"{side}_{polarity}": [FINDINGS[place] for place in np.flatnonzero(stances == number)]
+        for number, polarity in enumerate(POLARITIES)
+    }
 
 
 def run(folder, seed: int, quality: float, labeller: str = "a" * 64):
@@ -32,9 +42,12 @@ def run(folder, seed: int, quality: float, labeller: str = "a" * 64):
                 "hypothesis": " ".join(np.where(draw.random(12) < quality, words, draw.choice(WORDS, 12))),
                 "reference_labels": labels.tolist(),
                 "hypothesis_labels": np.where(draw.random(14) < quality, labels, 1 - labels).tolist(),
+                **stated("reference", stances := fixed.integers(0, 4, 13)),
+                **stated("report", np.where(draw.random(13) < quality, stances, draw.integers(0, 4, 13))),
             }
         )
-    cases = pl.DataFrame(rows)
+    schema = {f"{side}_{polarity}": pl.List(pl.String) for side in ("reference", "report") for polarity in POLARITIES}
+    cases = pl.DataFrame(rows, schema_overrides=schema)
     cases = with_language(cases)
     (folder / "metrics").mkdir(parents=True)
     cases.sample(fraction=1.0, shuffle=True, seed=seed).write_parquet(folder / "metrics/cases.parquet")
@@ -62,6 +75,8 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
             expected = {name: language[name] for name in ("bleu4", "rougeL", "meteor")}
             labels = [own[f"{which}_labels"].to_list() for which in ("reference", "hypothesis")]
             expected["f1"] = clinical_efficacy(*labels)["f1"]
+            agreed = polarity_agreement(states(own, "reference"), states(own, "report"))
+            expected |= {f"report_{name}": agreed[name] for name in ("positive_f1", "negative_f1")}
             told = {name: getattr(value, side) for name, value in found.scores[context].items()}
             assert told == pytest.approx(expected)
             means.append(expected["f1"])
@@ -74,7 +89,7 @@ def test_scores_are_those_of_the_runs_and_a_difference_is_found(runs):
 def test_the_table_shows_every_row(runs):
     found = compare_runs(*runs, resamples=50)
     table = comparison_table(found)
-    assert len(table.rows) == 12 and table.columns[-2:] == ("95 % interval", "p")
+    assert len(table.rows) == 18 and table.columns[-2:] == ("95 % interval", "p")
     assert "12" in comparison_notes(found)[0]
     groups = group_comparison_table(found)
     assert len(groups.rows) == len(found.groups) and groups.rows[0][:2] == ("Previous report", "with")

@@ -11,11 +11,12 @@ from scipy import stats
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from pacer.metrics.chexbert.observations import OBSERVATIONS
+from pacer.metrics.commitments import anchor_columns, polarity_agreement, states
 from pacer.metrics.nlg import language_scores
 from pacer.metrics.statistics.bootstrap import Statistics, intervals
 from pacer.metrics.statistics.intervals import label_intervals, mean, mean_statistics, resampled_units, score_intervals
 
-WORDS = ("the heart is enlarged", "no effusion", "small left effusion", "lungs are clear", "a line ends in the svc")
+WORDS = ("the heart is enlarged", "no effusion", "small left effusion", "no pneumothorax", "a line ends in the svc")
 
 
 @pytest.fixture
@@ -41,7 +42,9 @@ def cases() -> pl.DataFrame:
                 "meteor_statistics": draw.integers(1, 9, 23).astype(float).tolist(),
             }
         )
-    return pl.DataFrame(rows)
+    table = pl.DataFrame(rows)
+    sides = {"reference": "reference", "hypothesis": "report"}
+    return table.with_columns(*(column for text, side in sides.items() for column in anchor_columns(table[text], side)))
 
 
 def test_the_first_row_of_a_study_counts_in_each_context(cases: pl.DataFrame):
@@ -68,6 +71,9 @@ def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame
         language = language_scores(own)
         for name in ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor"):
             assert scores[name].value == pytest.approx(language[name])
+        agreed = polarity_agreement(states(own, "reference"), states(own, "report"))
+        for name in ("positive_f1", "negative_f1"):
+            assert scores[f"report_{name}"].value == pytest.approx(agreed[name])
     for scores in found.scores.values():
         assert all(one.low <= one.value <= one.high and one.low < one.high for one in scores.values())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pacer.commitments.anchor import POLARITIES
 from pacer.core.errors import DataError
 from pacer.reporting.show import show_study
 
@@ -32,6 +33,7 @@ def scored(folder: Path, texts: dict[str, str], references=REFERENCE, study: str
         "rougeL": [0.5] * len(texts),
         "meteor_statistics": [[0.0]] * len(texts),
     } | {f"{side}_labels": [[0] * 14] * len(texts) for side in ("reference", "hypothesis")}
+    rows |= {f"{side}_{name}": [["edema"]] * len(texts) for side in ("reference", "report") for name in POLARITIES}
     pl.DataFrame(rows).write_parquet(folder / "cases.parquet")
     (folder / "signature.json").write_text("{}")
     return folder
