@@ -8,7 +8,7 @@ from datetime import date, time
 #: What is said of a date that cannot be read.
 DATE_FORMS = (
     "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or YYYY-MM-DD HH:MM[:SS], a day that exists, without a time zone "
-    "(05/06/2018 could be two days)"
+    "(05/06/2018 could be two days: of a table, corpus.table.dates says which)"
 )
 #: What is said of a time that cannot be read.
 TIME_FORMS = (

@@ -6,6 +6,7 @@ read.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -35,8 +36,19 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             account.count("unknown_fields", "table", quoted(column), filled)
     images = table.frame(list(names.values()), decimals=(columns.get("time", "time"),))
     images.columns = list(names)
+    if config.table.dates is not None and "date" in images.columns:
+        images = images.with_columns(_year_first(config.table.dates))
     images = images.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))
     return studies_of(images, str(path), table.unit, "table", account)
+
+
+def _year_first(form: str) -> pl.Expr:
+    """The column ``date`` with dates of a ``form`` such as DD.MM.YYYY as YYYY-MM-DD; other cells, and what follows a
+    date, stay."""
+    mark = re.escape(form[2])
+    day, month = (2, 1) if form.startswith("MM") else (1, 2)
+    with_zeros = pl.col("date").str.strip_chars().str.replace_all(rf"\b(\d)({mark})", "0$1$2")
+    return with_zeros.str.replace(rf"^(\d{{2}}){mark}(\d{{2}}){mark}(\d{{4}})", f"$3-${month}-${day}")
 
 
 def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ class Studies:
 
     delimiter: str | None = None
     encoding = "utf-8"
+    dates: str | None = None
 
     def __init__(self, folder: Path):
         self.folder, self.rows, self.settings = folder, [], {}
@@ -56,7 +57,13 @@ class Studies:
                 "format": "table",
                 "root": str(self.folder),
                 "images": "images",
-                "table": {"file": "studies.csv", "columns": {}, "delimiter": self.delimiter, "encoding": self.encoding},
+                "table": {
+                    "file": "studies.csv",
+                    "columns": {},
+                    "delimiter": self.delimiter,
+                    "encoding": self.encoding,
+                    "dates": self.dates,
+                },
             }
             | self.settings
         )
@@ -159,6 +166,27 @@ def test_a_table_in_the_form_of_a_hospital(studies: Studies) -> None:
     studies.build()
     assert studies.records.equals(plain)
     assert "erguß" in plain["report"][0]
+
+
+@pytest.mark.parametrize(
+    ("form", "first", "second"),
+    [
+        ("DD.MM.YYYY", "3.5.2180", "03.12.2180"),
+        ("DD/MM/YYYY", "03/05/2180", "3/12/2180 08:30"),
+        ("MM/DD/YYYY", "05/03/2180", "12/3/2180 08:30"),
+        ("DD.MM.YYYY", "2180-05-03", "03.12.2180"),
+    ],
+)
+def test_dates_of_a_stated_form(studies: Studies, form: str, first: str, second: str) -> None:
+    studies.add("a", first)
+    studies.add("b", second)
+    studies.dates = form
+    studies.build()
+    (prior,) = pl.read_parquet(studies.folder / "corpus" / "priors.parquet").to_dicts()
+    assert (prior["study_id"], prior["prior_study_id"], prior["gap_days"]) == ("b", "a", 214)
+    studies.add("c", "31.02.2180" if form.startswith("DD.") else "31/31/2180")
+    studies.settings = {"max_bad_rows": 1}
+    assert studies.build()["excluded"]["count"] == 1
 
 
 def test_words_for_no_text_are_none(studies: Studies) -> None:
