@@ -27,7 +27,10 @@ _CHEXBERT = (
     "those of bert-base-uncased"
 )
 
-_STANDINS = {"bundled": "stand-in, comes with the package", "standin": "stand-in, trained by the stage `backbones`"}
+_STANDINS = {
+    "bundled": "stand-in, comes with the package",
+    "standin": "stand-in, trained by the stage `backbones`: minutes; less with fewer steps in backbones.*_standin",
+}
 
 
 class Finding(NamedTuple):

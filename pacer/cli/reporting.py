@@ -39,7 +39,9 @@ anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
 
 def audit(
     params: ParamsFile = PARAMS,
-    out: Annotated[Path | None, typer.Option(help="Keep the corpus, audit.json and problems.csv here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep the corpus and its problems.csv here; if it is refused: OUT.problems.csv.")
+    ] = None,
 ) -> None:
     """Read a corpus, and print what is in it and what is wrong."""
     from pacer.core.io import check_replaceable

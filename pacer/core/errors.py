@@ -43,7 +43,8 @@ class CheckpointError(PacerError):
 
 
 def run_cleanly(main: Callable[[], None]) -> None:
-    """Run a stage's ``main``; an error that the user can act on becomes one line on stderr and exit code 1.
+    """Run a stage's ``main``; an error that the user can act on becomes one line on stderr and exit code 1, Ctrl-C one
+    and exit code 130.
 
     These are a PacerError, a full disk, too little memory, and a file that the system does not give. ``--traceback`` on
     the command line shows where it was raised as well.
@@ -53,6 +54,11 @@ def run_cleanly(main: Callable[[], None]) -> None:
         sys.argv.remove("--traceback")
     try:
         main()
+    except KeyboardInterrupt:
+        if show_traceback:
+            traceback.print_exc()
+        print("stopped; the same command goes on from what was saved", file=sys.stderr)
+        sys.exit(130)
     except Exception as error:
         message = _message(error)
         if message is None:

@@ -109,12 +109,14 @@ class Account:
             listed = [*reasons.items(), *self.reasons(LEFT_OUT).items()]
             counts = "; ".join(f"{count} × {reason}" for reason, count in listed[:_SHOWN]) or "the input has no rows"
             return f"no usable record is left: {counts} (all rows are in {table})"
-        shown = self.problems.filter(kind=BAD).head(_SHOWN).with_columns(_reason_with_value())
+        problems = self.problems.filter(kind=BAD)
+        shown = problems.head(_SHOWN).with_columns(_reason_with_value())
         lines = [f"\n  {row['file']} {row['row']} {row['field']}: {row['reason']}" for row in shown.to_dicts()]
-        more = f"\n  ... and {bad - len(lines)} more" if bad > len(lines) >= _SHOWN else ""
+        more = f"\n  ... and {problems.height - len(lines)} more lines" if problems.height > len(lines) else ""
         return (
             f"{bad} unusable row{'s' * (bad != 1)}, corpus.max_bad_rows allows {allowed}; fix them, or raise "
-            f"corpus.max_bad_rows to exclude and list them (all are in {table}){''.join(lines)}{more}"
+            f"corpus.max_bad_rows to exclude and list them (all are in {table}: {problems.height} "
+            f"line{'s' * (problems.height != 1)}){''.join(lines)}{more}"
         )
 
 

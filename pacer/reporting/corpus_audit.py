@@ -195,7 +195,7 @@ def _wording(wording: Mapping[str, Mapping[str, Counts]], treated: str) -> Check
     if not rates:
         return Check(name, "no context in use lacks the previous report")
     many = any(comparing > WORDING_LIMIT * records for comparing, records in rates.values())
-    advice = "; corpus.unseen_comparisons: strip deals with them" if many else ""
+    advice = "; corpus.unseen_comparisons: strip takes out these sentences, and the findings in them" if many else ""
     if treated != "keep":
         advice = "; stripped (corpus.unseen_comparisons)"
     shares = ", ".join(f"{context} {_share(*counts)}" for context, counts in rates.items())

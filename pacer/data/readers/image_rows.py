@@ -48,7 +48,10 @@ _FAULTS = {
     "bad date": ("date", DATE_FORMS, "date"),
     "bad time": ("time", TIME_FORMS, "time"),
     "bad split": ("split", "expected train, val (valid, validate, validation, dev) or test", "split"),
-    **{f"several {name}": (name, "the study has different values of it", name) for name in _COMPARED},
+    **{
+        f"several {name}": (name, "the study has different values of it; its rows must agree", name)
+        for name in _COMPARED
+    },
 }
 
 

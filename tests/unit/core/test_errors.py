@@ -13,7 +13,7 @@ import torch
 from pacer.core.errors import DataError, run_cleanly
 
 
-def ended(error: Exception) -> None:
+def ended(error: BaseException) -> None:
     def fail() -> None:
         raise error
 
@@ -34,6 +34,13 @@ def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit):
         ended(DataError("what arrived"))
     assert capsys.readouterr().err == "error: what arrived\n"
+
+
+def test_ctrl_c_is_one_line(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        ended(KeyboardInterrupt())
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "stopped; the same command goes on from what was saved\n"
 
 
 def test_a_file_that_is_gone_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -327,7 +327,7 @@ def test_rows_of_a_study_must_agree(reading, name: str, values: tuple[str, str],
     rows = [row(image=f"{n}", **{name: values[k]}) for n, k in enumerate(order)]
     rows += [row(image="2", **{name: None}), row(study="s2", split="test" if name == "split" else None)]
     found, _ = reading(rows)
-    assert others(found) == [(0, name, "the study has different values of it", 3)]
+    assert others(found) == [(0, name, "the study has different values of it; its rows must agree", 3)]
     assert list(exams(found)) == ["s2"]
 
 
