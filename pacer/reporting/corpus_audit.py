@@ -27,7 +27,7 @@ _NAMED = 5
 #: Headings of the readers' notes, and whether such a note is harmless. A topic that is not listed here is shown under
 #: its own name, to be looked at.
 TOPICS = {
-    "absent_words": ("Texts that only say that there is none, such as N/A", False),
+    "absent_words": ("Texts such as N/A, which count as absent", False),
     "assumed_views": ("Views assumed, from the order of the images", False),
     "lateral_of_another_study": ("Lateral image of another study", False),
     "other_parts": ("Images whose DICOM tag names another part of the body", False),
