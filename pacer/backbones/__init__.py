@@ -1,1 +1,1 @@
-"""Frozen models as the stage `backbones` makes them: by pointer, or stand-ins, bundled or trained."""
+"""Frozen models as the stage `backbones` provides them: pointers, or stand-ins that are bundled or trained."""

@@ -1,6 +1,6 @@
-"""Making the stand-ins that come with the package: half-precision weights below ``bundled/``, and their card.
+"""Making the stand-ins that come with the package: half-precision weights in ``bundled/``, and their card.
 
-They take the place of what real corpora download; :func:`~pacer.backbones.make_backbones.unpack` reads them.
+They replace the models that real corpora need downloaded; :func:`~pacer.backbones.make_backbones.unpack` reads them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from pacer.core.io import hash_file, read_json, write_json
 from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.model.prompt import instruction
 
-#: Tolerances for a retrained model: relative quality, absolute first losses.
+#: Tolerances for a retrained model: relative for quality, absolute for first losses.
 QUALITY, LOSS = 0.02, 1e-3
 
 
 def main() -> None:
-    """``make stand-ins``: train the models of the default profile again, in place of those of the package.
+    """Train the models of the default profile again, replacing those in the package (``make stand-ins``).
 
     Raises:
-        BackboneError: they differ from the models that the card described; see :func:`compare`.
+        BackboneError: they differ from the models in the previous card; see :func:`compare`.
     """
     recorded = read_json(CARD)["models"]
     params = load_profile("configs/phantom.yaml")
@@ -58,10 +58,10 @@ def main() -> None:
 
 
 def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, Any]]) -> None:
-    """Print quality and first losses of each model, as the card recorded them and as they are now.
+    """Print quality and first losses of each model, as recorded in the card and as they are now.
 
     Args:
-        recorded, new: ``models`` of two cards.
+        recorded, new: ``models`` entries of two cards.
 
     Raises:
         BackboneError: a quality differs by more than :data:`QUALITY`, or a first loss by more than :data:`LOSS`.
@@ -85,18 +85,18 @@ def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, 
 
 
 def _quality(training: Mapping[str, Any]) -> tuple[str, float]:
-    """Name and value of the figure that a model is judged by."""
+    """Return the name and value of a model's quality measure."""
     name = next(name for name in ("held_out_auroc", "held_out_loss", "held_out_accuracy") if name in training)
     return name, _mean(training[name])
 
 
 def _mean(figure: float | dict[str, Any]) -> float:
-    """A figure; of accuracies by finding, or by form of the report and finding, their mean."""
+    """Return a figure, or the mean of accuracies by finding, or by form of the report and finding."""
     return fmean(map(_mean, figure.values())) if isinstance(figure, dict) else figure
 
 
 def _halve(folder: Path, out: Path) -> None:
-    """Copy a trained model with its weights in half precision."""
+    """Copy a trained model, converting its weights to half precision."""
     shutil.copytree(folder, out, ignore=shutil.ignore_patterns(PROVENANCE, WEIGHTS, CHECKPOINT))
     if (folder / CHECKPOINT).exists():
         weights = torch.load(folder / CHECKPOINT, weights_only=True)["model_state_dict"]
@@ -104,7 +104,7 @@ def _halve(folder: Path, out: Path) -> None:
         weights = load_file(folder / WEIGHTS)
     halved = {name: (w.half() if w.is_floating_point() else w).contiguous() for name, w in weights.items()}
     save_file(halved, out / WEIGHTS, metadata={"format": "pt"})
-    (out / WEIGHTS).chmod(0o644)  # safetensors makes files that only their owner can read
+    (out / WEIGHTS).chmod(0o644)  # safetensors creates files that only the owner can read
 
 
 if __name__ == "__main__":

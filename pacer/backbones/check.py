@@ -1,4 +1,4 @@
-"""Whether models that were not made here can be used, and with these settings: before any stage works with them."""
+"""Checks, before any other stage runs, that external models can be used, and with the given settings."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pacer.config import Params
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.model.prompt import BEFORE_END, continuation_ids
 
-#: Token ids of Llama's and Vicuna's tokenizer, whose tokens the released marks of MIMIC-RG4 count.
+#: Size of Llama's and Vicuna's tokenizer, whose tokens the released marks of MIMIC-RG4 refer to.
 _LLAMA_TOKENS = 32_000
-#: A tokenizer may have a few special tokens more than are embedded: Gemma 3's has one for images.
+#: A tokenizer may have a few more special tokens than the model embeds: Gemma 3's has one for images.
 _BEYOND = 1.01
 
 
 def check_model(role: str, directory: Path) -> dict[str, Any]:
-    """Refuse a model that cannot take its role; no weights are read.
+    """Refuse a model that cannot take its role, without reading weights.
 
     Returns:
-        What its provenance should say: of a language model without a BOS token, what takes its place.
+        Facts for its provenance: the token that replaces BOS if a language model has none.
 
     Raises:
-        BackboneError: it cannot; the message names its family and what is needed.
+        BackboneError: it cannot take the role; the message names its family and the requirement.
     """
     if role == "vision":
         vision_config(directory)
@@ -53,7 +53,7 @@ def check_settings(params: Params, role: str, directory: Path) -> None:
     """Refuse settings that do not fit a usable model (:func:`check_model`).
 
     Raises:
-        ConfigError: the message names the key, and what fits.
+        ConfigError: they do not fit; the message names the key and what would fit.
     """
     if role == "vision":
         config = vision_config(directory)
@@ -79,7 +79,7 @@ def check_settings(params: Params, role: str, directory: Path) -> None:
 
 
 def _check_marks(params: Params, tokens: int) -> None:
-    """Released marks count the tokens of one tokenizer; with another they would fall on other words."""
+    """Refuse released marks with another tokenizer than theirs: they would fall on other words."""
     corpus = params.corpus
     counted = corpus.phantom.vocabulary if corpus.source == "phantom" else _LLAMA_TOKENS
     if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:

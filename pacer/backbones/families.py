@@ -1,7 +1,7 @@
-"""Which frozen models the pipeline can use, by what their configuration says, and what of them differs by family.
+"""The frozen models that the pipeline can use, judged by their configuration, and the differences between families.
 
-An encoder needs a row in :data:`VISION`. A language model needs blocks and a head as Llama's, a text encoder the form
-of BERT; of these two no family is listed.
+An image encoder needs a row in :data:`VISION`. A language model needs blocks and a head like Llama's, a text encoder
+the form of BERT; their families need no row.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pacer.core.io import read_json
 
 
 class VisionFamily(NamedTuple):
-    """What of an encoder its configuration does not say.
+    """Facts about an encoder that its configuration does not contain.
 
     Attributes:
-        norm: attribute of the model with the LayerNorm that makes ``last_hidden_state`` of the last block's state.
-        class_token: whether a class token stands before the registers and patches.
-        any_size: whether images of another size than ``image_size`` are encoded.
+        norm: attribute of the model with the LayerNorm that maps the last block's state to ``last_hidden_state``.
+        class_token: whether a class token comes before the registers and patches.
+        any_size: whether the encoder takes images of sizes other than ``image_size``.
     """
 
     norm: str
@@ -41,16 +41,16 @@ VISION = {
     "vit": VisionFamily("layernorm", class_token=True, any_size=False),
     "siglip_vision_model": VisionFamily("post_layernorm", class_token=False, any_size=False),
 }
-#: Families of language models that were tried through all stages; others only have to meet the same conditions.
+#: Families of language models tested in all stages; others only have to meet the same conditions.
 TRIED = ("llama", "mistral", "qwen3", "gemma3_text")
-#: Heads on top of encoders, which are not used and whose weights checkpoints may lack.
+#: Heads of encoders, which are not used, so checkpoints may lack their weights.
 _HEADS = ("pooler.", "head.")
-#: Names in a configuration for what a language model does to its logits behind ``lm_head``; 1 does nothing.
+#: Configuration names for changes that a language model makes to its logits after ``lm_head``; 1 means no change.
 _LOGITS = ("final_logit_softcapping", "logits_scaling", "logit_scale")
 
 
 def read_config(directory: Path) -> Any:
-    """The configuration of a model of transformers.
+    """Read the configuration of a transformers model.
 
     Raises:
         BackboneError: it cannot be read, or transformers does not know its family.
@@ -59,7 +59,7 @@ def read_config(directory: Path) -> Any:
 
 
 def vision_config(directory: Path) -> Any:
-    """The configuration of an image encoder; of a model of images and texts that of its vision tower.
+    """Read the configuration of an image encoder; for a model of images and texts, that of its vision tower.
 
     Raises:
         BackboneError: it cannot be read, or its family has no row in :data:`VISION`.
@@ -75,22 +75,22 @@ def vision_config(directory: Path) -> Any:
 
 
 def load_vision(directory: Path) -> Any:
-    """The image encoder in float32, without a text tower."""
+    """Load the image encoder in float32, without a text tower."""
     return load_frozen(AutoModel, directory, _HEADS, config=vision_config(directory), dtype=torch.float32)
 
 
 def prefix_tokens(config: Any) -> int:
-    """How many states stand before those of the patches: the class token and the registers."""
+    """Return the number of states before those of the patches: class token and registers."""
     return VISION[config.model_type].class_token + getattr(config, "num_register_tokens", 0)
 
 
 def final_norm(model: Any) -> nn.LayerNorm:
-    """The norm that makes the endpoint of the last block's state."""
+    """Return the norm that maps the last block's state to the endpoint."""
     return getattr(model, VISION[model.config.model_type].norm)
 
 
 def patch_grid(config: Any, height: int, width: int) -> tuple[int, int]:
-    """Rows and columns of the patches of a prepared image.
+    """Return the rows and columns of patches in a prepared image.
 
     Raises:
         BackboneError: the encoder does not take images of this size.
@@ -105,10 +105,10 @@ def patch_grid(config: Any, height: int, width: int) -> tuple[int, int]:
 
 
 def patches_of(states: Tensor, config: Any, grid: tuple[int, int]) -> Tensor:
-    """[B, prefix + N, d] -> [B, N, d], the patches in row-major order.
+    """Select the patches in row-major order: [B, prefix + N, d] -> [B, N, d].
 
     Raises:
-        BackboneError: N is not the number of places in the grid.
+        BackboneError: N is not the number of cells in the grid.
     """
     patches = states[:, prefix_tokens(config) :]
     if patches.shape[1] != grid[0] * grid[1]:
@@ -120,10 +120,10 @@ def patches_of(states: Tensor, config: Any, grid: tuple[int, int]) -> Tensor:
 
 
 def text_family(directory: Path) -> str | None:
-    """The family of a text encoder that is not loaded as BERT.
+    """Return the family of a text encoder, or None if it is loaded as BERT.
 
-    CXR-BERT's own classes are remote code; its encoder is a plain BERT whose weights load by name. So all that
-    transformers has no masked language model for is taken as BERT, whose weights must then all be there.
+    CXR-BERT's own classes are remote code, but its encoder is a plain BERT whose weights load by name. So a family for
+    which transformers has neither a masked nor a causal language model is loaded as BERT; all weights must be present.
     """
     family = str(read_json(directory / "config.json").get("model_type", "bert"))
     listed = family in MODEL_FOR_MASKED_LM_MAPPING_NAMES or family in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -131,10 +131,10 @@ def text_family(directory: Path) -> str | None:
 
 
 def load_text(directory: Path) -> tuple[Any, Any]:
-    """Model and tokenizer of a text encoder, in float32.
+    """Load the model, in float32, and the tokenizer of a text encoder.
 
     Raises:
-        BackboneError: the directory lacks weights of it.
+        BackboneError: the directory lacks some of its weights.
     """
     if text_family(directory) is None:
         model = load_frozen(BertModel, directory, add_pooling_layer=False, dtype=torch.float32)
@@ -143,26 +143,26 @@ def load_text(directory: Path) -> tuple[Any, Any]:
 
 
 def text_width(directory: Path) -> int:
-    """Width of a text encoder's states."""
+    """Return the width of a text encoder's states."""
     if text_family(directory) is None:
         return read_json(directory / "config.json")["hidden_size"]
     return read_config(directory).hidden_size
 
 
 def text_limit(directory: Path) -> int | None:
-    """Positions that a text encoder has; None: not said."""
+    """Return the number of positions of a text encoder; None if its configuration does not contain it."""
     settings = read_json(directory / "config.json")
     positions = settings.get("max_position_embeddings")
-    # the family of RoBERTa counts positions from behind its padding id
+    # RoBERTa and its relatives number positions from the padding id + 1
     behind = settings.get("pad_token_id", 1) + 1 if "roberta" in str(text_family(directory)) else 0
     return None if positions is None else positions - behind
 
 
 def check_text(directory: Path) -> None:
-    """Refuse what is no encoder of the form of BERT.
+    """Refuse a model that is not an encoder like BERT.
 
     Raises:
-        BackboneError: it reads from left to right, or its tokenizer cannot pad.
+        BackboneError: it is not a bidirectional encoder, or its tokenizer cannot pad.
     """
     if (family := text_family(directory)) is None:
         return
@@ -176,10 +176,10 @@ def check_text(directory: Path) -> None:
 
 
 def check_language(directory: Path) -> None:
-    """Refuse a language model that training or decoding cannot use; no weights are read.
+    """Refuse a language model that training or decoding cannot use, without reading weights.
 
     Raises:
-        BackboneError: it is no causal language model, or one of another form than Llama's; the message says in what.
+        BackboneError: it is not a causal language model, or not built like Llama; the message names the difference.
     """
     config = read_config(directory)
     try:
@@ -195,10 +195,10 @@ def check_language(directory: Path) -> None:
 
 
 def default_targets(family: str) -> list[str]:
-    """The layers that PEFT puts LoRA into in language models of a family.
+    """Return the layers to which PEFT adds LoRA by default in language models of a family.
 
     Raises:
-        ConfigError: it knows no such family.
+        ConfigError: PEFT has no defaults for the family.
     """
     from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
 
@@ -212,7 +212,7 @@ def default_targets(family: str) -> list[str]:
 
 
 def _unlike_llama(model: Any) -> str | None:
-    """What keeps a causal language model from being used, and what is needed in its place."""
+    """Return why a causal language model cannot be used, and what is needed instead; None if it can."""
     config, layers = model.config, getattr(getattr(model, "model", None), "layers", ())
     if not len(layers) or not all(hasattr(layer, "self_attn") and hasattr(layer, "mlp") for layer in layers):
         remedy = "; take its text-only version" if hasattr(config, "text_config") else ""

@@ -1,4 +1,4 @@
-"""Where configured weights lie, and whether they are usable; published models become pointers, nothing is copied.
+"""Locating and checking configured weights; published models become pointers, nothing is copied.
 
 Provider ``hub``: a snapshot in the local Hugging Face cache, by id and revision, never downloaded here.
 Provider ``local``: any directory in Hugging Face format.
@@ -20,22 +20,22 @@ from pacer.core.io import read_json, write_json
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
 
-#: What the directory of each role must hold beside its weights: one name of every group.
+#: Required files, besides weights, in the directory of each role: one name of every group.
 _REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "vision": (("config.json",), ("preprocessor_config.json", "processor_config.json")),
     "language": (("config.json",), _TOKENIZER),
     "text": (("config.json",), _TOKENIZER),
     "chexbert": (("config.json",), ("chexbert.pth",), _TOKENIZER),
 }
-#: Names of weights in the order in which transformers looks for them; each may be an index of shards.
+#: Weight files in the order in which transformers looks for them; each may instead be an index of shards.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 def locate(backbone: Backbone, role: str) -> Path | None:
-    """Where the weights of a configured model lie, in full; None for a stand-in, which is bundled or made here.
+    """Return the full path of a configured model's weights; None for a stand-in, which is bundled or made here.
 
     Args:
-        role: vision, language, text or chexbert: what its directory must hold depends on it.
+        role: vision, language, text or chexbert, which determines the required files.
 
     Raises:
         BackboneError: the stage `backbones` cannot use the model; the message says how to get it.
@@ -60,15 +60,15 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     if missing:
         raise BackboneError(f"{target} is incomplete: no {', '.join(missing)}; {remedy}")
     if role == "language" and (target / SENTENCEPIECE).is_file():
-        read_tokenizer(target)  # which refuses one that disagrees with its sentencepiece model
+        read_tokenizer(target)  # raises if it disagrees with its sentencepiece model
     return target
 
 
 def point_to(target: Path, backbone: Backbone, out: Path, facts: Mapping[str, object] | None = None) -> None:
-    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model that :func:`locate` gave.
+    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model that :func:`locate` returned.
 
     Args:
-        facts: further entries of the provenance.
+        facts: additional entries of the provenance.
     """
     out.mkdir(parents=True, exist_ok=True)
     files = write_pointer(target, sorted(_files(target)), out)
@@ -85,7 +85,7 @@ def _files(target: Path) -> set[str]:
 
 
 def _missing(target: Path, role: str) -> list[str]:
-    """What a model's directory lacks of the files of its role and of the weights that transformers would load."""
+    """Return the files that a model's directory lacks: those of its role, and weights that transformers would load."""
     names = _files(target)
     missing = [" or ".join(group) for group in _REQUIRED[role] if names.isdisjoint(group)]
     if role == "chexbert":

@@ -1,4 +1,4 @@
-"""Bring the four frozen models into one directory: pointed to, unpacked or trained."""
+"""Collect the four frozen models in one directory, as pointers, unpacked or trained."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
 from pacer.metrics.chexbert.observations import CHECKPOINT
 
-#: Slowest stand-in first.
+#: The roles, slowest stand-in first.
 MODELS = ("vision", "language", "chexbert", "text")
-#: Weights of the bundled models; CheXbert's format is a pickle, which is written from them.
+#: Weights of the bundled models; CheXbert's pickle is written from them.
 WEIGHTS = "model.safetensors"
 
 
 def locate_backbones(config: Backbones, out: Path) -> None:
-    """Point to the models of providers ``hub`` and ``local``, and unpack the bundled ones: first, so that missing
-    weights fail before any training.
+    """Point to the models of providers ``hub`` and ``local``, and unpack the bundled ones. This comes first, so that
+    missing weights raise an error before any training.
 
     Raises:
-        BackboneError: weights are missing, and the message says what to download or where to put them; or a model
-            cannot take its role.
+        BackboneError: weights are missing (the message says what to download or where to put them), or a model cannot
+            take its role.
     """
     for role in MODELS:
         backbone = getattr(config, role)
@@ -45,8 +45,8 @@ def locate_backbones(config: Backbones, out: Path) -> None:
 
 
 def unpack(role: str, out: Path) -> None:
-    """Write a model that comes with the package (:mod:`pacer.backbones.bundle`) into ``out``, which does not exist, in
-    the format of the model that it stands for."""
+    """Write a model that comes with the package (:mod:`pacer.backbones.bundle`) into ``out``, which must not exist yet,
+    in the format of the model that it replaces."""
     card = read_json(CARD)
     shutil.copytree(CARD.parent / role, out, copy_function=shutil.copyfile)
     if role == "chexbert":
@@ -61,23 +61,23 @@ def unpack(role: str, out: Path) -> None:
 def make_standins(
     config: Backbones, records: pl.DataFrame, images: pl.DataFrame, instruct: Instruct, out: Path
 ) -> None:
-    """Train every model whose provider is ``standin``, in as many processes as there are cores.
+    """Train every model whose provider is ``standin``, in at most as many processes as there are cores.
 
-    What is made depends on the settings alone, not on the number of cores or on which training ends first.
+    The models depend only on the settings, not on the number of cores or the order in which training ends.
 
     Args:
         records, images: the corpus (used with ``train_on: corpus``).
-        instruct: makes the instruction text that the language model will meet downstream; picklable.
+        instruct: makes the instruction text that the language model gets in later stages; picklable.
 
     Raises:
-        DataError: there is no train record. BackboneError: the first error of a training; the others are ended.
+        DataError: there is no train record. BackboneError: the first error of a training; the others are stopped.
     """
     wanted = [role for role in MODELS if getattr(config, role).provider == "standin"]
     if not wanted:
         return
     data = load_data(config, records, images)
     cores = len(os.sched_getaffinity(0))
-    shares = [[role] for role in wanted[: cores - 1]] + [wanted[cores - 1 :]]  # the slowest have a process each
+    shares = [[role] for role in wanted[: cores - 1]] + [wanted[cores - 1 :]]  # the slowest get one process each
     try:
         arguments = [share for share in shares if share], config, data, instruct, out
         spawn(_train_share, arguments, nprocs=len(arguments[0]), daemon=True)
@@ -92,10 +92,10 @@ def make_standins(
 def _train_share(
     number: int, shares: Sequence[Sequence[str]], config: Backbones, data: TrainingData, instruct: Instruct, out: Path
 ) -> None:
-    """Train the models of one process and write each with its provenance, on one thread: more would round otherwise."""
+    """Train and write the models of one process, with provenance; on one thread, as more threads round differently."""
     from transformers.utils import logging
 
-    from pacer.backbones.standins import chexbert, language, text, vision  # here alone: the first process only waits
+    from pacer.backbones.standins import chexbert, language, text, vision  # not needed in the first process
 
     logging.disable_progress_bar()
     torch.set_num_threads(1)

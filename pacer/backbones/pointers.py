@@ -1,4 +1,4 @@
-"""Frozen models that stay where they are: ``pointer.json`` names a directory and what its files must hash to.
+"""Frozen models that stay where they are: ``pointer.json`` names a directory and the hashes of its files.
 
 ``pointer.json`` is ``{"path": absolute directory, "files": {name: SHA-256}}``.
 """
@@ -20,17 +20,17 @@ PROVENANCE = "provenance.json"
 
 
 class Pointer(Strict):
-    """What ``pointer.json`` says; the files lie at the top of the directory."""
+    """The content of ``pointer.json``; the files are at the top of the directory."""
 
     path: str
     files: dict[Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")], str]
 
 
 def resolve(directory: str | Path) -> Path:
-    """The directory that holds the model's files: ``directory`` itself, or what its ``pointer.json`` names.
+    """Return the directory with the model's files: ``directory`` itself, or the one that its ``pointer.json`` names.
 
-    The files that a pointer lists are compared with their hashes, once per process for an unchanged file: another model
-    may have been put in place of the one that features and checkpoints were made with.
+    The files in a pointer are checked against their hashes, once per process while unchanged. Otherwise another model
+    could replace the one that features and checkpoints were made with.
 
     Raises:
         BackboneError: the directory or a listed file is missing, or a listed file has changed.
@@ -52,9 +52,9 @@ def resolve(directory: str | Path) -> Path:
 
 
 def fingerprint(directory: str | Path) -> str:
-    """One hash for the content of a frozen model: all files at the top of its directory, or all that its pointer lists.
+    """Return one hash for the content of a frozen model: all files at the top of its directory, or in its pointer.
 
-    ``provenance.json`` does not count: it describes the making, not the model.
+    ``provenance.json`` does not count, because it describes how the model was made, not the model.
 
     Raises:
         BackboneError: as :func:`resolve`.
@@ -68,40 +68,40 @@ def fingerprint(directory: str | Path) -> str:
 
 
 def provenance(directory: str | Path) -> dict[str, Any]:
-    """The ``provenance.json`` of a frozen model: where it comes from, or how it was made; empty when it has none."""
+    """Read the ``provenance.json`` of a frozen model: its source, or how it was made; empty if there is none."""
     path = Path(directory) / PROVENANCE
     return read_json(path) if path.is_file() else {}
 
 
 def is_standin(provenance: dict[str, Any]) -> bool:
-    """Is the model a stand-in, trained here or bundled, or a copy of one (its ``origin``)?"""
+    """Whether the model is a stand-in, trained here or bundled, or a copy of one (its ``origin``)."""
     made_here = provenance.get("provider") in ("bundled", "standin")
     return made_here or ("origin" in provenance and is_standin(provenance["origin"]))
 
 
 def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
-    """``kind.from_pretrained(directory, **options)`` of a transformers class; no code that lies there is run, and
-    nothing is fetched.
+    """Call ``kind.from_pretrained(directory, **options)`` of a transformers class, without running code from the
+    directory or downloading anything.
 
     Raises:
-        BackboneError: its files are missing, damaged or not what this class reads.
+        BackboneError: files are missing, damaged or not in the format of this class.
     """
     try:
         return kind.from_pretrained(directory, local_files_only=True, trust_remote_code=False, **options)
-    except Exception as error:  # such files can raise anything, in words that advise to trust them
+    except Exception as error:  # bad files can raise anything, and messages may advise trusting remote code
         raise BackboneError(
             f"the files in {directory} cannot be read as {kind.__name__} ({type(error).__name__}); fetch them again"
         ) from None
 
 
 def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), **options: Any) -> Any:
-    """:func:`from_files` of a model, without transformers' progress bar and report of weights.
+    """Load a model with :func:`from_files`, without transformers' progress bar and report on weights.
 
     Args:
-        unused: starts of the names of weights that may be missing, because nothing is computed with them.
+        unused: name prefixes of weights that may be missing, because they are not used.
 
     Raises:
-        BackboneError: as from_files, or a weight is missing, in whose place transformers would draw random numbers.
+        BackboneError: as from_files, or a weight is missing, which transformers would initialise randomly.
     """
     from transformers.utils import logging
 
@@ -123,7 +123,7 @@ def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), 
 
 
 def read_pointer(directory: str | Path) -> Pointer:
-    """What the ``pointer.json`` of a directory says.
+    """Read the ``pointer.json`` of a directory.
 
     Raises:
         ConfigError: it is malformed.
@@ -133,7 +133,7 @@ def read_pointer(directory: str | Path) -> Pointer:
 
 
 def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict[str, str]:
-    """Write ``out/pointer.json`` for the files ``names`` of ``target``; returns their hashes ``{name: SHA-256}``."""
+    """Write ``out/pointer.json`` for the files ``names`` of ``target``; return their hashes ``{name: SHA-256}``."""
     target = Path(target).absolute()
     files = {name: hash_file(target / name) for name in sorted(names)}
     write_json(Path(out) / POINTER, {"path": str(target), "files": files})
@@ -141,7 +141,7 @@ def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict
 
 
 def file_hash(file: Path) -> str:
-    """SHA-256 of a file's content; computed again only when its size, time or inode differ."""
+    """Return the SHA-256 of a file's content; computed again only if its size, time or inode changes."""
     state = file.stat()
     return _hash(file, state.st_size, state.st_mtime_ns, state.st_ino)
 

@@ -1,9 +1,9 @@
-"""A language model's tokenizer, and whether it is that of its own ``tokenizer.model``.
+"""A language model's tokenizer, and a check that it agrees with the model's ``tokenizer.model``.
 
-Llama and Vicuna ship a sentencepiece model, ``tokenizer.model``, alone. Sentencepiece joins the neighbours that make
-the piece of the highest score; transformers makes a fast tokenizer of it that joins those of the lowest id. The two
-orders differ where ids do not follow scores: Llama's runs of blanks have early ids and the lowest score, so
-transformers' tokenizer joins two blanks before it joins the second one to its word.
+Llama and Vicuna ship only a sentencepiece model, ``tokenizer.model``. Sentencepiece merges the neighbours that make the
+piece with the highest score. The fast tokenizer that transformers makes from it merges those with the lowest id. The
+orders differ where ids do not follow scores: Llama's runs of blanks have low ids but the lowest score. So
+transformers' tokenizer merges two blanks before it merges the second one with its word.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 SENTENCEPIECE = "tokenizer.model"
 
-#: What a sentencepiece model writes for a blank.
+#: The character that sentencepiece models use for a blank.
 _BLANK = "▁"
 
 
 def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a directory in Hugging Face format, with a BOS token (:func:`borrowed_bos`).
+    """Read the tokenizer of a directory in Hugging Face format, with a BOS token (:func:`borrowed_bos`).
 
-    Where the directory has a ``tokenizer.model``, ids are those that sentencepiece gives with it, for every text that
-    does not begin with a blank.
+    If the directory has a ``tokenizer.model``, ids equal those of sentencepiece with it, for every text that does not
+    begin with a blank.
 
     Raises:
-        BackboneError: its files cannot be read, it has no EOS token, or it disagrees with ``tokenizer.model``.
+        BackboneError: the files cannot be read, there is no EOS token, or ``tokenizer.model`` gives other ids.
     """
     from transformers import AutoTokenizer
 
@@ -53,11 +53,11 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
 
 
 def borrowed_bos(directory: Path) -> tuple[str, str] | None:
-    """What takes the place of BOS where the tokenizer of a directory, such as Qwen's, has none: the token that
+    """Return the token that replaces BOS if the tokenizer of a directory, such as Qwen's, has none: the token that
     ``config.json`` names, else EOS.
 
     Returns:
-        The token, and which of the two it is: ``bos_token_id of config.json`` or ``EOS``. None: it has one.
+        The token and its origin, ``bos_token_id of config.json`` or ``EOS``; None if the tokenizer has a BOS token.
     """
     from transformers import AutoTokenizer
 
@@ -83,17 +83,17 @@ def _sentencepiece(model: Path) -> SentencePieceProcessor:
 
 
 def _scores(reference: SentencePieceProcessor) -> dict[str, float]:
-    """``{piece: score}`` of the pieces that stand for text: neither control tokens nor bytes."""
+    """Return ``{piece: score}`` of the pieces that stand for text: not control, unknown, byte or unused pieces."""
     apart = reference.is_control, reference.is_unknown, reference.is_byte, reference.is_unused
     numbers = (n for n in range(reference.get_piece_size()) if not any(kind(n) for kind in apart))
     return {reference.id_to_piece(number): reference.get_score(number) for number in numbers}
 
 
 def _merge_by_score(backend: Tokenizer, scores: dict[str, float]) -> None:
-    """Order the merges of a byte-pair tokenizer as sentencepiece does: by the score of the piece they make.
+    """Order the merges of a byte-pair tokenizer as sentencepiece does: by the score of the resulting piece.
 
-    Of equal scores sentencepiece takes the leftmost pair in the text. A list of merges has no place for that; the one
-    with the longer left part first does the same for runs of blanks, which grow from their left end.
+    Among equal scores, sentencepiece takes the leftmost pair in the text. A list of merges cannot express that. Putting
+    the longer left part first has the same effect for runs of blanks, which grow from their left end.
     """
     from tokenizers.models import BPE
     from transformers.convert_slow_tokenizer import generate_merges
@@ -112,7 +112,7 @@ def _merge_by_score(backend: Tokenizer, scores: dict[str, float]) -> None:
 def _check(
     tokenizer: PreTrainedTokenizerBase, reference: SentencePieceProcessor, scores: dict[str, float], directory: Path
 ) -> None:
-    """Compare with sentencepiece on every piece, behind one blank and behind two, and on many characters."""
+    """Compare with sentencepiece on every piece, after one blank and after two, and on many characters."""
     words = [word for piece in scores if (word := piece.replace(_BLANK, " ").strip())]
     characters = "".join(map(chr, range(1, 0x3000)))
     for text, kind in (

@@ -1,4 +1,4 @@
-"""The command ``pacer``: one file per group of commands; no stage depends on this package.
+"""The command ``pacer``: one file per group of commands. No stage depends on this package.
 
 Uses every package.
 """

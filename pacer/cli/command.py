@@ -1,4 +1,4 @@
-"""The command ``pacer``: joins the commands of all files, and has those about the project itself.
+"""The command ``pacer``: combines the commands of all files, and adds those about the project itself.
 
 Heavy imports wait until a command needs them.
 """
@@ -76,5 +76,5 @@ app.command("import-llm-rg4")(import_llm_rg4)
 
 
 def main() -> None:
-    """Entry point of the console script: a PacerError is one line and exit code 1."""
+    """Run the console script; a PacerError is printed as one line, with exit code 1."""
     run_cleanly(app)

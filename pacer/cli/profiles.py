@@ -1,4 +1,4 @@
-"""Profiles: the files of ``configs/``, one of which is in use as ``params.yaml``."""
+"""Profiles: the files of ``configs/``, one of which is active as ``params.yaml``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pacer.core.io import write_text
 
 
 def profile_names(configs: Path) -> list[str]:
-    """The profiles below ``configs``, sorted.
+    """Return the profiles below ``configs``, sorted.
 
     Raises:
-        ConfigError: there are none, as when the command runs outside the repository.
+        ConfigError: there are none, for example because the command runs outside the repository.
     """
     names = sorted(path.stem for path in configs.glob("*.yaml"))
     if not names:
@@ -23,7 +23,7 @@ def profile_names(configs: Path) -> list[str]:
 
 
 def profile_in_use(params: Path, configs: Path) -> str | None:
-    """The profile whose values ``params`` has, None when it has been edited.
+    """Return the profile with the same values as ``params``; None if it has been edited.
 
     Raises:
         ConfigError: ``params`` does not load.
@@ -33,14 +33,14 @@ def profile_in_use(params: Path, configs: Path) -> str | None:
 
 
 def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) -> None:
-    """Write the whole of a profile to ``params``, only if it is valid.
+    """Write a complete profile to ``params``, but only if it is valid.
 
     Args:
-        name: of ``configs/{name}.yaml``, or the path of a file of the user's own, which ends in ``.yaml``.
-        force: overwrite values that no profile holds.
+        name: of ``configs/{name}.yaml``, or the path of the user's own file, ending in ``.yaml``.
+        force: overwrite values that are not those of any profile.
 
     Raises:
-        ConfigError: there is no such profile, it is not valid, or ``params`` was edited by hand.
+        ConfigError: there is no such profile, it is invalid, or ``params`` was edited by hand.
     """
     names = profile_names(configs)
     is_path = name.endswith(".yaml")
@@ -49,7 +49,7 @@ def use_profile(name: str, params: Path, configs: Path, *, force: bool = False) 
     chosen = Path(name) if is_path else configs / f"{name}.yaml"
     load_profile(chosen)
     in_use = None
-    with suppress(ConfigError):  # a file that does not load is no profile
+    with suppress(ConfigError):  # a file that does not load equals no profile
         in_use = profile_in_use(params, configs)
     if params.exists() and not force and in_use is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""``pacer audit``, ``score``, ``compare`` and ``anchors show``: what ends in a table; imports wait for the command."""
+"""``pacer audit``, ``score``, ``compare``, ``show`` and ``anchors show``; heavy imports wait until one runs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def audit(
     problems = Path("problems.csv") if out is None else None
     if out is not None:
         check_replaceable(out, OUTPUTS)
-    # a refused corpus leaves its problems here, and a later audit removes them: never a file of the user's own
+    # a refused corpus leaves its problems here, and a later audit removes them; never overwrite a user's own file
     header = ",".join(PROBLEM_SCHEMA).encode()
     if problems is not None and problems.exists() and not problems.read_bytes().startswith(header):
         raise ConfigError(f"{problems} exists and is not from an earlier audit; move it, or give --out")
@@ -80,7 +80,7 @@ def audit(
 
 
 def _token_limit(params: Params, records: Path) -> Check:
-    """How many train targets the token limit cuts, once the language model is here."""
+    """Count the train targets that the token limit cuts, if the language model is here."""
     from pacer.backbones.tokenizer import read_tokenizer
     from pacer.data.schemas import read_records
     from pacer.reporting.corpus_audit import LEFT_OUT_LIMIT
@@ -95,14 +95,14 @@ def _token_limit(params: Params, records: Path) -> Check:
     tokenizer = read_tokenizer(folder)
     builder, cut = TrajectoryBuilder(tokenizer, limit), 0
     train = read_records(records, ["split", "report"]).filter(split="train")
-    for part in train.iter_slices(16_384):  # the ids of all reports would take gigabytes
+    for part in train.iter_slices(16_384):  # all ids at once would take gigabytes
         cut += sum(map(builder.is_cut, tokenizer(part["report"].to_list(), add_special_tokens=False)["input_ids"]))
     found = f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): cut there, without an end"
     return Check(name, found, cut <= LEFT_OUT_LIMIT * len(train))
 
 
 def _language_model(params: Params) -> Path | None:
-    """The folder of the language model: its own, or that of the stand-in that the stage `backbones` made."""
+    """Return the folder of the language model: its own, or that of the stand-in made by the stage `backbones`."""
     from pacer.backbones.hub import locate
     from pacer.backbones.pointers import provenance
 
@@ -296,7 +296,7 @@ def show_anchor(
         console.print("\nwhat the labelling model gives as evidence")
         print_rows(explanation.evidence.rows, explanation.evidence.columns)
     report = Text(explanation.report)
-    # what decided shows before the others
+    # deciding mentions are styled last, over the others
     for mention in sorted(explanation.mentions, key=lambda mention: mention.decided):
         report.stylize(COLOURS.get(mention.polarity or "", ""), mention.start, mention.end)
         if mention.decided:

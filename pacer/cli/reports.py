@@ -1,4 +1,4 @@
-"""Reports on a terminal."""
+"""Display of reports on a terminal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pacer.reporting.marks import spans, statements
 from pacer.serving.batch import Summary
 from pacer.serving.case import NOTICE, Result, notes_of
 
-#: What the first context does not say.
+#: Colour of statements that the first context's report does not make.
 _NEW = "green"
 
 
 def show_result(result: Result) -> None:
-    """One report with its commitment and what stands behind it."""
+    """Print one report with its commitment and the model's internals: depths, gate, tokens."""
     console.print(Text(f"{result.context.upper()}: {SOURCES[result.context]}; view {result.view}"))
     if result.commitment is not None:
         say(Text("\nCommitment  ").append_text(chips(result.commitment)))
@@ -32,7 +32,7 @@ def show_result(result: Result) -> None:
 
 
 def show_contexts(results: Mapping[Context, Result]) -> None:
-    """The same case in several contexts side by side; what differs is marked in colour."""
+    """Print the same case in several contexts side by side, with differences in colour."""
     first = next(iter(results))
     table = Table(box=SIMPLE_HEAD, show_lines=True, pad_edge=False)
     table.add_column("")
@@ -52,7 +52,7 @@ def show_contexts(results: Mapping[Context, Result]) -> None:
 
 
 def show_summary(done: Summary, out: Path, notes: Sequence[str]) -> None:
-    """What became of many cases; ``notes``: what holds for every report."""
+    """Summarise the results of many cases; ``notes``: apply to every report."""
     say(f"{done.reports:,} reports written to {out}")
     if done.truncated == done.reports > 1:
         say("warning: every report stopped at the token limit; the model has not learnt to end one", "yellow")
@@ -75,7 +75,7 @@ def _findings(result: Result, results: Mapping[Context, Result]) -> Text:
 
 
 def _marked(report: str, first: str) -> Text:
-    """The report, coloured where it says of findings, or of a comparison, what the first context's does not."""
+    """Return the report, with statements on findings or comparisons coloured if they are not in the first context's."""
     marked = spans(report, "commitment", None, statements(first))
     return Text.assemble(*((span.text, _NEW if span.changed else "") for span in marked))
 

@@ -95,7 +95,7 @@ def _generate_one(model: Path, case: Case, all_contexts: bool, batch_size: int |
 
     if case.prior is not None and os.path.isfile(case.prior):
         raise DataError('--prior is the name of a file; give its text: --prior "$(cat FILE)"')
-    for place, image in case.images().items():  # refused before the model is loaded
+    for place, image in case.images().items():  # reject bad images before loading the model
         load_image(image, f"{place} of {case.name}")
     load_prior(case.prior, f"previous report of {case.name}")
     reporter = _load(model, backbones, batch_size)
@@ -138,7 +138,7 @@ def serve(
             say(f"PACER is at http://127.0.0.1:{port}/ (Ctrl-C ends it). For research only.")
             page.serve_forever()
     sys.stdout.flush()
-    os._exit(0)  # a report may still be written, and torch aborts where Python ends around it
+    os._exit(0)  # a report may still be in progress, and torch aborts if Python exits meanwhile
 
 
 def _load(model: Path, backbones: Path | None, batch_size: int | None = None) -> Reporter:

@@ -34,9 +34,9 @@ def run(
     from pacer.studies.study import load_study
 
     chosen = load_study(STUDIES, name)
-    # after the imports: polars has a handler of its own; `kill` and a closed terminal stop a study as Ctrl-C does
+    # after the imports: polars sets its own handler; `kill` and a closed terminal stop a study like Ctrl-C
     for number in _STOPPING:
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not below nohup
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not under nohup
             signal.signal(number, _stop)
     try:
         run_study(chosen, Path.cwd(), say, rows=frozenset(row or ()), jobs=jobs, devices=devices)
@@ -47,7 +47,7 @@ def run(
 
 
 def _stop(number: int, frame: object) -> None:
-    """Stop once, however often it is asked for."""
+    """Stop once, however many signals arrive."""
     for again in _STOPPING:
         signal.signal(again, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -80,7 +80,7 @@ def list_studies() -> None:
 
 
 def _write_table(chosen: Study) -> str:
-    """Write a study's table in all formats; returns it as Markdown."""
+    """Write a study's table in all formats, and return it as Markdown."""
     from pacer.metrics.statistics.comparison import compare_repeats
     from pacer.studies.page import write_table
     from pacer.studies.run import results_folder

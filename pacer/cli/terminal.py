@@ -1,4 +1,4 @@
-"""What all commands share on a terminal: common options, plain lines, tables, and commitments."""
+"""Shared by all commands on a terminal: common options, plain lines, tables, and commitments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 console = Console(highlight=False)
-#: Columns of a table that goes into a file or a pipe, which has no width of its own.
+#: Width in characters of a table in a file or a pipe, which have no width of their own.
 _FILE_WIDTH = 240
 
 PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
@@ -36,10 +36,10 @@ RecordsFile = Annotated[
 ContextNames = Annotated[
     list[str] | None, typer.Option("--context", help="This context alone; may be given more than once.")
 ]
-#: What to do about a missing file that a stage of the pipeline writes.
+#: Remedy for a missing file that a stage of the pipeline writes.
 FROM_STAGE = "correct the path, or run the stage that writes it (`dvc repro`)"
 
-#: Colours of polarities, and the sign of each.
+#: Colours and signs of the polarities.
 COLOURS = {"positive": "red", "uncertain": "yellow", "negative": "blue"}
 SIGNS = {"positive": "+", "uncertain": "?", "negative": "-"}
 
@@ -48,7 +48,7 @@ def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
     """Refuse a missing file or folder before the imports of a command, which take seconds.
 
     Raises:
-        DataError: a path that is given does not exist.
+        DataError: one of the given paths does not exist.
     """
     for path in paths:
         if path is not None and not path.exists():
@@ -56,7 +56,7 @@ def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
 
 
 def check_contexts(names: list[str] | None) -> list[str]:
-    """The contexts that a command names, none for all.
+    """Return the contexts that a command names; empty means all.
 
     Raises:
         ConfigError: one is unknown.
@@ -67,12 +67,12 @@ def check_contexts(names: list[str] | None) -> list[str]:
 
 
 def say(line: str | Text = "", style: str = "") -> None:
-    """Print a line as it is: nothing in it is markup, and no break is added."""
+    """Print a line unchanged: without markup or added line breaks."""
     console.print(line if isinstance(line, Text) else Text(line, style), soft_wrap=True)
 
 
 def print_rows(rows: Iterable[Iterable[str | Text]], headings: tuple[str, ...] = ()) -> None:
-    """Print a table of texts in which nothing is markup."""
+    """Print a table of texts without interpreting markup."""
     grid = Grid(*headings, box=None, pad_edge=False, show_header=bool(headings), padding=(0, 2, 0, 0))
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
@@ -80,7 +80,7 @@ def print_rows(rows: Iterable[Iterable[str | Text]], headings: tuple[str, ...] =
 
 
 def print_table(table: Table | None) -> None:
-    """Print a result table, where there is one, and what is said below it; its numbers are whole in a file too."""
+    """Print a result table, if there is one, and its notes; numbers are not truncated in a file either."""
     if table is None:
         return
     grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
@@ -95,7 +95,7 @@ def print_table(table: Table | None) -> None:
 
 
 def chips(anchor: Anchor) -> Text:
-    """A commitment in one line: + present, ? uncertain, - absent."""
+    """Return a commitment as one line: + present, ? uncertain, - absent."""
     parts = [
         Text(f"{SIGNS[polarity]} {finding}", colour)
         for polarity, colour in COLOURS.items()

@@ -1,1 +1,1 @@
-"""Commitments: the anchor, the rules that read it in a report, and its labelling by a language model."""
+"""Commitments: the anchor, rules that extract it from a report, and labelling by a language model."""

@@ -1,4 +1,4 @@
-"""A clinical commitment (the code says anchor): its type, vocabulary, text form and table.
+"""Clinical commitments (anchors in the code): type, vocabulary, text form and table.
 
 Paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt".
 """
@@ -13,13 +13,13 @@ import polars as pl
 
 from pacer.data.findings import FINDINGS
 
-#: The fields of a commitment, in the order in which they are written.
+#: The fields of a commitment, in writing order.
 POLARITIES: tuple[str, ...] = ("positive", "negative", "uncertain")
 
-#: Findings written in one field at most (paper, appendix "Commitment supervision").
+#: Maximum number of findings written in one field (paper, appendix "Commitment supervision").
 MAX_PER_FIELD = 8
 
-#: What stands around the report, behind the commitment.
+#: Markers around the report, which follows the commitment.
 OPEN_REPORT, CLOSE_REPORT = "<REPORT>", "</REPORT>"
 
 #: The columns of ``anchors.parquet``.
@@ -39,10 +39,10 @@ _FIELD = re.compile(rf"\b({'|'.join(POLARITIES)})\b\s*:", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Anchor:
-    """``q = (q_pos, q_neg, q_unc)``: each a tuple of findings in the vocabulary's order, no finding twice.
+    """``q = (q_pos, q_neg, q_unc)``: each a tuple of findings in vocabulary order, without repeated findings.
 
     Raises:
-        ValueError: a finding is unknown, stands twice, or a field is out of order; :meth:`of` puts findings right.
+        ValueError: a finding is unknown or repeated, or a field is out of order; :meth:`of` sorts and deduplicates.
     """
 
     positive: tuple[str, ...] = ()
@@ -60,23 +60,23 @@ class Anchor:
 
     @classmethod
     def of(cls, positive: Iterable[str] = (), negative: Iterable[str] = (), uncertain: Iterable[str] = ()) -> Anchor:
-        """Order and deduplicate known findings; one named in several fields is positive before uncertain before
-        negative (paper, labelling rule 21)."""
+        """Order and deduplicate known findings. If several fields name a finding, positive takes precedence over
+        uncertain, and uncertain over negative (paper, labelling rule 21)."""
         affirmed, hedged = set(positive), set(uncertain)
         fields = affirmed, set(negative) - affirmed - hedged, hedged - affirmed
         return cls(*(tuple(sorted(field, key=lambda finding: _RANK.get(finding, -1))) for field in fields))
 
     def polarity(self, finding: str) -> str | None:
-        """positive, negative or uncertain; None for a finding that the anchor does not mention."""
+        """Return positive, negative or uncertain; None if the anchor does not mention the finding."""
         return next((name for name in POLARITIES if finding in getattr(self, name)), None)
 
     def as_dict(self) -> dict[str, list[str]]:
-        """The three fields as lists, for JSON and tables."""
+        """Return the three fields as lists, for JSON and tables."""
         return {name: list(getattr(self, name)) for name in POLARITIES}
 
 
 def _spellings(finding: str) -> set[str]:
-    """A finding in singular and plural."""
+    """Return singular and plural forms of a finding."""
     forms = {finding, f"{finding}s", finding.removesuffix("s")}
     if finding.endswith("y"):
         forms.add(f"{finding[:-1]}ies")
@@ -89,7 +89,7 @@ _BY_SPELLING = {spelling: finding for finding in FINDINGS for spelling in _spell
 
 
 def normalize_finding(name: str) -> str | None:
-    """The vocabulary's name for ``name``, whatever its case, number and separators; None when it has none.
+    """Return the vocabulary's name for ``name``, ignoring case, number and separators; None if there is none.
 
     >>> normalize_finding(" Pleural_Effusions ")
     'pleural effusion'
@@ -98,25 +98,25 @@ def normalize_finding(name: str) -> str | None:
 
 
 def render_anchor(anchor: Anchor) -> str:
-    """The text that the decoder learns: ``<ANCHOR> positive: a, b; negative: c; uncertain: none </ANCHOR>``.
+    """Return the text that the decoder learns: ``<ANCHOR> positive: a, b; negative: c; uncertain: none </ANCHOR>``.
 
-    A field without findings is ``none``; of more than eight findings in a field, the first eight are written.
+    A field without findings is ``none``; at most the first eight findings of a field are written.
     """
     fields = (f"{name}: {', '.join(getattr(anchor, name)[:MAX_PER_FIELD]) or 'none'}" for name in POLARITIES)
     return f"<ANCHOR> {'; '.join(fields)} </ANCHOR>"
 
 
 def contains_anchor(text: str) -> bool:
-    """Does a generated text hold an opening ``<ANCHOR>`` marker and at least one named field after it?"""
+    """Whether a generated text has an opening ``<ANCHOR>`` marker and at least one named field after it."""
     return _FIELD.search(_body(text)) is not None
 
 
 def parse_anchor(text: str) -> Anchor:
-    """The commitment in a text; the inverse of :func:`render_anchor` for at most eight findings a field.
+    """Parse the commitment in a text; the inverse of :func:`render_anchor` for at most eight findings per field.
 
-    Generated text may be imperfect: the first ``<ANCHOR>`` counts; it ends at ``</ANCHOR>``, at ``<REPORT>`` or with
-    the text; case and blanks do not matter; unknown findings are left out; a finding in several fields is positive
-    before uncertain before negative. Without a commitment (see :func:`contains_anchor`) the anchor is empty.
+    Generated text may be imperfect. The first ``<ANCHOR>`` counts; it ends at ``</ANCHOR>``, at ``<REPORT>`` or at the
+    end of the text. Case and blanks do not matter, and unknown findings are left out. A finding in several fields is
+    resolved as in :meth:`Anchor.of`. Without a commitment (see :func:`contains_anchor`) the anchor is empty.
     """
     _, *parts = _FIELD.split(_body(text))  # name, content, name, content, ...
     fields: dict[str, list[str]] = {name: [] for name in POLARITIES}
@@ -127,6 +127,6 @@ def parse_anchor(text: str) -> Anchor:
 
 
 def _body(text: str) -> str:
-    """What stands between the first opening marker and its end; empty without a marker."""
+    """Return the text between the first opening marker and its end; empty if there is no marker."""
     _, *after = _OPENING.split(text, maxsplit=1)
     return _CLOSING.split(after[0], maxsplit=1)[0] if after else ""

@@ -1,4 +1,4 @@
-"""Answers of the labelling model: from a chat completion to an anchor, and the file that holds them."""
+"""Answers of the labelling model: conversion of chat completions to anchors, and the file of answers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pacer.commitments.anchor import POLARITIES, Anchor, normalize_finding
 from pacer.core.errors import DataError
 
-#: What can become of an answer. Only ``ok`` yields an anchor.
+#: Statuses of an answer. Only ``ok`` yields an anchor.
 STATUSES: tuple[str, ...] = ("ok", "unparseable", "malformed", "other_record", "empty", "cut_off", "refused")
 
-#: ``finish_reason`` of an answer that the model, or the endpoint's filter, declined to give.
+#: Values of ``finish_reason`` if the model, or the endpoint's filter, declined to answer.
 _REFUSALS = {"refusal", "content_filter"}
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _Tokens = Annotated[int, Field(ge=0, le=10**9)]
@@ -26,9 +26,9 @@ _Line = TypeVar("_Line", bound=BaseModel)
 
 
 class Reply(BaseModel):
-    """What is stored of a ``chat.completion``: the model's words, why they end, and what they cost.
+    """The stored part of a ``chat.completion``: the model's text, why it ended, and its token counts.
 
-    ``raw`` is the whole body where that is no completion (an error page, for example).
+    ``raw`` is the whole body if the body is not a completion (an error page, for example).
     """
 
     model_config = ConfigDict(strict=True, frozen=True)
@@ -41,12 +41,12 @@ class Reply(BaseModel):
 
 
 class StoredAnswer(Reply):
-    """A line of ``llm_cache.jsonl``. ``status`` and ``anchor`` are for readers; targets are read anew from ``raw``.
+    """A line of ``llm_cache.jsonl``. ``status`` and ``anchor`` are for human readers; targets are parsed from ``raw``.
 
     Attributes:
-        request_hash: SHA-256 of the request, by which an answer is used again.
-        current: it answers a question of the present sample, prompt and settings. Others stay, because they were paid
-            for, and are used again when their question comes back.
+        request_hash: SHA-256 of the request, the key for reusing an answer.
+        current: whether it answers a question of the current sample, prompt and settings. Other answers are kept,
+            because they were paid for, and are reused if their question recurs.
     """
 
     record_id: str
@@ -59,15 +59,15 @@ class StoredAnswer(Reply):
 
 
 class Answer(NamedTuple):
-    """One answer, read.
+    """One parsed answer.
 
     Attributes:
         status: ``ok``; ``unparseable`` (no JSON object); ``malformed`` (a list is missing or is not a list of texts);
-            ``other_record`` (it repeats another record's identifier); ``empty`` (no content); ``cut_off`` (the token
-            limit came before the object's end); ``refused`` (by the model or its filter).
+            ``other_record`` (it has another record's identifier); ``empty`` (no content); ``cut_off`` (the object is
+            incomplete because of the token limit); ``refused`` (by the model or its filter).
         anchor: None unless ``status`` is ok.
-        off_vocabulary: how many names are outside the vocabulary, and left out.
-        rationale: the evidence phrases by the finding that they are given for.
+        off_vocabulary: number of names outside the vocabulary, which are left out.
+        rationale: the evidence phrases by finding.
     """
 
     status: str
@@ -77,10 +77,10 @@ class Answer(NamedTuple):
 
 
 def read_lines(content: bytes, path: Path, kind: type[_Line]) -> list[_Line]:
-    """The lines of a file of JSON objects; ``path`` is for errors.
+    """Parse the lines of a file of JSON objects; ``path`` is for errors.
 
     Raises:
-        DataError: a line is malformed; file, line and field are named.
+        DataError: a line is malformed; the message names file, line and field.
     """
     lines = []
     for number, line in enumerate(content.split(b"\n"), start=1):
@@ -95,22 +95,22 @@ def read_lines(content: bytes, path: Path, kind: type[_Line]) -> list[_Line]:
 
 
 def read_answers(path: Path) -> list[StoredAnswer]:
-    """The answers in ``llm_cache.jsonl``, without a last line that a kill cut off; none where there is no file.
+    """Read the answers in ``llm_cache.jsonl``, except a cut-off last line of a killed run; none if there is no file.
 
     Raises:
-        DataError: a line is malformed. A request whose line is deleted is sent again.
+        DataError: a line is malformed. If its line is deleted, a request is sent again.
     """
     content = path.read_bytes() if path.exists() else b""
     complete, _, last = content.rpartition(b"\n")
-    with suppress(ValueError, RecursionError):  # of a line that was cut off; an editor may only have left out its end
+    with suppress(ValueError, RecursionError):  # a cut-off line; a complete one may only lack its line break
         json.loads(last)
         complete = content
     return read_lines(complete, path, StoredAnswer)
 
 
 def read_completion(completion: Any) -> Reply | None:
-    """The reply of a ``chat.completion`` object; None for anything else. Only its content must be text or null: what is
-    odd beside it is None."""
+    """Extract the reply of a ``chat.completion`` object; None for anything else. Only the content must be text or null;
+    other values of an unexpected type become None."""
     try:
         choice, model, usage = completion["choices"][0], completion.get("model"), completion.get("usage")
         content, refusal = choice["message"].get("content"), choice["message"].get("refusal")
@@ -130,7 +130,7 @@ def read_completion(completion: Any) -> Reply | None:
 
 
 def _text(value: Any) -> str | None:
-    """A text with "?" for half of a surrogate pair, which JSON can spell and no file can hold."""
+    """Replace half surrogate pairs, which JSON can contain but a file cannot, by "?"; None if it is not text."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
 
 
@@ -139,9 +139,9 @@ def _count(value: Any) -> int | None:
 
 
 def read_answer(content: str, record_id: str, finish_reason: str | None = None) -> Answer:
-    """Read the first JSON object of an answer for ``record_id``, behind a local model's reasoning, in a code fence."""
+    """Parse the first JSON object of an answer for ``record_id``, after any ``<think>`` block, also in a code fence."""
     _, closed, answer = content.rpartition("</think>")
-    if not closed and content.lstrip().startswith("<think>"):  # the reasoning, which may draft answers, does not end
+    if not closed and content.lstrip().startswith("<think>"):  # unfinished reasoning, which may contain draft answers
         answer = ""
     try:
         value, _ = json.JSONDecoder().raw_decode(answer, answer.index("{"))
@@ -163,7 +163,7 @@ def read_answer(content: str, record_id: str, finish_reason: str | None = None) 
 
 
 def _rationale(value: Any) -> dict[str, tuple[str, ...]]:
-    """The texts in a rationale, an object whose values are texts or lists of texts."""
+    """Return the texts in a rationale, an object whose values are texts or lists of texts."""
     value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))  # half surrogate pairs to "?"
     phrases = {}
     for finding, given in value.items() if isinstance(value, dict) else ():
@@ -173,10 +173,10 @@ def _rationale(value: Any) -> dict[str, tuple[str, ...]]:
 
 
 def count_missing(phrases: Iterable[str], report: str) -> int:
-    """How many evidence phrases do not stand in the report, whatever their case, blanks and punctuation.
+    """Count the evidence phrases that are not in the report, ignoring case, blanks and punctuation.
 
-    The prompt allows paraphrases, so a missing phrase is a figure for the audit, no error. A phrase without any letter
-    or digit is missing.
+    The prompt allows paraphrases, so a missing phrase is counted in the audit and is not an error. A phrase without any
+    letter or digit counts as missing.
     """
     report, *words = (f" {re.sub(_NOT_A_WORD, ' ', text.lower()).strip()} " for text in (report, *phrases))
     return sum(phrase.isspace() or phrase not in report for phrase in words)

@@ -1,11 +1,11 @@
-"""Labelling the sample with a language model, or with recorded answers; the result is one line per answer.
+"""Labelling of the sample by a language model or from recorded answers; the result has one line per answer.
 
-Answers are keyed by the hash of their request (model, prompt, report, rule-based candidate, settings), so an answer is
-used again exactly as long as the question is the same, and an interrupted run asks only for the rest.
+Answers are keyed by the hash of their request (model, prompt, report, rule-based candidate, settings). So an answer is
+reused exactly as long as its request is unchanged, and an interrupted run sends only the remaining requests.
 
-Reports of credentialed corpora such as MIMIC-CXR may not be sent to a third party under their data use agreement, so
-nothing is sent until ``anchors.llm.send_reports_to`` is the host of the endpoint itself; redirects are not followed,
-and an endpoint without TLS is never reached through a proxy.
+The data use agreements of credentialed corpora such as MIMIC-CXR forbid sending reports to third parties. So nothing is
+sent unless ``anchors.llm.send_reports_to`` equals the host of the endpoint. Redirects are not followed, and an endpoint
+without TLS is never reached through a proxy.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from pacer.core.progress import Ticker
 if TYPE_CHECKING:
     from openai import OpenAI
 
-#: Requests in a row without an answer that can be read, after which the rest is not tried.
+#: Number of consecutive requests without a readable answer after which the run stops.
 MAX_IN_A_ROW = 20
 
 
 class Outcome(NamedTuple):
-    """What became of a request after the client's tries.
+    """The outcome of a request after the client's retries.
 
     Attributes:
-        status: ``answered``; ``refused``, which asking again would not change; ``failed``, which it may change.
-        reason: of what was not answered: ``timeout``, ``disconnected``, or ``HTTP 503`` and the like.
+        status: ``answered``; ``refused``: a retry would not help; ``failed``: a retry may help.
+        reason: why there is no answer: ``timeout``, ``disconnected``, or for example ``HTTP 503``.
     """
 
     status: Literal["answered", "refused", "failed"]
@@ -63,27 +63,27 @@ class Outcome(NamedTuple):
 
 
 def label_sample(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, out: Path) -> dict[str, Any]:
-    """Make ``out/llm_cache.jsonl``: an answer for every sampled record that got one.
+    """Write ``out/llm_cache.jsonl`` with the answers for the sampled records.
 
     Args:
         sample: the table that :func:`pacer.commitments.sampling.sample_records` returns.
         records: the corpus.
         config: provider ``none`` (no answers), ``recorded`` (answers from a file, by record id) or ``openai``.
-        out: folder of the cache; answers that it holds already are not asked for again.
+        out: folder of the cache; answers already in the cache are not requested again.
 
     Returns:
-        The audit: counts of answers by what became of them, tokens, dollars, troubles, and evidence phrases.
+        The audit: counts of answers by status, tokens, dollars, troubles, and evidence phrases.
 
     Raises:
         ConfigError: report text would leave the machine without the user's consent, the prompt cannot be read, or the
-            budget does not cover what is to be asked; nothing was sent.
+            budget does not cover the requests; nothing was sent.
         DataError: a sampled record is unknown or held out, or a file of answers is malformed.
-        PacerError: some requests got no answer; the others are stored.
+        PacerError: some requests got no answer; the other answers are stored.
     """
     refuse_held_out(records, sample["record_id"])
     path, prompt = out / "llm_cache.jsonl", system_prompt(config.prompt_file)
     questions = [] if config.provider == "none" else build_questions(sample, records, config, prompt)
-    # recorded answers are read from their own file every time
+    # recorded answers are always read from their own file
     paid = {answer.request_hash: answer for answer in read_answers(path) if answer.provider == "openai"}
     reused, troubles = 0, Counter[str]()
     if config.provider == "recorded":
@@ -120,21 +120,21 @@ def label_sample(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling,
 
 
 def connect(config: Labelling) -> OpenAI:
-    """The official client, which threads may share. Use as a context manager.
+    """Create the official client, which threads may share; use it as a context manager.
 
     Raises:
-        ConfigError: ``send_reports_to`` is not the endpoint's host, the endpoint's address is none, or there is no API
-            key that can be sent; nothing was sent.
+        ConfigError: ``send_reports_to`` is not the endpoint's host, the endpoint's address is invalid, or there is no
+            API key that can be sent; nothing was sent.
     """
     import openai  # takes a second
 
-    for library in ("openai", "httpx2", "httpcore2"):  # their logs may hold requests
+    for library in ("openai", "httpx2", "httpcore2"):  # their logs may contain requests
         logging.getLogger(library).setLevel(logging.CRITICAL)
     try:  # the address in use, whether from the parameters or the environment
         with openai.OpenAI(api_key="none", base_url=config.base_url) as client:
             url = client.base_url
         host = url.host.lower() if url.scheme in ("http", "https") else ""
-    except Exception:  # of the client's HTTP library; the address may hold a password
+    except Exception:  # from the client's HTTP library; not shown, as the address may contain a password
         host = ""
     consent = config.send_reports_to
     if not host or consent is None or consent.strip().lower() != host:
@@ -157,13 +157,13 @@ def connect(config: Labelling) -> OpenAI:
 
 
 def ask(client: OpenAI, question: Question) -> Outcome:
-    """The outcome of a chat completion, after the client's tries. An HTTP 200 is a reply, whatever it holds."""
+    """Request a chat completion, with the client's retries. Any HTTP 200 is a reply, unless it reports an error."""
     import openai
 
     try:
         content = client.chat.completions.with_raw_response.create(**question.request).content
     except openai.APIStatusError as error:
-        # later, or with another key or address, the others may be answered
+        # requests with the excluded codes may succeed later, or with another key or address
         refused = 400 <= error.status_code < 500 and error.status_code not in (401, 402, 403, 404, 408, 409, 429)
         return Outcome("refused" if refused else "failed", reason=f"HTTP {error.status_code}")
     except openai.APIConnectionError as error:
@@ -173,7 +173,7 @@ def ask(client: OpenAI, question: Question) -> Outcome:
     except (ValueError, RecursionError):
         body = None
     reply = read_completion(body)
-    if reply is None and isinstance(body, dict) and body.get("error"):  # a gateway speaks for the endpoint
+    if reply is None and isinstance(body, dict) and body.get("error"):  # an error from a gateway
         return Outcome("failed", reason="HTTP 200 with an error")
     return Outcome("answered", reply or Reply(raw=content.decode("utf-8", "replace")))
 
@@ -181,8 +181,8 @@ def ask(client: OpenAI, question: Question) -> Outcome:
 def _ask_all(
     questions: Sequence[Question], paid: dict[str, StoredAnswer], config: Labelling, path: Path
 ) -> Counter[str]:
-    """Ask the questions without an answer from several threads, and add the answers to ``paid``; returns how many
-    requests got none, by reason."""
+    """Send the unanswered questions from several threads, and add the answers to ``paid``; return the number of
+    requests without an answer, by reason."""
     missing = [question for question in questions if question.request_hash not in paid]
     with connect(config) as client:
         host = client.base_url.netloc.decode()
@@ -205,16 +205,16 @@ def _ask_all(
 
 
 class _Requests:
-    """The requests of a run and what became of them. Threads share it.
+    """The requests of a run and their outcomes, shared by threads.
 
     Args:
-        questions: all of them, answered or not. paid: the answers that there are, to which new ones are added.
-        file: gets the line of each new answer. ticker: counts them.
+        questions: all questions, answered or not. paid: the existing answers; new ones are added.
+        file: receives a line per new answer. ticker: counts the new answers.
 
     Attributes:
-        stopped: why nothing more is asked; empty while requests are sent.
-        failed: reason of each request that may be answered another time, by record id.
-        troubles: how many requests got no answer, by reason.
+        stopped: why the run stopped; empty while requests are sent.
+        failed: reasons of the requests that may succeed another time, by record id.
+        troubles: number of requests without an answer, by reason.
     """
 
     def __init__(
@@ -229,12 +229,12 @@ class _Requests:
         self.client, self.config, self.file, self.ticker = client, config, file, ticker
         self.paid, self.number = paid, len(questions)
         self.stopped, self.failed, self.troubles = list[str](), dict[str, str](), Counter[str]()
-        self._unusable: list[str] = []  # the last requests in a row without an answer that can be read
+        self._unusable: list[str] = []  # the latest consecutive requests without a readable answer
         self._spent = [paid[question.request_hash].dollars for question in questions if question.request_hash in paid]
         self._lock = threading.Lock()
 
     def send(self, question: Question) -> None:
-        """Ask a question and store the outcome, unless the run has stopped."""
+        """Send a question and store the outcome, unless the run has stopped."""
         if self.stopped:
             return
         try:
@@ -242,8 +242,8 @@ class _Requests:
             with self._lock:
                 self._count(question, outcome)
                 self._check()
-            os.fsync(self.file.fileno())  # the answer is on disk before the thread asks again
-        except BaseException as error:  # a full disk, for example: what is asked now would be lost
+            os.fsync(self.file.fileno())  # the answer is on disk before the thread's next request
+        except BaseException as error:  # a full disk, for example: further answers would be lost
             self.stopped.append(str(error))
             raise
 
@@ -266,7 +266,7 @@ class _Requests:
             self._unusable.append(f"{question.record_id} ({result})")
 
     def _check(self) -> None:
-        """Stop where nothing usable comes back, or where the answers cost more than they may."""
+        """Stop the run if no usable answers arrive, or if the answers cost more than the limit."""
         refused = self.troubles.total() - len(self.failed)
         if len(self._unusable) == MAX_IN_A_ROW or refused == self.number:
             host = self.client.base_url.netloc.decode()
@@ -281,10 +281,10 @@ class _Requests:
 
 
 def _check_budget(questions: Sequence[Question], paid: Mapping[str, StoredAnswer], config: Labelling) -> None:
-    """Print what the requests cost at most: characters / 4 as input tokens, ``max_tokens`` as output of each.
+    """Print the estimated maximum cost: characters / 4 as input tokens, ``max_tokens`` of output per request.
 
     Raises:
-        ConfigError: the limits do not cover them and earlier runs; nothing was sent.
+        ConfigError: the limits do not cover these requests and earlier runs; nothing was sent.
     """
     missing = [question for question in questions if question.request_hash not in paid]
     earlier = [paid[question.request_hash].dollars for question in questions if question.request_hash in paid]
@@ -306,19 +306,19 @@ def _check_budget(questions: Sequence[Question], paid: Mapping[str, StoredAnswer
 
 
 def _dollars(prompt_tokens: int, completion_tokens: int, config: Labelling) -> float:
-    """The price of so many tokens; discounts for cached input are not counted."""
+    """Return the price of the tokens, without discounts for cached input."""
     return (prompt_tokens * config.input_price + completion_tokens * config.output_price) / 1e6
 
 
 class _Recorded(BaseModel):
-    """A line of recorded answers."""
+    """A line of a file of recorded answers."""
 
     record_id: str
     response: dict[str, Any]
 
 
 def _recorded(questions: Sequence[Question], path: Path, config: Labelling) -> list[StoredAnswer]:
-    """Answers to the questions whose records the file of recorded answers holds."""
+    """Return the recorded answers to the questions whose records are in the file."""
     lines = read_lines(path.read_bytes().removeprefix(codecs.BOM_UTF8), path, _Recorded)
     responses = {line.record_id: line.response for line in lines}
     if len(responses) < len(lines):
@@ -332,7 +332,7 @@ def _recorded(questions: Sequence[Question], path: Path, config: Labelling) -> l
 
 
 def _stored(question: Question, reply: Reply, config: Labelling) -> StoredAnswer:
-    """The line of an answer. Recorded ones cost nothing, and one without usage costs its estimate."""
+    """Create the stored answer. Recorded answers cost nothing; an answer without usage costs its estimate."""
     answer = read_answer(reply.raw, question.record_id, reply.finish_reason)
     inputs, outputs = reply.prompt_tokens, reply.completion_tokens
     if inputs is None or outputs is None:
@@ -350,7 +350,7 @@ def _stored(question: Question, reply: Reply, config: Labelling) -> StoredAnswer
 
 
 def _write(path: Path, current: Iterable[StoredAnswer], older: Iterable[StoredAnswer]) -> None:
-    """Write a new ``llm_cache.jsonl``: the answers in use, and the others that were paid for."""
+    """Write a new ``llm_cache.jsonl`` with the current answers, and other answers that were paid for."""
     lines = [answer.model_dump() | {"current": True} for answer in current]
     lines += [answer.model_dump() | {"current": False} for answer in older]
     write_jsonl(path, sorted(lines, key=lambda line: (line["record_id"], line["request_hash"])), durable=True)

@@ -1,6 +1,6 @@
 """The labelling request of a record: system prompt, and report, rule-based candidate and sampling metadata as JSON.
 
-Paper, appendix "Commitment supervision" and "Preserved Commitment-Labeling Prompt" (input format).
+Source: paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Prompt" (input format).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pacer.core.io import hash_json
 
 
 class Question(NamedTuple):
-    """One record's chat completion: its arguments, and their SHA-256, the key of the answer."""
+    """The chat completion request of one record: its arguments, and their SHA-256, which is the key of the answer."""
 
     record_id: str
     request: dict[str, Any]
@@ -28,12 +28,12 @@ class Question(NamedTuple):
 
     @property
     def prompt_tokens(self) -> int:
-        """Estimate of the input: characters / 4, fewer than English text has."""
+        """Estimated number of input tokens: characters / 4, which is fewer characters per token than English has."""
         return -(-sum(len(message["content"]) for message in self.request["messages"]) // 4)
 
 
 def build_questions(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, prompt: str) -> list[Question]:
-    """The question of every sampled record.
+    """Build the question of every sampled record.
 
     Args:
         sample: the table that :func:`pacer.commitments.sampling.sample_records` returns.
@@ -66,7 +66,7 @@ def build_questions(sample: pl.DataFrame, records: pl.DataFrame, config: Labelli
 
 
 def system_prompt(prompt_file: str | None) -> str:
-    """The labelling instructions: the built-in ones, or the text of a file.
+    """Return the labelling instructions: the built-in ones, or the text of a file.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -80,9 +80,9 @@ def system_prompt(prompt_file: str | None) -> str:
 
 
 def answer_schema() -> dict[str, Any]:
-    """``response_format`` of the structured mode: the paper's schema in the API's strict form.
+    """Return ``response_format`` for the structured mode: the paper's schema in the API's strict form.
 
-    Strict schemas know no open keys and no optional ones, so ``rationale`` names all findings, null where none applies.
+    Strict schemas allow neither open nor optional keys, so ``rationale`` has all findings, null if there is no phrase.
     """
 
     def closed(properties: dict[str, Any]) -> dict[str, Any]:

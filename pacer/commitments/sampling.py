@@ -1,10 +1,10 @@
 """The stratified sample of training records whose anchors come from the labelling model.
 
-The paper's cache holds 2,500 records of each context, drawn from the training split by a fixed stratified procedure
-that emphasises uncertainty, negation, devices, common findings and temporal comparison. Here: within a context the
-strata are filled in turn, the one with the fewest records first, each with an equal share of what is left to draw;
-a record that lies in several strata fills all of them. Order is a hash of seed and record id, so a sample does not
-depend on the order of the records.
+The paper's cache has 2,500 records per context, drawn from the training split by a fixed stratified procedure that
+emphasises uncertainty, negation, devices, common findings and temporal comparison. Here, the strata of a context are
+filled in turn, starting with the smallest, each with an equal share of the remaining draws. Records drawn for an
+earlier stratum do not count towards the share of a later one. Records are ordered by a hash of seed and record id, so
+the sample does not depend on their order in the table.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pacer.core.io import hash_bytes
 SAMPLE_SCHEMA: dict[str, pl.DataType] = {
     "record_id": pl.String(),
     "context": pl.String(),
-    "strata": pl.List(pl.String()),  # names of STRATA that the report lies in
+    "strata": pl.List(pl.String()),  # names of the report's STRATA
 }
 
-#: Strata and the surface patterns (Rust regular expressions, case-insensitive) that put a report in them.
+#: Strata and the surface patterns (Rust regular expressions, case-insensitive) of their reports.
 STRATA: dict[str, str] = {
     "uncertainty": r"\b(possibl[ey]|probabl[ey]|(may|might|could) (represent|reflect|be)|questionable|suspect\w*"
     r"|suspicious|concerning|worrisome|not excluded|difficult to exclude|cannot (be )?exclude\w*|likely|versus)\b",
@@ -36,27 +36,27 @@ STRATA: dict[str, str] = {
     r"|wors\w+|increased?|decreased?|resolved|resolution|persistent|since|no longer)\b",
 }
 
-#: Columns in which no sampled record may meet one of val or test.
+#: Columns whose values a sampled record may not share with a val or test record.
 HELD_OUT_BY: tuple[str, ...] = ("record_id", "study_id", "subject_id")
-#: Columns of the records that drawing the sample and labelling it read.
+#: Columns of the records that sampling and labelling read.
 COLUMNS: tuple[str, ...] = (*HELD_OUT_BY, "context", "split", "report_raw")
 
 
 def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Draw ``per_context`` training records of every context, or all of them where there are fewer.
+    """Draw ``per_context`` training records of every context, or all of them if there are fewer.
 
     Args:
-        records: their columns :data:`COLUMNS`.
-        per_context: 0 draws nothing.
-        seed: the sample is a function of seed and records.
+        records: a table with the columns :data:`COLUMNS`.
+        per_context: number of records; 0 draws nothing.
+        seed: the sample depends only on seed and records.
 
     Returns:
-        A table of :data:`SAMPLE_SCHEMA`, sorted by context and record id, and the audit: the strata; of each context
-        the train records and those drawn; of each stratum its train records, its quota (its share of what was left to
-        draw when its turn came), how many were drawn for it, and how many of the sample lie in it.
+        A table of :data:`SAMPLE_SCHEMA`, sorted by context and record id, and the audit. The audit has the patterns of
+        the strata, and for each context the numbers of train records and of drawn records. For each stratum it has the
+        train records, the quota (its share of the remaining draws), and the records drawn for it and sampled in total.
 
     Raises:
-        DataError: a study or subject of the sample also occurs in val or test.
+        DataError: a record, study or subject of the sample also occurs in val or test.
     """
     train = records.filter(pl.col("split") == "train").select("record_id", "context", "report_raw")
     order = pl.Series([hash_bytes(f"{seed}:{record_id}".encode()) for record_id in train["record_id"]], dtype=pl.String)
@@ -72,10 +72,10 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[
 
 
 def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> None:
-    """Make sure that no sampled record, study or subject belongs to val or test.
+    """Check that no sampled record, study or subject belongs to val or test.
 
     Raises:
-        DataError: one does; it is named.
+        DataError: one does; the message names it.
     """
     chosen = records.filter(pl.col("record_id").is_in(record_ids.implode()))
     held_out = records.filter(pl.col("split") != "train")
@@ -89,7 +89,7 @@ def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> None:
 
 
 def _draw(train: pl.DataFrame, count: int) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """The first ``count`` rows of one context under the strata's shares, and the counts; rows are in drawing order."""
+    """Draw ``count`` rows of one context by the strata's shares; return them in hash order, and the counts."""
     names = sorted(STRATA, key=lambda name: (int(train[name].sum()), name))
     members = {name: train[name].arg_true().to_list() for name in names}
     drawn: set[int] = set()

@@ -1,4 +1,4 @@
-"""The anchors of a corpus: every record by rules, sampled training records by their labelling answer."""
+"""The anchors of a corpus: from labelling answers for sampled training records, from rules for all others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pacer.commitments.sampling import COLUMNS, refuse_held_out
 from pacer.core.errors import DataError
 from pacer.data.schemas import read_records, write_table
 
-#: Where an anchor comes from.
+#: Origins of an anchor.
 ORIGINS = ("llm", "rules")
 
 
@@ -25,15 +25,15 @@ def build_anchors(records: Path, cache: Path, out: Path) -> dict[str, Any]:
 
     Args:
         records: ``records.parquet``; rules read ``report_raw``.
-        cache: ``llm_cache.jsonl``. Answers that cannot be read leave their record to the rules.
-        out: where the table of :data:`~pacer.commitments.anchor.ANCHOR_SCHEMA` goes, in the order of the records.
+        cache: ``llm_cache.jsonl``. Records with unreadable answers get their anchors from the rules.
+        out: output table of :data:`~pacer.commitments.anchor.ANCHOR_SCHEMA`, in the order of the records.
 
     Returns:
-        The audit of how the anchors came about.
+        The audit: origins of the anchors, their content, and the agreement of answers and rules.
 
     Raises:
-        DataError: the records are missing or malformed, two have one id; the cache is missing or malformed, or names a
-            record that is unknown, repeated or held out.
+        DataError: the records are missing or malformed, or two have the same id; the cache is missing or malformed, or
+            names a record that is unknown, repeated or held out.
     """
     table = read_records(records, COLUMNS)
     answers = _read_cache(cache, table)
@@ -51,12 +51,12 @@ def build_anchors(records: Path, cache: Path, out: Path) -> dict[str, Any]:
 
 
 def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
-    """The answers in use by record id, read anew from the model's own words."""
+    """Read the current answers by record id, parsed again from the model's raw text."""
     if not path.exists():
         raise DataError(f"{path} does not exist; run the stage anchor_llm")
     answers: dict[str, Answer] = {}
     for line in read_answers(path):
-        if not line.current:  # paid for, and for another prompt or sample
+        if not line.current:  # a paid answer for another prompt or sample
             continue
         if line.record_id in answers:
             raise DataError(f"{path}: record {line.record_id} has two answers; label the sample again")
@@ -69,7 +69,7 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
 
 
 def _audit(answers: Collection[Answer], counts: Counter[tuple[str, str, Anchor]]) -> dict[str, Any]:
-    """How the anchors came about, and what they say. ``counts``: of records by context, origin and anchor."""
+    """Summarise origins and content of the anchors. ``counts``: records by context, origin and anchor."""
     contexts = sorted({context for context, _, _ in counts})
     origins = {context: dict.fromkeys(ORIGINS, 0) for context in contexts}
     polarities = {context: {finding: dict.fromkeys(POLARITIES, 0) for finding in FINDINGS} for context in contexts}
@@ -96,12 +96,12 @@ def _audit(answers: Collection[Answer], counts: Counter[tuple[str, str, Anchor]]
 
 
 def agreement(pairs: Sequence[tuple[Anchor, Anchor]]) -> dict[str, Any]:
-    """How two extractors agree on the same reports, over positive, negative, uncertain and not mentioned.
+    """Measure the agreement of two extractors on the same reports: positive, negative, uncertain or not mentioned.
 
     Returns:
         ``{records, identical, findings: {finding: {kappa, agreement, clashes}}}``; ``identical`` and ``agreement`` are
-        shares, ``clashes`` counts reports in which one affirms what the other denies. Cohen's kappa is None where it is
-        not defined (both name one and the same state throughout, or no records).
+        shares. ``clashes`` counts reports in which one extractor affirms the finding and the other denies it. Cohen's
+        kappa is None if undefined (both always give the same single state, or there are no records).
     """
     count = len(pairs)
     findings = {}

@@ -1,10 +1,10 @@
-"""From any corpus to checked records and images.
+"""Conversion of any supported corpus to checked records and images.
 
-    reader        files of a format -> one frame of studies (`studies.STUDY_SCHEMA`), a row per examination
-    records       studies -> records: targets joined and cleaned, contexts, previous reports, limits, sound rows
-    images        every image that a record names is looked at once
-    audit         counts of the finished tables; `build_corpus` runs all of it and writes the files
+    reader        files of a format -> one frame of studies (`studies.STUDY_SCHEMA`), one row per examination
+    records       studies -> records: joins and cleans targets, sets contexts and previous reports, applies limits
+    images        inspects every image that a record names, once
+    audit         counts over the finished tables; `build_corpus` runs all the steps and writes the files
 
-A reader knows its format and nothing else; what comes after it is written once, over frames, in memory. Every row that
-is not used is a row of one list (`account.Account`), which becomes `problems.csv`: file, row, id, field, reason.
+A reader only handles its own format; the later steps are shared and work on frames in memory. Every unused row is
+recorded in one list (`account.Account`), which is written to `problems.csv`: file, row, id, field, reason.
 """

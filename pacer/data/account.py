@@ -1,4 +1,4 @@
-"""The account of a run: every row of the input is used, beyond ``corpus.limit``, or listed in ``problems.csv``."""
+"""Account of the input rows: each is used, beyond ``corpus.limit``, or listed in ``problems.csv``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import polars as pl
 
 from pacer.data.values import mapped, quoted
 
-#: What a row that is not used can be: one that cannot be used, and a sound one that was not asked for.
+#: Kinds of unused rows: rows that cannot be used, and valid rows that the settings exclude.
 BAD, LEFT_OUT = "bad", "left out"
 #: Columns of ``problems.csv``. ``row``: ``line 3`` of a table, ``row 3`` of Parquet (from 1), ``train[3]`` of JSON
-#: (from 0). ``rows``: how many rows of the input the line stands for, 0 where they give other records.
+#: (from 0). ``rows``: number of input rows that the line covers; 0 if they still yield other records.
 PROBLEM_SCHEMA: dict[str, pl.DataType] = {
     "file": pl.String(),
     "row": pl.String(),
@@ -22,19 +22,19 @@ PROBLEM_SCHEMA: dict[str, pl.DataType] = {
     "kind": pl.String(),
     "rows": pl.Int64(),
 }
-#: The list has the refused value beside its reason, so that reasons can be counted.
+#: The list keeps the refused value separate from the reason, so that reasons can be counted.
 _LIST_SCHEMA = PROBLEM_SCHEMA | {"value": pl.String()}
-#: Bad rows, and reasons, shown in an error.
+#: Maximum number of bad rows, or of reasons, in an error message.
 _SHOWN = 10
 
 
 class Account:
-    """Lists the rows that are not used, and counts what else a reader met.
+    """List of the unused rows, and counts of other observations.
 
     Attributes:
-        read: rows read, by input (a context, or the role of a file).
+        read: number of rows read, by input (a context, or the role of a file).
         notes: ``{topic: {input: {value: count}}}``.
-        problems: the list, with the columns of :data:`PROBLEM_SCHEMA`, and ``value``: what is refused, where it may be
+        problems: the list, with the columns of :data:`PROBLEM_SCHEMA`, and ``value``: the refused value, if it may be
             quoted.
     """
 
@@ -57,11 +57,11 @@ class Account:
         kind: str = BAD,
         value: pl.Expr | None = None,
     ) -> pl.DataFrame:
-        """List the rows of a frame for which ``where`` holds, and give the others.
+        """List the rows of a frame for which ``where`` holds, and return the others.
 
         Args:
-            frame: has the columns ``file``, ``row`` and ``id``, and ``rows`` where a row stands for several.
-            reason: quotes ids, dates, views, splits and paths alone. value: see :attr:`problems`.
+            frame: has the columns ``file``, ``row`` and ``id``, and ``rows`` if a row can stand for several.
+            reason: may quote only ids, dates, views, splits and paths. value: see :attr:`problems`.
         """
         listed = frame.select(where.fill_null(False)).to_series()
         if not listed.any():
@@ -72,7 +72,7 @@ class Account:
         return frame.filter(~listed)
 
     def add(self, rows: pl.DataFrame) -> None:
-        """List rows that have the columns of :attr:`problems`; ``kind``, ``rows`` and ``value`` may be left out."""
+        """Add rows with the columns of :attr:`problems` to the list; ``kind``, ``rows`` and ``value`` are optional."""
         given = {"kind": pl.lit(BAD), "rows": pl.lit(1), "value": pl.lit(None)}
         rows = rows.with_columns(**{name: value for name, value in given.items() if name not in rows.columns})
         rows = rows.with_columns(mapped("id", quoted))
@@ -80,12 +80,12 @@ class Account:
         self.problems = pl.concat([self.problems, rows])
 
     def rows(self, kind: str) -> int:
-        """Rows of the input that are listed as of one kind."""
+        """Return the number of input rows that are listed under a kind."""
         return int(self.problems.filter(kind=kind)["rows"].sum())
 
     def reasons(self, kind: str) -> dict[str, int]:
-        """How often each reason was listed, the most frequent first, the field of bad rows before it; a line of no row
-        counts as one."""
+        """Count each listed reason, the most frequent first; for bad rows the field precedes the reason. A line that
+        covers no row counts as one."""
         reason = pl.format("{}: {}", "field", "reason") if kind == BAD else pl.col("reason")
         listed = self.problems.filter(kind=kind).group_by(reason.alias("reason"))
         counts = listed.agg(number=pl.col("rows").clip(lower_bound=1).sum())
@@ -98,10 +98,10 @@ class Account:
         with_values.with_columns(pl.col(pl.String).replace("", None)).write_csv(path)
 
     def message(self, allowed: int, table: Path) -> str:
-        """What an error says when more rows are bad than ``allowed``, or when no record is left.
+        """Return the error message for more bad rows than ``allowed``, or for no remaining record.
 
         Args:
-            table: where all rows are listed.
+            table: path of the file that lists all rows.
         """
         reasons = self.reasons(BAD)
         bad = sum(reasons.values())

@@ -1,4 +1,4 @@
-"""The audit of a corpus: its size beside the paper's, leaks and repeats, gaps to previous studies, odd values.
+"""The audit of a corpus: size compared with the paper's, leaks, repeats, gaps to previous studies, unusual values.
 
 Everything is computed from the finished tables.
 """
@@ -22,12 +22,12 @@ PAPER_RECORDS: dict[str, dict[str, int]] = {
     "mw": {"train": 47_686, "val": 371, "test": 828},
 }
 
-#: Names listed for an overlap; the count is always complete.
+#: Maximum number of examples listed for an overlap; the count is always complete.
 LISTED = 20
 
 
 def describe_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, Any]:
-    """What the finished records are like."""
+    """Summarise the finished records."""
     clinical = records.group_by("context").agg(pl.col("indication", "history").count()).sort("context")
     with_list = records["emphasis"].count()
     return {
@@ -44,7 +44,7 @@ def describe_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str
 
 
 def count_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, dict[str, dict[str, int]]]:
-    """``{context: {split: {records, studies, subjects, paper}}}``, splits without records included."""
+    """Return ``{context: {split: {records, studies, subjects, paper}}}``, including splits without records."""
     groups = records.group_by("context", "split").agg(
         records=pl.len(), studies=pl.col("study_id").n_unique(), subjects=pl.col("subject_id").n_unique()
     )
@@ -54,7 +54,7 @@ def count_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, d
 
 
 def split_overlap(records: pl.DataFrame) -> dict[str, dict[str, dict[str, Any]]]:
-    """Studies and subjects that occur in two splits: ``{study|subject: {"train-val": {count, examples}, ...}}``."""
+    """Find studies and subjects shared by two splits: ``{study|subject: {"train-val": {count, examples}, ...}}``."""
     overlap: dict[str, dict[str, dict[str, Any]]] = {}
     for name in ("study", "subject"):
         ids = {split: set(records.filter(split=split)[f"{name}_id"]) for split in SPLITS}
@@ -64,10 +64,10 @@ def split_overlap(records: pl.DataFrame) -> dict[str, dict[str, dict[str, Any]]]
 
 
 def repeated_texts(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, Any]:
-    """How often target reports repeat.
+    """Count repeated target reports.
 
     ``{"within": {context: {records, distinct, most_frequent}}, "known_from_train": {context: {split: records}}}``:
-    the second counts val and test records whose whole report occurs in train of the same context.
+    the second counts val and test records whose whole report also occurs in the train split of the same context.
     """
     within: dict[str, dict[str, int]] = {}
     known: dict[str, dict[str, int]] = {}
@@ -82,7 +82,7 @@ def repeated_texts(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, 
 
 
 def shared_images(records: pl.DataFrame) -> dict[str, int]:
-    """How many images stand in records of more than one ``study``, ``subject`` and ``split`` (the same path)."""
+    """Count the images (by path) that occur in records of more than one ``study``, ``subject`` and ``split``."""
     owners = {"study": "study_id", "subject": "subject_id", "split": "split"}
     counts = dict.fromkeys(owners, 0)
     for image in ("frontal", "lateral"):
@@ -93,7 +93,7 @@ def shared_images(records: pl.DataFrame) -> dict[str, int]:
 
 
 def value_counts(records: pl.DataFrame, column: str) -> dict[str, dict[str, int]]:
-    """``{context: {value: records}}`` of a column."""
+    """Count the values of a column: ``{context: {value: records}}``."""
     table: dict[str, dict[str, int]] = {}
     for context, value, count in records.group_by("context", column).len().sort("context", column).iter_rows():
         table.setdefault(context, {})[value] = count
@@ -101,10 +101,10 @@ def value_counts(records: pl.DataFrame, column: str) -> dict[str, dict[str, int]
 
 
 def describe_priors(priors: pl.DataFrame, empty: int, keep_empty: bool) -> dict[str, Any]:
-    """Which studies supplied the previous reports: gaps, rules, ties (``known`` 0: the format does not say).
+    """Summarise the choice of previous reports: gaps, rules, ties (``known`` is 0 if the format does not give it).
 
     Args:
-        empty: studies whose previous report was empty after cleaning. keep_empty: they are used all the same.
+        empty: number of studies whose previous report was empty after cleaning. keep_empty: whether they are used.
     """
     median, longest = priors.select(
         median=pl.col("gap_days").median().round(2), longest=pl.col("gap_days").max().round(2)
@@ -122,7 +122,7 @@ def describe_priors(priors: pl.DataFrame, empty: int, keep_empty: bool) -> dict[
 
 
 def describe_images(images: pl.DataFrame, unusable: pl.DataFrame) -> dict[str, Any]:
-    """Number, bytes and pixel sizes of the images in use, and how many cannot be used."""
+    """Return number, bytes and pixel sizes of the images in use, and the number of unusable images."""
     sizes = images["width"], images["height"]
     missing = unusable.filter(problem=MISSING).height
     return {
@@ -136,11 +136,11 @@ def describe_images(images: pl.DataFrame, unusable: pl.DataFrame) -> dict[str, A
 
 
 def describe_copies(copies: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, dict[str, Any]]:
-    """Images that lie in two splits under different names: ``{"train-val": {count, examples}, ...}``."""
+    """Summarise image copies in two splits under different names: ``{"train-val": {count, examples}, ...}``."""
     return {splits: {"count": len(pairs), "examples": pairs[:LISTED]} for splits, pairs in copies.items()}
 
 
 def describe_originals(records: pl.DataFrame, supplied: bool) -> dict[str, Any]:
-    """How many records have original findings; ``supplied``: whether a source of them was named."""
+    """Count the records with original findings; ``supplied``: whether the settings name a source of them."""
     with_original = records["findings_original"].count()
     return {"supplied": supplied, "records": with_original, "without": records.height - with_original}

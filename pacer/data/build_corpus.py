@@ -1,4 +1,4 @@
-"""The corpus stage: annotation files and images become checked tables and an audit."""
+"""The corpus stage: converts annotation files and images to checked tables and an audit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_
 from pacer.data.source import read_source
 from pacer.data.values import bare_id
 
-#: What the folder of a corpus consists of.
+#: The files of a corpus folder.
 OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv", "audit.json", "truth.parquet")
-#: Settings that the audit and ``records.parquet`` repeat.
+#: Settings that are copied to the audit and to ``records.parquet``.
 _SETTINGS = {"format", "target", "cleaner", "unseen_comparisons", "limit"}
 
 
@@ -37,15 +37,15 @@ def build_corpus(
     """Write the files of :data:`OUTPUTS` into ``out`` (``truth.parquet`` for a generated corpus only).
 
     Args:
-        problems: where the table of problems goes when the corpus is refused (default: ``<out>.problems.csv``).
-        inspect: looks at the images (measurements of the reading alone put another in its place).
+        problems: where to write the table of problems if the corpus is refused (default: ``<out>.problems.csv``).
+        inspect: inspects the images (replaced in measurements of the reading time only).
 
     Returns:
         The audit.
 
     Raises:
         DataError: a file is missing or malformed, more rows are unusable than ``config.max_bad_rows`` allows, or
-            nothing is left.
+            no record is left.
     """
     source, form, account = read_source(source_dir), FORMATS[config.format], Account()
     problems = Path(f"{out}.problems.csv") if problems is None else problems
@@ -87,7 +87,7 @@ def build_corpus(
 
 
 def _rows(account: Account, records: pl.DataFrame, beyond_limit: int) -> dict[str, Any]:
-    """What became of the rows of the input, and what the reader met besides."""
+    """Count the input rows by outcome, and collect the reader's other observations."""
     fates = {
         "used": int(records.unique("number")["rows"].sum()),
         "bad": account.rows(BAD),
@@ -112,7 +112,7 @@ def _rows(account: Account, records: pl.DataFrame, beyond_limit: int) -> dict[st
 
 
 def _matching_truth(path: Path, records: pl.DataFrame) -> pl.DataFrame:
-    """The latent states of the studies in use, with ids written as the records write them."""
+    """Read the latent states of the studies in use, with ids in the form of the records."""
     truth = read_truth(path).with_columns(bare_id("study_id"), bare_id("subject_id"))
     wanted = records.select("study_id").unique()
     unmatched = wanted.join(truth, on="study_id", how="anti").sort("study_id")

@@ -1,15 +1,15 @@
 """Report cleaning by upstream's rules, exactly.
 
-Both give the form that reports are trained on and scored in: lower-case sentences, each followed by ``" ."``.
+Both cleaners return the form used for training and scoring: lower-case sentences, each followed by ``" ."``.
 
-``upstream`` is what LLM-RG4 does for MIMIC. The paper scores "Clean NLG" on text in this form, so every quirk is kept:
-``1. `` disappears wherever it stands ("in 2021. New" becomes "in 202new"), decimals lose their point, slashes join
-words, a blank left by a removed underscore stays, and an empty sentence stays as a blank between two periods. Cleaning
-twice is not the same as cleaning once: do it at reading, and never again.
+``upstream`` is LLM-RG4's cleaner for MIMIC. The paper scores "Clean NLG" on text in this form, so every quirk is kept:
+``1. `` is removed everywhere ("in 2021. New" becomes "in 202new"), decimals lose their point, slashes join words, a
+blank left by a removed underscore stays, and an empty sentence stays as a blank between two periods. Cleaning is not
+idempotent: do it once, at reading, and never again.
 
-``iu_xray`` is what R2Gen, and LLM-RG4 after it, do for IU X-Ray (Open-I). It has the same quirks but for three: line
-breaks, underscores and runs of blanks stand as they are until the underscores are deleted, three passes shrink
-periods, and colons and ``< = > @`` vanish.
+``iu_xray`` is the cleaner of R2Gen, and of LLM-RG4 after it, for IU X-Ray (Open-I). It has the same quirks with three
+differences: line breaks, underscores and runs of blanks are unchanged until underscores are deleted; three passes
+shorten runs of periods; colons and ``< = > @`` are removed.
 
 Scores of different cleaners are not comparable.
 """
@@ -20,22 +20,22 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-#: (run, what it shrinks to, how often). Repetition is bounded, so runs longer than 2**times are not shrunk to one.
+#: (run, replacement, maximum number of passes). A run longer than 2**passes is not reduced to one character.
 _RUNS: tuple[tuple[str, str, int], ...] = (("__", "_", 7), ("  ", " ", 6), ("..", ".", 8))
 
-#: Marks of enumeration in the order of their removal.
+#: Enumeration marks in the order of their removal.
 _MARKS = (*(f". {number}. " for number in range(2, 6)), *(f" {number}. " for number in range(2, 6)))
 
 _QUOTES_AND_SLASHES = str.maketrans("", "", "\"/\\'")
 _PUNCTUATION = str.maketrans("", "", ".,?;*!%^&_+()[]{}")
-#: IU X-Ray's class of characters has ``:-\[``, which is a range: these, and capitals, which are lowered by then.
+#: IU X-Ray's character class contains the range ``:-\[``: these characters, and capitals, which are already lower-case.
 _IU_PUNCTUATION = _PUNCTUATION | str.maketrans("", "", ":<=>@")
 
 
 def clean_report(text: str) -> str:
-    """The report as lower-case sentences, each followed by ``" ."`` (an empty text gives ``" ."``).
+    """Return the report as lower-case sentences, each followed by ``" ."`` (``" ."`` for an empty text).
 
-    Equal to LLM-RG4's MIMIC cleaner on every input.
+    The result equals that of LLM-RG4's MIMIC cleaner on every input.
     """
     text = text.replace("\n", " ")
     for run, single, times in _RUNS:
@@ -46,9 +46,9 @@ def clean_report(text: str) -> str:
 
 
 def clean_report_iu_xray(text: str) -> str:
-    """The report as :func:`clean_report` gives it, by R2Gen's rules for IU X-Ray (LLM-RG4's copy is the same).
+    """Return the report in the form of :func:`clean_report`, by R2Gen's rules for IU X-Ray (the same in LLM-RG4).
 
-    Equal to R2Gen's ``clean_report_iu_xray`` on every input.
+    The result equals that of R2Gen's ``clean_report_iu_xray`` on every input.
     """
     for _ in range(3):
         text = text.replace("..", ".")
@@ -56,7 +56,7 @@ def clean_report_iu_xray(text: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """The text without marks of enumeration."""
+    """Remove enumeration marks."""
     text = text.replace("1. ", "")
     for mark in _MARKS:
         text = text.replace(mark, ". ")
@@ -64,12 +64,12 @@ def _without_marks(text: str) -> str:
 
 
 def _sentences(text: str, punctuation: dict[int, Any]) -> str:
-    """The text's sentences in lower case, without quotes, slashes and ``punctuation``, each followed by ``" ."``."""
+    """Return the sentences in lower case, without quotes, slashes and ``punctuation``, each followed by ``" ."``."""
     sentences = [sentence.translate(_QUOTES_AND_SLASHES).strip() for sentence in text.strip().lower().split(". ")]
     return " . ".join(sentence.translate(punctuation) for sentence in sentences) + " ."
 
 
-#: The versions of report cleaning by name.
+#: The report cleaners by name.
 CLEANERS: Mapping[str, Callable[[str], str]] = MappingProxyType(
     {"upstream": clean_report, "iu_xray": clean_report_iu_xray}
 )

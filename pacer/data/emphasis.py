@@ -1,4 +1,4 @@
-"""Emphasis in its released form (``new_scores``): one number for each token of ``<s> report </s>``, whole sentences."""
+"""Emphasis as released (``new_scores``): one number per token of ``<s> report </s>``, the same within a sentence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _END = re.compile(r" \.(?= |$)")
 
 
 def sentence_ends(report: str) -> list[int]:
-    """Where each sentence of a cleaned report ends: behind its ``" ."``; the last one at the end of the text.
+    """Return the end of each sentence of a cleaned report: after its ``" ."``; for the last, the end of the text.
 
     The blank between two sentences belongs to the second, so sentences cover the report without gaps.
     """
@@ -19,11 +19,11 @@ def sentence_ends(report: str) -> list[int]:
 
 
 def token_marks(ends: Sequence[int], marked: Sequence[bool], token_ends: Sequence[int]) -> list[float]:
-    """1.0 for every token whose last character lies in a marked sentence, else 0.0, as for BOS and EOS.
+    """Return 1.0 for every token whose last character is in a marked sentence, else 0.0; BOS and EOS are 0.0.
 
     Args:
-        ends: of the sentences (:func:`sentence_ends`). marked: one value for each. token_ends: where each token of the
-            report ends, ascending.
+        ends: ends of the sentences (:func:`sentence_ends`). marked: one value per sentence. token_ends: the end of each
+            token of the report, ascending.
     """
     sentences = [min(bisect_left(ends, end), len(ends) - 1) for end in token_ends]
     return [0.0, *(float(marked[sentence]) for sentence in sentences), 0.0]

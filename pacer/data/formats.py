@@ -1,15 +1,15 @@
 """The readers behind ``corpus.format``. To add one, write
 
-1. ``read(source, config, account)`` in a file of its own. It gives a frame of columns of
-   :data:`pacer.data.studies.STUDY_SCHEMA`, counts each row in ``account.read`` and lists what is not used with
-   ``account.divert``: rows used, listed and beyond ``corpus.limit`` must add up to the rows read. Previous studies are
-   the reader's: bring the rows to one per image and call :func:`pacer.data.readers.image_rows.studies_of`, which reads
-   dates, splits and views and finds the previous report, or call :func:`pacer.data.priors.choose_priors`;
-2. an entry of :data:`FORMATS`: that function, and what its fields are called in messages;
+1. ``read(source, config, account)`` in a separate file. It returns a frame with columns of
+   :data:`pacer.data.studies.STUDY_SCHEMA`, counts each row in ``account.read`` and lists unused rows with
+   ``account.divert``. Rows used, listed and beyond ``corpus.limit`` must add up to the rows read. The reader also finds
+   previous studies: either build one row per image and call :func:`pacer.data.readers.image_rows.studies_of`, which
+   reads dates, splits and views and finds the previous report, or call :func:`pacer.data.priors.choose_priors`;
+2. an entry of :data:`FORMATS`: the function, and the names of its fields in messages;
 3. its files by role in :func:`pacer.data.source.named_files`, and its keys in :mod:`pacer.config.corpus` and
    ``configs/phantom.yaml``.
 
-Joining sections, cleaning, contexts, limits, images, ids and the audit are done for every format alike.
+Joining of sections, cleaning, contexts, limits, images, ids and the audit are shared by all formats.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pacer.data.source import Source
 
 
 class Format(NamedTuple):
-    """The reader of a layout of files, and what they call the columns of its frame, for messages."""
+    """A reader, and the names that its input files use for the columns of its frame, for messages."""
 
     read: Callable[[Source, Corpus, Account], pl.DataFrame]
     names: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""The images of a corpus: each that a record names is looked at once, and copies across splits are found."""
+"""The images of a corpus: inspection of each image that a record names, and search for copies across splits."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pacer.core.progress import Ticker
 from pacer.data.radiographs import ImageError, image_header, reading_problem
 from pacer.data.schemas import IMAGE_SCHEMA, SPLITS
 
-#: What a look finds; ``problem`` says why an image cannot be used, and is null when it can; ``part`` is another part of
-#: the body than the chest that a DICOM file names.
+#: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``part``: body part that a DICOM
+#: file names, if it is not the chest.
 SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "part": pl.String()}
 
-#: Opening headers waits for the disk, not for the processor.
+#: Opening headers is limited by the disk, not by the processor.
 _THREADS = 16
 
 
 def images_of(records: pl.DataFrame) -> pl.Series:
-    """The ids of the images that records name, each once."""
+    """Return the ids of the images that records name, each once."""
     return pl.concat([records["frontal"], records["lateral"]]).drop_nulls().unique().sort()
 
 
@@ -33,10 +33,10 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
     """Open the header of every image once.
 
     Args:
-        image_ids: paths as the annotation files write them, relative to ``folder``.
+        image_ids: paths as in the annotation files, relative to ``folder``.
 
     Returns:
-        One row of :data:`SCHEMA` per id, sorted by it; the sizes of an image that cannot be used are zero.
+        One row of :data:`SCHEMA` per id, sorted by id; the sizes of an unusable image are zero.
     """
     ids = sorted(set(image_ids))
     with Ticker("images", len(ids)) as ticker, ThreadPoolExecutor(_THREADS) as pool:
@@ -50,7 +50,7 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
 
 
 def _look(image_id: str, folder: Path) -> tuple[object, ...]:
-    """A row of :data:`SCHEMA`."""
+    """Inspect one image; return its row of :data:`SCHEMA`."""
     path = os.path.join(folder, image_id)
     problem = path_outside_root(image_id)
     if problem is None:
@@ -65,12 +65,12 @@ def _look(image_id: str, folder: Path) -> tuple[object, ...]:
 
 
 def copies_across_splits(images: pl.DataFrame, records: pl.DataFrame) -> dict[str, list[tuple[str, str]]]:
-    """Pairs of images that lie in different splits under different names and are the same, byte for byte.
+    """Find pairs of byte-identical images with different names in different splits.
 
-    Only files of one size are read.
+    Only files of a size that occurs in several splits are read.
 
     Returns:
-        ``{"train-val": [(image of train, image of val), ...], ...}``, of several copies in a split the first.
+        ``{"train-val": [(image of train, image of val), ...], ...}``, with the first of several copies in a split.
     """
     named = [records.select("split", image_id=view) for view in ("frontal", "lateral")]
     files = pl.concat(named).drop_nulls().unique().join(images, on="image_id")

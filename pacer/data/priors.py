@@ -1,8 +1,8 @@
-"""Which earlier study supplies the previous report.
+"""Choice of the earlier study that supplies the previous report.
 
-The prior of a study is the latest earlier study of the same subject that has a report: by date and time, never by the
-order of ids. What cannot be ordered is not guessed at: a study without a date neither has nor is a prior, and neither
-do two studies of one day precede each other when one of them has no time.
+The prior of a study is the latest earlier study of the same subject that has a report, by date and time, never by the
+order of ids. An unknown order is never guessed. A study without a date has no prior and cannot be one. Of two studies
+on the same day, neither precedes the other if one has no time.
 """
 
 from __future__ import annotations
@@ -11,44 +11,44 @@ import polars as pl
 
 from pacer.data.values import mapped
 
-#: What :func:`choose_priors` says of a study.
+#: The columns that :func:`choose_priors` adds to each study.
 CHOICE_SCHEMA: dict[str, pl.DataType] = {
-    "prior_study_id": pl.String(),  # null without one
-    "gap_days": pl.Float64(),  # whole unless both have a time
+    "prior_study_id": pl.String(),  # null if there is no prior
+    "gap_days": pl.Float64(),  # whole unless both studies have a time
     "rule": pl.String(),  # "date and time": both have a time, or a time decided between candidates of a day; "date"
-    "tied": pl.Boolean(),  # another was as near: at that instant, or on that day and one has no time; the larger id won
-    "passed_over": pl.Int32(),  # nearer earlier studies without a report (without a prior: all earlier studies)
-    "unordered": pl.Boolean(),  # one with a report lies on the same day, and one of the two has no time
+    "tied": pl.Boolean(),  # another was equally near: same instant, or same day and one has no time; larger id wins
+    "passed_over": pl.Int32(),  # number of nearer earlier studies without a report (no prior: of all earlier ones)
+    "unordered": pl.Boolean(),  # another study with a report is on the same day, and one of the two has no time
 }
 _DAY = ["subject", "day"]
 _TIMED = pl.col("clock").is_not_null()
-_MICROSECONDS = 86_400_000_000  # of a day
+_MICROSECONDS = 86_400_000_000  # per day
 
 
 def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
-    """The prior of every study of every subject.
+    """Choose the prior of every study of every subject.
 
     Args:
         studies: ``subject``, ``study`` (unique within it), ``day`` (Date, null), ``clock`` (Time, null) and
             ``has_report`` (findings or an impression, images or not), in any order.
 
     Returns:
-        The same rows in the same order, and the columns of :data:`CHOICE_SCHEMA`.
+        The same rows in the same order, with the columns of :data:`CHOICE_SCHEMA` added.
     """
     rows = studies.with_row_index("number")
-    # a study without a time is at midnight, before which nothing lies on its day; its ``end`` is that of the day
+    # a study without a time counts from midnight, so nothing on its day precedes it; its ``end`` is the end of the day
     midnight, last = pl.time(0), pl.time(23, 59, 59, 999_999)
     dated = rows.drop_nulls("day").with_columns(
         instant=pl.col("day").dt.combine(pl.col("clock").fill_null(midnight)), day_end=pl.col("day").dt.combine(last)
     )
     dated = dated.with_columns(end=pl.when(_TIMED).then("instant").otherwise("day_end"))
     empty, reports = dated.filter(~pl.col("has_report")), dated.filter("has_report")
-    # To a later day the nearest of a day are those at its last instant, and those without a time: they may be later,
-    # and studies of that day without a report and a time are not known to be nearer.
+    # Seen from a later day, the nearest studies of a day are those at its last instant and those without a time, which
+    # may be later. Studies of that day with neither a report nor a time are not known to be nearer.
     newest = reports.with_columns(of_day=pl.len().over(_DAY))
     newest = newest.filter(~_TIMED | (pl.col("clock") == pl.col("clock").max().over(_DAY)))
     by_day = _counted(_nearest(newest, "day_end"), "prior_end", empty, "instant", exact=True)
-    # To a study of the same day it is the one at the last instant before; one without a time is none.
+    # On the same day, the nearest is the last one before the study; studies without a time do not count.
     timed = reports.filter(_TIMED).with_columns(of_day=pl.lit(0, pl.UInt32))
     by_instant = _counted(_nearest(timed, "instant"), "prior_end", empty, "end", exact=True)
     candidates = pl.concat([by_instant, by_day]).rename({"empty": "empty_before_prior"}).sort("at", maintain_order=True)
@@ -60,7 +60,7 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
     of_day, untimed = (report.sum().over(_DAY) for report in (pl.col("has_report"), pl.col("has_report") & ~_TIMED))
     both_timed = _TIMED & pl.col("prior_is_timed")
     choices = choices.with_columns(between=(pl.col("instant") - pl.col("prior_instant")).dt.total_microseconds())
-    # polars divides by a constant as it multiplies by its inverse, which can differ in the last bit
+    # polars divides by a constant by multiplying by its inverse, which can differ in the last bit
     exact_days = mapped("between", lambda microseconds: microseconds / _MICROSECONDS, pl.Float64)
     whole_days = (pl.col("day") - pl.col("prior_day")).dt.total_days().cast(pl.Float64)
     by_time = both_timed | (pl.col("count") < pl.col("of_day"))
@@ -79,7 +79,7 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
 
 
 def _nearest(candidates: pl.DataFrame, at: str) -> pl.DataFrame:
-    """The candidate with the largest id of those that count from the moment ``at``, and their ``count``."""
+    """For each moment ``at`` from which candidates apply, return the one with the largest id, and their ``count``."""
     return candidates.sort("study").group_by("subject", pl.col(at).alias("at")).agg(
         pl.col("of_day").last(),
         prior_study_id=pl.col("study").last(),
@@ -92,8 +92,8 @@ def _nearest(candidates: pl.DataFrame, at: str) -> pl.DataFrame:
 
 
 def _counted(points: pl.DataFrame, at: str, empty: pl.DataFrame, key: str, exact: bool) -> pl.DataFrame:
-    """Points in time with ``empty``: how many of the subject's studies without a report lie before (``exact``: or at)
-    them by their ``key``."""
+    """Add ``empty`` to points in time: the number of the subject's studies without a report whose ``key`` lies before
+    (with ``exact``: before or at) the point."""
     marks = empty.select("subject", pl.col(key).alias("mark")).sort("mark")
     marks = marks.with_columns(empty=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("subject"))
     joined = points.sort(at).join_asof(

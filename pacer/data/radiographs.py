@@ -1,4 +1,4 @@
-"""The one way a radiograph is opened: JPG, PNG, TIFF or DICOM becomes an 8-bit image, lungs dark and bones bright."""
+"""Decoding of all radiographs: JPG, PNG, TIFF or DICOM becomes an 8-bit image with dark lungs and bright bones."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM
 DAMAGED = "the file cannot be decoded (it is cut off or damaged)"
 NO_PLUGIN = "the file is damaged, or no installed plugin decodes it (pip install 'pylibjpeg[all]')"
 ONE_COLOUR = "all its pixels have one colour"
-#: What a radiograph's size may be: at least a patch of the encoders; no strip, whose short edge an encoder would
-#: enlarge; and refused before it is decoded where a small file asks for all memory.
+#: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an encoder would enlarge.
+#: Oversized images are refused before decoding, because a small file can exhaust memory.
 MIN_SIDE, MAX_RATIO, MAX_PIXELS = 14, 100, 80_000_000
 WRONG_SIZE = (
     f"it has fewer than {MIN_SIDE} pixels on a side, more than {MAX_PIXELS:,} in all, or is more than "
     f"{MAX_RATIO} times as long as wide"
 )
 
-#: Pillow's modes of one channel with more than 8 bits. Its own conversion to 8 bits clips them instead of scaling.
+#: Pillow's single-channel modes with more than 8 bits. Pillow's conversion to 8 bits clips instead of scaling.
 _DEEP = ("I", "F")
 #: Pillow's grey modes of at most 8 bits.
 _GREY = ("1", "L", "LA", "La")
 #: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation (0: the smallest value is white).
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
-#: DICOM's terms (PS3.3 C.7.3.1.1.1) for machines that make radiographs, and what films and screens are scanned as.
+#: DICOM modalities (PS3.3 C.7.3.1.1.1) of machines that make radiographs, and of scanned films and screens.
 _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
-#: DICOM's terms (PS3.16 annex L) for parts of the body of which a radiograph shows no lungs. They are noted,
-#: not refused: the tag is often that of the device's last programme, so a bedside chest can be an abdomen by its tag.
+#: DICOM terms (PS3.16 annex L) for body parts whose radiographs do not show the lungs. They are noted, not refused:
+#: the tag often comes from the device's last programme, so a bedside chest image can be tagged as an abdomen.
 _OTHER_PARTS = re.compile(
     r"\b(ABDOMEN|ANKLE|ARM|BREAST|CALCANEUS|CLAVICLE|COCCYX|[CLS] ?SPINE|ELBOW|EXTREMITY|FEMUR|FINGER|FOOT|FOREARM|HAND"
     r"|HEAD|HEEL|HIP|HUMERUS|JAW|KNEE|LEG|MANDIBLE|MAXILLA|ORBIT|PATELLA|PELVIS|SHOULDER|SINUS|SKULL|TEETH|THIGH|THUMB"
     r"|TOE|WRIST|ZYGOMA)S?\b"
 )
-#: Key of ``Image.info`` for such a part.
+#: Key of ``Image.info`` for a body part other than the chest.
 OTHER_PART = "other_part"
 
 
 class Header(NamedTuple):
-    """Width and height of what :func:`open_image` returns, and the other part of the body that a DICOM file names."""
+    """Width and height of the image that :func:`open_image` returns, and any non-chest body part in a DICOM tag."""
 
     width: int
     height: int
@@ -60,10 +60,10 @@ class Header(NamedTuple):
 
 
 class ImageError(DataError):
-    """An image file cannot be used. ``problem`` says why, without the path and without anything the file holds."""
+    """An image file cannot be used. ``problem`` gives the reason, without the path or any content of the file."""
 
     def __init__(self, message: str, problem: str = ""):
-        super().__init__(message)  # one argument: the error can be made again in another process
+        super().__init__(message)  # one argument, so that the error can be unpickled in another process
         self.problem = problem
 
 
@@ -71,27 +71,27 @@ def open_image(path: str | Path) -> Image.Image:
     """Decode one radiograph.
 
     Ordinary 8-bit files keep their values. Deeper grey files (PNG, TIFF) are scaled from their smallest and largest
-    value to 0..255. DICOM files go through their modality transform, then their first VOI table or window, else from
-    smallest to largest value; MONOCHROME1 is inverted last, and padding is black. An EXIF orientation is applied.
+    value to 0..255. DICOM files pass through their modality transform, then their first VOI table or window, or without
+    one are scaled in the same way; MONOCHROME1 is inverted last, and padding is black. EXIF orientation is applied.
 
     Returns:
-        Mode "L" where the file has one channel (transparency is dropped), else "RGB". If a DICOM file names another
-        part of the body than the chest, ``info`` has it under ``OTHER_PART``.
+        Mode "L" if the file has one channel (transparency is dropped), else "RGB". If a DICOM file names a body part
+        other than the chest, ``info`` holds it under ``OTHER_PART``.
 
     Raises:
-        ImageError: the file is missing, is not an image, cannot be decoded, is :data:`WRONG_SIZE` or of one colour, or
-            holds what is no single grey radiograph (DICOM in colour, with several frames, of another modality).
+        ImageError: the file is missing, is not an image, cannot be decoded, is :data:`WRONG_SIZE`, has one colour, or
+            is not a single grey radiograph (DICOM in colour, with several frames, or of another modality).
     """
-    with _problems_of(path), open(path, "rb") as file:  # not by path: Pillow 13 then scrambles TIFF files to be turned
+    with _problems_of(path), open(path, "rb") as file:  # not by path: Pillow 13 would scramble rotated TIFF files
         return read_image(file, path)
 
 
 def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None = None) -> Image.Image:
-    """:func:`open_image` for an open file.
+    """Decode one radiograph from an open file; see :func:`open_image`.
 
     Args:
-        name: stands in messages; a DICOM file without DICOM's preamble is known by its ending.
-        formats: Pillow's names of the formats that may be read, DICOM apart; None: all.
+        name: used in messages; its extension identifies a DICOM file without DICOM's preamble.
+        formats: Pillow's names of the allowed formats other than DICOM; None: all.
     """
     with _problems_of(name):
         if not _is_dicom(file, name):
@@ -105,16 +105,16 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
 
 
 def as_radiograph(image: Image.Image, name: str) -> Image.Image:
-    """:func:`open_image` for an image that Pillow has opened; ``name`` stands in messages."""
+    """Decode an image that Pillow has opened; see :func:`open_image`. ``name`` is used in messages."""
     with _problems_of(name):
         return _as_radiograph(image)
 
 
 def image_header(path: str | Path) -> Header:
-    """What the header alone says about an image; what it rules out is refused.
+    """Read only the header of an image.
 
     Raises:
-        ImageError: the file is missing, is not an image, or its header says that it cannot be used.
+        ImageError: the file is missing, is not an image, or its header shows that it cannot be used.
     """
     with _problems_of(path), open(path, "rb") as file:
         if _is_dicom(file, path):
@@ -126,16 +126,16 @@ def image_header(path: str | Path) -> Header:
 
 
 def reading_problem(error: OSError | ValueError) -> str:
-    """Why a file cannot be opened or read, in words."""
+    """Return the reason why a file cannot be opened or read."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return MISSING
     if isinstance(error, ValueError):
         return "no file can have this name"
-    return f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED  # Pillow's own has no number
+    return f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED  # Pillow's errors have none
 
 
 class _Refused(Exception):
-    """Why an image is not used."""
+    """Reason to refuse an image."""
 
 
 @contextmanager
@@ -153,9 +153,9 @@ def _problems_of(path: str | Path) -> Generator[None]:
         problem = f"the image cannot be used: {refusal}"
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         problem = f"the image cannot be used: {WRONG_SIZE}"
-    except RuntimeError:  # of pydicom
+    except RuntimeError:  # from pydicom
         problem = NO_PLUGIN
-    except Exception:  # a damaged file can make a decoder raise anything, in words that may quote the file
+    except Exception:  # a damaged file can make a decoder raise anything, and the message may quote the file
         problem = DAMAGED
     raise ImageError(f"image {path}: {problem}", problem)
 
@@ -167,14 +167,14 @@ def _check_size(width: int, height: int) -> None:
 
 
 def _full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """``low``..``high`` to 0..255; all zeros where the two are the same."""
+    """Scale ``low``..``high`` to 0..255; return all zeros if the two are equal."""
     if low == high:
         return np.zeros(values.shape, dtype=np.uint8)
     return np.rint(((values - low) / (high - low)).clip(0, 1) * 255).astype(np.uint8)
 
 
 def _with_contrast(image: Image.Image) -> Image.Image:
-    """The image, refused where it shows nothing; two pixels that differ spare the look at all of them."""
+    """Return the image; refuse it if all pixels are equal. If two sample pixels differ, the others are not checked."""
     same = image.getpixel((0, 0)) == image.getpixel((image.width // 2, image.height // 2))
     if same and not np.ptp(np.reshape(image.getextrema(), (-1, 2)), axis=1).any():
         raise _Refused(ONE_COLOUR)
@@ -190,7 +190,7 @@ def _as_radiograph(image: Image.Image) -> Image.Image:
     if image.mode.startswith(_DEEP):
         shown = Image.fromarray(_deep_grey(image))
     else:
-        image.info.pop("transparency", None)  # Pillow warns about a palette's, and drops it
+        image.info.pop("transparency", None)  # Pillow warns about a palette's transparency and drops it
         shown = image.convert("L" if image.mode in _GREY else "RGB")
     shown.info.clear()
     if orientation != 1:
@@ -200,9 +200,9 @@ def _as_radiograph(image: Image.Image) -> Image.Image:
 
 
 def _check_header(image: Image.Image) -> None:
-    """Refuse what Pillow would silently decode into something other than the picture."""
+    """Refuse images of the wrong size, with several frames, or that Pillow would silently decode incorrectly."""
     _check_size(*image.size)
-    # asking for their number would read all of them; MPO: a camera's JPG with a preview behind it
+    # counting the frames would read all of them; MPO: a camera's JPG followed by a preview
     if getattr(image, "is_animated", False) and image.format != "MPO":
         raise _Refused("it has several frames")
     tiles, tags = getattr(image, "tile", None), getattr(image, "tag_v2", {})
@@ -214,13 +214,13 @@ def _check_header(image: Image.Image) -> None:
 
 
 def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation, 1 to 8, in the header of an image that is not decoded yet."""
-    # Pillow turns TIFF files itself, and decodes a PNG file to look for EXIF behind the pixels
+    """Return the EXIF orientation, 1 to 8, from the header of an image that is not decoded yet."""
+    # Pillow rotates TIFF files itself, and decodes a PNG file to look for EXIF after the pixels
     if image.format == "TIFF" or (image.format == "PNG" and "exif" not in image.info):
         return 1
     try:
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-    except Exception:  # whatever a damaged block raises: it says nothing about an image that may be whole
+    except Exception:  # a damaged EXIF block can raise anything, but the image itself may be intact
         return 1
     return orientation if orientation in range(1, 9) else 1
 
@@ -244,7 +244,7 @@ def _is_dicom(file: BinaryIO, path: str | Path) -> bool:
 
 @cache
 def _pydicom() -> ModuleType:
-    """pydicom, loaded when the first DICOM file is met, and silent about oddities of fields that are not read here."""
+    """Import pydicom at the first DICOM file, and silence its warnings about fields that are not read here."""
     import pydicom.config
     import pydicom.pixels
 
@@ -254,9 +254,9 @@ def _pydicom() -> ModuleType:
 
 
 def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
-    """The data set, once its header says that it is one grey image which an installed decoder reads."""
+    """Read the data set; refuse it unless it is a single grey image that an installed decoder can read."""
     pydicom = _pydicom()
-    # force: files with the extension but without DICOM's preamble exist; those without the fields are refused here
+    # force: some files have the extension but no DICOM preamble; those without the fields are refused below
     data = pydicom.dcmread(file, force=True, stop_before_pixels=header_only)
     if "Rows" not in data or "Columns" not in data:
         raise UnidentifiedImageError
@@ -286,13 +286,13 @@ def _other_part(data: Dataset) -> str | None:
 
 
 def _dicom_grey(data: FileDataset) -> np.ndarray:
-    """8-bit grey. A table of all stored values is transformed, not the pixels: exact, quick and small.
+    """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels: exact, fast and small.
 
-    ``apply_modality_lut`` and ``apply_voi_lut`` of pydicom 3.0 are not used. They refuse tables with entries of one
-    byte or an odd depth, wrap where a table of 8 bits meets larger values, and round some ties of a window to the next
-    level, which would change what earlier versions stored.
+    ``apply_modality_lut`` and ``apply_voi_lut`` of pydicom 3.0 are not used. They refuse tables with one-byte entries
+    or an odd depth, wrap if values exceed an 8-bit table, and round some ties of a window to the next level, which
+    would change what earlier versions stored.
     """
-    stored = data.pixel_array  # without bits that are no part of the values (overlays of old files), sign extended
+    stored = data.pixel_array  # sign extended, without bits outside the values (overlays of old files)
     lowest = int(stored.min())
     places = stored.astype(np.int32) - lowest
     values = np.arange(lowest, int(stored.max()) + 1)
@@ -317,7 +317,7 @@ def _dicom_grey(data: FileDataset) -> np.ndarray:
 
 
 def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
-    """Stored values to what the modality measured: a table, else slope and intercept."""
+    """Convert stored values to the modality's measurements by its table, or else by slope and intercept."""
     if data.get("ModalityLUTSequence"):
         return _look_up(data, data.ModalityLUTSequence[0], values)[0].astype(np.float64)
     measured = values * _number(data, "RescaleSlope", 1.0) + _number(data, "RescaleIntercept", 0.0)
@@ -327,8 +327,8 @@ def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
 
 
 def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
-    """Measured values to grey by the file's first table or window, as PS3.3 C.11.2 defines them; None without one that
-    the standard allows."""
+    """Convert measured values to grey by the file's first VOI table or window (PS3.3 C.11.2); None if there is none
+    that the standard allows."""
     if data.get("VOILUTSequence"):
         entries, largest = _look_up(data, data.VOILUTSequence[0], np.rint(values).astype(np.int64))
         return np.rint(entries * (255 / largest)).astype(np.uint8)
@@ -336,11 +336,11 @@ def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
     function = str(data.get("VOILUTFunction") or "LINEAR").upper()
     if function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
         raise _Refused("its VOILUTFunction is not LINEAR, LINEAR_EXACT or SIGMOID")
-    # a width of 0 is how some devices write that there is no window
+    # some devices write a width of 0 if there is no window
     if not np.isfinite([center, width]).all() or width <= 0 or (function == "LINEAR" and width < 1):
         return None
     if function == "SIGMOID":
-        # tanh is the standard's 1 / (1 + exp(-x)), without its overflow
+        # equals the standard's 1 / (1 + exp(-x)), but does not overflow
         return np.rint(127.5 * (1 + np.tanh(2 * (values - center) / width))).astype(np.uint8)
     if function == "LINEAR":
         center, width = center - 0.5, width - 1
@@ -350,7 +350,7 @@ def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
 
 
 def _look_up(data: FileDataset, item: Dataset, values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Entries of a DICOM table for integer values, the outer entries beyond its ends, and the largest entry allowed."""
+    """Look up integer values in a DICOM table, clamped to its ends; return the entries and the largest allowed one."""
     count, first, depth = (int(number) for number in item.LUTDescriptor)
     entries = item.LUTData
     if isinstance(entries, bytes):
@@ -358,13 +358,13 @@ def _look_up(data: FileDataset, item: Dataset, values: np.ndarray) -> tuple[np.n
         order = "<" if data.file_meta.TransferSyntaxUID.is_little_endian else ">"
         entries = np.frombuffer(entries, dtype="u1" if one_byte else order + "u2")
     entries = np.atleast_1d(np.asarray(entries, dtype=np.int64))[: count or 1 << 16]
-    # some devices write a depth that their entries exceed
+    # on some devices the entries exceed the stated depth
     largest = max((1 << depth) - 1, int(entries.max()))
     return entries[(values - first).clip(0, len(entries) - 1)], largest
 
 
 def _number(data: Dataset, name: str, default: float) -> float:
-    """A decimal field, the first of several; ``default`` where it is absent or empty."""
+    """Return a decimal field, or its first value if it has several; ``default`` if it is absent or empty."""
     value = data.get(name)
     if value is not None and not isinstance(value, str | int | float):
         value = value[0] if len(value) else None

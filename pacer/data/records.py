@@ -1,7 +1,7 @@
-"""From studies to records: targets and previous reports joined, cleaned and checked, a row for each context.
+"""Conversion of studies to records: joins, cleans and checks targets and previous reports; one row per context.
 
-This is the only place where report text is cleaned. The same text serves every context of a study, but for the
-sentences that ``corpus.unseen_comparisons: strip`` takes out where there is no previous report.
+This is the only place where report text is cleaned. All contexts of a study share the same text, except that
+``corpus.unseen_comparisons: strip`` removes sentences in the contexts without a previous report.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pacer.data.wording import compares_with_prior
 
 #: Text sections of a study.
 _TEXTS = ("findings", "impression", "indication", "history", "prior_findings", "prior_impression")
-#: The sections that a target is joined from.
+#: The sections that are joined to form a target.
 _TARGET = ("findings", "target_impression")
-#: What upstream takes as the previous report where both of its sections are marked as absent: the mark itself.
+#: Upstream's previous report if both of its sections are marked as absent: the mark itself.
 _ABSENT_PRIOR = "s"
 _EMPTY_PRIOR = "a context with a previous report needs one that is not empty (corpus.keep_empty_priors)"
 _ALL_COMPARES = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
 
-#: A context with the lateral view, and one with the previous report.
+#: Whether a context includes the lateral view, and whether it includes the previous report.
 _HAS_LATERAL = pl.col("context").str.starts_with("m")
 _HAS_PRIOR = pl.col("context").str.ends_with("w")
 _NO_CONTEXT = pl.col("contexts").list.len() == 0
@@ -40,13 +40,13 @@ Wording = dict[str, dict[str, dict[str, int]]]
 
 
 class Draft(NamedTuple):
-    """Records whose ids and images are not checked yet, and what became of the studies.
+    """Records whose ids and images are still unchecked, and counts of unused studies.
 
     Attributes:
-        records: the columns of ``records.parquet``, those of the studies, and ``number`` (the study's), ``compares``
-            (whether the target presupposes a previous report; null where it has one) and ``nothing_left``.
-        beyond_limit: rows of the input whose studies are beyond ``corpus.limit``.
-        empty_priors: studies whose previous report was empty after cleaning.
+        records: the columns of ``records.parquet``, those of the studies, and ``number`` (of the study), ``compares``
+            (whether the target presupposes a previous report; null if the context has one) and ``nothing_left``.
+        beyond_limit: number of input rows whose studies are beyond ``corpus.limit``.
+        empty_priors: number of studies whose previous report was empty after cleaning.
     """
 
     records: pl.DataFrame
@@ -57,11 +57,11 @@ class Draft(NamedTuple):
 def draft_records(
     studies: pl.DataFrame, config: Corpus, form: Format, originals: pl.DataFrame | None, account: Account
 ) -> Draft:
-    """The records that studies give; every study without one is listed, or counted as beyond the limit.
+    """Create the records of the studies; list every study without one, or count it as beyond the limit.
 
     Args:
-        studies: what a reader gives. form: the layout of the input; its names of fields stand in messages.
-        originals: ``study_id``, MIMIC's letter left out, and ``findings_original``.
+        studies: the frame that a reader returns. form: the input format; messages use its field names.
+        originals: ``study_id`` without MIMIC's letter, and ``findings_original``.
     """
     studies = _checked(study_frame(studies, config), config, form, account)
     studies = _with_target(studies, config, form, account)
@@ -73,7 +73,7 @@ def draft_records(
         studies = studies.join(originals, left_on="bare", right_on="study_id", how="left", maintain_order="left")
     draft = studies.with_row_index("number").explode("contexts").rename({"contexts": "context"})
     if config.limit is not None:
-        # the place of a study, from 1, among those of a context and split
+        # rank of the study, from 1, within its context and split
         place = pl.col("study_id").is_first_distinct().cum_sum().over("context", "split")
         draft = draft.with_columns(place=place)
         draft = draft.filter(pl.col("place").first().over("context", "split", "study_id") <= config.limit)
@@ -87,13 +87,13 @@ def draft_records(
 
 
 def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:
-    """The studies with sound ids and texts that have a context in use; a text such as ``N/A`` becomes null."""
+    """Keep the studies with valid ids and texts and at least one enabled context; set texts such as ``N/A`` to null."""
     for field in ("id", "study_id", "subject_id"):
         fault = mapped(field, id_fault)
         studies = account.divert(studies, field, fault.is_not_null(), fault)
 
     def is_word(text: str) -> bool:
-        # of MIMIC-RG4, text of marks alone is cleaned as upstream cleans it, and new_scores follow the outcome
+        # in MIMIC-RG4, upstream cleans punctuation-only text like any other, and new_scores follow the result
         return is_absent(text) and (config.format != "rg4" or says_something(text))
 
     for name in _TEXTS:
@@ -109,8 +109,8 @@ def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Accou
 
 
 def _with_target(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:
-    """The studies that have a target: ``target_impression``, ``report_raw``, ``sections``, ``report``, and
-    ``emphasis_text`` where the emphasis follows more than the target."""
+    """Keep the studies with a target; add ``target_impression``, ``report_raw``, ``sections``, ``report``, and
+    ``emphasis_text`` if the emphasis covers more text than the target."""
     findings_only, clean = config.target == "findings", CLEANERS[config.cleaner]
     field = form.names.get("findings", "findings")
     both = pl.col("findings").is_not_null() & pl.col("impression").is_not_null()
@@ -126,7 +126,7 @@ def _with_target(studies: pl.DataFrame, config: Corpus, form: Format, account: A
     reason = "the same file is given as frontal and as lateral"
     studies = account.divert(studies, form.names.get("lateral", "lateral"), same, reason)
     studies = studies.with_columns(report_raw=_joined(*_TARGET), sections=_sections(*_TARGET))
-    # a released file promises a text for every record
+    # a released file should have a text for every record
     kind = BAD if config.format == "rg4" else LEFT_OUT
     without = pl.col("report_raw").is_null()
     studies = account.divert(studies, field if kind == BAD else "", without, "neither findings nor impression", kind)
@@ -136,8 +136,8 @@ def _with_target(studies: pl.DataFrame, config: Corpus, form: Format, account: A
 
 
 def _with_prior(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:
-    """The studies with ``prior_report``, in the contexts that it allows; ``is_prior_empty``: one is asked for and says
-    nothing."""
+    """Add ``prior_report`` and remove the contexts that lack one; ``is_prior_empty``: a context needs a previous
+    report, but it has no text."""
     clean = CLEANERS[config.cleaner]
     studies = studies.with_columns(prior_raw=_joined("prior_findings", "prior_impression"))
     studies = studies.with_columns(prior_report=mapped("prior_raw", clean).fill_null(""))
@@ -157,13 +157,13 @@ def _contexts(wanted: pl.Expr) -> pl.Expr:
 
 
 def _joined(findings: str, impression: str) -> pl.Expr:
-    """The text of the sections that are there; null of none."""
+    """Join the texts of the sections that are present; null if there are none."""
     both = pl.concat_str(findings, impression, separator=" ", ignore_nulls=True)
     return pl.when(pl.any_horizontal(pl.col(findings, impression).is_not_null())).then(both)
 
 
 def _sections(findings: str, impression: str) -> pl.Expr:
-    """The name of the sections that are there; null of none."""
+    """Join the names of the sections that are present; null if there are none."""
     names = [pl.when(pl.col(column).is_not_null()).then(pl.lit(name))
              for column, name in ((findings, "findings"), (impression, "impression"))]  # fmt: skip
     return pl.concat_str(names, separator="+", ignore_nulls=True).replace("", None)
@@ -174,7 +174,7 @@ def _says_something(column: str) -> pl.Expr:
 
 
 def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
-    """The draft with the targets of the contexts without a previous report, as ``corpus.unseen_comparisons`` says."""
+    """Apply ``corpus.unseen_comparisons`` to the targets of the contexts without a previous report."""
     alone = draft.filter(~_HAS_PRIOR).unique("number", keep="first", maintain_order=True)
     alone = alone.select("number", *_TARGET, compares=mapped("report_raw", compares_with_prior, pl.Boolean))
     draft = draft.join(alone.select("number", "compares"), on="number", how="left", maintain_order="left")
@@ -192,7 +192,7 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     return draft.with_columns(
         *(pl.when(is_stripped).then(f"{name}_stripped").otherwise(name).alias(name)
           for name in ("report", "report_raw", "sections")),
-        # the list of weights follows the tokens of the whole report
+        # the emphasis weights follow the tokens of the whole report
         *(pl.when(is_stripped).then(None).otherwise(name).alias(name) for name in ("emphasis", "emphasis_text")),
         nothing_left=pl.col("compares").fill_null(False) & pl.col("report_stripped").is_null(),
     )  # fmt: skip
@@ -201,13 +201,13 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
 def keep_sound(
     draft: pl.DataFrame, unusable: pl.DataFrame, folder: Path, form: Format, account: Account
 ) -> tuple[pl.DataFrame, Wording]:
-    """The sound records of a draft, and how many targets without a previous report presuppose one.
+    """Return the valid records of a draft, and count the targets that presuppose a previous report but have none.
 
-    A study can give records in several contexts. Its rows count as bad or left out when its last record falls, and it
-    is listed once per reason. Of targets without a previous report those that are left out or stripped count too.
+    A study can have records in several contexts. Its rows count as bad or left out only if all its records are
+    rejected, and it is listed once per reason. The counts of targets include those that are left out or stripped.
 
     Args:
-        unusable: ``image_id`` and ``problem`` of images that cannot be used. folder: where they were looked for.
+        unusable: ``image_id`` and ``problem`` of images that cannot be used. folder: the folder of the images.
     """
     path = mapped("image_id", lambda path: quoted(path, 200, 1))
     unusable = unusable.select("image_id", "problem", place=pl.format("{} below {}", path, pl.lit(str(folder))))

@@ -1,7 +1,7 @@
-"""The one record schema that everything after the reader sees, and strict reading of its tables.
+"""The schemas that all code after the readers uses, and strict reading of the tables.
 
-A row is one scenario record: one examination in one context. The same examination has one row in every context
-that its sources allow.
+A row is one scenario record: one examination in one context. An examination has a row for every context that its
+sources allow.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_path
 from pacer.data.findings import FINDINGS
 
-#: Where ``records.parquet`` says how it was made, in the file's own metadata.
+#: Key in the Parquet metadata of ``records.parquet`` that describes how the file was made.
 ABOUT = "pacer"
 
-#: Rows of a group in a Parquet file, which is what a reader of parts holds.
+#: Rows per group in a Parquet file, and so the number that a chunked reader holds in memory.
 _ROW_GROUP = 4096
 
-#: Entries of an emphasis list that upstream's training reads, BOS included.
+#: Number of entries of an emphasis list that upstream's training reads, BOS included.
 EMPHASIS_POSITIONS = 100
 
 #: The splits of a corpus, in order.
@@ -46,34 +46,34 @@ RECORD_SCHEMA: dict[str, pl.DataType] = {
     "findings_original": pl.String(),  # untouched MIMIC-CXR findings; null unless supplied
     "sections": pl.String(),  # findings+impression | findings | impression
     "prior_report": pl.String(),  # cleaned; null without a previous report
-    "indication": pl.String(),  # null when absent
-    "history": pl.String(),  # null when absent
-    "emphasis": pl.List(pl.Float32()),  # as released, the entry of BOS first; null when not supplied
-    "emphasis_text": pl.String(),  # cleaned text that the emphasis follows; null where that is `report`
+    "indication": pl.String(),  # null if absent
+    "history": pl.String(),  # null if absent
+    "emphasis": pl.List(pl.Float32()),  # as released, the entry of BOS first; null if not supplied
+    "emphasis_text": pl.String(),  # cleaned text that the emphasis follows; null if that is `report`
 }
 
-#: Which earlier study supplied the previous report, for formats that say so; one row per study.
+#: The earlier study that supplied the previous report, if the format identifies it; one row per study.
 PRIOR_SCHEMA: dict[str, pl.DataType] = {
     "study_id": pl.String(),
     "prior_study_id": pl.String(),
-    "gap_days": pl.Float64(),  # null where only the order is known
+    "gap_days": pl.Float64(),  # null if only the order is known
     "rule": pl.String(),  # how it was chosen
     "tied": pl.Boolean(),  # another earlier study was equally near
     "passed_over": pl.Int32(),  # nearer earlier studies without a report
 }
 
 IMAGE_SCHEMA: dict[str, pl.DataType] = {
-    "image_id": pl.String(),  # the path as the annotation file writes it
-    "path": pl.String(),  # a path that can be opened
+    "image_id": pl.String(),  # the path in the annotation file
+    "path": pl.String(),  # the path to open
     "bytes": pl.Int64(),
     "width": pl.Int32(),  # pixels
     "height": pl.Int32(),  # pixels
 }
 
-#: ``emphasis.parquet``: a row for every record, in the order of the records.
+#: ``emphasis.parquet``: one row per record, in the order of the records.
 EMPHASIS_SCHEMA: dict[str, pl.DataType] = {
     "record_id": pl.String(),
-    "emphasis": pl.List(pl.Float32()),  # of BOS, the report's tokens and EOS; null: no marks, or a record of test
+    "emphasis": pl.List(pl.Float32()),  # for BOS, the report's tokens and EOS; null: no marks, or a test record
 }
 
 TRUTH_SCHEMA: dict[str, pl.DataType] = {
@@ -82,7 +82,7 @@ TRUTH_SCHEMA: dict[str, pl.DataType] = {
     "split": pl.String(),
     **{finding: pl.Boolean() for finding in FINDINGS},
     "lateral_only": pl.List(pl.String()),  # findings that only the lateral view shows
-    "prior_only": pl.List(pl.String()),  # findings that no view shows and that the previous report mentions
+    "prior_only": pl.List(pl.String()),  # findings that only the previous report mentions
 }
 
 
@@ -90,10 +90,10 @@ def read_records(path: str | Path, columns: Sequence[str] | None = None) -> pl.D
     """Read ``records.parquet``.
 
     Args:
-        columns: those to read; None: all.
+        columns: columns to read; None: all.
 
     Raises:
-        DataError: the file is missing or unreadable, a column is missing, unknown or of another type, or a record id
+        DataError: the file is missing or unreadable, a column is missing, unknown or of the wrong type, or a record id
             occurs twice.
     """
     columns = list(RECORD_SCHEMA if columns is None else columns)
@@ -105,37 +105,36 @@ def read_records(path: str | Path, columns: Sequence[str] | None = None) -> pl.D
 
 
 def of_split(records: pl.DataFrame, split: str) -> pl.DataFrame:
-    """The records of a split, or of ``all``."""
+    """Return the records of a split; ``all`` returns every record."""
     return records if split == "all" else records.filter(pl.col("split") == split)
 
 
 def read_about(path: str | Path) -> dict[str, Any]:
-    """What ``records.parquet`` says of how its texts were made: ``cleaner``, ``target``, ``unseen_comparisons``,
-    ``format``, and whether they were ``generated``. Empty for a table that some other program wrote."""
+    """Return the settings that ``records.parquet`` was made with: ``cleaner``, ``target``, ``unseen_comparisons``,
+    ``format``, ``limit``, and whether it was ``generated``. Empty if another program wrote the table."""
     about = (pq.read_metadata(path).metadata or {}).get(ABOUT.encode())
     return {} if about is None else json.loads(about)
 
 
 def read_images(path: str | Path) -> pl.DataFrame:
-    """Read ``images.parquet``; see :func:`read_records` for what is refused."""
+    """Read ``images.parquet``; see :func:`read_table` for the errors."""
     return read_table(path, IMAGE_SCHEMA)
 
 
 def read_truth(path: str | Path) -> pl.DataFrame:
-    """Read ``truth.parquet``: ids, split, one Boolean column per finding, and the findings seen only laterally.
+    """Read ``truth.parquet``: ids, split, one Boolean column per finding, and the findings of a single source.
 
     Raises:
-        DataError: the file is missing or unreadable, or its columns differ.
+        DataError: the file is missing or unreadable, or its columns differ from the schema.
     """
     return read_table(path, TRUTH_SCHEMA)
 
 
 def read_table(path: str | Path, schema: dict[str, pl.DataType], columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Read a Parquet table whose columns and types must be exactly ``schema``, in its order; ``columns``: those to
-    read, None: all.
+    """Read ``columns`` (None: all, in schema order) of a Parquet table with exactly the columns of ``schema``.
 
     Raises:
-        DataError: the file is missing or unreadable, or the columns differ; the first difference is named.
+        DataError: the file is missing or unreadable, or the columns differ; the message names the difference.
     """
     check_columns(path, schema)
     wanted = list(schema if columns is None else columns)
@@ -145,7 +144,7 @@ def read_table(path: str | Path, schema: dict[str, pl.DataType], columns: Sequen
 
 @contextmanager
 def readable(path: str | Path) -> Generator[None]:
-    """Within this context an error of pyarrow, a page whose checksum is not its own included, is a DataError."""
+    """Convert pyarrow's errors, including wrong page checksums, to DataError within this context."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -153,7 +152,7 @@ def readable(path: str | Path) -> Generator[None]:
 
 
 def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
-    """What :func:`read_table` refuses, without reading the rows."""
+    """Check the file and its columns as :func:`read_table` does, without reading the rows."""
     if not Path(path).is_file():
         raise DataError(f"{path} does not exist; correct the path, or run the stage that writes it (`dvc repro`)")
     try:
@@ -172,10 +171,10 @@ def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
 def write_table(
     path: str | Path, table: pl.DataFrame, schema: dict[str, pl.DataType], about: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a table of exactly ``schema`` atomically as Parquet.
+    """Write the columns of ``schema`` atomically as Parquet.
 
     Args:
-        about: what the file says about itself (:func:`read_about`).
+        about: settings to store in the file's metadata (:func:`read_about`).
     """
     arrow = table.select(list(schema)).cast(pl.Schema(schema)).to_arrow(compat_level=pl.CompatLevel.oldest())
     if about is not None:

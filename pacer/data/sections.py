@@ -1,8 +1,8 @@
 """The sections of a MIMIC-CXR report file: findings, impression, indication and history.
 
-A heading stands at the beginning of a line, in capitals and before a colon; some stand alone in their line, and those
-of the main sections may be written ``Findings:``. The official sectioning (MIT-LCP/mimic-cxr) is followed in what means
-what, and in the report without headings, whose last paragraphs are its conclusion; docs/method.md says where not.
+A heading starts a line, in capitals and before a colon. Some headings have their own line, and those of the main
+sections may be written ``Findings:``. The meanings of headings, and the rule that the last paragraphs of a report
+without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code; docs/method.md lists the exceptions.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Name = Literal["findings", "impression", "indication", "history", "other"]
 
 
 class Sections(NamedTuple):
-    """Texts with white space collapsed, None where there is none. ``last_paragraph``: the impression is what follows
-    the first blank line of the last section, because the report has neither findings nor an impression."""
+    """Texts with white space collapsed, None if absent. ``last_paragraph``: the report has neither findings nor an
+    impression section, so the impression is the text after the first blank line of the last section."""
 
     findings: str | None = None
     impression: str | None = None
@@ -28,14 +28,14 @@ class Sections(NamedTuple):
     last_paragraph: bool = False
 
 
-# the colon of a time of day (CHEST, 8:13 A.M.) ends no heading
+# the colon in a time of day (CHEST, 8:13 A.M.) does not end a heading
 _HEADING = re.compile(
     r"^[ \t]*(?:([A-Z](?:[A-Z0-9 \t,/&().'#-]|(?<=\d):(?=\d)){0,90}|[A-Z][a-z]+(?: [A-Za-z]+){0,3}):(?!(?<=\d:)\d)"
     r"|((?:FINAL )?ADDENDUM|FINAL REPORT|FINDINGS?|IMPRESSION)[ \t\r]*$)",
     re.M,
 )
-#: What the words of a heading in capitals mean; the first that is found counts. Any other heading stays in its section
-#: ("LINES AND TUBES:").
+#: Meanings of the words of a heading in capitals; the first match counts. Any other heading ("LINES AND TUBES:") is
+#: part of its section.
 _MEANINGS: tuple[tuple[Name, re.Pattern[str]], ...] = tuple(
     (name, re.compile(words))
     for name, words in (
@@ -53,12 +53,12 @@ _MEANINGS: tuple[tuple[Name, re.Pattern[str]], ...] = tuple(
         ),
     )
 )
-#: A heading that names the images stands over what they show.
+#: A heading that names the images introduces findings.
 _IMAGES = re.compile(
     r"\b(?:CHEST\w*|PORTABLE|(?:PA|AP|FRONTAL) (?:AND|&) LAT\w*|LATERAL (?:AND|&) (?:PA|AP|FRONTAL)|(?:AP|PA|FRONTAL)"
     r" (?:UPRIGHT|SUPINE|SEMI\S*)|VIEWS?|RADIOGRAPHS?|\w*FILMS?|RIBS|BONE WINDOWS?)\b|^REPORT$|^AP$|^PA$"
 )
-#: Headings that may be in small letters; other words before a colon are text.
+#: Headings that need not be in capitals; other words before a colon are text.
 _IN_SMALL_LETTERS = {
     *(
         "FINDINGS",
@@ -72,7 +72,7 @@ _IN_SMALL_LETTERS = {
     *("CLINICAL HISTORY", "CLINICAL INFORMATION", "REASON FOR EXAM", "REASON FOR EXAMINATION", "COMPARISON"),
     *("EXAM", "EXAMINATION", "TECHNIQUE", "RECOMMENDATION", "RECOMMENDATIONS", "NOTIFICATION", "ADDENDUM"),
 }
-#: Words that are found in spite of a slip of the pen: a letter too many, too few or wrong, or two that changed places.
+#: Words that are recognised despite one spelling error: an extra, missing or wrong letter, or two swapped letters.
 _OFTEN_MISSPELT = (
     *("FINDINGS", "IMPRESSION", "INDICATION", "COMPARISON", "COMPARISONS", "CONCLUSION", "HISTORY"),
     *("TECHNIQUE", "RECOMMENDATION", "RECOMMENDATIONS", "NOTIFICATION", "NOTIFICATIONS"),
@@ -82,7 +82,7 @@ _EXCEPTIONS = YAML(typ="safe").load(Path(__file__).with_name("mimic_exceptions.y
 
 
 class _Part(NamedTuple):
-    """What stands between two headings. ``heading`` is empty for what stands above the first one."""
+    """The text between two headings. ``heading`` is empty for the text above the first heading."""
 
     name: Name
     heading: str
@@ -90,12 +90,12 @@ class _Part(NamedTuple):
 
 
 def find_sections(text: str, study: str = "") -> Sections:
-    """The sections of a report file. Of several of a name the last that is not empty counts: preliminary readings
-    stand before the final report. Of indication and history only the first paragraph is taken, because a report without
-    further headings may go on below it.
+    """Find the sections of a report file. If a section occurs more than once, the last non-empty one counts, because
+    preliminary readings precede the final report. Only the first paragraph of indication and history is used, because
+    the rest of a report without more headings may follow it.
 
     Args:
-        study: its id without MIMIC's letter; a few dozen reports are known by it, because their headings mislead.
+        study: study id without MIMIC's letter; it identifies a few dozen reports with misleading headings.
     """
     parts = _parts(text)
     if study in _EXCEPTIONS["nowhere"]:
@@ -142,11 +142,11 @@ def _sections(parts: list[_Part]) -> Sections:
 
 @lru_cache(maxsize=4096)
 def meaning_of(heading: str, within: Name = "other") -> Name | None:
-    """The section that a heading begins, ``other`` for one of no use here; None for a heading inside its section.
+    """Return the section that a heading begins, ``other`` for an unused section; None if it begins no section.
 
     Args:
-        heading: without its colon, single blanks. within: the section that it stands in; what names the images does not
-            end findings or an impression.
+        heading: without its colon, with single blanks. within: the section in which it occurs; a heading that names the
+            images does not end findings or an impression.
     """
     spelt = _spelt(heading.upper())
     if not heading.isupper() and spelt not in _IN_SMALL_LETTERS:
@@ -159,7 +159,7 @@ def meaning_of(heading: str, within: Name = "other") -> Name | None:
 
 @lru_cache(maxsize=4096)
 def _spelt(heading: str) -> str:
-    """A heading with its often misspelt words corrected."""
+    """Correct the often misspelt words of a heading."""
     return " ".join(
         next((known for known in _OFTEN_MISSPELT if len(word) > 5 and _one_slip(word, known)), word)
         for word in heading.split()
@@ -167,7 +167,7 @@ def _spelt(heading: str) -> str:
 
 
 def _one_slip(word: str, known: str) -> bool:
-    """Whether a word is a known one with a letter too many, too few or wrong, or with two neighbours swapped."""
+    """Whether a word differs from a known one by at most one extra, missing or wrong letter, or two swapped ones."""
     for _ in range(2):  # from the front, then from the back
         while word and known and word[0] == known[0]:
             word, known = word[1:], known[1:]

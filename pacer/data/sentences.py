@@ -1,4 +1,4 @@
-"""Report text without some of its sentences."""
+"""Removal of sentences from report text."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 #: The number of an item in a list.
 _NUMBER = re.compile(r"(\d{1,2})[.)](?:\s+|$)")
-#: A piece that ends like this goes on in the next, or does so but before a capital.
+#: An abbreviation that does not end a sentence.
 _UNFINISHED = re.compile(r"\b(?:Drs?|Mrs?|Ms|St|[Vv]s|[Aa]pprox|i\.e|e\.g)\.$")
-#: No abbreviation but those above is as long.
+#: A word too long to be an abbreviation, except for those above.
 _WHOLE_WORD = re.compile(r"[A-Za-z]{5}[.!?]$")
-_TIME_OF_DAY = re.compile(r"\b[AaPp]\.[Mm]\.$")
+_TIME_OF_DAY = re.compile(r"\b[AaPp]\.[Mm]\.$")  # ends a sentence only before a capital
 
 
 def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | None:
-    """The sentences of a raw text that are not ``unwanted``, with single blanks between them; None when none says
-    anything. A list of which an item is taken out loses its numbers."""
+    """Return the sentences of a raw text that are not ``unwanted``, joined by single blanks; None if no text is left.
+    If sentences are removed, the items of a list lose their numbers."""
     pieces = _SENTENCE_END.split(text.strip())
     cased = text != text.lower()
     sentences: list[str] = []
@@ -40,7 +40,7 @@ def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | Non
 
 
 def _goes_on(sentence: str, piece: str, cased: bool) -> bool:
-    """Whether a piece belongs to the sentence before it. ``cased``: the text has capitals, so sentences begin with
+    """Whether a piece continues the preceding sentence. ``cased``: the text has capitals, so sentences begin with
     one."""
     begins_small = piece[:1].islower() or piece[:1].isdigit()
     at_a_time = _TIME_OF_DAY.search(sentence) is not None and not piece[:1].isupper()
@@ -49,5 +49,5 @@ def _goes_on(sentence: str, piece: str, cased: bool) -> bool:
 
 
 def says_something(text: str) -> bool:
-    """Whether there is a letter or digit in a text."""
+    """Whether a text contains a letter or digit."""
     return any(character.isalnum() for character in text)

@@ -1,11 +1,11 @@
-"""Where a raw corpus lies: ``source.json``, written for real corpora and for the phantom alike.
+"""Location of a raw corpus: ``source.json``, written both for real corpora and for the phantom.
 
     {"root": folder, "images": folder below root, "files": {role: {"path", "bytes", "sha256"}}}
 
-``root`` is absolute for a corpus that stays where it is, and ``"."`` (the folder of ``source.json``) for the phantom;
-the other paths are relative to it. A role is a context for MIMIC-RG4's files, else what the reader needs the file for.
-Size and hash of each file are recorded, because those files lie outside the pipeline: when one changes, reading it is
-refused until the source is described anew. A folder is recorded by the names and sizes of its files.
+``root`` is absolute for an existing corpus, and ``"."`` (the folder of ``source.json``) for the phantom; the other
+paths are relative to it. The role of a MIMIC-RG4 file is its context; for other formats it is the file's purpose.
+The size and hash of each file are recorded, because the files are outside the pipeline. If a file changes, reading
+fails until the source is made again. A folder is recorded by the names and sizes of its files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Source:
     Attributes:
         images: folder that the image paths are relative to.
         files: file or folder per role.
-        truth: table of the latent state of every study, where the corpus is generated.
+        truth: table of the latent state of every study; None unless the corpus is generated.
     """
 
     images: Path
@@ -36,10 +36,10 @@ class Source:
     truth: Path | None
 
     def file(self, role: str) -> Path:
-        """The file of a role.
+        """Return the file of a role.
 
         Raises:
-            DataError: the source was made for other settings and has none.
+            DataError: the source has no such file, because it was made for other settings.
         """
         if role not in self.files:
             raise DataError(f"the source of this corpus describes no file for {role}; make the source again")
@@ -55,7 +55,7 @@ class NamedFile(NamedTuple):
 
 
 def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
-    """``{role: (key of params.yaml, path relative to the root)}`` of the files that a corpus is read from."""
+    """Return ``{role: (key of params.yaml, path relative to the root)}`` for the input files of a corpus."""
     group, roles = {
         "rg4": ("annotations", {context: context for context in config.contexts}),
         "mimic_cxr": ("mimic_cxr", {role: role for role in ("reports", "metadata", "split")}),
@@ -69,7 +69,7 @@ def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
 
 
 def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
-    """Root of a corpus of files, and the image folder and all files that it is read from.
+    """Return the root of a file corpus, and its image folder and input files with any problems.
 
     Raises:
         DataError: the root is not a folder.
@@ -85,10 +85,10 @@ def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
 
 
 def point_to_files(config: Corpus, out: Path) -> None:
-    """Check a corpus of files and write ``out/source.json``, which points to it.
+    """Check a file corpus and write ``out/source.json``, which points to it.
 
     Raises:
-        DataError: the root, the image folder or a file is missing; all problems are listed at once.
+        DataError: the root, the image folder or a file is missing; the message lists all problems.
     """
     root, looked = look_at_files(config)
     problems = [f"corpus.{file.key}: {file.problem}" for file in looked if file.problem]
@@ -104,11 +104,11 @@ def point_to_files(config: Corpus, out: Path) -> None:
 
 
 def describe_source(folder: Path, root: str, images: str, files: Mapping[str, str]) -> dict[str, Any]:
-    """The content of ``source.json``.
+    """Return the content of ``source.json``.
 
     Args:
-        folder: where the files lie now.
-        root: what is recorded as their root (``"."`` when ``source.json`` lies in the same folder).
+        folder: current folder of the files.
+        root: the root to record (``"."`` if ``source.json`` is in the same folder).
         images: folder of the images, relative to the root.
         files: file or folder per role, relative to the root.
     """
@@ -117,7 +117,7 @@ def describe_source(folder: Path, root: str, images: str, files: Mapping[str, st
 
 
 def read_source(directory: Path) -> Source:
-    """Read ``directory/source.json`` and make sure that the files are the ones it describes.
+    """Read ``directory/source.json`` and check that the files match its description.
 
     Raises:
         DataError: it is missing or malformed, or a file is missing or has changed.
@@ -139,7 +139,7 @@ def read_source(directory: Path) -> Source:
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:
-    """Size and hash of a file, or of the names and sizes in a folder (it may hold hundreds of thousands of files)."""
+    """Return size and hash of a file, or of a folder's file names and sizes (it may hold hundreds of thousands)."""
     if path.is_file():
         return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
     sizes = {file.relative_to(path): file.stat().st_size for file in files_below(path) if file.is_file()}

@@ -1,5 +1,5 @@
-"""The split of a corpus that names none: by subject, from a seed, the same whatever other subjects there are. And which
-splits a run needs.
+"""Seeded splits by subject for corpora without splits, independent of the other subjects; check of the splits that a
+run needs.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pacer.core.errors import DataError
 
 
 def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
-    """The split of a subject: ``train``, ``val`` or ``test``.
+    """Return the split of a subject: ``train``, ``val`` or ``test``.
 
-    A keyed hash of the id places each subject on [0, 1): test is its lower end, val its upper end. So no subject moves
-    when others come or go, and a larger share of one takes subjects from train alone. Shares hold in expectation.
+    A keyed hash maps the id to [0, 1); test is the lower end and val the upper end. So adding or removing subjects does
+    not move others, and a larger share of val or test takes subjects only from train. Shares hold in expectation.
     """
     key = hashlib.blake2b(str(seed).encode()).digest()
     digest = hashlib.blake2b(subject_id.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
-    # 53 bits: all that a float holds exactly, so that the place stays below 1
+    # a float holds 53 bits exactly, so the value stays below 1
     place = (int.from_bytes(digest, "big") >> 11) / 2**53
     if place < test:
         return "test"
@@ -27,10 +27,10 @@ def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
 
 
 def check_splits(present: Collection[tuple[str, str]], params: Params) -> None:
-    """Make sure that the pipeline will find records to train on and to decode, before features are computed for it.
+    """Check, before features are computed, that the pipeline will have records to train on and to decode.
 
     Args:
-        present: context and split of the records that there are.
+        present: (context, split) pairs that have records.
 
     Raises:
         DataError: a split that a later stage needs has no record.

@@ -1,4 +1,4 @@
-"""The one frame that every reader gives: a row per examination, with the sources that it has."""
+"""The frame that every reader returns: one row per examination, with its available sources."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from pacer.data.schemas import SPLITS
 from pacer.data.splits import seeded_split
 from pacer.data.values import mapped
 
-#: Its columns. Texts stand as they are; null, and not blank, is what is absent.
+#: Columns of the frame. Texts are unchanged; an absent value is null, never blank.
 STUDY_SCHEMA: dict[str, pl.DataType] = {
     "file": pl.String(),
     "row": pl.String(),  # as in problems.csv
-    "rows": pl.Int64(),  # rows of the input that it is made of
+    "rows": pl.Int64(),  # number of input rows behind the study
     "id": pl.String(),  # unique in each of its contexts
-    # those that it gives a record in; null: all that frontal, lateral and prior_study_id allow
+    # contexts in which the study has a record; null: all that frontal, lateral and prior_study_id allow
     "contexts": pl.List(pl.String()),
     "split": pl.String(),  # train | val | test; null: drawn by subject
     "study_id": pl.String(),
     "subject_id": pl.String(),
     "view": pl.String(),  # AP | PA | other
-    "frontal": pl.String(),  # path below the folder of the images
+    "frontal": pl.String(),  # path relative to the image folder
     "lateral": pl.String(),
     "findings": pl.String(),
     "impression": pl.String(),
     "prior_findings": pl.String(),
     "prior_impression": pl.String(),
-    "prior_study_id": pl.String(),  # this and the next four: null where the input gives the text alone
+    "prior_study_id": pl.String(),  # this and the next four: null if the input has only the text
     "gap_days": pl.Float64(),
     "rule": pl.String(),
     "tied": pl.Boolean(),
     "passed_over": pl.Int64(),
     "indication": pl.String(),
     "history": pl.String(),
-    "emphasis": pl.List(pl.Float32()),  # of the tokens of the cleaned findings and impression, BOS first
+    "emphasis": pl.List(pl.Float32()),  # per token of the cleaned findings and impression, BOS first
 }
-#: Columns without null, and those with a fixed set of values.
+#: Columns that cannot be null, and columns with a fixed set of values.
 _NEVER_NULL = ("file", "row", "id", "study_id", "subject_id", "view", "frontal")
 _VALUES = {"view": ("AP", "PA", "other"), "split": SPLITS}
 
 
 def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
-    """The columns of :data:`STUDY_SCHEMA`: those that a reader does not give are null, ``rows`` 1, and contexts and
-    splits are filled in.
+    """Complete a reader's frame to :data:`STUDY_SCHEMA`: missing columns become null and ``rows`` 1, and missing
+    contexts and splits are filled in.
 
     Raises:
-        RuntimeError: the reader breaks the contract: a null or a value that the schema excludes.
+        RuntimeError: the reader returned a null or a value that the schema does not allow.
     """
     absent = {name: pl.lit(None, kind) for name, kind in STUDY_SCHEMA.items() if name not in studies.columns}
     studies = studies.with_columns(**absent).with_columns(pl.col("rows").fill_null(1))

@@ -1,9 +1,9 @@
-"""Tables that users bring: CSV, JSON lines and Parquet, read strictly.
+"""Strict reading of users' tables: CSV, JSON lines and Parquet.
 
-A file that is damaged anywhere is refused as a whole: what follows a stray quote or a cut cannot be trusted. CSV is
-read by the standard library in its strict mode: pyarrow takes an open quote for text up to the end of the file, and
-polars fills up short rows. Messages name the file, the line (of Parquet the row) and the column, say what arrived and
-what was expected, and never quote a cell.
+A file with any damage is refused as a whole, because the content after a stray quote or a cut cannot be trusted. CSV is
+read by the standard library in strict mode: pyarrow reads an open quote as text up to the end of the file, and polars
+pads short rows. Messages name the file, the line (the row in Parquet) and the column, and the expected and actual kinds
+of value; they never quote a cell.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from pacer.core.errors import DataError
 from pacer.core.io import numbered_jsonl, opened
 from pacer.data.values import quoted, shown
 
-#: Characters of one cell at most. Reports exceed the default of the module csv, which has one limit for all readers.
+#: Maximum number of characters in a cell. Reports exceed the default of the csv module, whose limit is global.
 LARGEST = 1 << 24
 csv.field_size_limit(LARGEST)
 
 Kind = Literal["csv", "json", "jsonl", "parquet"]
 
-#: What may stand between the cells of a CSV file, by its name in settings.
+#: Separators of CSV files, by their names in the settings.
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
-#: Half of a surrogate pair, which JSON can spell but no table can hold.
+#: Half of a surrogate pair, which JSON can contain but a table cannot.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class CsvForm(NamedTuple):
-    """How a CSV file is written, where that is not what its name says.
+    """The format of a CSV file, if it differs from the default for its name.
 
-    ``delimiter``: a name of :data:`SEPARATORS`; None: a comma, in ``.tsv`` a tab. ``encoding``: a name that Python
-    knows. ``settings``: where a user says so, for messages.
+    ``delimiter``: a name of :data:`SEPARATORS`; None: a comma, or a tab in ``.tsv``. ``encoding``: one of Python's
+    names. ``settings``: prefix of the user's settings for these options, for messages.
     """
 
     delimiter: str | None = None
@@ -56,9 +56,9 @@ class Table(NamedTuple):
     """The content of a file; see :func:`open_table`.
 
     Attributes:
-        columns: as the file names them, in its order.
-        numbers: of each row: the line that it begins in; where there are no lines, as in Parquet, its number from 1.
-        rows: a value for each column: text in CSV (None in a blank line), else as the file types them.
+        columns: names and order as in the file.
+        numbers: for each row, the line on which it begins; in Parquet, which has no lines, its number from 1.
+        rows: one value per column: text in CSV (None in a blank line), else of the type in the file.
     """
 
     path: Path
@@ -69,19 +69,19 @@ class Table(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What ``numbers`` count."""
+        """Unit of ``numbers``."""
         return "line" if self.kind in ("csv", "jsonl") else "row"
 
     @property
     def places(self) -> list[str]:
-        """Each row for messages: ``line 3``."""
+        """Location of each row, for messages: ``line 3``."""
         return [f"{self.unit} {number}" for number in self.numbers]
 
     def only(self, name: str) -> str | None:
-        """The column of a name, whatever its case and the blanks around it; None without one.
+        """Return the column with a name, ignoring case and surrounding blanks; None if there is none.
 
         Raises:
-            DataError: several columns have the name.
+            DataError: several columns have this name.
         """
         columns = [column for column in self.columns if column.strip().lower() == name.lower()]
         if len(columns) > 1:
@@ -89,16 +89,16 @@ class Table(NamedTuple):
         return columns[0] if columns else None
 
     def values(self, column: str) -> list[Any]:
-        """The values of a column, row by row."""
+        """Return the values of a column, in row order."""
         place = self.columns.index(column)
         return [row[place] for row in self.rows]
 
     def frame(self, columns: Sequence[str], decimals: Collection[str] = ()) -> pl.DataFrame:
-        """Some columns as text, in the order of the file's rows; an empty cell of CSV is null.
+        """Return columns as text, in the order of the file's rows; an empty CSV cell is null.
 
         Args:
-            decimals: columns whose whole numbers keep their point; elsewhere 7.0 is 7, because an id does not change
-                its name when its column has gaps.
+            decimals: columns whose whole numbers keep their decimal point; elsewhere 7.0 becomes 7, because gaps in a
+                column can turn integer ids into decimals.
 
         Raises:
             DataError: a value is neither text nor a number, date or time.
@@ -117,8 +117,8 @@ def open_table(path: str | Path, form: CsvForm = AS_NAMED) -> Table:
     """Read a table: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``) or ``.parquet``.
 
     Raises:
-        DataError: the file is missing, of another kind, or damaged anywhere; a row of CSV has more or fewer cells than
-            the header, or a line of JSON is no object.
+        DataError: the file is missing, of another kind, or damaged; a CSV row has more or fewer cells than the header;
+            or a JSON line is not an object.
     """
     path = Path(path)
     kind = kind_of(path)
@@ -145,10 +145,10 @@ def open_table(path: str | Path, form: CsvForm = AS_NAMED) -> Table:
 
 
 def kind_of(path: str | Path) -> Kind:
-    """What a table is, by the ending of its name; ``csv`` for ``.tsv`` as well.
+    """Return the kind of a table from its file extension; ``csv`` also for ``.tsv``.
 
     Raises:
-        DataError: the ending is that of no table.
+        DataError: the extension is not that of a table.
     """
     name = Path(path).name.lower()
     if name.endswith(".parquet"):
@@ -163,7 +163,7 @@ def kind_of(path: str | Path) -> Kind:
 
 
 def _read_csv(path: Path, form: CsvForm) -> Table:
-    """UTF-8 comes with or without a byte order mark. Blank lines above the header are passed over."""
+    """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped."""
     columns: list[str] = []
     numbers: list[int] = []
     rows: list[tuple[str | None, ...]] = []
@@ -188,7 +188,7 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
     except csv.Error as error:
         raise DataError(f"{path}, line {line}: {error}; the file is cut off or its quotes do not match") from None
     except UnicodeError:
-        # the file is decoded in blocks, so the place is a little further on
+        # the file is decoded in blocks, so the error lies after this line
         way = f", or set {form.settings}encoding, for example to cp1252" if form.settings else ""
         raise DataError(
             f"{path}, after line {line}: not {form.encoding.upper()}; save the file as UTF-8{way}"
@@ -197,7 +197,7 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
 
 
 def shown_columns(names: Sequence[str]) -> str:
-    """The columns of a file, for an error; a long name could be report text where the file has no header."""
+    """List the columns of a file for an error; without a header, a long name could be report text, so it is hidden."""
     return ", ".join(quoted(name, 50, 2) for name in names) or "no columns"
 
 
@@ -209,7 +209,7 @@ def _as_text(value: Any, place: str, decimal: bool) -> str | None:
             raise DataError(f"{place}: half of a surrogate pair is in the text: the file is damaged")
         return value
     if isinstance(value, datetime) and value.tzinfo is not None:
-        # in UTC order and gaps stay right when the clocks change
+        # in UTC, order and gaps stay correct across clock changes
         value = value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")

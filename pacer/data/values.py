@@ -1,4 +1,4 @@
-"""Values of a user's files: a function over a column, MIMIC's ids, and how much of a value a message may show."""
+"""Helpers for values of a user's files: column functions, MIMIC's ids, and safe display of values in messages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import polars as pl
 
-#: How MIMIC-CXR's paths name subject and study.
+#: Subject and study in MIMIC-CXR's paths.
 MIMIC_PATH = r"(?:^|/)p(\d+)/s(\d+)/"
 
 
 def mapped(column: str, function: Callable[[Any], Any], kind: Any = pl.String) -> pl.Expr:
-    """What a function makes of each value of a column; null of null."""
+    """Apply a function to each value of a column; null stays null."""
 
     def each(values: pl.Series) -> pl.Series:
         return pl.Series(values.name, [None if value is None else function(value) for value in values], kind)
@@ -21,12 +21,12 @@ def mapped(column: str, function: Callable[[Any], Any], kind: Any = pl.String) -
 
 
 def bare_id(column: str) -> pl.Expr:
-    """A subject or study id without MIMIC's letter: ``s50414267`` is ``50414267``; other ids stay as they are."""
+    """Remove MIMIC's letter from a subject or study id: ``s50414267`` becomes ``50414267``; other ids are unchanged."""
     return pl.col(column).str.replace(r"^[ps](\d+)$", "$1")
 
 
 def shown(value: Any) -> str:
-    """What arrived, for an error, without its content: numbers are shown, text is not."""
+    """Describe a value for an error message: numbers are shown, the content of text is not."""
     if isinstance(value, str):
         return "blank text" if not value.strip() else f"text of {len(value)} characters"
     if isinstance(value, bool | float | None):
@@ -39,7 +39,7 @@ def shown(value: Any) -> str:
 
 
 def quoted(value: str, longest: int = 40, words: int = 3) -> str:
-    """An id, date, view, split, path or column name as a message may show it: a longer one could be report text."""
+    """Return an id, date, view, split, path or column name for a message; hide a long one, which may be report text."""
     if len(value) > longest or len(value.split()) > words:
         return f"text of {len(value)} characters"
     return value if value.isprintable() else ascii(value)[1:-1]

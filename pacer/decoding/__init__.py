@@ -1,4 +1,4 @@
-"""Reports from a trained model: beams, controls, extraction.
+"""Reports from a trained model: beam search, control inputs, report extraction.
 
 Uses model, features, commitments and what lies below them.
 """

@@ -1,11 +1,11 @@
-"""Beam search for reports on prefix embeddings: the tokens of transformers' ``generate``, with less work.
+"""Beam search for reports on prefix embeddings: the same tokens as transformers' ``generate``, with less work.
 
-- A prefix is computed and kept once, for all its beams (:mod:`pacer.decoding.tree`).
-- A record that has ended makes room at once; the next one takes its place while the others go on.
-- Each record has its own length, so none is padded, and none waits for the longest.
+- A prefix is computed and stored once for all its beams (:mod:`pacer.decoding.tree`).
+- A record that ends frees its row at once; another record takes it while the others continue.
+- Each record has its own length, so steps need no padding, and no record waits for the longest.
 
-Selection follows the definition step by step (:mod:`pacer.decoding.hypotheses`); what differs is the rounding of the
-language model's sums.
+Selection follows the definition step by step (:mod:`pacer.decoding.hypotheses`); only the rounding of the language
+model's sums differs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pacer.decoding.hypotheses import Hypotheses, Step
 from pacer.decoding.tree import TokenTree, attending_to_trees
 from pacer.model.pacer import autocast_to_weights
 
-#: New records are admitted when this part of the places is free: prefixes computed together cost fewer passes.
+#: New records are admitted once one in this many rows is free: computing prefixes together takes fewer passes.
 _REFILL = 8
-#: Families of language models whose layers attend to all that stands before, as :mod:`pacer.decoding.tree` does.
+#: Families of language models whose layers attend to all earlier positions, as :mod:`pacer.decoding.tree` does.
 FAMILIES = ("llama", "mistral", "qwen3")
 
 
 def unknown_attention(config: Any) -> str | None:
-    """What of a language model's attention this search does not compute, by its configuration; None: nothing."""
+    """Name the feature of a language model's attention that this search does not support; None: it supports all."""
     if config.model_type not in FAMILIES:
         return f"the attention of the family {config.model_type}"
     if getattr(config, "sliding_window", None) is not None:
@@ -43,14 +43,14 @@ def unknown_attention(config: Any) -> str | None:
 
 
 class BeamSearch:
-    """Searches for the best continuations of many prefixes, ``decode.batch_size`` at a time.
+    """A search for the best continuations of many prefixes, ``decode.batch_size`` at a time.
 
     Args:
         language: a causal language model of :data:`FAMILIES` in eval mode, LoRA merged or not.
-        decode: beams, least and most tokens, penalties, records at a time. eos: the token that ends a report.
+        decode: beams, minimum and maximum tokens, penalties, batch size. eos: the token that ends a report.
 
     Raises:
-        BackboneError: its attention is another than this search computes.
+        BackboneError: this search does not support the attention of the language model.
     """
 
     def __init__(self, language: Any, decode: Decode, eos: int):
@@ -60,10 +60,10 @@ class BeamSearch:
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
-        """Number of a prefix in the order of ``prefixes``, and its generated tokens (EOS counted), as each ends.
+        """Yield the index of each prefix in ``prefixes`` and its generated tokens (EOS included) when it ends.
 
         Args:
-            prefixes: embeddings [P, d] on the model's device, each of its own length; taken when there is room.
+            prefixes: embeddings [P, d] on the model's device, of any lengths; read when rows are free.
         """
         waiting, search, places = enumerate(prefixes), _Search(self), self.decode.batch_size
         refill, more = max(1, places // _REFILL), True
@@ -80,7 +80,7 @@ class BeamSearch:
 
 @dataclass
 class _Record:
-    """A record under way: its ``number`` among the prefixes, ``tokens`` generated, nodes up to the last one in use."""
+    """A running record: its index (``number``) in the prefixes, ``tokens`` generated, nodes up to the last one used."""
 
     number: int
     tokens: int = 0
@@ -88,7 +88,7 @@ class _Record:
 
 
 class _Search:
-    """The records under way: row i of the tree and of the hypotheses is ``records[i]``."""
+    """The running records: row i of the tree and of the hypotheses belongs to ``records[i]``."""
 
     def __init__(self, engine: BeamSearch):
         config, decode = engine.language.config, engine.decode
@@ -100,10 +100,10 @@ class _Search:
         self.records: list[_Record] = []
 
     def admit(self, numbers: Sequence[int], prefixes: Sequence[Tensor]) -> list[tuple[int, list[int]]]:
-        """Take records in and generate their first tokens; gives those that have ended, as :class:`BeamSearch`."""
+        """Add records and generate their first tokens; return those that ended, in the form of :class:`BeamSearch`."""
         rows = slice(len(self.records), len(self.records) + len(numbers))
         lengths = torch.tensor([len(prefix) for prefix in prefixes], device=self.prefix.device)
-        # padded on the right: behind a prefix, causality hides it
+        # padded on the right, where causality hides the padding
         inputs = pad_sequence(list(prefixes), batch_first=True)
         with self.tree.filling(rows, lengths), autocast_to_weights(self.language):
             hidden = self._forward(inputs_embeds=inputs, position_ids=torch.arange(inputs.shape[1])[None].to(lengths))
@@ -115,7 +115,7 @@ class _Search:
         return self._settle(rows, self.hypotheses.advance(rows, logits, 0))
 
     def step(self) -> list[tuple[int, list[int]]]:
-        """One more token for every beam; gives the records that have ended, as :meth:`admit`."""
+        """Generate one more token for every beam; return the records that ended, as :meth:`admit`."""
         active, longest = len(self.records), max(record.tokens for record in self.records)
         rows = slice(active)
         tokens = self.hypotheses.last(active)
@@ -130,9 +130,9 @@ class _Search:
             return self.language.model(**inputs, past_key_values=self.tree, use_cache=True).last_hidden_state
 
     def _settle(self, rows: slice, step: Step) -> list[tuple[int, list[int]]]:
-        """Branch the tree, give out the rows that ended, and move the last rows into their places."""
+        """Branch the tree, return the records that ended, and move the last rows into the freed ones."""
         used = self.tree.branch(rows, step.parents)
-        ended, used = torch.stack([step.ended.long(), used]).tolist()  # the step's one wait for the device
+        ended, used = torch.stack([step.ended.long(), used]).tolist()  # the step's only wait for the device
         for record, nodes in zip(self.records[rows], used, strict=True):
             record.tokens, record.nodes = record.tokens + 1, nodes
         free = [row for row, end in enumerate(ended, rows.start or 0) if end]

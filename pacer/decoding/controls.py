@@ -1,4 +1,4 @@
-"""Control inputs: the same records with a source taken away or exchanged, to see what the sources contribute."""
+"""Control inputs: the same records with a source removed or exchanged, to measure what the sources contribute."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import polars as pl
 
 from pacer.core.errors import DataError
 
-#: Columns that hold what the model is given (all sources and the clinical context).
+#: Columns with the model's inputs (all sources and the clinical context).
 INPUTS = ("view", "frontal", "lateral", "prior_report", "indication", "history", "subject_id")
 
 
 def another_patient(records: pl.DataFrame) -> pl.DataFrame:
-    """Each record of a context with all inputs of another patient's record of the same context.
+    """Give each record all inputs of another patient's record of the same context.
 
-    Records are sorted by patient and the inputs rotated by the largest number of records that one patient has, so
-    no record meets its own patient again.
+    Records are sorted by patient, and the inputs are rotated by the largest number of records of any patient. So no
+    record gets inputs of its own patient.
 
     Raises:
         DataError: one patient has more than half of a context's records.
@@ -37,7 +37,7 @@ def another_patient(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without(source: str, context: str, records: pl.DataFrame) -> pl.DataFrame:
-    """The records of a context without their one further source: decoded as sn; record ids stay."""
+    """Return the records of a context without their one additional source: decoded as sn, with the same ids."""
     return records.filter(pl.col("context") == context).with_columns(
         pl.lit("sn").alias("context"), pl.lit(None, dtype=pl.String).alias(source)
     )

@@ -1,4 +1,4 @@
-"""Commitment and report out of generated text (paper, appendix "Trajectory routing and report extraction")."""
+"""Extract commitment and report from generated text (paper, appendix "Trajectory routing and report extraction")."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT, Anchor, contains
 
 
 class Extraction(NamedTuple):
-    """``report`` to be scored, the parsed ``anchor`` (None: none was generated), and whether the raw text had to
-    serve as the report."""
+    """The ``report`` to score, the parsed ``anchor`` (None: none was generated), and whether the raw text is used as
+    the report (``fallback``)."""
 
     report: str
     anchor: Anchor | None
@@ -17,10 +17,10 @@ class Extraction(NamedTuple):
 
 
 def extract_report(generated: str, commit: bool = True) -> Extraction:
-    """The text after the last ``<REPORT>``, up to ``</REPORT>`` when present.
+    """Extract the text after the last ``<REPORT>``, up to ``</REPORT>`` if present.
 
-    Without an opening marker, or when nothing stands after it, the raw text is kept and ``fallback`` is true.
-    A model without ``commit`` writes the report alone.
+    Without an opening marker, or with nothing after it, the raw text is kept and ``fallback`` is true.
+    A model without ``commit`` writes only the report.
     """
     if not commit:
         return Extraction(generated.strip(), None, False)

@@ -1,6 +1,6 @@
-"""Reports from a trained model: the calibrated prefix of each record, continued by the chosen engine.
+"""Reports from a trained model: the configured engine continues the calibrated prefix of each record.
 
-One search generates commitment and report; the repetition penalty covers the complete generated history.
+One search generates commitment and report; the repetition penalty covers all generated tokens.
 Configurations with Commit decode commitment-first, those without decode directly.
 """
 
@@ -21,7 +21,7 @@ from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Batch, FeatureSource, Pacer, read_sources
 from pacer.model.prompt import PromptIds, build_prompt
 
-#: ``decode.engine``. Both take prefixes and give the same tokens.
+#: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}
 
 #: A row of ``records.parquet``.
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 class Prefix(NamedTuple):
-    """What a report is generated from: ``inputs`` [P, d], the calibrated prefix and the target's BOS; ``gate``,
+    """The start of a generation: ``inputs`` [P, d], the calibrated prefix and the target's BOS; ``gate``,
     ``frontal_weights``, ``lateral_weights``: see :class:`Generated`."""
 
     inputs: Tensor
@@ -39,8 +39,8 @@ class Prefix(NamedTuple):
 
 
 class Generated(NamedTuple):
-    """Result for one record: raw ``text``, number of generated ``tokens`` (EOS counted), ``gate`` (None without
-    Calibrate), depth weights [N, K] of the frontal and, where there is one, of the lateral image."""
+    """Result for one record: raw ``text``, number of generated ``tokens`` (EOS included), ``gate`` (None without
+    Calibrate), depth weights [N, K] of the frontal and, if there is one, of the lateral image."""
 
     text: str
     tokens: int
@@ -50,13 +50,13 @@ class Generated(NamedTuple):
 
 
 class Generator:
-    """Generates reports for records; ``decode`` may be replaced between calls.
+    """A generator of reports for records; ``decode`` may be replaced between calls.
 
-    With ``decode.engine: beam`` and a language model whose attention the beam search does not know, ``generate`` is
-    used, and a line says so.
+    If ``decode.engine`` is ``beam`` and the beam search does not support the language model's attention, ``generate``
+    is used and a message is printed.
 
     Args:
-        model: in eval mode, not of the warm-up, which knows no instruction. specification: of its checkpoint record.
+        model: in eval mode; not of the warm-up, which has no instruction. specification: from its checkpoint record.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Generator:
             self.decode = decode.model_copy(update={"engine": "generate"})
 
     def prompt_ids(self, record: Row) -> PromptIds:
-        """Text of the prefix, in which alone the lengths of prefixes differ."""
+        """Return the text ids of the prefix, the only part whose length differs between records."""
         return build_prompt(self.tokenizer, record, commit=self.commit, **self.prompt.model_dump())
 
     def batch(self, record: Row) -> Batch:
-        """Prefix and the target's BOS of one record."""
+        """Return a batch of one record's prefix and the target's BOS."""
         prompt, bos = self.prompt_ids(record), self.tokenizer.bos_token_id
         prefix = prompt.prefix(bos, self.num_queries)
         return Batch(
@@ -96,13 +96,13 @@ class Generator:
 
     @torch.no_grad()
     def prefix(self, record: Row) -> Prefix:
-        """The calibrated prefix of one record.
+        """Compute the calibrated prefix of one record.
 
-        Records are embedded one by one: a result is then the same to the last bit, however records are batched, split
-        over processes or resumed.
+        Records are embedded one by one, so the result is bit-identical however records are batched, split over
+        processes or resumed.
 
         Raises:
-            DataError: it is not finite. A search would go on from it and give a report of any words.
+            DataError: the prefix is not finite. A search would still continue it, with arbitrary words.
         """
         batch = self.batch(record).to(self.device)
         embedded = self.model.embed(batch)
@@ -121,16 +121,16 @@ class Generator:
         )
 
     def stream(self, records: Iterable[Row]) -> Iterator[tuple[int, Generated]]:
-        """Place of a record in ``records`` and its result, as soon as it is there.
+        """Yield each record's index in ``records`` and its result, as soon as it is ready.
 
-        Records enter in the order given, and are asked for when there is room: similar lengths side by side cost least.
+        Records are read in the given order when rows are free; it is fastest to put similar lengths next to each other.
         """
         beside: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
 
         def inputs() -> Iterator[Tensor]:
             for place, record in enumerate(records):
                 prefix = self.prefix(record)
-                beside[place] = prefix[1:]  # the inputs of all of them would take too much memory
+                beside[place] = prefix[1:]  # keeping the inputs of all records would take too much memory
                 yield prefix.inputs
 
         engine = ENGINES[self.decode.engine]
@@ -140,5 +140,5 @@ class Generator:
             yield place, Generated(text, len(tokens), *beside.pop(place))
 
     def __call__(self, records: Sequence[Row]) -> list[Generated]:
-        """Results in the records' order."""
+        """Return the results in the records' order."""
         return [result for _, result in sorted(self.stream(records), key=lambda placed: placed[0])]

@@ -1,10 +1,10 @@
-"""What a search keeps of each record, and how one step changes it: transformers' ``generate``, row by row.
+"""The state of a search for each record, and how one step updates it: transformers' ``generate``, row by row.
 
 The definition is ``GenerationMixin._beam_search`` and, for one beam, ``_sample`` without sampling, of the pinned
-transformers, with ``early_stopping=False``. The arithmetic is the same, in the same order and on the same shapes, so
-that equal scores are ordered alike. Unlike there, every row has its own length.
+transformers, with ``early_stopping=False``. The arithmetic, its order and the shapes are the same, so ties are broken
+the same way. Unlike there, every row has its own length.
 
-Shapes: S rows, n rows of a step, K beams, V vocabulary, T most generated tokens.
+Shapes: S rows, n rows of a step, K beams, V vocabulary, T maximum number of generated tokens.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch.nn import functional as F
 
 from pacer.config import Decode
 
-#: The definition's "minus infinity" of scores.
+#: The definition's "minus infinity" for scores.
 _MINUS_INFINITY = -1.0e9
 
 
 class Step(NamedTuple):
-    """What a step decided: the beam that each beam continues [n, K], and the rows that ended [n] bool."""
+    """The result of a step: the beam that each beam continues [n, K], and the rows that ended [n] bool."""
 
     parents: Tensor
     ended: Tensor
@@ -32,10 +32,10 @@ class Hypotheses:
     """Running and finished hypotheses of S rows.
 
     Attributes:
-        tokens: [S, K, T] generated tokens of the running beams, filled up with the first one. scores: [S, K], their
+        tokens: [S, K, T] generated tokens of the running beams, padded with the first one. scores: [S, K], their
             sums of log-probabilities. length: [S] tokens generated so far.
-        best: [S, K, T], best_scores [S, K], best_length [S, K]: finished hypotheses, best first; a place without one
-            has the score "minus infinity".
+        best: [S, K, T], best_scores [S, K], best_length [S, K]: finished hypotheses, best first; empty entries have the
+            score "minus infinity".
     """
 
     def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device):
@@ -53,31 +53,31 @@ class Hypotheses:
         self.best_length = torch.zeros(rows, beams, dtype=torch.long, device=device)
 
     def start(self, rows: slice) -> None:
-        """Forget what these rows held. Only the first beam may continue: the others would repeat it."""
+        """Reset these rows. Only the first beam may continue, because the others would repeat it."""
         self.length[rows] = 0
         self.scores[rows], self.scores[rows, 1:] = 0.0, _MINUS_INFINITY
         self.best_scores[rows] = _MINUS_INFINITY
 
     def move(self, sources: list[int], targets: list[int]) -> None:
-        """Copy rows over others."""
+        """Copy rows ``sources`` over rows ``targets``."""
         for tensor in (self.tokens, self.scores, self.length, self.best, self.best_scores, self.best_length):
             tensor[targets] = tensor[sources]
 
     def last(self, rows: int) -> Tensor:
-        """Newest token of each beam of the first rows [rows, K]."""
+        """Return the newest token of each beam of the first ``rows`` rows [rows, K]."""
         places = (self.length[:rows] - 1)[:, None, None].expand(-1, self.tokens.shape[1], 1)
         return self.tokens[:rows].gather(2, places).squeeze(2)
 
     def result(self, row: int) -> list[int]:
-        """Tokens of an ended row, EOS included."""
+        """Return the tokens of an ended row, EOS included."""
         return self.best[row, 0, : int(self.best_length[row, 0])].tolist()
 
     def advance(self, rows: slice, logits: Tensor, longest: int) -> Step:
-        """One step of these rows.
+        """Take one step for these rows.
 
         Args:
-            logits: [n, K, V], or [n, 1, V] at the start, where the beams do not differ yet. longest: no row has more
-                tokens yet; 0 at the start.
+            logits: [n, K, V], or [n, 1, V] at the start, when all beams are equal. longest: upper bound on the tokens
+                that a row has so far; 0 at the start.
         """
         return (self._greedy if self.decode.num_beams == 1 else self._beams)(rows, logits.float(), longest)
 
@@ -94,7 +94,7 @@ class Hypotheses:
     def _beams(self, rows: slice, logits: Tensor, longest: int) -> Step:
         beams, vocabulary = self.decode.num_beams, logits.shape[-1]
         scores = self._process(rows, F.log_softmax(logits, dim=-1), longest) + self.scores[rows].unsqueeze(-1)
-        # twice the beams, so that enough of them go on where EOS takes the best places
+        # twice the beams, so that enough can continue if EOS takes the best places
         top, flat = scores.flatten(1).topk(2 * beams)
         parents, new = flat // vocabulary, flat % vocabulary
         candidates = _pick(self.tokens[rows], parents) if longest else new.unsqueeze(-1).repeat(1, 1, self.most)
@@ -109,22 +109,22 @@ class Hypotheses:
 
         power = self.powers[length]
         finished = top / power + (~ends) * _MINUS_INFINITY
-        finished[:, beams:] += _MINUS_INFINITY  # these are candidates for going on alone
+        finished[:, beams:] += _MINUS_INFINITY  # these candidates may only continue
         merged = torch.cat([self.best_scores[rows], finished], 1)
         order = merged.topk(beams)[1]
         self.best[rows] = _pick(torch.cat([self.best[rows], candidates], 1), order)
         self.best_length[rows] = _pick(torch.cat([self.best_length[rows], length.expand(-1, 2 * beams)], 1), order)
         self.best_scores[rows] = _pick(merged, order)
 
-        # no running beam can overtake the worst finished one, judged at the present length
+        # no running beam can overtake the worst finished one, judged at the current length
         cannot_improve = ~(self.scores[rows, 0] / power[:, 0] > self.best_scores[rows].amin(1))
         return Step(_pick(parents, chosen), cannot_improve | (self.length[rows] == self.most))
 
     def _process(self, rows: slice, scores: Tensor, longest: int) -> Tensor:
-        """The definition's processors in its order: no EOS before the least length, then the repetition penalty.
+        """Apply the definition's processors in order: no EOS before the minimum length, then the repetition penalty.
 
         Args:
-            scores: [n, K, V] logits (greedy) or log-probabilities (beams); changed.
+            scores: [n, K, V] logits (greedy) or log-probabilities (beams); modified.
         """
         early = self.length[rows] < self.decode.min_new_tokens
         scores[..., self.eos].masked_fill_(early.unsqueeze(1), -torch.inf)
@@ -137,7 +137,7 @@ class Hypotheses:
 
 
 def _pick(values: Tensor, places: Tensor) -> Tensor:
-    """Entries of dimension 1 at ``places`` [n, m]: [n, N, ...] -> [n, m, ...]."""
+    """Select entries of dimension 1 at ``places`` [n, m]: [n, N, ...] -> [n, m, ...]."""
     while places.dim() < values.dim():
         places = places.unsqueeze(-1)
     return values.take_along_dim(places, 1)

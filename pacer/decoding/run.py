@@ -1,4 +1,4 @@
-"""Decode a set of records into prediction files; resumable at the record, split over processes."""
+"""Decoding of a set of records into prediction files; resumable per record, split over processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weights_hash
 from pacer.model.pacer import Pacer
 
-#: What a folder of predictions consists of.
+#: The contents of a folder of predictions.
 OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json")
 
 
@@ -43,13 +43,13 @@ def trained_generator(
     load: Callable[..., tuple[Pacer, CheckpointRecord]] = load_model,
     make_generator: Callable[..., Generator] = Generator,
 ) -> tuple[Generator, CheckpointRecord]:
-    """The generator of a checkpoint, and what the checkpoint is.
+    """Return the generator of a checkpoint, and the checkpoint's record.
 
     Args:
-        load, make_generator: called as :func:`~pacer.model.assemble.load_model` and :class:`Generator`.
+        load, make_generator: called like :func:`~pacer.model.assemble.load_model` and :class:`Generator`.
 
     Raises:
-        CheckpointError: it is of the warm-up, or as :func:`~pacer.model.assemble.load_model`.
+        CheckpointError: it is a warm-up checkpoint, or as :func:`~pacer.model.assemble.load_model`.
     """
     if read_record(checkpoint).phase == "warmup":
         raise CheckpointError(
@@ -60,7 +60,7 @@ def trained_generator(
     return make_generator(model, load_tokenizer(backbones), store, record.model, config, device), record
 
 
-#: Called as :func:`trained_generator`.
+#: Called like :func:`trained_generator`.
 OpenGenerator = Callable[[Path, Path, Path, Decode, torch.device], tuple[Generator, CheckpointRecord]]
 
 
@@ -80,7 +80,7 @@ def decode_records(
     A stopped run continues with the records that have no prediction yet.
 
     Args:
-        about: further entries of the manifest.
+        about: additional entries of the manifest.
 
     Raises:
         DataError: the split has no record, a record's prefix is not finite, or a stopped run left a damaged line.
@@ -114,7 +114,7 @@ def decode_records(
                 "commit": generator.commit,
                 "stand_ins": [n for n in ("vision", "language", "text") if is_standin(provenance(backbones / n))],
                 "examples": examples,
-                "settings": generator.decode.model_dump(),  # with the engine that ran
+                "settings": generator.decode.model_dump(),  # including the engine that was used
                 "parent": record.parent.model_dump() if record.parent else None,
                 "frozen": record.frozen,
                 "trained_with": record.versions,
@@ -127,10 +127,10 @@ def decode_records(
 
 
 def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
-    """What is decoded: the records of the split under ``""``, and those of each control that has any.
+    """Return the records to decode: those of the split under ``""``, and those of each control that has any.
 
     Raises:
-        DataError: the split has no record, or a control cannot be made of its records.
+        DataError: the split has no record, or a control cannot be made from its records.
     """
     cases = of_split(records, config.split)
     if config.limit is not None:
@@ -145,20 +145,20 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
 def _decode(
     generator: Generator, runs: dict[str, pl.DataFrame], routed: set[str], parts: Path, state: PartialState
 ) -> None:
-    """Append to this process's part a line for its share of the records that have none yet.
+    """Decode this process's share of the records without a prediction, and append their lines to its part.
 
     Args:
-        routed: records whose depth weights are kept.
+        routed: ids of records whose depth weights are kept.
     """
     done = _finished(parts)
-    state.wait_for_everyone()  # nobody appends before everybody has read
+    state.wait_for_everyone()  # no process appends before all have read
     todo = [
         (name, row)
         for name, part in runs.items()
         for row in part.iter_rows(named=True)
         if (name, row["record_id"]) not in done
     ]
-    # similar lengths are decoded together; the longest first, as they need the most memory
+    # similar lengths are decoded together, the longest first, because they need the most memory
     todo.sort(key=lambda item: -sum(map(len, generator.prompt_ids(item[1]))))
     mine = todo[state.process_index :: state.num_processes]
     with (
@@ -192,20 +192,20 @@ def _routing(result: Generated) -> dict[str, list]:
 
 
 def _finished(parts: Path) -> dict[tuple[str, str], dict]:
-    """Predictions of all processes so far.
+    """Read the predictions of all processes so far.
 
     Raises:
-        DataError: a line is damaged; file and line are named.
+        DataError: a line is damaged; the message names file and line.
     """
     lines = (line for path in sorted(parts.glob("*.jsonl")) for _, line in read_journal(path))
     return {(line.pop("run"), line["record_id"]): line for line in lines}
 
 
 def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], out: Path) -> None:
-    """Prediction files in the records' order, and the depth weights that were kept."""
+    """Write prediction files in the records' order, and the depth weights that were kept."""
     routing = {}
     for name, part in runs.items():
-        # a control keeps the file of the context that its record ids carry
+        # records of a control go to the file of the context in their record ids
         by_context = defaultdict(list)
         for record_id in part["record_id"]:
             line = finished[name, record_id]
@@ -214,22 +214,22 @@ def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame
             by_context[record_id.split("-", 1)[0]].append(line)
         for context, lines in by_context.items():
             write_jsonl(out / name / f"{context}.jsonl", lines)
-    # safetensors' own writer makes files that nobody but their owner can read
+    # safetensors' own writer creates files that only the owner can read
     (out / "routing.safetensors").write_bytes(save(routing))
 
 
 def _example_studies(cases: pl.DataFrame, count: int) -> list[str]:
-    """Studies shown in the report: those with the most contexts, then by id."""
+    """Return the studies to show in the report: those with the most contexts, then by id."""
     per_study = cases.group_by("study_id").agg(pl.col("context").n_unique().alias("contexts"))
     return per_study.sort(["contexts", "study_id"], descending=[True, False])["study_id"].head(count).to_list()
 
 
 def _routed_records(cases: pl.DataFrame, examples: list[str]) -> set[str]:
-    """Records whose depth weights are kept: one of each example study. An image has the same weights in every context,
-    so it is the record with the most images.
+    """Return the records whose depth weights are kept: one per example study. An image has the same weights in every
+    context, so the record with the most images is enough.
     """
     chosen = cases.filter(pl.col("study_id").is_in(examples))
-    # stable: of records with as many images, the first
+    # the sort is stable: among records with equally many images, the first is kept
     most = chosen.sort(pl.col("lateral").is_null(), maintain_order=True).unique(
         "study_id", keep="first", maintain_order=True
     )

@@ -1,4 +1,4 @@
-"""transformers' ``generate`` on prefix embeddings: the definition of decoding, and the slower engine."""
+"""transformers' ``generate`` on prefix embeddings: the reference for decoding, and the slower engine."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pacer.model.pacer import autocast_to_weights
 
 
 class Generate:
-    """The same calls as :class:`pacer.decoding.beam.BeamSearch`, by ``generate``, a batch of prefixes at a time."""
+    """An engine with the interface of :class:`pacer.decoding.beam.BeamSearch`; runs ``generate`` batch by batch."""
 
     def __init__(self, language: Any, decode: Decode, eos: int):
         self.language, self.decode, self.eos = language, decode, eos
-        # a checkpoint may bring settings of its own, and generate would add them to those of `decode`
+        # a checkpoint may have generation settings, which generate would add to those of `decode`
         language.generation_config = GenerationConfig()
 
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
-        """Number of a prefix in the order of ``prefixes``, and its generated tokens (EOS counted).
+        """Yield the index of each prefix in ``prefixes`` and its generated tokens, EOS included.
 
         Args:
-            prefixes: embeddings [P, d] on the model's device, each of its own length; taken batch by batch.
+            prefixes: embeddings [P, d] on the model's device, of any lengths; read batch by batch.
         """
         waiting = enumerate(prefixes)
         while batch := list(islice(waiting, self.decode.batch_size)):

@@ -1,11 +1,10 @@
-"""Keys and values of many searches at once: one tree of tokens a record, walked by all its beams.
+"""Keys and values of many searches at once: one tree of tokens per record, shared by all its beams.
 
 A record's nodes are its prefix and every generated token that a beam still descends from. A beam is the set of its
-ancestors, so the prefix and the common start of the beams exist once, beams change their parents without a copy of
-anything, and the place of a token that no beam descends from any more is used again. Keys carry their position (RoPE)
-already, so a node may lie anywhere.
+ancestors. So the prefix and the beams' common start are stored once, and beams change parents without copying. The slot
+of a token without descending beams is reused. Keys already contain their position (RoPE), so a node may have any slot.
 
-Shapes: S rows (records), K beams, H heads, G key-value heads, L nodes a row, W nodes in use, P prefix positions.
+Shapes: S rows (records), K beams, H heads, G key-value heads, L nodes per row, W nodes in use, P prefix positions.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AttentionInterface
 
-#: Nodes are allocated and attended to in multiples of this: aligned, and few different shapes.
+#: Nodes are allocated and attended to in multiples of this, for alignment and few different shapes.
 _BLOCK = 32
 #: The name under which transformers' models find :func:`tree_attention`.
 _ATTENTION = "pacer_tree"
 
 
 class TokenTree:
-    """Keys and values of at most S records; stands where transformers expects a cache.
+    """Keys and values of at most S records, used by transformers' models in place of a cache.
 
-    The rows in use are the first ones. Memory: 2 x layers x S x G x L x head width numbers, where L is the largest
-    number of nodes that a row has had (at most P + K x generated tokens, usually little over P + generated tokens, for
-    beams soon share their start), rounded up by a quarter when it grows.
+    The rows in use come first. Memory: 2 x layers x S x G x L x head width numbers. L is the largest number of nodes
+    that a row has had, rounded up by a quarter when it grows. That number is at most P + K x generated tokens, usually
+    little over P + generated tokens, because beams soon share their start.
 
     Args:
-        rows: S. beams: K. layers: of the model. heads: query heads that share a key-value head, H / G.
+        rows: S. beams: K. layers: of the model. heads: query heads per key-value head, H / G.
 
     Attributes:
         ancestors: [S, K, L] bool, the nodes that each beam attends to. slots: [S, K] the nodes of the newest tokens.
@@ -76,7 +75,7 @@ class TokenTree:
 
     @contextmanager
     def stepping(self, rows: int) -> Generator[Tensor]:
-        """Within this context, a forward pass over tokens [rows, K] stores one node a beam; gives its additive mask
+        """In this context, a forward pass over tokens [rows, K] stores one node per beam; yields its additive mask
         [rows, 1, H / G x K, W].
         """
         self._rows = rows
@@ -85,34 +84,34 @@ class TokenTree:
         yield mask.repeat(1, 1, self.heads, 1)
 
     def branch(self, rows: slice, parents: Tensor) -> Tensor:
-        """Let beam k of each row continue beam ``parents[:, k]`` [n, K] and find it a free node for its next token.
+        """Make beam k of each row continue beam ``parents[:, k]`` [n, K], and reserve a free node for its next token.
 
-        Gives the number of nodes up to the last one in use [n].
+        Returns the number of nodes up to the last one in use [n].
         """
         self._reserve(self.used + self.beams)
         old = self.ancestors[rows]
         new = old.gather(1, parents.unsqueeze(-1).expand_as(old))
         free = (~new.any(1)).cumsum(-1)
         wanted = torch.arange(1, self.beams + 1, device=parents.device).repeat(len(parents), 1)
-        slots = torch.searchsorted(free, wanted)  # the first K nodes of which nobody descends
+        slots = torch.searchsorted(free, wanted)  # the first K nodes without descending beams
         new.scatter_(2, slots.unsqueeze(-1), True)
         self.ancestors[rows], self.slots[rows] = new, slots
         return (new.any(1) * torch.arange(1, new.shape[2] + 1, device=new.device)).amax(-1)
 
     def move(self, sources: list[int], targets: list[int]) -> None:
-        """Copy rows over others."""
+        """Copy rows ``sources`` over rows ``targets``."""
         for tensor in (self.ancestors, self.slots, *self.keys, *self.values):
             tensor[targets] = tensor[sources]
 
     def update(self, key: Tensor, value: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """Store the keys and values [n, G, T, head width] of a forward pass; gives those to attend to.
+        """Store the keys and values [n, G, T, head width] of a forward pass; return those to attend to.
 
-        Called by the model's attention layers, as on a cache of transformers.
+        The model's attention layers call this as they would for a transformers cache.
         """
         if len(self.keys) < self.layers:
             shape = len(self.ancestors), key.shape[1], self.capacity, key.shape[3]
-            # zeros: what the mask hides must be finite
-            # keys of float32 embeddings have taken their positions in float32
+            # zeros, because masked entries must be finite; in the values' type, because RoPE leaves the keys of
+            # float32 embeddings in float32
             self.keys.append(value.new_zeros(shape))
             self.values.append(value.new_zeros(shape))
         keys, values = self.keys[layer], self.values[layer]
@@ -126,7 +125,7 @@ class TokenTree:
         return keys[:, :, : self.width], values[:, :, : self.width]
 
     def _reserve(self, nodes: int) -> None:
-        """Make room for so many nodes a row; one layer is copied at a time."""
+        """Make room for ``nodes`` nodes per row, copying one layer at a time."""
         if nodes <= self.capacity:
             return
         more = -(-max(nodes, self.capacity * 5 // 4) // _BLOCK) * _BLOCK - self.capacity
@@ -139,10 +138,10 @@ class TokenTree:
 def tree_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scaling: float, **_: Any
 ) -> tuple[Tensor, None]:
-    """Attention [n, H, T, w] over [n, G, L, w] as a model of transformers calls it; gives [n, T, H, w].
+    """Compute attention of [n, H, T, w] over [n, G, L, w], as transformers' models call it; return [n, T, H, w].
 
-    Without a mask it is causal, over a prefix. With a mask [n, 1, H / G x K, L] the heads of a group and the beams
-    are queries side by side, so keys and values are read once for all of them.
+    Without a mask it is causal, over a prefix. With a mask [n, 1, H / G x K, L], the beams and the heads of a group
+    are packed into one dimension of queries, so keys and values are read once for all of them.
     """
     if mask is None:
         attended = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
@@ -158,7 +157,7 @@ AttentionInterface.register(_ATTENTION, tree_attention)
 
 @contextmanager
 def attending_to_trees(model: Any) -> Generator[None]:
-    """Within this context, the model's layers attend with :func:`tree_attention`."""
+    """In this context, the model's layers attend with :func:`tree_attention`."""
     usual, model.config._attn_implementation = model.config._attn_implementation, _ATTENTION
     try:
         yield

@@ -1,1 +1,1 @@
-"""Which report tokens L_TLW counts: the released marks, or marks by LLM-RG4's recipe."""
+"""The report tokens that L_TLW counts: the released marks, or marks computed by LLM-RG4's recipe."""

@@ -1,7 +1,7 @@
-"""How much each sentence of a report contributes to what CheXbert finds in it, by Integrated Gradients.
+"""The contribution of each sentence of a report to CheXbert's observations, by Integrated Gradients.
 
-Sundararajan, Taly and Yan 2017: the gradient of an output along the straight line from a baseline to the input,
-averaged, times their difference. The scores of all pieces add up to the difference of the outputs.
+Sundararajan, Taly and Yan 2017: average the gradient of an output along the straight line from a baseline to the input,
+and multiply it by their difference. The scores of all pieces add up to the difference of the outputs.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from pacer.data.emphasis import sentence_ends
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 
-#: Goes up when the scores of a text change: those that were kept under another number are not used.
+#: Increased whenever the scores of a text change; scores cached under another number are not used.
 VERSION = 1
-#: Pieces of a text that ``batch_size`` counts on; of longer ones a pass takes fewer, for memory grows with its pieces.
+#: Pieces per text that ``batch_size`` assumes; a pass takes fewer longer texts, because memory grows with the pieces.
 _PIECES = 64
-#: Observations that count; "No Finding" is none.
+#: Number of observations that count: all before "No Finding".
 _COUNTED = OBSERVATIONS.index("No Finding")
 
 
 class Read(NamedTuple):
-    """A report as CheXbert reads it, at most 510 pieces: where each ends in the text, and their scores [observations,
-    pieces] for each observation that is positive or uncertain."""
+    """A report as CheXbert reads it, in at most 510 pieces: where each piece ends in the text, and scores
+    [observations, pieces] for each positive or uncertain observation."""
 
     piece_ends: list[int]
     scores: np.ndarray
 
 
 class Attributor:
-    """Attributes CheXbert's positive and uncertain observations to the pieces of reports.
+    """Attribution of CheXbert's positive and uncertain observations to the pieces of reports.
 
     Args:
-        steps: points of the line from the baseline.
-        batch_size: texts of one pass, fewer where they are longer than 64 pieces.
+        steps: number of points on the line from the baseline.
+        batch_size: texts per pass, fewer if they are longer than 64 pieces.
     """
 
     def __init__(self, labeller: CheXbert, steps: int, batch_size: int):
@@ -51,7 +51,7 @@ class Attributor:
         self.method = IntegratedGradients(self.chosen)
 
     def chosen(self, embedded: Tensor, mask: Tensor, observation: Tensor, label: Tensor) -> Tensor:
-        """What is attributed: the score [n] of class ``label`` [n] of ``observation`` [n], before the softmax.
+        """Return the attributed output: score [n] of class ``label`` [n] of ``observation`` [n], before the softmax.
 
         Args:
             embedded: word embeddings [n, pieces, width]. mask: [n, pieces].
@@ -61,7 +61,7 @@ class Attributor:
         return heads[torch.arange(len(embedded), device=embedded.device), observation, label]
 
     def __call__(self, reports: Sequence[str]) -> list[Read]:
-        """Read and attribute cleaned reports, in the order given."""
+        """Read and attribute cleaned reports, in the given order."""
         tokenizer, device = self.labeller.tokenizer, self.labeller.device
         pieces = tokenizer(
             list(reports), truncation=True, max_length=self.labeller.max_pieces, padding=True, return_tensors="pt"
@@ -79,7 +79,7 @@ class Attributor:
         return read
 
     def _scores(self, tokens: Tensor, mask: Tensor, rows: Tensor, observations: Tensor, labels: Tensor) -> np.ndarray:
-        """Scores [rows, pieces] of ``tokens[rows]``; in the baseline every piece of the text is ``[MASK]``."""
+        """Return scores [rows, pieces] of ``tokens[rows]``; in the baseline every piece of the text is ``[MASK]``."""
         text = mask.bool() & (mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True))
         text[:, 0] = False
         blank = torch.tensor(self.labeller.tokenizer.mask_token_id, device=tokens.device)
@@ -100,13 +100,13 @@ class Attributor:
 
 
 def sentence_scores(report: str, read: Read, smoothing: float) -> list[float]:
-    """The largest score of each sentence over all observations, 0 where there is none.
+    """Return the largest score of each sentence over all observations, 0 if there is no observation.
 
     Args:
-        read: the report's own. smoothing: standard deviation of the Gaussian along the report, in pieces; 0: none.
+        read: of this report. smoothing: standard deviation of the Gaussian along the report, in pieces; 0: none.
 
-    Scores of an observation are smoothed, then divided by their largest, so that a threshold means the same for a long
-    report as for a short one: the sentence that says most of an observation has 1.
+    Scores of an observation are smoothed, then divided by their maximum, so that a threshold means the same for long
+    and short reports. The sentence that contributes most to an observation has 1.
     """
     ends = sentence_ends(report)
     sentences = [min(bisect_left(ends, end), len(ends) - 1) for end in read.piece_ends]

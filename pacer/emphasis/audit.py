@@ -1,4 +1,4 @@
-"""What was marked: counts by split and context, and how marks by the recipe agree with released ones."""
+"""Audit of the marks: counts by split and context, and the agreement of computed with released marks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SPLITS = ALL_SPLITS[:2]
 
 
 class Audit:
-    """Counts marks, and where there are both computed and released ones, how often they agree.
+    """Counts of marks, and of the agreement between computed and released marks if both exist.
 
     Attributes:
         counts: by split and context, the number of records, tokens, sentences and so on.
-        agreement: by split and unit (tokens or sentences), how many are marked (computed, released).
+        agreement: by split and unit (tokens or sentences), the number of each pair (computed, released) of marks.
     """
 
     def __init__(self, config: Emphasis):
@@ -34,8 +34,8 @@ class Audit:
         ends: Sequence[int],
         token_ends: Sequence[int],
     ) -> None:
-        """Count a record: the marks that training will read, and the released ones, given where sentences and tokens
-        end (:mod:`pacer.data.emphasis`)."""
+        """Count a record: the ``chosen`` marks, which training reads, and the ``released`` ones. Its sentences end at
+        ``ends``, its tokens at ``token_ends`` (:mod:`pacer.data.emphasis`)."""
         counts = self.counts[row["split"], row["context"]]
         counts["records"] += 1
         if chosen is None:
@@ -49,8 +49,8 @@ class Audit:
                 self.agreement[row["split"], unit].update(zip(values, known))
 
     def content(self) -> dict[str, object]:
-        """``audit.json``: the settings in use, what speaks against the marks, precision and recall of computed marks
-        against the released ones, and for every split the counts of its contexts."""
+        """Return the content of ``audit.json``: the settings in use, any doubt about the marks, precision and recall of
+        computed against released marks, and the counts of each context by split."""
         settings = self.config.model_dump(include=None if self.config.source == "computed" else {"source"})
         agreement: defaultdict[str, dict[str, dict[str, float]]] = defaultdict(dict)
         for (split, unit), pairs in self.agreement.items():
@@ -63,14 +63,14 @@ class Audit:
         return {"settings": settings, "doubt": self.doubt(), "agreement": agreement, **by_split}
 
     def doubt(self) -> str | None:
-        """What speaks against the marks."""
+        """Return the reason to doubt the marks, or None."""
         if any(counts["marked_tokens"] for (split, _), counts in self.counts.items() if split == "train"):
             return None
         return f"emphasis.source: {self.config.source} gives no train record emphasised tokens, so L_TLW is 0"
 
 
 def _marked(marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[int]) -> dict[str, list[bool]]:
-    """Of the tokens of a report, as far as marks go, and of the sentences that these touch: is it marked?"""
+    """Return whether each token is marked, as far as there are marks, and each sentence that these tokens end in."""
     tokens = [value > 0 for _, value in zip(token_ends, marks[1:])]
     sentences: defaultdict[int, bool] = defaultdict(bool)
     for end, marked in zip(token_ends, tokens):

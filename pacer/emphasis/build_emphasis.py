@@ -1,4 +1,4 @@
-"""``emphasis.parquet``: for every train and val record the tokens that L_TLW counts, in the released form."""
+"""Build ``emphasis.parquet``: the tokens of every train and val record that L_TLW counts, in the released form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pacer.data.schemas import EMPHASIS_SCHEMA, read_records, write_table
 from pacer.emphasis.audit import SPLITS, Audit
 
 TABLE, AUDIT, CACHE = "emphasis.parquet", "audit.json", "attributions.jsonl"
-#: Reports that are attributed, and written to the cache, together; records that are tokenised together.
+#: Number of reports attributed and cached together; number of records tokenised together.
 _GROUP, _SLICE = 16, 4096
 
 
@@ -30,14 +30,14 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
     """Write ``emphasis.parquet`` and ``audit.json`` into ``out``.
 
     With ``source: computed`` the scores of every report are appended to ``attributions.jsonl`` as they are computed.
-    A report whose scores by this labeller and these settings are there is not attributed again.
+    A report is not attributed again if the file has its scores for this labeller and these settings.
 
     Args:
-        records: ``records.parquet``. backbones: the directory of that stage; of its models the language model's
-            tokenizer is read, and CheXbert with ``source: computed``.
+        records: ``records.parquet``. backbones: the output directory of that stage; this reads the language model's
+            tokenizer and, with ``source: computed``, CheXbert.
 
     Raises:
-        BackboneError: tokenizer or labeller are not usable. DataError: a line of ``attributions.jsonl`` is malformed.
+        BackboneError: tokenizer or labeller is not usable. DataError: a line of ``attributions.jsonl`` is malformed.
     """
     table = read_records(records).select("record_id", "split", "context", "report", "emphasis", "emphasis_text")
     trained = table.filter(pl.col("split").is_in(SPLITS))
@@ -67,16 +67,16 @@ def build_emphasis(config: Emphasis, records: Path, backbones: Path, out: Path) 
 
 
 def _attributed(config: Emphasis, reports: Iterable[str], chexbert: Path, cache: Path) -> dict[str, list[float]]:
-    """The score of each sentence of each report; those that ``cache`` lacks are computed and appended to it."""
-    # torch, transformers and captum, which no other source needs
+    """Return the score of each sentence of each report; missing ones are computed and appended to ``cache``."""
+    # these import torch, transformers and captum, which no other source needs
     from pacer.emphasis.attribution import VERSION, Attributor, sentence_scores
     from pacer.metrics.chexbert.labeller import CheXbert
 
-    # alike in length, so that batches have little padding; the longest first, so that memory is not exceeded late
+    # sorted by length for little padding; the longest first, so that memory runs out early or not at all
     texts = sorted(reports, key=lambda text: (-len(text), text))
     method = hash_json([VERSION, fingerprint(chexbert), config.steps, config.smoothing])
     keys = {text: hash_bytes(f"{method} {text}".encode()) for text in texts}
-    os.truncate(cache, cache.read_bytes().rfind(b"\n") + 1)  # a kill may have cut the last line off
+    os.truncate(cache, cache.read_bytes().rfind(b"\n") + 1)  # a kill may have cut off the last line
     try:
         known = {row["key"]: row["scores"] for row in read_jsonl(cache)}
     except (LookupError, TypeError):
@@ -97,8 +97,8 @@ def _attributed(config: Emphasis, reports: Iterable[str], chexbert: Path, cache:
 def _released(
     row: dict[str, Any], ids: Sequence[int], tokenizer: PreTrainedTokenizerBase, audit: Audit
 ) -> list[float] | None:
-    """The record's released marks of BOS and the report, 0 or 1; None where there are none, or where the report's
-    tokens ``ids`` do not begin those of the longer text that the marks follow, so that they cannot be placed."""
+    """Return the record's released marks of BOS and the report, 0 or 1; None if there are none or they do not align:
+    they follow a longer text, whose tokens must begin with the report's tokens ``ids``."""
     if row["emphasis"] is None:
         return None
     counts, marks = audit.counts[row["split"], row["context"]], row["emphasis"]
@@ -109,5 +109,5 @@ def _released(
         counts["shortened" if fits else "dropped"] += 1
         if not fits:
             return None
-        marks = marks[: len(ids) + 1]  # EOS would take the entry of the next sentence
+        marks = marks[: len(ids) + 1]  # otherwise EOS would get the mark of the next sentence
     return [float(value > 0) for value in marks]

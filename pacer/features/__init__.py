@@ -1,4 +1,4 @@
-"""Frozen image and text states as training and decoding read them.
+"""Frozen image and text states, in the form that training and decoding read.
 
-Uses radiographs, records, pretrained and core.
+Uses data, backbones, config and core.
 """

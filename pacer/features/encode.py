@@ -1,9 +1,8 @@
-"""Fill a feature store: every image and every distinct previous report encoded once.
+"""Fill a feature store: encode every image and every distinct previous report once.
 
-Work goes shard by shard in a scratch directory, divided among the processes of the run; whatever stops it, the next
-start keeps the shards that are whole. The key of an entry covers the image's bytes and all that its states follow from
-(:func:`_recipes`), so entries of an earlier store or run are taken over exactly where nothing that made them has
-changed.
+The processes of a run divide the shards and write them to a scratch directory. After an interruption, the next run
+keeps all complete shards. The key of an entry covers the image's bytes and everything else that determines its states
+(:func:`_recipes`). So entries of an earlier store or run are reused if, and only if, none of this has changed.
 """
 
 from __future__ import annotations
@@ -48,27 +47,27 @@ from pacer.features.shards import (
 )
 from pacer.features.store import DTYPES, MANIFEST, ROUNDING_VERSION, Encoding, Place, as_stored, stacked, text_key
 
-#: Name of the scratch directory. It is the same for all settings: entries are kept by their keys.
+#: Name of the scratch directory, the same for all settings, because keys decide which entries are reused.
 _SCRATCH = "store"
-#: Part of the free disk that may be filled.
+#: Fraction of the free disk space that may be filled.
 _USABLE = 0.95
 
-#: What entries are encoded with, besides the image or text itself.
+#: Everything that determines an entry, besides the image or text itself.
 Recipe = dict[str, str | int | list[int]]
 
 
 def build_store(
     config: Features, images: pl.DataFrame, prior_reports: Sequence[str], backbones: Path, out: Path
 ) -> None:
-    """Make or complete the store ``out``.
+    """Create or complete the store ``out``.
 
     Args:
         images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
 
     Raises:
-        DataError: two images have one id, states are not finite in the stored type, or images cannot be read:
-            ``<out>.unreadable.csv`` lists all of them, and what could be encoded is kept for the next start.
-            PacerError: the disk cannot hold the store, or another run makes it.
+        DataError: two images share an id, states are not finite in the stored type, or images cannot be read
+            (``<out>.unreadable.csv`` lists all of them; encoded entries are kept for the next run).
+        PacerError: the disk is too small for the store, or another run is making it.
     """
     state = process_state()
     main, device = state.is_main_process, torch.device(state.device or "cpu")
@@ -90,7 +89,7 @@ def build_store(
             "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
             "priors": dict.fromkeys(texts, hash_json(recipes["priors"])),
         }
-        # the first process looks, and the others write nothing before they know
+        # the first process searches; the others write nothing before they have its result
         known = [take_over(out, scratch, keys) if main else None]
         places: dict[Kind, dict[str, Place]] = broadcast_object_list(known)[0]
         work: list[tuple[_Images | _Priors, Shards]] = []
@@ -118,7 +117,7 @@ def build_store(
 
 
 def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, Recipe]:
-    """What images and previous reports are encoded with. Prepared pixels follow from the image processor alone."""
+    """Return the recipes of images and previous reports. Prepared pixels depend only on the image processor."""
     stored: Recipe = {"dtype": encoding.dtype, "precision": encoding.precision, "rounding": encoding.rounding}
     images: Recipe = {"mode": encoding.mode, "preparation": prepare.VERSION}
     if encoding.mode == "states":
@@ -131,8 +130,8 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
 
 
 def _hashes(paths: Mapping[str, str], config: Features, state: PartialState) -> tuple[dict[str, str], dict[str, str]]:
-    """The hash of each image's file, and why the others cannot be read; each process reads its share, and
-    every process gets all results."""
+    """Return the hashes of the image files, and why the others cannot be read. Each process reads its share; all get
+    all results."""
 
     def read(name: str) -> tuple[str, str | None, str]:
         try:
@@ -156,7 +155,7 @@ def _hashes(paths: Mapping[str, str], config: Features, state: PartialState) -> 
 
 
 class _Images:
-    """Images, and how they become states or prepared pixels (``features.mode``)."""
+    """Images, and their encoding as states or prepared pixels (``features.mode``)."""
 
     kind: Kind = "images"
 
@@ -164,7 +163,7 @@ class _Images:
         self.encoder = ImageEncoder(resolve(vision), config.depths, device, config.precision)
         self.encoder.preparation.check_mode(config.mode)
         self.config, self.paths, self.workers = config, paths, max(config.workers, 1)
-        # a shard of pixels is one batch: its rows have one shape, three planes where any of its images is in colour
+        # a shard of pixels is one batch, because its rows have one shape: three planes if any of its images has colour
         self.batch_size = config.batch_size if config.mode == "states" else config.shard_size
 
     def load(self, name: str) -> Tensor:
@@ -183,7 +182,7 @@ class _Images:
 
 
 class _Priors:
-    """Previous reports, and how they become states and the mask of the positions that are no padding."""
+    """Previous reports, and their encoding as states and a mask of the positions without padding."""
 
     kind: Kind = "priors"
     workers = 0
@@ -204,11 +203,11 @@ class _Priors:
 def _encode(source: _Images | _Priors, shards: Shards, scratch: Path, state: PartialState) -> dict[str, str]:
     """Encode and write this process's share; an entry that cannot be read is left out of its shard.
 
-    Three things happen at a time: threads read the entries of the next shard, one thread encodes a batch, and the
-    batch before it is written. A shard is not begun before the one before is whole, so a kill costs one at most.
+    Three steps run in parallel: threads read the entries of the next shard, one thread encodes a batch, and the
+    previous batch is written. A shard starts only after the previous one is complete, so a kill loses at most one.
 
     Returns:
-        Why it cannot be read, by id.
+        The reasons why entries cannot be read, by id.
     """
     unreadable: dict[str, str] = {}
 
@@ -242,24 +241,24 @@ def _encode(source: _Images | _Priors, shards: Shards, scratch: Path, state: Par
 
 
 def image_bytes(config: Features, mode: str, patches: int, width: int, pixels: int) -> int:
-    """Bytes of an image in a store.
+    """Return the bytes that an image takes in a store.
 
     Args:
-        patches: N. width: d of the encoder. pixels: of a prepared image, which is taken to be grey.
+        patches: N. width: d of the encoder. pixels: of a prepared image, which is assumed to be grey.
     """
     return pixels if mode == "pixels" else len(config.depths) * patches * width * DTYPES[config.dtype].itemsize
 
 
 def fits(size: float, free: float) -> bool:
-    """Whether features of this many bytes may be put on a disk with this many free."""
+    """Whether features of ``size`` bytes may be stored on a disk with ``free`` free bytes."""
     return size <= _USABLE * free
 
 
 def _check_disk(work: Sequence[tuple[_Images | _Priors, Shards]], mode: str, out: Path, state: PartialState) -> None:
-    """Print what is to be encoded.
+    """Print the work to be done, and check that its results fit on the disk.
 
     Raises:
-        PacerError: the disk cannot hold it (on all processes); the mode with which it could is named.
+        PacerError: they do not fit (raised in all processes); the message names the other mode if that would fit.
     """
     if not work:
         return
@@ -280,10 +279,10 @@ def _check_disk(work: Sequence[tuple[_Images | _Priors, Shards]], mode: str, out
 
 
 def _refuse_unreadable(unreadable: Mapping[str, str], paths: Mapping[str, str], out: Path, state: PartialState) -> None:
-    """End all processes if images cannot be read on any; the first process lists them all in a file.
+    """Stop all processes if any of them cannot read an image; the first process lists all such images in a file.
 
     Raises:
-        DataError: there are some.
+        DataError: there are unreadable images.
     """
     listing = Path(f"{out}.unreadable.csv")
     problems = dict(gather_object(list(unreadable.items())))
@@ -293,7 +292,7 @@ def _refuse_unreadable(unreadable: Mapping[str, str], paths: Mapping[str, str], 
         if rows:
             with atomic_path(listing) as temporary:
                 pl.DataFrame(rows, ["image_id", "path", "problem"], orient="row").write_csv(temporary)
-    # the launcher ends all processes with the first that ends, so none does before the list is there
+    # the launcher ends all processes when the first one ends, so all wait for the list
     state.wait_for_everyone()
     if rows:
         name, _, problem = rows[0]

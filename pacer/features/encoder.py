@@ -18,18 +18,18 @@ class ImageEncoder:
     """Patch states of a frozen encoder at selected depths.
 
     Depths are counted in blocks: depth k is the output of block k, before the final LayerNorm (``hidden_states[k]``
-    of transformers, whose entry 0 is the embedding). The class token and registers are dropped, as many as its
-    configuration says; patches keep their row-major order.
+    of transformers, whose entry 0 is the embedding). The class token and registers, as the family and configuration
+    define them, are dropped; patches stay in row-major order.
 
     Args:
         directory: Hugging Face directory of the encoder and its image processor.
-        depths: ascending, ending with the last block: the endpoint is made from it and never stored.
-        precision: of the arithmetic. ``float32``, or ``bfloat16`` for matrix products alone (autocast).
+        depths: ascending, ending with the last block, from which the endpoint is computed (it is never stored).
+        precision: of the arithmetic. ``float32``, or ``bfloat16`` for matrix products only (autocast).
 
     Raises:
         ConfigError: depths do not end with the last block.
-        BackboneError: as :class:`pacer.features.prepare.Preparation`; or its family is not known, or does not take
-            images of the prepared size.
+        BackboneError: as :class:`pacer.features.prepare.Preparation`; or the encoder's family is unknown or does not
+            take images of the prepared size.
 
     Attributes:
         grid: rows and columns of the patches.
@@ -47,12 +47,12 @@ class ImageEncoder:
         self.depths, self.device, self.precision = list(depths), torch.device(device), precision
 
     def encode_levels(self, levels: Tensor) -> Tensor:
-        """Prepared images [B, 1 or 3, H, W] uint8 -> :meth:`encode` of their values."""
+        """Encode prepared images [B, 1 or 3, H, W] uint8, as :meth:`encode` does their values."""
         return self.encode(self.preparation.values(levels.to(self.device)))
 
     @torch.no_grad()
     def encode(self, pixels: Tensor) -> Tensor:
-        """[B, 3, H, W] -> [B, K, N, d_v] float32 on the encoder's device."""
+        """Encode pixels: [B, 3, H, W] -> [B, K, N, d_v] float32 on the encoder's device."""
         with _arithmetic(self.device, self.precision):
             states = self.model(pixel_values=pixels.to(self.device), output_hidden_states=True).hidden_states
         config = self.model.config
@@ -60,10 +60,10 @@ class ImageEncoder:
 
 
 class TextEncoder:
-    """All ``tokens`` positions of a frozen text encoder, padded ones included (upstream attends to them), and the mask.
+    """States of all ``tokens`` positions of a frozen text encoder, padding included (upstream attends to it), and mask.
 
     Raises:
-        BackboneError: the directory lacks weights of the encoder.
+        BackboneError: the directory lacks some of the encoder's weights.
     """
 
     def __init__(self, directory: Path, tokens: int, device: torch.device | str = "cpu", precision: str = "float32"):
@@ -73,7 +73,7 @@ class TextEncoder:
 
     @torch.no_grad()
     def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """B texts -> [B, L, d_text] float32 and mask [B, L] bool, on the encoder's device."""
+        """Encode texts: B texts -> [B, L, d_text] float32 and mask [B, L] bool, on the encoder's device."""
         inputs = self.tokenizer(
             list(texts), padding="max_length", truncation=True, max_length=self.tokens, return_tensors="pt"
         ).to(self.device)

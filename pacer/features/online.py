@@ -1,4 +1,4 @@
-"""Features as training and decoding use them, whether a store keeps states or pixels."""
+"""Features for training and decoding, from a store of either states or pixels."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pacer.core.errors import DataError
 from pacer.features.encoder import ImageEncoder
 from pacer.features.store import DTYPES, FeatureStore, as_stored
 
-#: Images that are encoded at a time.
+#: Images encoded at a time.
 _AT_ONCE = 32
 
 
 def open_features(directory: Path, backbones: Path, device: torch.device | str) -> FeatureStore | OnlineStates:
-    """The features in ``directory``.
+    """Open the features in ``directory``.
 
     Args:
-        backbones: frozen models; a store of pixels needs its image encoder. device: where that runs.
+        backbones: frozen models; a store of pixels needs their image encoder. device: where the encoder runs.
 
     Raises:
-        DataError: as :class:`pacer.features.store.FeatureStore`; or the encoders are not those of the store.
+        DataError: as :class:`pacer.features.store.FeatureStore`; or the store was made with other encoders.
     """
     store = FeatureStore(directory)
     for name, made_for in store.encoding.encoders.items():
@@ -42,19 +42,19 @@ def open_features(directory: Path, backbones: Path, device: torch.device | str) 
 
 
 class OnlineStates:
-    """The states of a store of pixels, made by the frozen encoder when they are asked for.
+    """The states of a store of pixels, computed on demand by the frozen encoder.
 
-    They are rounded as a store of states would have them, so both give the same tensors, but for what the encoder
-    computes in another way in other batches or on another device. Threads may ask at once; it does not go to other
+    They are rounded as in a store of states. So both give the same tensors, except where the encoder computes
+    differently in other batches or on another device. Threads may share an instance; it cannot be sent to other
     processes.
     """
 
     def __init__(self, store: FeatureStore, encoder: ImageEncoder):
         self.store, self.encoder = store, encoder
-        self._one_at_a_time = Lock()  # threads that make batches would only slow each other down
+        self._one_at_a_time = Lock()  # threads encoding at the same time would only slow each other down
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
-        """States [B, K, N, d] of several images on the CPU, typed as those of a store of states; repeats allowed."""
+        """Return states [B, K, N, d] of several images on the CPU, in the stored type; repeats allowed."""
         distinct = list(dict.fromkeys(image_ids))
         parts = [distinct[start : start + _AT_ONCE] for start in range(0, len(distinct), _AT_ONCE)]
         states = torch.cat([self._encoded(part) for part in parts]).cpu()

@@ -1,8 +1,8 @@
-"""Images as the frozen encoder expects them: the values of its own processor, bit for bit, mostly in far less time.
+"""Images as the frozen encoder expects them: bit-equal to its own processor's values, usually in far less time.
 
-A radiograph is grey, and most processors treat its three equal channels alike. So one plane is resized and cropped
-here. What follows is a function of a pixel's level alone: a table of 256 values a channel, which the processor makes. A
-processor that does something else is called itself.
+A radiograph is grey, and most processors treat its three equal channels alike. So only one plane is resized and cropped
+here. The remaining steps depend only on a pixel's level: they become a table of 256 values per channel, made by the
+processor. A processor that works differently is called directly.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import read_json
 from pacer.data.radiographs import open_image
 
-#: Counts the changes after which a file may give other values; part of each image's key.
+#: Increased by every change after which a file may give other values; part of each image's key.
 VERSION = 2  # 2: an EXIF orientation is applied
-#: Processors that need torchvision, and what does their steps with Pillow. DINOv3's own resizes fractions; 8 bits
-#: change a level by less than 1.
+#: Processors that need torchvision, and the ones that do the same steps with Pillow. DINOv3's resizes floats; using 8
+#: bits changes a level by less than 1.
 _WITH_PILLOW = {"DINOv3ViTImageProcessor": ViTImageProcessorPil}
 
 
 class Preparation:
-    """Decode an image and process it as the image processor of an encoder's directory does with the RGB image.
+    """Decode an image and process it as the image processor in an encoder's directory processes the RGB image.
 
-    Every setting is the processor's own. One that does nothing but resize and crop images, then gives each level of a
-    channel a value, is followed; the values of any other are kept in the place of levels.
+    All settings are the processor's. A processor that only resizes and crops, then maps each level of a channel to a
+    value, is followed. For any other processor, its values are kept in place of levels.
 
     Args:
         directory: Hugging Face directory with the processor's ``preprocessor_config.json``.
 
     Attributes:
         size: height and width of a prepared image. pixels: their product.
-        followed: whether levels are kept, three times as fast and a twelfth of the size.
+        followed: whether levels are kept, which is three times as fast and takes a twelfth of the space.
 
     Raises:
-        BackboneError: the processor refuses images, or gives them several sizes or numbers that are not real.
+        BackboneError: the processor refuses images, or gives them different sizes or values that are not floats.
     """
 
     def __init__(self, directory: Path):
@@ -68,16 +68,16 @@ class Preparation:
             self.followed = False
 
     def check_mode(self, mode: str) -> None:
-        """Refuse ``features.mode`` where a store cannot keep what the processor gives.
+        """Refuse a ``features.mode`` that cannot store the processor's output.
 
         Raises:
-            ConfigError: it is pixels, and the processor is not followed.
+            ConfigError: the mode is pixels, and the processor is not followed.
         """
         if mode == "pixels" and not self.followed:
             raise ConfigError(f"features.mode: pixels cannot keep what {self} gives; set features.mode: states")
 
     def _processed(self, image: Image.Image) -> Tensor:
-        """The processor's own values [3, H, W] of the image."""
+        """Return the processor's own values [3, H, W] for the image."""
         return self.processor(images=image.convert("RGB"), return_tensors="pt")["pixel_values"][0]
 
     def __str__(self) -> str:
@@ -85,12 +85,12 @@ class Preparation:
         return f"{type(self.processor).__name__}, {self.size[0]} x {self.size[1]}, {how}"
 
     def __call__(self, path: str | Path) -> Tensor:
-        """One image file -> [3, H, W] float32, bit-equal to the processor's ``pixel_values``; as :meth:`levels`."""
+        """Prepare a file: [3, H, W] float32, bit-equal to the processor's ``pixel_values``; as :meth:`levels`."""
         return self.values(self.levels(path))
 
     def levels(self, path: str | Path) -> Tensor:
-        """One image file, resized and cropped: [1, H, W] uint8 where its channels are equal, else [3, H, W]; of a
-        processor that is not followed its values [3, H, W] float32.
+        """Read an image file, resize and crop it: [1, H, W] uint8 if its channels are equal, else [3, H, W]. If the
+        processor is not followed, return its values [3, H, W] float32.
 
         Raises:
             ImageError: the file cannot be used (see :func:`pacer.data.radiographs.open_image`).
@@ -98,23 +98,23 @@ class Preparation:
         return self.levels_of(open_image(path))
 
     def levels_of(self, image: Image.Image) -> Tensor:
-        """A decoded image of mode "L" or "RGB", as :meth:`levels`.
+        """Do the same as :meth:`levels` for a decoded image of mode "L" or "RGB".
 
-        JPEG's own scaling while decoding (Pillow's ``draft``) is faster, but gives other levels.
+        Scaling during JPEG decoding (Pillow's ``draft``) would be faster, but gives other levels.
         """
         if not self.followed:
             return self._processed(image)
-        # Pillow resizes each channel by itself, in integers: a plane alone comes out as it does among three
+        # Pillow resizes channels independently, in integers, so a single plane gives the same result as one of three
         image = _one_plane(image)
         if self.processor.do_resize:
             image = image.resize(self._resized(*image.size), resample=self.processor.resample)
         planes = np.atleast_3d(np.asarray(image)).transpose(2, 0, 1)
         if self.processor.do_center_crop:
             planes = self.processor.center_crop(planes, self.processor.crop_size)
-        return torch.from_numpy(planes.copy())  # its own memory, in order
+        return torch.from_numpy(planes.copy())  # contiguous, in separate memory
 
     def values(self, levels: Tensor) -> Tensor:
-        """[..., 1 or 3, H, W] uint8 on any device -> [..., 3, H, W] float32, rescaled and normalised."""
+        """Rescale and normalise levels: [..., 1 or 3, H, W] uint8 on any device -> [..., 3, H, W] float32."""
         if levels.is_floating_point():
             return levels
         table = self._table.to(levels.device)
@@ -124,14 +124,14 @@ class Preparation:
         return torch.stack([_looked_up(row, plane) for row, plane in zip(table, planes)], dim=-3)
 
     def picture(self, levels: Tensor) -> Tensor:
-        """What :meth:`levels` gives of an image, as uint8 to look at."""
+        """Return the output of :meth:`levels` as uint8, for viewing."""
         if not levels.is_floating_point():
             return levels
         low, high = levels.aminmax()
         return ((levels - low) * (255 / (high - low).clamp(min=1e-6))).round().to(torch.uint8)
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
-        """Width and height after resizing, before cropping."""
+        """Return width and height after resizing, before cropping."""
         size = self.processor.size
         if size.height and size.width:
             return size.width, size.height
@@ -142,7 +142,7 @@ class Preparation:
 
 
 def _read_processor(directory: Path) -> Any:
-    """The image processor of a directory, as it works with Pillow."""
+    """Read the image processor of a directory in its Pillow version."""
     path = directory / "preprocessor_config.json"
     settings = read_json(path) if path.is_file() else {}
     name = str(settings.get("image_processor_type")).removesuffix("Fast")
@@ -160,7 +160,7 @@ def _looked_up(row: Tensor, plane: Tensor) -> Tensor:
 
 
 def _one_plane(image: Image.Image) -> Image.Image:
-    """An RGB image whose channels are equal as mode "L": files often hold a grey picture that way."""
+    """Convert an RGB image with equal channels to mode "L"; files often store grey pictures as RGB."""
     if image.mode == "L":
         return image
     red, green, blue = image.split()
@@ -169,7 +169,7 @@ def _one_plane(image: Image.Image) -> Image.Image:
 
 
 def _table(processor: Any) -> Tensor:
-    """What the processor makes of each level in each channel: [3, 256] float32."""
+    """Return the processor's value for each level in each channel: [3, 256] float32."""
     levels = np.broadcast_to(np.arange(256, dtype=np.uint8), (3, 1, 256))
     rgb = Image.fromarray(np.ascontiguousarray(np.moveaxis(levels, 0, -1)))
     values = processor(images=rgb, do_resize=False, do_center_crop=False, return_tensors="pt")["pixel_values"]

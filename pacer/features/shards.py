@@ -1,6 +1,6 @@
-"""Shard files: written as their batches arrive, and used again by later runs.
+"""Shard files: written as their batches arrive, and reused by later runs.
 
-A shard says in its metadata what its rows are, so that nothing else is needed to go on where a run stopped.
+A shard's metadata names its rows, so nothing else is needed to resume a stopped run.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from torch import Tensor
 from pacer.core.io import atomic_path, hash_json
 from pacer.features.store import IMAGES, PRIORS, Place
 
-#: What entries are: images or previous reports.
+#: The kind of an entry: image or previous report.
 Kind = Literal["images", "priors"]
 
-#: Index file and its id column of each kind of entry.
+#: Index file and id column for each kind of entry.
 INDEXES: dict[Kind, tuple[str, str]] = {"images": (IMAGES, "image_id"), "priors": (PRIORS, "text_key")}
 
-#: Stored types, as safetensors names them.
+#: Stored types and their names in safetensors.
 _NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.uint8: "U8"}
 
-#: Tensors of a batch [batch, ...] by name, in the stored types and in the order of the file.
+#: Tensors of a batch [batch, ...] by name, in the stored types and the order of the file.
 Tensors = dict[str, Tensor]
 
 
 class Entry(NamedTuple):
-    """An image or previous report: its id, and the key that covers what it is encoded from."""
+    """An image or previous report: its id, and a key that covers everything its encoding depends on."""
 
     name: str
     key: str
 
 
-#: The entries of shards by the names of their files.
+#: The entries of each shard, by file name.
 Shards = Mapping[str, Sequence[Entry]]
 
 
 def divide(kind: Kind, entries: Sequence[Entry], size: int) -> Shards:
-    """Shards of at most ``size`` entries."""
+    """Divide entries into shards of at most ``size``."""
     parts = [entries[start : start + size] for start in range(0, len(entries), size)]
     return {shard_name(kind, part): part for part in parts}
 
 
 def shard_name(kind: Kind, entries: Sequence[Entry]) -> str:
-    """The name of a shard's file, which follows from its entries and their keys."""
+    """Return the file name of a shard, which depends on its entries and their keys."""
     return f"{kind}-{hash_json(entries)[:16]}.safetensors"
 
 
 def write_shard(path: Path, entries: Sequence[Entry], batches: Iterable[Tensors]) -> None:
-    """Write a shard as its batches arrive: memory holds one batch, and the disk works while the encoder does.
+    """Write a shard as its batches arrive: memory holds one batch, and writing overlaps with encoding.
 
-    The bytes are those of safetensors' own writer, which needs all tensors at once: 3 GB in each process.
+    The bytes equal those of safetensors' own writer, which needs all tensors at once: 3 GB in each process.
 
     Args:
-        entries: what each row is. batches: the same tensors [batch, ...] each time.
+        entries: one for each row. batches: the same named tensors [batch, ...] each time.
     """
     ends: dict[str, int] = {}
     rows = 0
@@ -78,7 +78,7 @@ def write_shard(path: Path, entries: Sequence[Entry], batches: Iterable[Tensors]
 
 
 def _write_header(file: BufferedWriter, entries: Sequence[Entry], batch: Tensors) -> dict[str, int]:
-    """Write the header of a shard; returns where each tensor begins in the file."""
+    """Write the header of a shard; return the offset of each tensor in the file."""
     header: dict[str, object] = {"__metadata__": {"entries": json.dumps(entries)}}
     begins, end = {}, 0
     for name, tensor in batch.items():
@@ -92,7 +92,7 @@ def _write_header(file: BufferedWriter, entries: Sequence[Entry], batch: Tensors
 
 
 def write_index(folder: Path, kind: Kind, places: Mapping[str, Place], keys: Mapping[str, str]) -> None:
-    """Write one kind's index in the order of ``keys``, which is that of the corpus, whatever the order of the work."""
+    """Write the index of one kind in the order of ``keys`` (that of the corpus), however the work was ordered."""
     index, column = INDEXES[kind]
     rows = [(name, *places[name], key) for name, key in keys.items()]
     schema = {column: pl.String, "shard": pl.String, "row": pl.Int64, "key": pl.String}
@@ -100,14 +100,14 @@ def write_index(folder: Path, kind: Kind, places: Mapping[str, Place], keys: Map
 
 
 def take_over(out: Path, scratch: Path, keys: Mapping[Kind, Mapping[str, str]]) -> dict[Kind, dict[str, Place]]:
-    """Places of the entries that need not be encoded again: in shards that a stopped run left in ``scratch``, and in
-    those of the store ``out``, which are linked into scratch. What is damaged is named on the console.
+    """Return the places of entries that need no encoding: in shards that a stopped run left in ``scratch``, and in
+    those of the store ``out``, which are linked into scratch. Damaged shards are reported on the console.
 
     Args:
-        keys: key of each entry that is wanted, by kind and id.
+        keys: key of each wanted entry, by kind and id.
 
     Raises:
-        OSError: a shard cannot be linked nor copied.
+        OSError: a shard can neither be linked nor copied.
     """
     places: dict[Kind, dict[str, Place]] = {kind: {} for kind in keys}
     used: set[str] = set()
@@ -130,7 +130,7 @@ def take_over(out: Path, scratch: Path, keys: Mapping[Kind, Mapping[str, str]]) 
 
 
 def _entries(path: Path) -> list[tuple[str, str]]:
-    """Names and keys of a shard's rows; none where it is damaged."""
+    """Read the names and keys of a shard's rows; none if it is damaged."""
     try:
         with safe_open(path, "pt") as file:
             entries = [(str(name), str(key)) for name, key in json.loads((file.metadata() or {})["entries"])]
@@ -146,9 +146,9 @@ def _entries(path: Path) -> list[tuple[str, str]]:
 
 def _link(path: Path, target: Path) -> None:
     try:
-        if path.is_symlink() or path.stat().st_nlink > 1:  # a file of DVC's cache, whose permissions must stay
+        if path.is_symlink() or path.stat().st_nlink > 1:  # a file in DVC's cache, whose permissions must stay
             raise FileExistsError
         os.link(path, target)
-    except OSError:  # another file system, one without hard links, or a damaged file has the name
+    except OSError:  # another file system, no hard links, or a damaged file of the same name
         with atomic_path(target) as temporary:
             shutil.copyfile(path, temporary)

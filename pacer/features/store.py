@@ -1,7 +1,7 @@
-"""The feature store: tensor shards and a Parquet index, read at random by image id or report text.
+"""The feature store: tensor shards and Parquet indexes, with random access by image id or report text.
 
-Shards are mapped into memory and a row is read in one copy, from the map into the batch. The states are file pages,
-which all processes of a machine share and the system may drop.
+Shards are mapped into memory, and a row is copied once, from the map into the batch. The states are file pages, which
+all processes on a machine share and the system may drop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pacer.core.io import hash_bytes, hash_file, hash_json, read_json
 
 IMAGES, PRIORS, MANIFEST = "images.parquet", "priors.parquet", "manifest.json"
 
-#: Counts the changes after which the same states are stored as other bytes; part of each entry's key.
+#: Increased by every change after which the same states are stored as other bytes; part of each entry's key.
 ROUNDING_VERSION = 1
 
 #: Stored types by the names of ``features.dtype``.
@@ -32,10 +32,10 @@ _REMEDY = "run the features stage on this corpus, or let `pacer decode` encode i
 
 
 class Encoding(Strict):
-    """How the states of a store come about (``encoding`` in its manifest).
+    """How the states of a store are computed (``encoding`` in its manifest).
 
     Attributes:
-        mode, depths, dtype, precision: settings of the group ``features``. encoders: fingerprint of the frozen model
+        mode, depths, dtype, precision: settings of the group ``features``. encoders: fingerprints of the frozen models
             ``vision`` and ``text``. rounding: :data:`ROUNDING_VERSION`.
     """
 
@@ -48,26 +48,26 @@ class Encoding(Strict):
 
 
 class Place(NamedTuple):
-    """Where an entry lies: the name of its shard's file, and the row in it."""
+    """The location of an entry: the name of its shard's file, and the row in it."""
 
     shard: str
     row: int
 
 
 def content_hash(directory: Path) -> str:
-    """One hash of what a store gives for every id: its indexes, whose keys cover what an entry was made of, and how
-    states come about."""
+    """Return one hash of a store's content: of its indexes, whose keys cover everything that an entry was made from,
+    and of its encoding."""
     encoding = read_json(directory / MANIFEST).get("encoding")
     return hash_json([hash_file(directory / IMAGES), hash_file(directory / PRIORS), encoding])
 
 
 def text_key(text: str) -> str:
-    """Key of a previous report: the hash of its cleaned text."""
+    """Return the key of a previous report: the hash of its cleaned text."""
     return hash_bytes(text.encode())[:32]
 
 
 def as_stored(states: Tensor, dtype: torch.dtype, entries: Sequence[str]) -> Tensor:
-    """States [B, ...] as a store of ``dtype`` holds them; ``entries`` names each of them in the error.
+    """Convert states [B, ...] to the stored type ``dtype``; ``entries`` are their names for the error message.
 
     Raises:
         DataError: an entry has a value that is not finite in the stored type.
@@ -85,13 +85,13 @@ def as_stored(states: Tensor, dtype: torch.dtype, entries: Sequence[str]) -> Ten
 class FeatureStore:
     """Random access to a directory made by the features stage.
 
-    Shards are mapped on first use and stay mapped, without an open file each. Threads may share a store. Returned
-    tensors are the caller's own: a map is never handed out.
+    Shards are mapped on first use and stay mapped, without keeping files open. Threads may share a store. Returned
+    tensors are copies, never views of a map.
 
     Raises:
-        DataError: the directory is no feature store, an index is damaged, an id is not in it, or a shard is missing or
-            does not fit its index.
-        ConfigError: the manifest tells of an encoding that this software does not know.
+        DataError: the directory is not a feature store, an index is damaged, an id is not in it, or a shard is missing
+            or does not fit its index.
+        ConfigError: the manifest has an encoding that this software does not know.
     """
 
     def __init__(self, directory: str | Path):
@@ -105,30 +105,30 @@ class FeatureStore:
         self._open: dict[str, dict[str, Tensor]] = {}
 
     def __getitem__(self, image_id: str) -> Tensor:
-        """States [K, N, d] of one image, as :meth:`depth_states` gives them."""
+        """Return the states [K, N, d] of one image, as :meth:`depth_states`."""
         return self.depth_states([image_id])[0]
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
-        """States [B, K, N, d] of several images, in the stored type; repeats allowed.
+        """Return the states [B, K, N, d] of several images, in the stored type; repeats allowed.
 
         Raises:
-            DataError: see the class; also a store of pixels, whose states :func:`pacer.features.online.open_features`
-                makes.
+            DataError: see the class; or the store is one of pixels, which needs
+                :func:`pacer.features.online.open_features`.
         """
         return self._read(self._images, image_ids, "image", "states")
 
     def pixels(self, image_ids: Sequence[str]) -> Tensor:
-        """Prepared images [B, 1, H, W] uint8 of a store of pixels, [B, 3, H, W] if one has colours; repeats allowed."""
+        """Read prepared images of a pixel store: [B, 1, H, W] uint8, [B, 3, H, W] if not all grey; repeats allowed."""
         return stacked([self._read(self._images, [image_id], "image", "pixels")[0] for image_id in image_ids])
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """States [B, L, d_text] of cleaned previous reports, typed as those of images, and their masks [B, L] bool."""
+        """Return states [B, L, d_text] of cleaned previous reports, in the stored type, and masks [B, L] bool."""
         keys = [text_key(text) for text in texts]
         states, masks = (self._read(self._priors, keys, "previous report", name) for name in ("states", "mask"))
         return states, masks.bool()
 
     def _read(self, places: Mapping[str, Place], names: Sequence[str], what: str, tensor: str) -> Tensor:
-        """The row of a shard's ``tensor`` under each name, [B, ...]."""
+        """Read the row of ``tensor`` for each name, [B, ...]."""
         if unknown := [name for name in names if name not in places]:
             raise DataError(f"{self.directory} has no {what} {unknown[0]}; {_REMEDY}")
         rows: list[Tensor] = []
@@ -143,9 +143,9 @@ class FeatureStore:
         return torch.stack(rows)
 
     def _shard(self, name: str) -> dict[str, Tensor]:
-        """The tensors of a shard, mapped into memory: a page is read when a row on it is.
+        """Map the tensors of a shard into memory; a page is read when one of its rows is read.
 
-        The map is private and no file stays open: a large store has more shards than a process may open files.
+        The map is private and no file stays open, because a large store has more shards than a process may open files.
         """
         if name not in self._open:
             with safe_open(self.directory / name, "pt") as file:
@@ -154,7 +154,7 @@ class FeatureStore:
 
 
 def _places(path: Path, column: str) -> dict[str, Place]:
-    """Where each entry of an index lies.
+    """Read the place of each entry from an index.
 
     Raises:
         DataError: the file is missing or damaged.
@@ -167,6 +167,6 @@ def _places(path: Path, column: str) -> dict[str, Place]:
 
 
 def stacked(levels: Sequence[Tensor]) -> Tensor:
-    """Prepared images as one tensor: [B, 1, H, W] if all are grey, else [B, 3, H, W]."""
+    """Stack prepared images: [B, 1, H, W] if all are grey, else [B, 3, H, W]."""
     planes = max(image.shape[0] for image in levels)
     return torch.stack([image.expand(planes, -1, -1) for image in levels])

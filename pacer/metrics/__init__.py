@@ -1,4 +1,4 @@
-"""What is computed from references and predictions, and what it means; intervals, groups, one system against another.
+"""Definitions of all scores of predictions against references; intervals, groups, and comparison of two systems.
 
-Uses commitments, data and what lies below them.
+Uses commitments, data and the layers below them.
 """

@@ -1,6 +1,6 @@
-"""The table of evaluation, one row per record: texts, labels and row scores. It becomes ``cases.parquet``.
+"""The evaluation table, one row per record: texts, labels and row scores. It is saved as ``cases.parquet``.
 
-Every step of scoring reads columns and adds some. The file holds what other evaluation packages read (``reference``,
+Every step of scoring reads columns and adds others. The file holds what other evaluation packages read (``reference``,
 ``hypothesis``) and what `pacer compare` resamples.
 """
 
@@ -14,16 +14,16 @@ import polars as pl
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS
 
-#: Name of the context of reports whose inputs are not known.
+#: Context name for reports whose inputs are unknown.
 UNKNOWN = "all"
 #: Name of the row that averages the contexts.
 MEAN = "mean"
 
 _TEXTS = pl.List(pl.String)
-#: CheXbert's class of each observation; null where there is no labeller.
+#: CheXbert's class of each observation; null without a labeller.
 LABELS = pl.List(pl.Int64)
-#: Columns that every ``cases.parquet`` has. ``anchor_*``: the generated commitment, ``reference_*``: the reference's,
-#: ``report_*``: what the rules read in the generated report. ``*_wording``: rules of comparison that fire.
+#: Columns that every ``cases.parquet`` has. ``anchor_*``: the generated commitment; ``reference_*``: the reference
+#: commitment; ``report_*``: what the rules read in the generated report; ``*_wording``: rules of comparison that match.
 COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(("record_id", "context", "study_id", "subject_id"), pl.String()),
     **dict.fromkeys(("reference", "hypothesis", "findings_original"), pl.String()),
@@ -36,44 +36,44 @@ COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(("fallback", "unclosed"), pl.Boolean()),
     "tokens": pl.Int64(),
 }
-#: Columns that a file has where they are known: is a text copied from the training split, what the records can be
-#: grouped by, and the findings of a generated world.
+#: Optional columns: whether a text is copied from the training split, properties by which records can be grouped, and
+#: the findings of a generated world.
 FURTHER = ("reference_copied", "hypothesis_copied", "view", "sections", "prior_days", "truth")
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
-    """What ``cases.parquet`` keeps of the table; ``columns``: those of ``score.columns``."""
+    """Select the columns that ``cases.parquet`` keeps; ``columns``: those of ``score.columns``."""
     names = [*COLUMNS, *FURTHER, *control_columns(cases), *columns]
     return cases.select(name for name in names if name in cases.columns).cast(pl.Schema(COLUMNS))
 
 
 def controls_of(cases: pl.DataFrame) -> list[str]:
-    """The controls whose texts the table holds, as ``{control}_hypothesis``."""
+    """Return the controls whose texts the table holds, as ``{control}_hypothesis``."""
     return [name.removesuffix("_hypothesis") for name in cases.columns if name.endswith("_hypothesis")]
 
 
 def control_columns(cases: pl.DataFrame) -> list[str]:
-    """Columns of ``cases.parquet`` about the reports of controls: whether a report is the same as with the case's own
-    sources, and its labels; null where the control was not run."""
+    """Return the columns of ``cases.parquet`` about controls: whether a report equals the one from the case's own
+    sources, and its labels; null if the control was not run."""
     return [f"{control}_{what}" for control in controls_of(cases) for what in ("unchanged", "labels")]
 
 
 def contexts_of(cases: pl.DataFrame) -> list[str]:
-    """The contexts of the cases, in the paper's order."""
+    """Return the contexts of the cases, in the paper's order."""
     present = set(cases["context"])
     return [name for name in (*CONTEXTS, UNKNOWN) if name in present]
 
 
 def by_context(cases: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """The cases of each context, in the paper's order."""
+    """Return the cases of each context, in the paper's order."""
     return {name: cases.filter(context=name) for name in contexts_of(cases)}
 
 
 def is_labelled(cases: pl.DataFrame) -> bool:
-    """Whether the cases were scored with a labeller."""
+    """Return whether the cases were scored with a labeller."""
     return cases["hypothesis_labels"].null_count() == 0
 
 
 def labels_of(cases: pl.DataFrame, texts: str) -> np.ndarray:
-    """CheXbert's labels ``[n, 14]`` of the ``reference``, of the ``hypothesis`` or of a control's report."""
+    """Return CheXbert's labels ``[n, 14]`` of the ``reference``, the ``hypothesis`` or a control's report."""
     return np.array(cases[f"{texts}_labels"].to_list())

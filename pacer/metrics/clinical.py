@@ -1,8 +1,8 @@
 """Clinical efficacy: agreement of CheXbert labels between references and generated reports.
 
 Paper, appendix "Clinical and Language Metrics": over 14 observations, positive and uncertain count as present, blank
-and negative as absent; precision, recall and F1 are micro-averaged over cases and observations. Other groups count
-otherwise: :mod:`pacer.metrics.conventions`.
+and negative as absent; precision, recall and F1 are micro-averaged over cases and observations. Other groups use other
+conventions: :mod:`pacer.metrics.conventions`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pacer.metrics.conventions import CONVENTIONS, Average, Convention
 Score = float | None
 
 Ratio = Literal["precision", "recall", "f1"]
-#: The three ratios, in the order in which they are given.
+#: The three ratios, in the order of reporting.
 RATIOS: tuple[Ratio, ...] = get_args(Ratio)
 
 
 class Efficacy(TypedDict):
-    """``precision``, ``recall``, ``f1``: the convention's headline average; ``averages``: every average it quotes, by
-    name (``f1_macro``); ``n``: rows that count."""
+    """``precision``, ``recall``, ``f1``: the convention's headline average; ``averages``: every average that the
+    convention reports, by name (``f1_macro``); ``n``: number of rows counted."""
 
     precision: Score
     recall: Score
@@ -38,20 +38,20 @@ class Efficacy(TypedDict):
 def clinical_efficacy(
     references: Any, hypotheses: Any, convention: str = "llm-rg4", studies: Sequence[str | None] | None = None
 ) -> Efficacy:
-    """Precision, recall and F1 of ``hypotheses`` against ``references`` under a named convention.
+    """Return precision, recall and F1 of ``hypotheses`` against ``references`` under a named convention.
 
-    A ratio without a denominator (no positive prediction, no positive reference, or neither) is undefined and given as
-    ``None``, never as 0; in an average over observations or records it counts as 0, as in the conventions' own code.
+    A ratio without a denominator (no positive prediction, no positive reference, or neither) is undefined: it is
+    ``None``, never 0. In an average over observations or records it counts as 0, as in the conventions' own code.
 
     Args:
         references: CheXbert classes of the references ``[n, 14]``, integers 0 to 3 (array, tensor or nested list).
-        hypotheses: classes of the generated reports, row by row the same records.
+        hypotheses: classes of the generated reports, for the same records in the same order.
         convention: a key of :data:`~pacer.metrics.conventions.CONVENTIONS`.
-        studies: study of each row, for conventions that keep the first row of a study. A row whose study is not known
-            (``None`` or blank) is one of its own; default: every row is.
+        studies: study of each row, for conventions that keep only the first row of a study. A row without a known study
+            (``None`` or blank) counts as its own study; by default every row does.
 
     Raises:
-        DataError: shapes differ or a class is not known. ConfigError: the convention is not known.
+        DataError: shapes differ or a class is unknown. ConfigError: the convention is unknown.
     """
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
@@ -77,8 +77,8 @@ _AVERAGES: dict[Average, str] = {"micro": "micro", "macro": "macro", "weighted":
 
 
 def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro") -> dict[str, Score]:
-    """Precision, recall and F1 of two Boolean arrays ``[n, labels]``; ``None`` where undefined: a micro ratio without a
-    denominator, and a weighted average where nothing has a weight."""
+    """Return precision, recall and F1 of two Boolean arrays ``[n, labels]``. Undefined values are ``None``: a micro
+    ratio without a denominator, or a weighted average if no label has weight."""
     if average == "weighted" and not truth.any():
         return dict.fromkeys(RATIOS)
     values = precision_recall_fscore_support(
@@ -88,21 +88,21 @@ def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro")
 
 
 def present(labels: np.ndarray, rule: Convention) -> np.ndarray:
-    """Which observations of a convention are present, Boolean ``[n, observations]``, of CheXbert labels ``[n, 14]``."""
+    """Return which observations of a convention are present, Boolean ``[n, observations]``, from labels ``[n, 14]``."""
     return np.isin(labels[:, [OBSERVATIONS.index(name) for name in rule.observations]], rule.present)
 
 
 def plain_mean(values: Sequence[Score]) -> Score:
-    """Mean; ``None`` without a value, and as soon as one is undefined."""
+    """Return the mean; ``None`` if there are no values or any value is undefined."""
     defined = [value for value in values if value is not None]
     return sum(defined) / len(values) if values and len(defined) == len(values) else None
 
 
 def as_labels(labels: Any) -> np.ndarray:
-    """Labels as an integer array ``[n, 14]``, checked: classes 0 to 3, "No Finding" 0 or 1.
+    """Return labels as an integer array ``[n, 14]``, after checking them: classes 0 to 3, "No Finding" 0 or 1.
 
     Raises:
-        DataError: wrong shape or an unknown class.
+        DataError: the shape is wrong or a class is unknown.
     """
     array = np.asarray(labels.tolist() if hasattr(labels, "tolist") else labels)
     if array.ndim != 2 or array.shape[1] != len(OBSERVATIONS) or not np.issubdtype(array.dtype, np.integer):
@@ -113,17 +113,17 @@ def as_labels(labels: Any) -> np.ndarray:
     return array
 
 
-# Sums over cases, of which any resample can be scored
+# Sums over cases, from which any resample can be scored
 
 
 def label_counts(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Hits, predicted and present of each observation, ``[n, 3 * observations]``, of Boolean arrays
+    """Return hits, predictions and references for each observation, ``[n, 3 * observations]``, from Boolean arrays
     ``[n, observations]``."""
     return np.concatenate([truth & predicted, predicted, truth], axis=1).astype(float)
 
 
 def micro(sums: np.ndarray, ratio: Ratio) -> np.ndarray:
-    """A micro-averaged ratio from sums ``[..., 3 * observations]`` of :func:`label_counts`; NaN where undefined."""
+    """Return a micro-averaged ratio from sums ``[..., 3 * observations]`` of :func:`label_counts`; NaN if undefined."""
     hits, predicted, expected = (part.sum(axis=-1) for part in np.split(sums, 3, axis=-1))
     above, below = {"precision": (hits, predicted), "recall": (hits, expected), "f1": (2 * hits, predicted + expected)}[
         ratio
@@ -133,8 +133,8 @@ def micro(sums: np.ndarray, ratio: Ratio) -> np.ndarray:
 
 
 def weighted_f1(sums: np.ndarray) -> np.ndarray:
-    """F1 averaged by support, from sums of :func:`label_counts`; NaN where nothing is present."""
+    """Return F1 averaged by support, from sums of :func:`label_counts`; NaN if nothing is present."""
     hits, predicted, expected = np.split(sums, 3, axis=-1)
     with np.errstate(invalid="ignore"):
-        each = np.nan_to_num(2 * hits / (predicted + expected))  # without support it has no weight
+        each = np.nan_to_num(2 * hits / (predicted + expected))  # an observation without support has no weight
         return (each * expected).sum(axis=-1) / expected.sum(axis=-1)

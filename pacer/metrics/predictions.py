@@ -1,4 +1,4 @@
-"""Predictions of the pipeline's form, paired strictly with their records: exactly one for each, and none left over."""
+"""Predictions in the pipeline's format, paired strictly with their records: exactly one for each, none left over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 class Prediction(BaseModel, strict=True):
-    """A line of predictions. ``generated``: the complete text; ``tokens``: its length. What a line lacks is None."""
+    """One line of predictions. ``generated``: the complete text; ``tokens``: its length. Missing fields are None."""
 
     record_id: str
     report: str
@@ -37,7 +37,7 @@ class Prediction(BaseModel, strict=True):
     tokens: Annotated[int, Field(ge=0)] | None = None
 
 
-#: What is needed of the records; the last three where they have them.
+#: Columns of the records that are used; the last three are optional.
 _OF_RECORDS = (
     *("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"),
     *("view", "sections", "prior_days"),
@@ -57,11 +57,11 @@ PREDICTIONS: dict[str, pl.DataType] = {
 def check_pairs(
     expected: Sequence[str], given: Sequence[str], expected_name: str, given_name: str, *, missing: bool = False
 ) -> None:
-    """Check that both hold the same ids, each once, in any order; ``missing`` allows some of ``expected`` to be missing
-    in ``given``.
+    """Check that both sides hold the same ids, each once, in any order. With ``missing``, ``given`` may lack some ids
+    of ``expected``.
 
     Raises:
-        DataError: ids are missing, extra or there twice; all are counted and the first three named.
+        DataError: ids are missing, extra or repeated; the message counts them and names the first three.
     """
     problems = []
     for ids, name in ((expected, expected_name), (given, given_name)):
@@ -77,15 +77,15 @@ def check_pairs(
 
 
 def named(ids: Sequence[str], most: int = 3) -> str:
-    """The first of ``ids``, and how many there are besides."""
+    """Return the first of ``ids`` as text, with the number of the others."""
     return ", ".join(map(str, ids[:most])) + (f" and {len(ids) - most} more" if len(ids) > most else "")
 
 
 def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:
-    """The predictions in ``path``, columns :data:`PREDICTIONS`, in the order of ``record_ids``, exactly one for each.
+    """Read the predictions in ``path``, columns :data:`PREDICTIONS`, one for each of ``record_ids``, in this order.
 
     Raises:
-        DataError: the file is missing, a line lacks a field or holds one of the wrong kind, or the ids do not pair.
+        DataError: the file is missing, a line lacks a field or has one of the wrong type, or ids do not pair.
     """
     lines = [_prediction(row, path, number) for number, row in numbered_jsonl(path)]
     check_pairs(record_ids, [line.record_id for line in lines], "the records", str(path))
@@ -119,17 +119,17 @@ def _prediction(row: Any, path: Path, number: int) -> Prediction:
 
 
 def is_unclosed(generated: str) -> bool:
-    """Whether the last ``<REPORT>`` of a generated text has no ``</REPORT>``."""
+    """Return whether the last ``<REPORT>`` of a generated text has no ``</REPORT>``."""
     return OPEN_REPORT in generated and CLOSE_REPORT not in generated.rpartition(OPEN_REPORT)[2]
 
 
 def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | None) -> pl.DataFrame:
-    """The records with their predictions: columns :data:`PREDICTIONS`, the reports of each control
-    (``{control}_hypothesis``, null where it was not run) and the reference commitments (``reference_{polarity}``).
+    """Return the records with their predictions: columns :data:`PREDICTIONS`, the reports of each control
+    (``{control}_hypothesis``, null if it was not run) and the reference commitments (``reference_{polarity}``).
 
     Args:
         records: those that must have a prediction. predictions_dir: ``{context}.jsonl``, and
-            ``controls/{control}/{context}.jsonl`` where a control was run. anchors: the reference commitments;
+            ``controls/{control}/{context}.jsonl`` for controls that were run. anchors: the reference commitments;
             ``None``: what the rules read in ``report_raw``.
 
     Raises:

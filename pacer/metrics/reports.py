@@ -1,15 +1,15 @@
-"""Reports as other systems leave them, with ids or in an order.
+"""Reading reports of other systems, paired by id or by position.
 
 ========================  ==================================================================================
-CSV, TSV                  a header with an id and a text column; or one column of texts without a header, as
+CSV, TSV                  a header with an id and a text column; or one column of texts without a header, like
                           R2Gen's ``res.csv`` and ``gts.csv``: paired by position
-JSON                      ``{id: text}`` or ``{id: [text]}``, as LLM-RG4's and R2GenGPT's ``test_result.json`` and
+JSON                      ``{id: text}`` or ``{id: [text]}``, like LLM-RG4's and R2GenGPT's ``test_result.json`` and
                           ``test_refs.json``
-JSONL                     an object a line, as PACER's own predictions (in which the column `report` is to be named)
-Parquet                   an id and a text column, as PACER's ``records.parquet``
+JSONL                     one object per line, like PACER's own predictions (name their column `report` explicitly)
+Parquet                   an id and a text column, like PACER's ``records.parquet``
 ========================  ==================================================================================
 
-Columns are those that the caller names, else those of the lists below. If several are possible, none is chosen.
+The caller names the columns, or they are looked up in the lists below. Several possible text columns are an error.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from pacer.core.errors import DataError
 from pacer.data.tables import Table, open_table
 from pacer.data.values import shown
 
-#: Names of columns, in any case. Of ids the first that a file has is taken; of texts it may have only one.
+#: Column names, in any case. The first id column that a file has is used; only one text column is allowed.
 ID_COLUMNS = ("record_id", "id", "study_id", "image_id")
 REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text")
 HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text")
-#: What else a file of references may say of its records.
+#: Optional columns of a file of references.
 EXTRA_COLUMNS = (
     *("context", "split", "report_raw", "study_id", "subject_id", "findings_original", "view", "sections"),
 )
-#: How a file of texts alone names its column.
+#: Column name for a file that holds only texts.
 _ALONE = "the only column"
-#: What a message shows as a column's name: anything else could be report text.
+#: Column names that messages may show; anything else could be report text.
 _NAME = re.compile(r"(?=.{1,50}\Z)[\w-]+( [\w-]+)?")
-#: What stands between the cells of a file that is not separated as its name says.
+#: Separators that suggest that a file is not separated as its name implies.
 _OTHER_SEPARATOR = re.compile(r"[;\t|]")
-#: Words of a first row that may be the name of the column below it, where no punctuation is in it.
+#: Most words of a first row that may be the column's name, if it contains no punctuation.
 _NAME_WORDS = 3
 
 
 class Protocol(Strict):
-    """How reports are read, paired and changed before scoring; all of it goes into the signature.
+    """How reports are read, paired and changed before scoring; all of it is recorded in the signature.
 
-    ``missing``: a reference without a report is an error, or has an ``empty`` one. ``extract``: ``boxed`` takes the
-    last ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``: by a
-    report cleaner. ``split``: of references that have splits; ``None``: test, where they have them. ``context``: of
-    references that have contexts; ``None``: all.
+    ``missing``: a reference without a report is an error, or is scored with an ``empty`` one. ``extract``: ``boxed``
+    takes the last ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``:
+    the report cleaner to apply. ``split``: the split to score; ``None``: test, if the references have splits.
+    ``context``: the context to score; ``None``: all.
     """
 
     missing: Literal["error", "empty"] = "error"
@@ -71,9 +71,9 @@ class Protocol(Strict):
 
 
 class Reports(NamedTuple):
-    """The rows of a file in its order: ``id`` (where position alone says which is which, the row's number from 1),
-    ``text`` (null: missing) and :data:`EXTRA_COLUMNS` as text (null: blank, or there is no such column). ``columns``:
-    which of the file's columns were taken; without ``id`` it has none."""
+    """The rows of a file in file order: ``id`` (the row number from 1 if the file has no ids), ``text`` (null: missing)
+    and :data:`EXTRA_COLUMNS` as text (null: blank, or the file has no such column). ``columns``: the file's columns
+    that were used; it lacks ``id`` if the file has no ids."""
 
     path: Path
     rows: pl.DataFrame
@@ -83,15 +83,15 @@ class Reports(NamedTuple):
 def reports_of(
     path: str | Path, text_columns: Sequence[str], id_column: str | None = None, text_column: str | None = None
 ) -> Reports:
-    """Read a file of reports; the ending of its name says its kind.
+    """Read a file of reports; its suffix determines the format.
 
     Args:
         text_columns: names to look for, :data:`REFERENCE_COLUMNS` or :data:`HYPOTHESIS_COLUMNS`.
-        id_column, text_column: the columns to take instead.
+        id_column, text_column: the columns to use instead.
 
     Raises:
-        DataError: the file is missing, damaged or of another kind, a column is not there or not the only one in
-            question, or a row holds something else than text.
+        DataError: the file is missing, damaged or of another kind, a column is missing or ambiguous, or a row holds
+            something other than text.
     """
     path = Path(path)
     side = "reference" if tuple(text_columns) == REFERENCE_COLUMNS else "hypothesis"
@@ -129,7 +129,7 @@ def reports_of(
 
 
 def _absent(what: str, given: str | None, known: Sequence[str], option: str) -> str:
-    """What is wrong with a file that lacks the column that is ``given`` by ``option``, or any of the ``known`` ones."""
+    """Return the message for a file that lacks the column ``given`` by ``option``, or any of the ``known`` columns."""
     if given is not None:
         return f"none is {given}; {option} must name one of them"
     return f"none is known as that of {what}; expected one of {', '.join(known)}, or name another with {option}"
@@ -140,15 +140,15 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> list[str]:
-    """The column that is given by its name, else those that have a known one."""
+    """Return the column with the name ``given``, else all columns with a ``known`` name."""
     if given is not None:
         return [name for name in names if name == given]
     return [name for wanted in known for name in names if name.strip().lower() == wanted]
 
 
 def _read(path: Path, headings: Collection[str | None], option: str) -> Table:
-    """The content of a file; a column of CSV alone has a header if that is one of ``headings``, or is named by
-    ``option``."""
+    """Read a file. A single-column CSV has a header only if its first row is one of ``headings``; ``option`` lets the
+    user add one."""
     if path.is_dir():
         raise DataError(f"{path} is a folder; a folder of predictions is scored with --records and --predictions")
     table = _read_json(path) if path.suffix.lower() == ".json" else open_table(path)
@@ -177,7 +177,7 @@ def _read(path: Path, headings: Collection[str | None], option: str) -> Table:
 
 
 def _read_json(path: Path) -> Table:
-    """``{id: text}``, where a text may be the only element of a list."""
+    """Read ``{id: text}``, where a text may be wrapped in a list of one element."""
     try:
         content = json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=_once)
     except FileNotFoundError:
@@ -193,7 +193,7 @@ def _read_json(path: Path) -> Table:
 
 
 class _Repeated(Exception):
-    """A key that an object of JSON has more than once."""
+    """A JSON object has a key more than once."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""Scores of a set of reports: ``scores.json``, ``signature.json`` and ``cases.parquet``.
+"""Scoring of a set of reports: ``scores.json``, ``signature.json`` and ``cases.parquet``.
 
-Serves the stage `score` and any other corpus: what is not given (reference labels, anchors) is computed on the
-spot, and what the corpus does not have (latent truth) is left out.
+Used by the stage `score` and for any other corpus. Reference labels and anchors are computed on the spot if they are
+not given. Scores against latent truth are left out for corpora without it.
 
-A further score of a context is one more entry of :func:`_context_scores`; it needs a column in
-:mod:`pacer.reporting.score_tables` to be shown, and no change elsewhere.
+To add a score of a context, extend :func:`_context_scores`; to show it, add a column in
+:mod:`pacer.reporting.score_tables`. Nothing else needs to change.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from pacer.metrics.predictions import read_cases
 from pacer.metrics.signature import build_signature, flat
 from pacer.metrics.truth import truth_scores, with_truth
 
-#: What is done to original references before they are compared with. The paper does not say what it did
+#: How original references are normalised before comparison. The paper does not state what it did
 #: (``docs/evaluation.md``).
 ORIGINALS: Mapping[str, Callable[[str], str]] = MappingProxyType(
     {**CLEANERS, "lowercase": lambda text: " ".join(text.lower().split()), "as_is": lambda text: " ".join(text.split())}
@@ -61,9 +61,9 @@ Numbers = dict[str, float | None]
 def decoded_records(
     records: pl.DataFrame, predictions_dir: str | Path, split: str | None = None, contexts: Sequence[str] = ()
 ) -> tuple[pl.DataFrame, str | None]:
-    """The records that a folder of predictions should cover: ``split`` and ``contexts`` (default: what its manifest
-    says, else test and all), cut at the manifest's limit; and where these are not all of the split how many they are,
-    in words."""
+    """Return the records that a folder of predictions should cover, and a note if they are not the whole split.
+    ``split`` and ``contexts`` default to those in the folder's manifest, else to test and all. The manifest's limit
+    applies to each context."""
     path = Path(predictions_dir) / "manifest.json"
     manifest = read_json(path) if path.is_file() else {}
     settings = manifest.get("settings", {})
@@ -89,14 +89,14 @@ def score_decoded(
     contexts: Sequence[str] = (),
     say: Callable[[str], object] = print,
 ) -> dict[str, dict]:
-    """Score what was decoded of a corpus; see :func:`score_cases` for what is written and returned.
+    """Score the decoded reports of a corpus; :func:`score_cases` describes what is written and returned.
 
     Args:
         records: ``records.parquet``. predictions: as in :func:`~pacer.metrics.predictions.read_cases`. split, contexts:
-            as in :func:`decoded_records`. say: gets a line where these are not the whole split.
+            as in :func:`decoded_records`. say: is called with a message if these are not the whole split.
 
     Raises:
-        DataError: ids that do not pair one to one, or a malformed input.
+        DataError: ids do not pair one to one, or an input is malformed.
     """
     table = read_records(records)
     wanted, note = decoded_records(table, predictions, split, contexts)
@@ -119,18 +119,18 @@ def score_cases(
     origin: Origin,
     train: Collection[str] | None = None,
 ) -> dict[str, dict]:
-    """Score paired reports and write ``scores.json``, ``signature.json`` and ``cases.parquet`` into ``out_dir``; other
-    files there stay.
+    """Score paired reports and write ``scores.json``, ``signature.json`` and ``cases.parquet`` into ``out_dir``. Other
+    files in that folder are left alone.
 
     Args:
         cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
-        train: reports of the training split, of which copies are counted; ``None``: not known.
+        train: reports of the training split, used to detect copies; ``None``: not known.
 
     Returns:
         The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
-        context -> averages), and ``"controls"`` and ``"truth"`` where there are such. A score without a denominator is
-        ``None``, and named in the signature. A single context that is none of the four has no mean. Without a labeller
-        the scores of labels are left out: precision, recall, F1, conventions, controls.
+        context -> averages), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None``
+        and is listed in the signature. A single context that is none of the four has no mean. Without a labeller the
+        scores of labels are left out: precision, recall, F1, conventions, controls.
     """
     columns = pl.DataFrame()
     if settings.columns is not None:
@@ -167,8 +167,8 @@ def score_cases(
 
 
 def with_prior_days(records: pl.DataFrame, priors: Path) -> pl.DataFrame:
-    """The records with ``prior_days``, the days since the previous report of those that have one; ``priors``: the
-    corpus's ``priors.parquet``, which need not be there."""
+    """Add ``prior_days``, the days since the previous report, null for records without one. ``priors`` is the corpus's
+    ``priors.parquet``; if it does not exist, the records are returned unchanged."""
     if not priors.is_file():
         return records
     days = pl.read_parquet(priors, columns=["study_id", "gap_days"]).rename({"gap_days": "prior_days"})
@@ -177,8 +177,8 @@ def with_prior_days(records: pl.DataFrame, priors: Path) -> pl.DataFrame:
 
 
 def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFrame:
-    """The cases with every text in one line (the reference as ``reference``), what the rules read in the reports, and
-    whether texts are copied from the training split."""
+    """Put every text on one line (the reference as ``reference``). Add what the rules read in the reports, and whether
+    texts are copied from the training split."""
     sources = {"reference": "report"} | {name: name for name in _hypotheses(cases)}
     cases = cases.with_columns(
         pl.Series(name, [None if text is None else single_line(text) for text in cases[source]], dtype=pl.String)
@@ -197,13 +197,13 @@ def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFr
 
 
 def _hypotheses(cases: pl.DataFrame) -> list[str]:
-    """The columns of generated reports."""
+    """Return the names of the columns that hold generated reports."""
     return ["hypothesis", *(f"{control}_hypothesis" for control in controls_of(cases))]
 
 
 def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs, settings: Score) -> pl.DataFrame:
-    """The cases with CheXbert's labels of every text, each text labelled once; null columns without a labeller.
-    References whose labels a file holds are not labelled again; it is made where it does not exist."""
+    """Add CheXbert's labels of every text, each distinct text labelled once; null columns without a labeller. Labels of
+    the references come from the file ``inputs.labels`` if given; it is created if it does not exist."""
     if inputs.chexbert is None:
         return cases.with_columns(pl.lit(None, LABELS).alias(f"{side}_labels") for side in ("reference", "hypothesis"))
     known = None
@@ -224,7 +224,7 @@ def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs, settings: Score) -> p
 
 
 def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
-    """The cases that have original findings, with these as references, in the form that is asked for."""
+    """Return the cases that have original findings, with these as references in the form that the settings name."""
     form = ORIGINALS[settings.originals]
     written = cases.filter(pl.col("findings_original").fill_null("") != "")
     if written.is_empty():
@@ -236,7 +236,7 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
 def _context_scores(
     name: str, cases: pl.DataFrame, originals: pl.DataFrame | None, settings: Score, limit: int | None
 ) -> Numbers:
-    """Scores of one context; ``originals``: see :func:`_against_originals`."""
+    """Return the scores of one context; ``originals``: see :func:`_against_originals`."""
     scores: Numbers = {"n": len(cases)}
     if is_labelled(cases):
         values = _efficacy(cases, settings.convention)
@@ -259,7 +259,7 @@ def _efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis")
 
 
 def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, averaged: bool) -> dict[str, Numbers]:
-    """The averages of a convention in every context, and their mean."""
+    """Return a convention's averages in every context, and their mean if ``averaged``."""
     efficacies = {name: _efficacy(cases, convention) for name, cases in contexts.items()}
     scores = {name: {"n": values["n"], **values["averages"]} for name, values in efficacies.items()}
     return scores | {"mean": _mean(scores)} if averaged else scores
@@ -271,7 +271,7 @@ def _control_scores(
     scores: dict[str, dict[str, Numbers]] = {}
     for name, cases in contexts.items():
         for control in controls:
-            if cases[f"{control}_labels"].null_count():  # it was not run in this context
+            if cases[f"{control}_labels"].null_count():  # the control was not run in this context
                 continue
             values = _efficacy(cases, convention, control)
             scores.setdefault(control, {})[name] = {
@@ -283,7 +283,7 @@ def _control_scores(
 
 
 def _mean(scores: Mapping[str, Mapping[str, Any]]) -> Numbers:
-    """Plain mean over contexts of every score that all contexts have."""
+    """Return the plain mean over contexts of every score that all contexts have."""
     contexts = list(scores.values())
     shared = [name for name in contexts[0] if all(name in context for context in contexts)]
     return {
@@ -294,7 +294,7 @@ def _mean(scores: Mapping[str, Mapping[str, Any]]) -> Numbers:
 
 
 def _counts(cases: pl.DataFrame, limit: int | None) -> dict[str, Any]:
-    """What the signature says of one context."""
+    """Return the counts of one context for the signature."""
     return {
         "n": len(cases),
         "studies": None if cases["study_id"].null_count() else cases["study_id"].n_unique(),
@@ -308,5 +308,5 @@ def _counts(cases: pl.DataFrame, limit: int | None) -> dict[str, Any]:
 
 
 def _empty(texts: pl.Series) -> int:
-    """How many reports say nothing."""
+    """Count the reports that consist only of blanks and periods."""
     return sum(not text.strip(" .") for text in texts)

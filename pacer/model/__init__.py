@@ -1,4 +1,4 @@
-"""The method's blocks (Refine, the interface, Calibrate), the model that they make, and its checkpoints.
+"""The method's blocks (Refine, the interface, Calibrate), the model built from them, and its checkpoints.
 
 Uses config, backbones and core.
 """

@@ -24,7 +24,7 @@ FROZEN = ("vision", "language", "text")
 
 
 def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
-    """The language model's tokenizer.
+    """Read the language model's tokenizer.
 
     Raises:
         BackboneError: as :func:`~pacer.backbones.tokenizer.read_tokenizer`.
@@ -33,8 +33,8 @@ def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
 
 
 def load_endpoint_norm(vision: Path) -> nn.LayerNorm:
-    """The vision encoder's final LayerNorm: read from its weights without building the encoder, where they are one file
-    that has it under its name, alone or behind the family's.
+    """Read the vision encoder's final LayerNorm, without building the encoder if possible: that needs a single weight
+    file with the norm under its name, with or without the family's prefix.
 
     Raises:
         BackboneError: as :func:`~pacer.backbones.families.load_vision`.
@@ -54,16 +54,16 @@ def load_endpoint_norm(vision: Path) -> nn.LayerNorm:
 
 
 def frozen_fingerprints(backbones: str | Path) -> dict[str, str]:
-    """Fingerprint of each frozen model that the trained weights depend on."""
+    """Return the fingerprint of each frozen model that the trained weights depend on."""
     return {name: fingerprint(Path(backbones) / name) for name in FROZEN}
 
 
 def build_model(backbones: str | Path, specification: ModelSpecification, dtype: torch.dtype = torch.float32) -> Pacer:
-    """A model with fresh trainable parts around the frozen ones.
+    """Build a model with newly initialised trainable parts around the frozen ones.
 
     Args:
-        backbones: the directory of the ``backbones`` stage.
-        dtype: of the frozen language model, which is mapped from its files: where they hold this type, processes on one
+        backbones: the output directory of the ``backbones`` stage.
+        dtype: of the frozen language model, which is mapped from its files. If they have this type, processes on one
             machine share its pages. Trainable parts are float32.
     """
     backbones = Path(backbones)
@@ -78,7 +78,7 @@ def build_model(backbones: str | Path, specification: ModelSpecification, dtype:
 
 
 def load_nf4(directory: Path, dtype: torch.dtype) -> PreTrainedModel:
-    """A language model whose blocks' matrices are in 4-bit NormalFloat, the scales quantised again (QLoRA,
+    """Load a language model with its blocks' matrices in 4-bit NormalFloat and doubly quantised scales (QLoRA,
     arXiv:2305.14314, section 3); products are in ``dtype``.
 
     Raises:
@@ -95,10 +95,10 @@ def load_nf4(directory: Path, dtype: torch.dtype) -> PreTrainedModel:
     language = load_frozen(AutoModelForCausalLM, directory, dtype=dtype, quantization_config=how)
     for module in language.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
-            # some CPUs would pack the weights at the first pass without a gradient, and then have none to give:
-            # Calibrate's pass for the parent comes before the one that it learns from
+            # some CPUs would pack the weights in the first pass without gradients, and then cannot compute gradients:
+            # Calibrate runs the parent's pass before the pass that it learns from
             module.support_avx512bf16_for_cpu = False
-            # results in this type, as autocast has them beside ordinary matrices, and not in that of the inputs
+            # return results in this type, as autocast does for ordinary matrices, not in the type of the inputs
             module.register_forward_pre_hook(lambda _, inputs: (inputs[0].to(dtype),))
     return language
 
@@ -106,7 +106,7 @@ def load_nf4(directory: Path, dtype: torch.dtype) -> PreTrainedModel:
 def from_modules(
     language: PreTrainedModel, endpoint_norm: nn.LayerNorm, d_text: int, specification: ModelSpecification
 ) -> Pacer:
-    """Fresh trainable parts around frozen modules; see :func:`build_model`. On the meta device nothing is allocated.
+    """Build new trainable parts around frozen modules, as :func:`build_model`. The meta device allocates nothing.
 
     Raises:
         ConfigError: ``interface.num_heads`` or ``lora.targets`` do not fit the frozen models.
@@ -129,13 +129,13 @@ def from_modules(
 def load_model(
     checkpoint: str | Path, backbones: str | Path, dtype: torch.dtype | None = None
 ) -> tuple[Pacer, CheckpointRecord]:
-    """A trained model, ready for inference: eval mode, LoRA merged.
+    """Load a trained model for inference: in eval mode, LoRA merged.
 
     Args:
-        dtype: of the frozen language model; None: the one that it was trained in.
+        dtype: of the frozen language model; None: as in training.
 
     Raises:
-        CheckpointError: weights do not fit, or the frozen models are not those it was trained on.
+        CheckpointError: weights do not fit, or the frozen models are not those the checkpoint was trained on.
     """
     record, weights = load_weights(checkpoint)
     check_frozen(record, frozen_fingerprints(backbones), checkpoint)

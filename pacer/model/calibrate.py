@@ -20,7 +20,7 @@ class Calibrated(NamedTuple):
 
 
 class PrefixCalibrator(nn.Module):
-    r"""Correct the language model's prefix, as strongly as evidence and availability ask for.
+    r"""Correct the language model's prefix, with a strength gated by evidence and availability.
 
     Paper, equations (prefix-summaries), (prefix-gate), (prefix-route)::
 
@@ -35,9 +35,9 @@ class PrefixCalibrator(nn.Module):
     ``norm``, W_down ``down``, W_up ``up`` (no biases in the last two).
 
     ``gate_inputs`` names the cues in use; a disabled cue is a zero vector, so all variants have the same width and
-    parameter count. It never sees a target position: the caller passes the prefix alone.
+    parameter count. The module never sees a target position: the caller passes only the prefix.
 
-    Initialisation: W_up, w_g zero, b_out = gate_bias; so E' = E and g = sigmoid(gate_bias) at start.
+    Initialisation: W_up and w_g are zero, b_out = gate_bias. So E' = E and g = sigmoid(gate_bias) at the start.
 
     Args:
         d_model: d. rank: r. d_availability: d_a (None: d). d_gate: hidden width of the gate (None: d).
@@ -76,12 +76,12 @@ class PrefixCalibrator(nn.Module):
 
         Args:
             prefix: [B, T, d] input embeddings. prefix_mask: [B, T] bool, valid prefix positions.
-            source_tokens: [B, 3, Q, d] pre-fusion tokens, anything where absent. availability: [B, 2] bool.
+            source_tokens: [B, 3, Q, d] pre-fusion tokens, any values where absent. availability: [B, 2] bool.
         """
         mask = prefix_mask.unsqueeze(-1)
-        valid = torch.where(mask, prefix, 0)  # padding, whatever it holds, takes no part
+        valid = torch.where(mask, prefix, 0)  # padding has no effect, whatever it holds
         h = valid.sum(1) / mask.sum(1)
-        observed = F.pad(availability, (1, 0), value=True)  # [B, 3]: the frontal is always there
+        observed = F.pad(availability, (1, 0), value=True)  # [B, 3]: the frontal is always available
         means = torch.where(observed.unsqueeze(-1), source_tokens.mean(2), 0).to(prefix.dtype)
         z = means.sum(1) / observed.sum(1, keepdim=True)
         e = self.availability(availability[:, 0].long() + 2 * availability[:, 1].long())

@@ -1,6 +1,6 @@
-"""Checkpoints: trainable weights alone, with a record of what they are and of the frozen parts they belong to.
+"""Checkpoints: only the trainable weights, with a record that describes them and the frozen models they belong to.
 
-What a model is built and decoded with is written into the record by training; everything later reads it there.
+Training writes the settings that a model is built and decoded with into the record; later stages read them there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PACKAGES = ("torch", "transformers", "peft", "safetensors")
 
 
 class TappedDepths(Strict):
-    """Encoder blocks whose states the model reads; 1 is the first."""
+    """The encoder blocks whose states the model reads, counted from 1."""
 
     depths: Annotated[list[Positive], Field(min_length=1)]
 
@@ -44,10 +44,10 @@ class Calibrator(Strict):
 
 
 class ModelSpecification(Strict):
-    """The groups of ``params.yaml`` that a model consists of.
+    """The groups of ``params.yaml`` that define a model.
 
-    ``lora``, ``prompt`` and ``commit`` are None in the warm-up, ``calibrate`` in the warm-up and the parent;
-    ``quantization`` (of the frozen language model, which the trained weights belong to) where there is none.
+    ``lora``, ``prompt`` and ``commit`` are None in the warm-up; ``calibrate`` is None in the warm-up and the parent.
+    ``quantization`` is that of the frozen language model in training; None if it was not quantised.
     """
 
     features: TappedDepths
@@ -66,12 +66,12 @@ class ModelSpecification(Strict):
         return self.commit is not None and self.commit.route != "direct"
 
     def written(self) -> dict[str, Any]:
-        """The form on disk, which leaves out groups that are None."""
+        """Return the form on disk, without the groups that are None."""
         return {name: group for name, group in self.model_dump().items() if group is not None}
 
 
 def specification_of(phase: str, params: Params) -> ModelSpecification:
-    """The model of phase ``warmup``, ``parent`` or ``calibrate``."""
+    """Return the specification of the model of phase ``warmup``, ``parent`` or ``calibrate``."""
     instructed = phase != "warmup"
     calibrated = phase == "calibrate" and params.calibrate.trains == "calibrator"
     return ModelSpecification(
@@ -90,20 +90,20 @@ def specification_of(phase: str, params: Params) -> ModelSpecification:
 
 
 class ParentReference(Strict):
-    """The checkpoint that another one builds on and needs for use: its path from there, and the hash of its weights."""
+    """The parent that a checkpoint needs: its path, relative to the checkpoint, and the hash of its weights."""
 
     path: str
     sha256: str
 
 
 class CheckpointRecord(Strict):
-    """What a checkpoint is.
+    """The description of a checkpoint.
 
     Attributes:
-        phase: warmup | parent | calibrate, or the name of a baseline. step: optimiser updates done.
+        phase: warmup | parent | calibrate, or the name of a baseline. step: number of optimiser updates.
         frozen: fingerprint of each frozen model. versions: of the packages at training time.
-        precision: type that the frozen language model had in training, and has in decoding.
-        baseline: ``settings`` of what a baseline added to its parent, and the hash of what else it was ``made_with``;
+        precision: type of the frozen language model in training and in decoding.
+        baseline: ``settings`` of what a baseline adds to its parent, and the hash of its other inputs (``made_with``);
             None: not a baseline.
     """
 
@@ -123,7 +123,7 @@ class CheckpointRecord(Strict):
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the packages that weights depend on."""
+    """Return the versions of the packages that weights depend on."""
     return {name: version(name) for name in PACKAGES}
 
 
@@ -134,38 +134,38 @@ def save_checkpoint(directory: str | Path, weights: dict[str, Tensor], record: C
     contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
     safetensors.torch.save_file(contiguous, target / WEIGHTS, metadata={"format": "pt"})
     record.write(target)
-    shutil.copymode(target / RECORD, target / WEIGHTS)  # safetensors makes files that only their owner can read
+    shutil.copymode(target / RECORD, target / WEIGHTS)  # safetensors creates files that only the owner can read
 
 
 def checkpoint_hash(directory: str | Path) -> str:
-    """SHA-256 of the weights."""
+    """Return the SHA-256 of the weights."""
     return hash_file(Path(directory) / WEIGHTS)
 
 
 def weights_hash(directory: str | Path) -> str:
-    """SHA-256 of the weights that make the model: its own, or its parent's where it is a reference to that."""
+    """Return the SHA-256 of the checkpoint's own weights, or of its parent's if it has none."""
     parent = read_record(directory).parent
     path = Path(directory) / WEIGHTS
     return hash_file(path) if parent is None or path.exists() else parent.sha256
 
 
 def refer_to_parent(out: str | Path, record: CheckpointRecord) -> None:
-    """Publish a checkpoint directory that has no weights of its own: it is its parent (no Calibrate)."""
+    """Publish a checkpoint directory without weights: the model is its parent (no Calibrate)."""
     with scratch_directory(out, "reference") as scratch:
         record.write(scratch)
         publish(scratch, out)
 
 
 def parent_reference(out: str | Path, parent: str | Path) -> ParentReference:
-    """The ``parent`` of a record that lies in ``out``."""
+    """Return the ``parent`` entry for a record in ``out``."""
     return ParentReference(path=os.path.relpath(parent, out), sha256=checkpoint_hash(parent))
 
 
 def read_record(directory: str | Path) -> CheckpointRecord:
-    """Read what a checkpoint is.
+    """Read the record of a checkpoint.
 
     Raises:
-        CheckpointError: the folder is no checkpoint of this software; unknown and missing keys are named.
+        CheckpointError: the folder is not a checkpoint of this software; the message names unknown and missing keys.
     """
     path = Path(directory) / RECORD
     if not path.exists():
@@ -181,10 +181,10 @@ def read_record(directory: str | Path) -> CheckpointRecord:
 
 
 def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Tensor]]:
-    """Record and all trainable weights of a checkpoint, its parent's included.
+    """Read the record and all trainable weights of a checkpoint, its parent's included.
 
     Raises:
-        CheckpointError: a file is missing, or the parent is not the one that this checkpoint was trained on.
+        CheckpointError: a file is missing, or the parent is not the one this checkpoint was trained on.
     """
     directory = Path(directory)
     record = read_record(directory)
@@ -204,10 +204,10 @@ def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Ten
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file.
+    """Read the tensors in a file.
 
     Raises:
-        CheckpointError: it is damaged.
+        CheckpointError: the file is damaged.
     """
     try:
         return safetensors.torch.load_file(path)
@@ -216,10 +216,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def check_frozen(record: CheckpointRecord, frozen: dict[str, str], origin: str | Path) -> None:
-    """Compare the frozen models at hand with those the checkpoint was trained on.
+    """Check that the frozen models are those the checkpoint was trained on.
 
     Raises:
-        CheckpointError: one differs; it is named.
+        CheckpointError: one differs; the message names it.
     """
     for name, expected in record.frozen.items():
         if frozen.get(name) != expected:
@@ -230,10 +230,10 @@ def check_frozen(record: CheckpointRecord, frozen: dict[str, str], origin: str |
 
 
 def load_strictly(module: torch.nn.Module, weights: dict[str, Tensor], origin: str | Path) -> None:
-    """Copy ``weights`` into ``module``: each must have its place and shape; frozen parts may stay.
+    """Copy ``weights`` into ``module``. Names and shapes must match; only frozen parameters may be missing.
 
     Raises:
-        CheckpointError: names or shapes differ; they are listed.
+        CheckpointError: names or shapes differ; the message lists them.
     """
     parameters = dict(module.named_parameters())
     unknown = sorted(set(weights) - set(parameters))

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class SourceTokens:
-    """What the interface gives: ``tokens`` [B, 3, Q, d] (frontal, lateral, prior; zeros where absent) and
+    """The interface's output: ``tokens`` [B, 3, Q, d] (frontal, lateral, prior; zeros where absent) and
     ``fused`` [B, Q, d]."""
 
     tokens: Tensor
@@ -24,7 +24,7 @@ class SourceCompressor(nn.Module):
 
         x = LN1(Attention(queries, source, source));  c = x + LN2(W1 x);  z = LN3(W3 GELU(W2 c))
 
-    The attention has bias key/values and a zero key, as upstream. ``c`` [B, Q, d_v] is the compressed source, ``z``
+    As upstream, the attention has bias key/values and a zero key. ``c`` [B, Q, d_v] is the compressed source, ``z``
     [B, Q, d] its projection.
     """
 
@@ -55,25 +55,25 @@ class SourceCompressor(nn.Module):
         return attended + self.mix_norm(self.mix(attended))
 
     def to_model(self, compressed: Tensor) -> Tensor:
-        """c [B, Q, d_v] -> z [B, Q, d]."""
+        """Project: c [B, Q, d_v] -> z [B, Q, d]."""
         return self.project_norm(self.project(F.gelu(self.up(compressed))))
 
 
 class SourceInterface(nn.Module):
-    r"""Bring frontal, lateral and previous report to ``Z_s`` [B, Q, d] and fuse them.
+    r"""Compress frontal, lateral and previous report to ``Z_s`` [B, Q, d], and fuse them.
 
         c_f, Z_f = frontal(queries, V_f);  _, Z_l = lateral(c_f, V_l);  _, Z_p = prior(c_f, T_p)
         fused    = LN(W [Z_f; Z_l; Z_p] + b)       absent slots are zeros
 
-    The compressed frontal result ``c_f`` is the query of the other two (paper, appendix "Interface and visual
-    routing"). Rows whose source is absent are never computed and their content, NaN included, reaches no output.
+    The compressed frontal source ``c_f`` is the query for the other two (paper, appendix "Interface and visual
+    routing"). Rows without a source are not computed for it, so nothing in them, not even NaN, reaches the output.
 
     Initialisation: queries N(0, query_std), everything else torch's default. ``fusion_init="identity"`` sets W to
-    [I 0 0] (it starts as LN of the frontal slot); ``"random"`` is upstream's.
+    [I 0 0], so fusion starts as LN of the frontal slot; ``"random"`` is upstream's.
 
     Args:
         d_vision, d_text, d_model: widths of the image states, the previous-report states and the language model.
-        num_queries: Q. num_heads, dropout: of the attention. d_hidden: width inside the projectors.
+        num_queries: Q. num_heads, dropout: of the attention. d_hidden: hidden width of the projectors.
         query_std: initial standard deviation of the queries.
         mask_prior_padding: hide padded previous-report positions (upstream attends to them).
     """
@@ -107,11 +107,11 @@ class SourceInterface(nn.Module):
 
     @torch.no_grad()
     def start_from_frontal(self, source: Literal["lateral", "prior"], share: float = 0.5) -> None:
-        """Start a source's compressor as the frontal one, and its block of the fusion as ``share`` of the frontal's.
+        """Copy the frontal compressor into a source's, and ``share`` of the frontal fusion block into the source's.
 
-        Both views come from the same encoder, so what the warm-up learnt of the frontal view holds for the lateral.
-        The prior's attention reads text states and is left out: from compressed findings to the language model's words
-        the warm-up holds for the previous report too; how to find them in a text is learnt from the start.
+        Both views come from the same encoder, so what the warm-up learnt about the frontal view also fits the lateral.
+        The prior's attention reads text states, so it is not copied and learns from scratch. The layers behind it map
+        compressed findings to the language model's words, which the warm-up has learnt for every source.
         """
         for name, module in getattr(self, source).named_children():
             if (source, name) != ("prior", "attention"):
@@ -121,7 +121,7 @@ class SourceInterface(nn.Module):
         self.fusion.weight[:, first : first + width] = share * self.fusion.weight[:, :width]
 
     def compress_frontal(self, frontal: Tensor) -> Tensor:
-        """frontal [B, N, d_v] -> c_f [B, Q, d_v]."""
+        """Compress the frontal source: [B, N, d_v] -> c_f [B, Q, d_v]."""
         queries = self.queries.to(frontal.dtype).expand(len(frontal), -1, -1)
         return self.frontal(queries, frontal)
 
@@ -133,10 +133,10 @@ class SourceInterface(nn.Module):
         availability: Tensor,
         prior_mask: Tensor | None = None,
     ) -> Tensor:
-        """The compressed sources [B, 3, Q, d_v], zeros where absent; arguments as in :meth:`forward`.
+        """Compress all sources to [B, 3, Q, d_v], zeros where absent; arguments as in :meth:`forward`.
 
         Raises:
-            ValueError: a row is said to have a source, but none was passed.
+            ValueError: by ``availability`` a row has a source, but no states were passed for it.
         """
         compressed = self.compress_frontal(frontal)
         hidden = ~prior_mask if self.mask_prior_padding and prior_mask is not None else None
@@ -153,12 +153,12 @@ class SourceInterface(nn.Module):
         return torch.stack(slots, dim=1)
 
     def fuse(self, compressed: Tensor, availability: Tensor) -> SourceTokens:
-        """Project compressed sources [B, 3, Q, d_v] of the given availability [B, 2] to the model and fuse them."""
+        """Project compressed sources [B, 3, Q, d_v] with availability [B, 2] to the model's width, and fuse them."""
         tokens = self.project(compressed, availability)
         return SourceTokens(tokens, self.join(tokens))
 
     def project(self, compressed: Tensor, availability: Tensor) -> Tensor:
-        """Z_s [B, 3, Q, d], zeros where absent, of compressed sources [B, 3, Q, d_v]."""
+        """Project compressed sources [B, 3, Q, d_v] to Z_s [B, 3, Q, d], zeros where absent."""
         z_frontal = self.frontal.to_model(compressed[:, 0])
         slots = [z_frontal]
         for column, module in enumerate((self.lateral, self.prior)):
@@ -169,7 +169,7 @@ class SourceInterface(nn.Module):
         return torch.stack(slots, dim=1)
 
     def join(self, tokens: Tensor) -> Tensor:
-        """The fused tokens [B, Q, d] of the three slots [B, 3, Q, d]."""
+        """Fuse the three slots: [B, 3, Q, d] -> [B, Q, d]."""
         return self.fusion_norm(self.fusion(tokens.transpose(1, 2).flatten(2)))
 
     def forward(
@@ -183,7 +183,7 @@ class SourceInterface(nn.Module):
         """Compress and fuse a batch.
 
         Args:
-            frontal: [B, N, d_v]. lateral: [B, N, d_v], or None when no row has one. prior: [B, L, d_text] or None.
+            frontal: [B, N, d_v]. lateral: [B, N, d_v], or None if no row has one. prior: [B, L, d_text] or None.
             availability: [B, 2] bool, (lateral, prior) of each row. prior_mask: [B, L] bool, real positions.
         """
         return self.fuse(self.compress(frontal, lateral, prior, availability, prior_mask), availability)

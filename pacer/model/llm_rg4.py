@@ -1,9 +1,9 @@
-"""LLM-RG4's released weights in PACER's modules, and as a checkpoint to decode with or to start the parent phase from.
+"""LLM-RG4's released weights for PACER's modules: as a checkpoint to decode with, or to start the parent phase from.
 
 LLM-RG4 saves its trainable weights as a ``.pth`` (``{"model": state, "config", "epoch", "step"}``), and Lightning saves
 the complete model as a ``.ckpt`` (``{"state_dict": state, ...}``). Both hold the source interface under upstream's
-names and the LoRA matrices under PEFT's; a ``.ckpt`` holds the frozen models as well, which are not taken from it. The
-first stage trains the frontal interface alone, so its files (upstream's ``visual_delta_file``) hold nothing else.
+names and the LoRA matrices under PEFT's. A ``.ckpt`` also holds the frozen models, which are ignored here. The first
+stage trains only the frontal interface, so its files (upstream's ``visual_delta_file``) hold nothing else.
 
     upstream                                PACER (SourceInterface)
     APPA_visual_query_tokens [1, Q, d_v]    queries [Q, d_v]
@@ -49,14 +49,14 @@ _LAYERS = {
 }
 _ATTENTION = ("in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias")
 _QUERIES = "APPA_visual_query_tokens"
-#: Starts of PACER's names of what the first stage trains.
+#: Prefixes of PACER's names for the weights that the first stage trains.
 _FIRST_STAGE = ("queries", "frontal.")
 _LANGUAGE = "llama_model.base_model.model."
 
-#: Parts of a complete ``.ckpt`` that PACER takes from the frozen models themselves.
+#: Parts of a complete ``.ckpt`` that PACER reads from the frozen models instead.
 FROZEN = ("visual_encoder.", "text_encoder.", "llama_model.", "embed_tokens.", "chexbert")
 
-#: The only classes beside tensors that the released files hold.
+#: The only classes, besides tensors, in the released files.
 _HARMLESS: list[Any] = [
     argparse.Namespace,
     *(
@@ -76,12 +76,12 @@ class UpstreamWeights:
     """LLM-RG4's weights under PACER's names.
 
     Attributes:
-        interface: state of a :class:`~pacer.model.interface.SourceInterface`: complete, or of the first stage its
-            queries and frontal compressor.
+        interface: state of a :class:`~pacer.model.interface.SourceInterface`; for the first stage, only its queries
+            and frontal compressor.
         lora: state of the LoRA matrices, named below the language model (``model.layers.0...lora_A.default.weight``).
-        unused: names in the file that PACER has no place for, sorted; frozen models included.
-        settings: ``num_queries``, ``d_vision``, ``d_hidden``, ``d_model`` and, with LoRA, ``lora_rank``, read off the
-            shapes; ``lora_alpha`` and ``step`` where the file says so.
+        unused: sorted names in the file that PACER does not use, frozen models included.
+        settings: ``num_queries``, ``d_vision``, ``d_hidden``, ``d_model`` and, with LoRA, ``lora_rank``, from the
+            shapes; ``lora_alpha`` and ``step`` if the file has them.
     """
 
     interface: dict[str, Tensor]
@@ -91,12 +91,12 @@ class UpstreamWeights:
 
     @property
     def first_stage(self) -> bool:
-        """Whether they are of upstream's first stage, PACER's warm-up."""
+        """Whether these weights are from upstream's first stage, PACER's warm-up."""
         return all(name.startswith(_FIRST_STAGE) for name in self.interface)
 
     @property
     def surplus(self) -> tuple[str, ...]:
-        """Unused names that belong to no frozen model: a reason to look."""
+        """Unused names that belong to no frozen model and therefore need a look."""
         return tuple(name for name in self.unused if not name.startswith(FROZEN))
 
 
@@ -104,11 +104,11 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     """Read a released LLM-RG4 checkpoint.
 
     Args:
-        source: a ``.pth`` or ``.ckpt`` file, or what such a file holds (also a plain state dict).
+        source: a ``.pth`` or ``.ckpt`` file, or the content of one, or a plain state dict.
 
     Raises:
-        CheckpointError: the file is missing, damaged, or something else; names of the interface are missing (all are
-            listed).
+        CheckpointError: the file is missing, damaged or not such a checkpoint, or weights of the interface are missing
+            (the message lists all of them).
     """
     origin, content = ("the state dict", source) if isinstance(source, Mapping) else (str(source), _load(Path(source)))
     state = _state(content, origin)
@@ -133,7 +133,7 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
 
 
 def interface_names() -> dict[str, str]:
-    """``{PACER's name: upstream's name}`` of every tensor of the source interface."""
+    """Return ``{PACER's name: upstream's name}`` for every tensor of the source interface."""
     names = {"queries": _QUERIES}
     for theirs, ours in _SOURCES.items():
         for layer, place in _LAYERS.items():
@@ -160,7 +160,7 @@ def _settings(interface: dict[str, Tensor], lora: dict[str, Tensor], content: Ma
 
 
 def _state(content: Any, origin: str) -> dict[str, Tensor]:
-    """The named tensors of a file's content."""
+    """Return the named tensors in a file's content."""
     for key in ("model", "state_dict"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
@@ -174,13 +174,13 @@ def _state(content: Any, origin: str) -> dict[str, Tensor]:
 
 
 def _load(path: Path) -> Mapping[str, Any]:
-    """The content of a file, read without running any code that it may hold."""
+    """Read the content of a file without running any code in it."""
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist; download LLM-RG4's released weights and name the file")
     try:
         with torch.serialization.safe_globals(_HARMLESS):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except Exception as error:  # a damaged file raises anything
+    except Exception as error:  # a damaged file can raise anything
         raise CheckpointError(
             f"{path} is not a complete PyTorch file, or holds more than weights and settings ({type(error).__name__}); "
             "download it again"
@@ -190,18 +190,18 @@ def _load(path: Path) -> Mapping[str, Any]:
 def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> UpstreamWeights:
     """Write LLM-RG4's weights to ``out`` as a checkpoint without Refine, Commit and Calibrate.
 
-    Of its second stage it is a parent: it decodes as LLM-RG4 does (direct reports from the encoder's endpoint, long
-    prompts cut at their end), and as ``parent.start`` it gives the parent phase its source interface, fusion and LoRA.
-    Of its first stage it is a warm-up, which gives the parent phase its frontal interface. Either way Refine starts as
-    the identity.
+    Weights of its second stage become a parent checkpoint. It decodes as LLM-RG4 does: direct reports from the
+    encoder's endpoint, long prompts cut at the end. As ``parent.start`` it initialises source interface, fusion and
+    LoRA. Weights of the first stage become a warm-up checkpoint, which initialises the parent phase's frontal
+    interface. Either way, Refine starts as the identity.
 
     Args:
-        params: ``interface`` and, for the second stage, ``lora`` must describe the weights; other groups go into the
+        params: ``interface`` and, for the second stage, ``lora`` must match the weights; other groups only go into the
             record.
         backbones: the frozen models that the weights were trained with.
 
     Raises:
-        CheckpointError: the file is something else, or its shapes do not fit the parameters; differences are listed.
+        CheckpointError: the file is not such a checkpoint, or does not fit the parameters; the message lists how.
     """
     weights = import_llm_rg4(source)
     _compare(weights, params, source)
@@ -211,13 +211,13 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
             "refine": params.refine.model_copy(update={"variant": "endpoint"}),
             "prompt": None if weights.first_stage else params.prompt.model_copy(update={"truncation": "upstream"}),
             "commit": None if weights.first_stage else Commit(route="direct"),
-            "quantization": None,  # whatever the settings say: the weights were trained beside bfloat16 matrices
+            "quantization": None,  # whatever the settings: the weights were trained with a bfloat16 language model
         }
     )
     model = build_model(backbones, specification)
     state = {f"interface.{name}": tensor.float() for name, tensor in weights.interface.items()}
     state |= {f"language.{name}": tensor.float() for name, tensor in weights.lora.items()}
-    for name, parameter in model.named_parameters():  # what must be there: the interface's part, and LoRA
+    for name, parameter in model.named_parameters():  # required: the interface's weights in the file, and all of LoRA
         parameter.requires_grad_(name in state or "lora_" in name)
     load_strictly(model, state, source)
     record = CheckpointRecord(
@@ -235,7 +235,7 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
 
 
 def _compare(weights: UpstreamWeights, params: Params, source: Path) -> None:
-    """Make sure that the parameters describe the weights, where shapes alone would not say what to change."""
+    """Check that the parameters match the weights, and name the settings to change (mismatched shapes would not)."""
     settings = weights.settings
     wanted: dict[str, tuple[int | None, int]] = {
         "interface.num_queries": (settings["num_queries"], params.interface.num_queries),

@@ -28,12 +28,12 @@ from pacer.model.refine import DepthRouter
 
 @dataclass(kw_only=True)
 class SourceStates:
-    """The sources of a batch.
+    """States of the sources of a batch.
 
     Attributes:
         availability: [B, 2] bool (lateral, prior).
-        frontal: [B, K, N, d_v] depth states. lateral: [n_l, K, N, d_v] of the rows that have one, or None.
-        prior: [n_p, L, d_text] and prior_mask [n_p, L] bool of the rows that have one, or None.
+        frontal: [B, K, N, d_v] depth states. lateral: [n_l, K, N, d_v], only rows that have one; or None.
+        prior: [n_p, L, d_text] and prior_mask [n_p, L] bool, only rows that have one; or None.
     """
 
     availability: Tensor
@@ -43,11 +43,11 @@ class SourceStates:
     prior_mask: Tensor | None = None
 
     def to(self, device: torch.device) -> Self:
-        """The same on another device."""
+        """Return the sources on another device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Self:
-        """The same in page-locked memory, from which a GPU copies without the processor waiting."""
+        """Return the sources in page-locked memory, which a GPU can copy from asynchronously."""
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
@@ -55,22 +55,22 @@ class SourceStates:
 
 
 class FeatureSource(Protocol):
-    """What a batch needs of a feature store (:class:`pacer.features.store.FeatureStore`)."""
+    """The methods of a feature store (:class:`pacer.features.store.FeatureStore`) that batches need."""
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
-        """[B, K, N, d_v]."""
+        """Return the depth states [B, K, N, d_v] of the images."""
         ...
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """[B, L, d_text] and the mask [B, L]."""
+        """Return the states [B, L, d_text] of the texts and their mask [B, L]."""
         ...
 
 
 def read_sources(records: Sequence[Mapping[str, Any]], features: FeatureSource) -> SourceStates:
-    """The stored states of the sources that the contexts of these rows of ``records.parquet`` have.
+    """Read the states of the sources that the contexts of these rows of ``records.parquet`` include.
 
     Raises:
-        ValueError: a record's context asks for a source that it does not have.
+        ValueError: a record lacks a source that its context requires.
     """
     available = [availability(record["context"]) for record in records]
 
@@ -98,8 +98,8 @@ class Batch(SourceStates):
     Attributes:
         ids: [B, T] token ids; zeros at the visual positions and in the padding.
         visual_start: [B] first visual position. prefix_length: [B] positions left of ``||``. length: [B].
-        omega, s: [B, T] of the token at each position (zero outside targets and on BOS). kappa: [B].
-        omega_cons: [B, T] bool. None where nothing is trained.
+        omega, s: [B, T], weights of the token at each position (zero outside targets and on BOS). kappa: [B].
+        omega_cons: [B, T] bool. These four are None outside training.
     """
 
     ids: Tensor
@@ -118,13 +118,13 @@ class Batch(SourceStates):
 
     @property
     def predicted(self) -> Tensor:
-        """[B, T] bool: target tokens that are predicted, that is all after the target's BOS."""
+        """[B, T] bool: the predicted target tokens, which are all after the target's BOS."""
         positions = torch.arange(self.ids.shape[1], device=self.ids.device)
         return (positions > self.prefix_length.unsqueeze(1)) & (positions < self.length.unsqueeze(1))
 
     @property
     def predicting(self) -> Tensor:
-        """[B, T] bool: the positions that predict them, each one to the left."""
+        """[B, T] bool: the positions that predict these tokens, each one step to the left."""
         return self.predicted.roll(-1, 1)
 
 
@@ -149,8 +149,8 @@ class Pacer(nn.Module):
     """PACER around a frozen causal language model.
 
     Args:
-        language: a causal language model of the form of Llama's (:mod:`pacer.backbones.families`), frozen here.
-        endpoint_norm: the vision encoder's final LayerNorm, frozen: it makes the endpoint of the last depth's state.
+        language: a causal language model built like Llama (:mod:`pacer.backbones.families`), frozen here.
+        endpoint_norm: the vision encoder's final LayerNorm, frozen here; maps the last depth's state to the endpoint.
         router, interface: Refine and the source interface. calibrator: None until the calibrate phase.
     """
 
@@ -168,10 +168,10 @@ class Pacer(nn.Module):
         self.router, self.interface, self.calibrator = router, interface, calibrator
 
     def add_lora(self, rank: int, alpha: int, dropout: float, targets: list[str] | None) -> None:
-        """Put LoRA into the language model's ``targets`` (paper: q_proj and v_proj; None: PEFT's defaults for it).
+        """Add LoRA to the language model's ``targets`` (paper: q_proj and v_proj; None: PEFT's defaults for the model).
 
         Raises:
-            ConfigError: a target is no linear layer of this language model, or PEFT has no defaults for it.
+            ConfigError: a target is not a linear layer of this language model, or PEFT has no defaults for the model.
         """
         targets = default_targets(self.language.config.model_type) if targets is None else targets
         linear = [f".{name}" for name, module in self.language.named_modules() if isinstance(module, nn.Linear)]
@@ -183,14 +183,14 @@ class Pacer(nn.Module):
         inject_adapter_in_model(config, self.language)
         for name, parameter in self.language.named_parameters():
             parameter.requires_grad_("lora_" in name)
-            if parameter.requires_grad:  # it took the type of the weight beside it
+            if parameter.requires_grad:  # PEFT gave it the type of the frozen weight
                 parameter.data = parameter.data.to(torch.promote_types(parameter.dtype, torch.float32))
 
     def merge_lora(self) -> None:
-        """Fold LoRA into the frozen weights: same function, no extra work per step.
+        """Merge LoRA into the frozen weights: the same function, with no extra work per step.
 
-        Each sum is formed in float32 and rounded once to the type of the weights. Beside quantised weights it stays as
-        it is: the sum would be quantised again, which is another function.
+        Each sum is computed in float32 and rounded once to the type of the weights. LoRA on quantised weights is not
+        merged: quantising the sum again would change the function.
         """
         if getattr(self.language, "is_quantized", False):
             return
@@ -199,16 +199,16 @@ class Pacer(nn.Module):
                 module.merge()  # type: ignore[call-non-callable]
 
     def checkpoint_blocks(self) -> None:
-        """Keep only the inputs of the language model's blocks for the backward pass, which computes the rest again,
-        dropout included: the same values for less memory and about another forward pass.
+        """Keep only the inputs of the language model's blocks; the backward pass recomputes the rest, dropout included.
 
-        The last block keeps all, for the backward pass begins with it.
+        The values are the same. This saves memory and costs about one more forward pass. The last block keeps
+        everything, because the backward pass begins with it.
         """
         for block in self.language.model.layers[:-1]:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
     def refine(self, depths: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, K, N, d_v] -> refined [B, N, d_v] and depth weights [B, N, K]."""
+        """Refine depth states: [B, K, N, d_v] -> refined [B, N, d_v] and depth weights [B, N, K]."""
         depths = depths.to(self.endpoint_norm.weight.dtype)
         return self.router(depths, self.endpoint_norm(depths[:, -1]))
 
@@ -229,13 +229,13 @@ class Pacer(nn.Module):
         return Compressed(tokens, weights, lateral_weights)
 
     def fuse(self, compressed: Tensor, batch: Batch) -> SourceTokens:
-        """The source tokens of compressed sources [B, 3, Q, d_v]."""
+        """Project and fuse compressed sources [B, 3, Q, d_v]."""
         return self.interface.fuse(compressed, batch.availability)
 
     def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
-        """Input embeddings: text tokens with the visual tokens in their places.
+        """Return the input embeddings: text tokens, with the visual tokens in their places.
 
-        ``frontal_only``: the visual tokens are the unfused frontal tokens (the warm-up, as upstream's first stage).
+        With ``frontal_only`` the visual tokens are the unfused frontal tokens (warm-up; upstream's first stage).
         """
         text = self.language.get_input_embeddings()(batch.ids)
         if frontal_only:
@@ -247,14 +247,14 @@ class Pacer(nn.Module):
             sources = self.fuse(compressed, batch)
             visual = sources.fused
         places = batch.visual_start.unsqueeze(1) + torch.arange(visual.shape[1], device=text.device)
-        # in the type of the interface: the residual of Calibrate is smaller than what bfloat16 drops of a visual token
+        # keep the interface's type: Calibrate's residual is smaller than a visual token's rounding error in bfloat16
         inputs = text.to(visual.dtype).scatter(1, places.unsqueeze(-1).expand_as(visual), visual)
         return Embedded(inputs, sources, weights, lateral_weights)
 
     def calibrate(self, embedded: Embedded, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Correct the prefix: input embeddings [B, T, d], gate [B], residual [B, P, d] (P: the longest prefix).
+        """Correct the prefix; return inputs [B, T, d], gate [B] and residual [B, P, d] (P: the longest prefix).
 
-        Without a calibrator the embeddings come back unchanged, with no gate.
+        Without a calibrator, return the embeddings unchanged, and None for gate and residual.
         """
         if self.calibrator is None:
             return embedded.inputs, None, None
@@ -265,7 +265,7 @@ class Pacer(nn.Module):
         return torch.cat([result.prefix, embedded.inputs[:, width:]], dim=1), result.gate, result.residual
 
     def hidden(self, inputs: Tensor, wanted: Tensor | None = None) -> Tensor:
-        """Last hidden states [B, T, d]. Right padding and causality make an attention mask needless.
+        """Return the last hidden states [B, T, d]. With right padding and causality, no attention mask is needed.
 
         Args:
             wanted: [B, T] bool, positions whose states will be used; the others may hold anything. None: all.
@@ -274,21 +274,21 @@ class Pacer(nn.Module):
             return self.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
 
     def predicting_states(self, inputs: Tensor, batch: Batch) -> Tensor:
-        """Hidden states [n, d] that predict the n target tokens, in row-major order of ``batch.predicted``."""
+        """Return the states [n, d] that predict the n target tokens, in row-major order of ``batch.predicted``."""
         return self.hidden(inputs, batch.predicting)[batch.predicting]
 
 
 def autocast_to_weights(language: Any) -> torch.autocast:
-    """Within this context a language model multiplies matrices in the type of its weights, and keeps the sums between
-    its blocks in the type of its input embeddings: float32 embeddings reach every block unrounded."""
+    """Return a context in which a language model multiplies matrices in the type of its weights. The sums between its
+    blocks stay in the type of its input embeddings, so float32 embeddings reach every block unrounded."""
     return torch.autocast(language.device.type, dtype=language.dtype, enabled=language.dtype.itemsize < 4)
 
 
 @contextmanager
 def _only_at(block: nn.Module, wanted: Tensor | None) -> Generator[None]:
-    """Let a position-wise block [B, T, d] -> [B, T, d] compute the ``wanted`` positions alone; the others get zeros.
+    """Make a position-wise block [B, T, d] -> [B, T, d] compute only the ``wanted`` positions; the others get zeros.
 
-    After the last attention nothing but the positions that predict a token is used.
+    After the last attention, only the positions that predict a token are used.
     """
     if wanted is None:
         yield

@@ -1,7 +1,7 @@
-"""Prompt assembly: the instruction around the image tokens, piece by piece, as token ids.
+"""Prompt assembly: the token ids of the instruction before and after the image tokens.
 
 ``[BOS] before-image text | Q visual tokens | after-image text || [BOS] target``. Task strings are LLM-RG4's. The
-commitment-first suffix belongs to the instruction and stands before ``Assistant:``.
+commitment-first suffix is part of the instruction and comes before ``Assistant:``.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ _VIEWS = {"AP": "anterior posterior ", "PA": "posterior anterior "}
 
 
 class PromptIds(NamedTuple):
-    """Token ids left and right of the visual tokens, without BOS."""
+    """Token ids before and after the visual tokens, without BOS."""
 
     before: list[int]
     after: list[int]
 
     @property
     def visual_start(self) -> int:
-        """Place of the first visual token in :meth:`prefix`."""
+        """Index of the first visual token in :meth:`prefix`."""
         return 1 + len(self.before)
 
     def prefix(self, bos: int, num_queries: int) -> list[int]:
-        """All ids left of ``||``, with zeros in the places of the visual tokens."""
+        """Return all ids left of ``||``, with zeros at the visual positions."""
         return [bos, *self.before, *([0] * num_queries), *self.after]
 
 
 def clinical_context(indication: str | None, history: str | None) -> str:
-    """``INDICATION: … HISTORY: …``, whichever exist, as upstream writes them."""
+    """Return ``INDICATION: … HISTORY: …`` as upstream writes it, without the parts that do not exist."""
     parts = [f"{name}: {text}" for name, text in (("INDICATION", indication), ("HISTORY", history)) if text]
     return " ".join(parts)
 
 
 def task(view: str, sections: str, unknown_view: Literal["upstream", "by_sections"] = "upstream") -> str:
-    """The task sentence for a view (AP | PA | other) and the sections that the target has.
+    """Return the task sentence for a view (AP | PA | other) and the sections of the target.
 
-    With an unknown view upstream always asks for the findings, on a line of its own; ``by_sections`` asks for the
+    For an unknown view, upstream always asks for the findings, on a separate line; ``by_sections`` asks for the
     sections that exist.
     """
     if view not in _VIEWS:
@@ -67,7 +67,7 @@ def instruction(
     commit: bool,
     unknown_view: Literal["upstream", "by_sections"] = "upstream",
 ) -> tuple[str, str]:
-    """The instruction's text left and right of the visual tokens."""
+    """Return the instruction's text before and after the visual tokens."""
     before = f"{BEFORE_START}{clinical_context(indication, history)}{BEFORE_END}"
     suffix = f".{COMMIT_SUFFIX}{AFTER_END.removeprefix('.')}" if commit else AFTER_END
     return before, f"{AFTER_START}{task(view, sections, unknown_view)}{suffix}"
@@ -82,11 +82,11 @@ def build_prompt(
     unknown_view: Literal["upstream", "by_sections"] = "upstream",
     truncation: Literal["context", "upstream"] = "context",
 ) -> PromptIds:
-    """Token ids of the :func:`instruction` for one record (a row of ``records.parquet``).
+    """Return the token ids of the :func:`instruction` for one record (a row of ``records.parquet``).
 
-    Where the text before the image is longer than ``before_tokens``, the clinical context is cut so that its closing
-    ``<Img>`` marker stays; with ``truncation`` ``upstream`` its last tokens go, the marker first, as LLM-RG4's
-    tokenizer cuts it.
+    If the text before the image has more than ``before_tokens`` tokens, the clinical context is cut and the closing
+    ``<Img>`` marker stays. With ``truncation`` ``upstream`` the last tokens are dropped, the marker included, as
+    LLM-RG4's tokenizer does.
     """
     known = {name: record[name] for name in ("view", "sections", "indication", "history")}
     before_text, after_text = instruction(**known, commit=commit, unknown_view=unknown_view)
@@ -102,12 +102,12 @@ def _encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 
 def continuation_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Token ids of ``text`` as it continues earlier text: without the tokenizer's dummy prefix.
+    """Return the token ids of ``text`` as a continuation of earlier text: without the tokenizer's dummy prefix.
 
-    Tokenizers as Qwen's and Llama 3's merge a full stop with the line break behind it, but no letter.
+    Tokenizers such as Qwen's and Llama 3's merge a full stop with a following line break, but never a letter.
 
     Raises:
-        ValueError: the tokenizer merges ``text`` with whatever stands before it, so it has no ids of its own.
+        ValueError: the tokenizer merges ``text`` with any text before it, so ``text`` has no separate ids.
     """
     for earlier in ("a.", "a"):
         before, both = _encode(tokenizer, earlier), _encode(tokenizer, earlier + text)

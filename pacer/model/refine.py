@@ -12,7 +12,7 @@ Variant = Literal["patchwise", "global", "endpoint"]
 
 
 class DepthRouter(nn.Module):
-    r"""Add to each patch of the encoder's endpoint a bounded correction mixed from earlier depths.
+    r"""Add to each patch of the encoder's endpoint a bounded correction, mixed from the tapped depths.
 
     Paper, equations (depth-alignment), (depth-router) and (depth-residual)::
 
@@ -25,10 +25,10 @@ class DepthRouter(nn.Module):
     ``depth_bias`` [K], LN_delta ``mix_norm``, (W_o, b_o) ``out``, eta ``eta`` (scalar).
 
     Initialisation: P_k is the identity (its upper-left part when d_r != d_v), all biases, w, beta, W_o and b_o
-    are zero, norms are (1, 0), eta = logit(init_scale / max_scale). So ``refined == endpoint`` exactly at start.
+    are zero, norms are (1, 0), eta = logit(init_scale / max_scale). So at the start ``refined == endpoint`` exactly.
 
-    Variants: ``patchwise`` as above; ``global`` learns one softmax over depths shared by all patches and samples
-    (w is not used and not created); ``endpoint`` returns the endpoint and holds no parameter.
+    Variants: ``patchwise`` as above; ``global`` learns one softmax over depths, shared by all patches and samples
+    (without w); ``endpoint`` returns the endpoint and has no parameters.
 
     Args:
         num_depths: K, number of tapped depths.
@@ -39,7 +39,7 @@ class DepthRouter(nn.Module):
         init_scale: alpha_D at the start, in (0, max_scale).
 
     Raises:
-        ValueError: init_scale is not inside (0, max_scale), or the variant is unknown.
+        ValueError: init_scale is not in (0, max_scale), or the variant is unknown.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class DepthRouter(nn.Module):
             endpoint: [B, N, d_v] the encoder's final, normalised patch states.
 
         Returns:
-            refined [B, N, d_v] and depth weights [B, N, K] (rows sum to one; for ``endpoint`` the last depth has
-            all the weight).
+            refined [B, N, d_v] and depth weights [B, N, K] (each patch's weights sum to one; with ``endpoint`` all
+            weight is on the last depth).
         """
         batch, num_depths, num_patches, _ = depths.shape
         if num_depths != self.num_depths:
@@ -109,7 +109,7 @@ class DepthRouter(nn.Module):
 
 
 def _identity(d_in: int, d_out: int) -> nn.Linear:
-    """A linear map that starts as the identity (its upper-left part)."""
+    """Return a linear map initialised as the identity (its upper-left part)."""
     linear = nn.Linear(d_in, d_out)
     nn.init.eye_(linear.weight)
     nn.init.zeros_(linear.bias)

@@ -1,1 +1,1 @@
-"""The generated world: patients, radiographs, reports, and the labelling answers that go with them."""
+"""The generated world: patients, radiographs, reports, and labelling answers for the reports."""

@@ -1,7 +1,7 @@
-"""Body and exposure of a study: what varies between radiographs of the same findings.
+"""Body and exposure of a study: the variation between radiographs with the same findings.
 
-None of it depends on the findings, so a picture says no more of them than what is drawn of them. (Whether a study is
-portable does: intubated patients are examined in bed.)
+None of it depends on the findings, so only the drawn findings reveal them. (The exception is whether a study is
+portable, because intubated patients are examined in bed.)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-#: Numbers that :func:`draw_body` gives: one for each trait of a body.
+#: Body traits; :func:`draw_body` draws one number for each.
 _TRAITS = (
     "lung_width lung_height heart mediastinum diaphragm rib_spacing fat age heart_axis heart_place scoliosis "
     "bend_phase knob clavicle clavicle_slope shoulder apex breast breast_height hilum dome aspect heart_length kyphosis"
@@ -34,9 +34,9 @@ class Anatomy:
     fat: float  # soft tissue around the trunk, 0 to 1
     age: float
     bone: float  # brightness of ribs, spine and clavicles, relative; it falls with age
-    heart_axis: float  # how steeply the heart lies
-    heart_place: float  # how far its middle lies to the left
-    scoliosis: float  # sideways swing of the spine, and with it of the whole chest
+    heart_axis: float  # tilt of the heart's axis
+    heart_place: float  # offset of the heart's centre to the left
+    scoliosis: float  # sideways swing of the spine and the whole chest
     bend_phase: float
     kyphosis: float  # the same swing on the lateral view
     knob: float  # size of the aortic knob, which grows with age
@@ -48,29 +48,29 @@ class Anatomy:
     dome: float
     clavicle_slope: float
     aspect: float
-    # of the moment
+    # of the study
     shift: tuple[float, float]
     tilt: float
     scale: float
     turned: float  # how much wider one half of the chest looks than the other, as in a rotated patient
     diaphragm: float
-    clavicles: tuple[float, float]  # height of the left and the right one
-    scapula: float  # how far the shoulder blades lie over the lungs
+    clavicles: tuple[float, float]  # heights of the two clavicles, at negative and at positive x
+    scapula: float  # overlap of the shoulder blades with the lungs
     gas: tuple[float, float, float]  # place and size of the stomach's gas bubble
     colon: float  # gas under the diaphragm, 0 for none
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """How one radiograph was taken and printed."""
+    """Acquisition and printing parameters of one radiograph."""
 
     gain: float  # contrast
     brightness: float  # offset
     gamma: float
-    noise: float  # deviation of the quantum noise in the darkest parts, relative to the whole scale
+    noise: float  # scale of the quantum noise's standard deviation, relative to the full range of brightness
     blur: float  # share of each pixel that spreads to its neighbours
-    vignette: float  # how much darker the corners are
-    centre: tuple[float, float]  # where it is brightest
+    vignette: float  # darkening of the corners
+    centre: tuple[float, float]  # brightest point
     collimation: tuple[float, float, float, float]  # width of the black border: left, top, right, bottom
     grid: float  # amplitude of the lines of a misplaced grid, 0 for none
     grid_period: float  # pixels from line to line
@@ -78,19 +78,19 @@ class Exposure:
     marker_place: tuple[float, float]
     label: int  # kind of a burnt-in box in a corner, 0 for none
     label_corner: int
-    distractor: Distractor | None  # lies on or around the body and means nothing
+    distractor: Distractor | None  # object on or around the body that is not a finding
     distractor_place: tuple[float, float, float]
 
 
 def draw_body(rng: np.random.Generator) -> dict[str, float]:
-    """A patient's traits, each in [-1, 1]."""
+    """Draw a patient's traits, each in [-1, 1]."""
     names = _TRAITS.split()
     return dict(zip(names, rng.uniform(-1.0, 1.0, size=len(names)).tolist(), strict=True))
 
 
 def draw_anatomy(rng: np.random.Generator, body: dict[str, float], portable: bool) -> Anatomy:
-    """The body as it lies before the detector; at the bedside (``portable``) the heart looks larger, the diaphragm
-    higher, the patient less upright."""
+    """Draw body and position for one study; at the bedside (``portable``) the heart looks larger, the diaphragm
+    higher, and the patient less upright."""
     m = rng.uniform(-1.0, 1.0, size=16).tolist()
     age = 0.5 + 0.5 * body["age"]
     wild = 1.6 if portable else 1.0
@@ -131,7 +131,7 @@ def draw_anatomy(rng: np.random.Generator, body: dict[str, float], portable: boo
 
 
 def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
-    """How one radiograph was taken; portable ones are noisier, flatter and more often crooked."""
+    """Draw the exposure of one radiograph; portable ones have more noise, less contrast and more often grid lines."""
     m = rng.uniform(-1.0, 1.0, size=8).tolist()
     u = rng.random(16).tolist()
     edges = [max(0.0, 0.24 * value - 0.15) for value in u[0:4]]

@@ -1,8 +1,8 @@
-"""Recorded labelling answers in the shape in which the chat-completions API returns them.
+"""Recorded labelling answers in the format of the chat-completions API.
 
-They were not given by a language model: they hold what each report states. A few have the blemishes that real
-answers have (a code fence, capital letters, a finding outside the vocabulary, a cut-off answer), so that reading them
-takes the same path as reading real ones.
+They are not from a language model: they contain the findings that each report states. A few have the blemishes of real
+answers (a code fence, capital letters, a finding outside the vocabulary, a cut-off answer), so that they exercise the
+same code as real answers.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from pacer.phantom.language import PhantomReport
 
-#: Seconds since 1970 that all recorded answers carry: nothing in a phantom depends on the clock.
+#: Creation time of all recorded answers, in seconds since 1970: nothing in a phantom depends on the clock.
 _CREATED = 1_735_689_600
 _FENCED, _CAPITALS, _FOREIGN, _CUT = 0.04, 0.03, 0.02, 0.005
 
 
 def recorded_answer(report: PhantomReport, rng: np.random.Generator) -> dict:
-    """One line of ``answers.jsonl``: ``{"record_id", "response"}``, the response a chat.completion object."""
+    """Return a line of ``answers.jsonl``: ``{"record_id", "response"}``; the response is a chat.completion object."""
     record_id = f"{report.context}-{report.study.study_id}"
     lists = {status: list(report.listed(status)) for status in ("positive", "negative", "uncertain")}
     rationale = {

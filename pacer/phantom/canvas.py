@@ -1,7 +1,7 @@
 """A square canvas in body coordinates, on which both views are drawn.
 
-Coordinates run from -1 to 1 over the image, x to the image's right, y downwards; lengths are in half image widths.
-The frontal view is seen from the front, so the patient's right lies at negative x. Brightness is 0 (black) to 1.
+Coordinates run from -1 to 1 across the image, x to the image's right, y downwards; lengths are in half image widths.
+The frontal view is seen from the front, so the patient's right is at negative x. Brightness is 0 (black) to 1.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ Array = np.ndarray
 
 #: Strokes are drawn at this multiple of the resolution and averaged down.
 OVERSAMPLING = 3
-#: Number of different sheets of texture; each picture shows a window of one, so no two are alike.
+#: Number of texture sheets; each image shows a different window of one sheet.
 PATTERNS = 8
 
 
 @lru_cache(maxsize=4)
 def pixel_centres(size: int) -> tuple[Array, Array]:
-    """x and y of every pixel's centre, each float32 [size, size]."""
+    """Return x and y of every pixel's centre, each float32 [size, size]."""
     line = ((np.arange(size, dtype=np.float32) + 0.5) * (2.0 / size) - 1.0).astype(np.float32)
     return np.broadcast_to(line, (size, size)).copy(), np.broadcast_to(line[:, None], (size, size)).copy()
 
 
 @lru_cache(maxsize=64)
 def _sheet(size: int, cells: int, pattern: int) -> Array:
-    """Smooth noise twice as wide and high as the picture, zero mean, unit deviation; float32 [2 size, 2 size]."""
+    """Generate smooth noise at twice the image size, with zero mean and unit deviation; float32 [2 size, 2 size]."""
     lattice = np.random.default_rng([cells, pattern]).standard_normal((2 * cells, 2 * cells)).astype(np.float32)
     noise = np.asarray(Image.fromarray(lattice).resize((2 * size, 2 * size), Image.Resampling.BICUBIC), np.float32)
     return (noise - noise.mean()) / noise.std()
 
 
 def smooth_noise(size: int, cells: int, choice: float, place: Point = (0.0, 0.0)) -> Array:
-    """Smooth noise with ``cells`` lattice cells along a side, about zero mean and unit deviation.
+    """Return smooth noise with ``cells`` lattice cells per side, approximately zero mean and unit deviation.
 
     Args:
-        choice: number in [0, 1) that picks the sheet.
-        place: two numbers in [0, 1) that pick the window on it.
+        choice: number in [0, 1) that selects the sheet.
+        place: two numbers in [0, 1) that select the window on it.
 
     Returns:
         float32 [size, size].
@@ -54,29 +54,29 @@ def smooth_noise(size: int, cells: int, choice: float, place: Point = (0.0, 0.0)
 
 
 def ramp(distance: Array, width: float) -> Array:
-    """0 to 1 across an edge of ``width``; one half where ``distance`` is 0."""
+    """Rise from 0 to 1 across an edge of ``width``; one half where ``distance`` is 0."""
     return np.clip(distance * np.float32(1.0 / width) + np.float32(0.5), 0.0, 1.0)
 
 
 def bump(squared: Array) -> Array:
-    """A smooth hill that is 1 at 0 and reaches 0 where its argument, a squared scaled radius, is 1."""
+    """Evaluate a smooth hill of a squared scaled radius: 1 at 0, falling to 0 at 1."""
     return np.square(np.clip(1.0 - squared, 0.0, 1.0))
 
 
 class Canvas:
-    """Collects what is drawn: soft tissue that takes the place of air, added brightness, and regions of findings.
+    """Accumulates a drawing: soft tissue that replaces air, added brightness, and regions of findings.
 
     Args:
-        size: pixels of a side.
+        size: pixels per side.
         anatomy: position, tilt, scale and shape of the body.
         bend: sideways swing of the whole body along its height.
-        turned: how much wider the half at positive x is than the other.
+        turned: relative widening of the half at positive x; the other half is narrowed equally.
 
     Attributes:
-        x, y: body coordinates of every pixel, undoing what the body's shape and position do; float32 [size, size].
+        x, y: body coordinates of every pixel, with the body's shape and position undone; float32 [size, size].
         clear: share of the air that opacities leave.
         added: brightness to add.
-        regions: for each finding drawn, how much of each pixel belongs to it, 0 to 1.
+        regions: share of each pixel, 0 to 1, that each drawn finding covers.
     """
 
     def __init__(self, size: int, anatomy: Anatomy, bend: float, turned: float = 0.0):
@@ -102,18 +102,18 @@ class Canvas:
         self.clear *= 1.0 - np.clip(opacity, 0.0, 1.0)
 
     def claim(self, finding: str, region: Array) -> None:
-        """Add ``region`` (0 to 1) to where ``finding`` shows."""
+        """Add ``region`` (0 to 1) to the region of ``finding``."""
         region = np.clip(region, 0.0, 1.0)
         known = self.regions.get(finding)
         self.regions[finding] = region if known is None else np.maximum(known, region)
 
     def stroke(self, lines: Sequence[Sequence[Point]], width: float) -> Array:
-        """Coverage (0 to 1) of poly-lines of the given width; float32 [size, size]."""
+        """Return the coverage (0 to 1) of polylines of the given width; float32 [size, size]."""
         pixels = max(1, round(width * self.size * OVERSAMPLING / 2.0))
         return self._coverage(lines, lambda draw, line: draw.line(line, fill=255, width=pixels, joint="curve"))
 
     def polygon(self, corners: Sequence[Point]) -> Array:
-        """Coverage (0 to 1) of a polygon; float32 [size, size]."""
+        """Return the coverage (0 to 1) of a polygon; float32 [size, size]."""
         return self._coverage([corners], lambda draw, line: draw.polygon(line, fill=255))
 
     def _coverage(self, shapes: Sequence[Sequence[Point]], paint: Callable[[ImageDraw.ImageDraw, list], None]) -> Array:
@@ -135,12 +135,12 @@ class Canvas:
         )
 
     def radiograph(self, density: Array, air: Array, air_depth: float) -> Array:
-        """Brightness before exposure: tissue minus the air that is left, plus what was added; float32 [size, size]."""
+        """Return the brightness before exposure: tissue minus remaining air, plus ``added``; float32 [size, size]."""
         return density - np.float32(air_depth) * air * self.clear + self.added
 
 
 def curve(start: Point, control: Point, end: Point, points: int = 12) -> list[Point]:
-    """A quadratic Bezier curve as a poly-line."""
+    """Return a quadratic Bezier curve as a polyline."""
     steps = [i / (points - 1) for i in range(points)]
     axes = [
         [(1 - t) ** 2 * first + 2 * t * (1 - t) * middle + t * t * last for t in steps]

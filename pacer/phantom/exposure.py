@@ -1,7 +1,7 @@
-"""From brightness to a printed radiograph: what lies on the body, blur, noise, contrast, borders, marker and label.
+"""Conversion of brightness to a printed radiograph: objects on the body, blur, noise, contrast, borders, marker, label.
 
-Coordinates are those of the detector, not of the body (but of what lies on it): x to the right and y downwards from -1
-to 1.
+Objects on the body use body coordinates; all else uses detector coordinates. In both, x runs to the right and y
+downwards, from -1 to 1.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _STEPS = 1024
 def add_distractor(canvas: Canvas, exposure: Exposure, across: Array) -> None:
     """Draw the study's distractor, if it has one: a skin fold, buttons, an underwire or a folded sleeve.
 
-    They are no findings and no devices, and teach a model that a bright line or spot alone is no disease.
+    Distractors are neither findings nor devices; they teach a model that a bright line or spot alone is not disease.
 
     Args:
-        canvas: where; its ``added`` brightness changes.
-        exposure: says which distractor and where.
+        canvas: the canvas to draw on; its ``added`` brightness changes.
+        exposure: gives the distractor and its place.
         across: distance from the midline.
     """
     if exposure.distractor is None:
@@ -34,7 +34,7 @@ def add_distractor(canvas: Canvas, exposure: Exposure, across: Array) -> None:
     u, v, w = exposure.distractor_place
     x, y = canvas.x, canvas.y
     if exposure.distractor == "skin fold":
-        # sharp on one side and fading on the other; unlike a pleural line it has no thickness
+        # sharp on one side and fading on the other; unlike a pleural line, it is an edge without thickness
         sign = 1.0 if w > 0 else -1.0
         distance = sign * x - np.float32(0.52 + 0.14 * u) + np.float32(0.30 * v) * (y - 0.1)
         fade = np.clip(1.0 - distance / 0.22, 0.0, 1.0) * (distance > 0)
@@ -51,27 +51,27 @@ def add_distractor(canvas: Canvas, exposure: Exposure, across: Array) -> None:
         arcs = [curve(*((sign * place, height) for place, height in points), points=8) for sign in (-1, 1)]
         canvas.added += 0.11 * canvas.stroke(arcs, 0.022)
     else:
-        # a folded sleeve or blanket: a soft band beside the chest or across its top
+        # a folded sleeve or blanket: a soft band next to the chest or across its top
         beside = np.abs(across - np.float32(0.93 + 0.04 * u))
         band = np.abs(y + np.float32(0.80 + 0.1 * u) - np.float32(0.25 * v) * x) if w > 0 else beside
         canvas.added += 0.06 * ramp(0.05 - band, 0.05)
 
 
 def expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal: bool) -> Array:
-    """The radiograph as it is printed, uint8 [size, size].
+    """Convert brightness to the printed radiograph, uint8 [size, size].
 
     Args:
         image: brightness, about 0 to 1, float32 [size, size].
-        exposure: how it is taken.
-        rng: decides the noise.
-        frontal: side markers belong to frontal views; on a lateral one the letter stands anywhere.
+        exposure: acquisition and printing parameters.
+        rng: generates the noise.
+        frontal: on a frontal view the marker is on the patient's corresponding side; on a lateral, on either side.
     """
     size = image.shape[0]
     x, y = pixel_centres(size)
     image = _blurred(image, np.float32(exposure.blur))
     corner = np.square(x - np.float32(exposure.centre[0])) + np.square(y - np.float32(exposure.centre[1]))
     image = image * (1.0 - np.float32(0.5 * exposure.vignette) * corner)
-    # fewer quanta behind dense tissue: bright parts are noisier
+    # fewer quanta pass through dense tissue, so bright parts are noisier
     deviation = np.float32(exposure.noise) * (np.float32(0.6) + image)
     image = image + rng.standard_normal((size, size), dtype=np.float32) * deviation
     if exposure.grid:
@@ -88,21 +88,21 @@ def expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal: 
 
 
 def _blurred(image: Array, share: np.float32) -> Array:
-    """Every pixel shares with its four neighbours."""
+    """Spread a share of every pixel to its four neighbours."""
     padded = np.pad(image, 1, mode="edge")
     across = padded[1:-1, :-2] + padded[1:-1, 2:] + padded[:-2, 1:-1] + padded[2:, 1:-1]
     return image * (1 - share) + across * (share / 4)
 
 
 def _scale(exposure: Exposure) -> Array:
-    """Grey value of each step of brightness, uint8 [1024]."""
+    """Return the grey value of each brightness step, uint8 [1024]."""
     level = np.linspace(0.0, 1.0, _STEPS, dtype=np.float32) ** np.float32(exposure.gamma)
     level = (level - 0.4) * np.float32(exposure.gain) + np.float32(0.4 + exposure.brightness)
     return (np.clip(level, 0.0, 1.0) * np.float32(255.0)).astype(np.uint8)
 
 
 def _collimate(printed: Array, exposure: Exposure) -> None:
-    """Black borders where the beam was cut off."""
+    """Draw black borders outside the collimated beam."""
     size = len(printed)
     left, top, right, bottom = (round(width * size / 2) for width in exposure.collimation)
     printed[:, :left] = printed[:, size - right :] = 3
@@ -110,7 +110,7 @@ def _collimate(printed: Array, exposure: Exposure) -> None:
 
 
 def _burn_label(printed: Array, exposure: Exposure) -> None:
-    """A box with lines as of print, in a corner: dark on bright or bright on dark."""
+    """Draw a box with print-like lines in a corner, dark on bright or bright on dark."""
     size = len(printed)
     width, height = round(0.15 * size), round(0.055 * size)
     top = 1 if exposure.label_corner < 2 else size - height - 1
@@ -122,9 +122,9 @@ def _burn_label(printed: Array, exposure: Exposure) -> None:
 
 
 def _place_marker(printed: Array, exposure: Exposure, frontal: bool) -> None:
-    """The letter on the patient's own side in an upper corner, beside the neck."""
+    """Draw the marker in an upper corner next to the neck; on frontal views it is on the patient's marked side."""
     size = len(printed)
-    pixels = max(1, round(size / 80))  # to a dot
+    pixels = max(1, round(size / 80))  # per dot
     dots = np.array([[dot == "1" for dot in row] for row in _GLYPHS[exposure.marker]])
     glyph = np.kron(dots, np.ones((pixels, pixels), dtype=bool))
     height, width = glyph.shape

@@ -1,4 +1,4 @@
-"""The frontal radiograph: the anatomy that the findings are drawn into."""
+"""The frontal radiograph: the anatomy into which the findings are drawn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AIR_DEPTH = 0.46
 
 
 class Frontal:
-    """Draws one study; the attributes are the geometry that the findings share.
+    """Draws one study; the attributes are the geometry shared by the findings.
 
     Attributes:
         across: distance from the midline.
@@ -26,7 +26,7 @@ class Frontal:
         below: distance below the diaphragm.
         medial: distance outward from the mediastinum.
         ribs: rib pattern, 0 to 1.
-        texture, window: a number in [0, 1) that picks the sheets of texture, and two that pick the place on them.
+        texture, window: a number in [0, 1) that selects the texture sheets, and two that select the window on them.
     """
 
     def __init__(self, study: PhantomStudy, size: int):
@@ -39,7 +39,7 @@ class Frontal:
         x, y = self.canvas.x, self.canvas.y
         self.across = np.abs(x)
         height = np.where(y > _LUNG_MIDDLE, anatomy.lung_height + 0.13, anatomy.lung_height)
-        # narrow apices: the lungs lean towards the midline above
+        # narrow apices: the upper lungs lean towards the midline
         lean = np.float32(anatomy.apex) * np.clip(-y, 0.0, 1.0)
         outward = np.square((self.across - _LUNG_CENTRE + lean) / anatomy.lung_width)
         radius = np.sqrt(outward + np.square((y - _LUNG_MIDDLE) / height))
@@ -56,7 +56,7 @@ class Frontal:
         self.ribs *= ramp(self.wall + 0.05, 0.04) * ramp(self.across - 0.10, 0.05)
 
     def draw(self) -> tuple[Array, dict[str, Array]]:
-        """The radiograph uint8 [size, size] and each visible finding's region, float32 [size, size]."""
+        """Return the radiograph, uint8 [size, size], and the region of each visible finding, float32 [size, size]."""
         for state in self.study.findings.values():
             if state.finding in PAINTERS and state.known_from(lateral=False, prior=False):
                 PAINTERS[state.finding](self, state)
@@ -66,15 +66,15 @@ class Frontal:
         return expose(image, self.study.exposure, self.rng, frontal=True), self.canvas.regions
 
     def sides(self, state: FindingState) -> list[int]:
-        """Signs of x of the sides: -1 is the patient's right."""
+        """Return the signs of x for the sides of a finding; -1 is the patient's right."""
         return {"right": [-1], "left": [1], "bilateral": [-1, 1], "central": [-1, 1]}[state.side]
 
     def half(self, sign: int) -> Array:
-        """The half of the image on one side of the midline, 0 or 1."""
+        """Return the mask, 0 or 1, of one side of the midline."""
         return (self.canvas.x * sign > 0).astype(np.float32)
 
     def _elevation(self, x: Array) -> Array | float:
-        """How much volume loss raises each half of the diaphragm."""
+        """Return the elevation of each half of the diaphragm by volume loss."""
         state = self.study.findings.get("atelectasis")
         if state is None or state.lateral_only:
             return 0.0
@@ -82,7 +82,7 @@ class Frontal:
         return sum(np.where(x * sign > 0, raised, 0.0) for sign in self.sides(state))
 
     def _mediastinum(self, y: Array) -> Array:
-        """Half width of the mediastinum at each height."""
+        """Return the half width of the mediastinum at each height."""
         width = np.full_like(y, self.study.anatomy.mediastinum)
         state = self.study.findings.get("enlarged mediastinum")
         if state is not None:
@@ -94,7 +94,7 @@ class Frontal:
         return width
 
     def _heart(self) -> Array:
-        """The heart's shadow, 0 to 1."""
+        """Return the heart's shadow, 0 to 1."""
         canvas, anatomy = self.canvas, self.study.anatomy
         size = anatomy.heart
         state = self.study.findings.get("cardiomegaly")
@@ -111,7 +111,7 @@ class Frontal:
         return heart
 
     def _body(self) -> Array:
-        """Everything but the air of the lungs, brightness [size, size]."""
+        """Draw everything except the air of the lungs; return its brightness [size, size]."""
         canvas, anatomy = self.canvas, self.study.anatomy
         y = canvas.y
         heart = self._heart()
@@ -129,7 +129,7 @@ class Frontal:
         return density + 0.018 * smooth_noise(canvas.size, 5, self.texture, self.window) * trunk
 
     def _vessels(self, density: Array) -> None:
-        """Hila and the texture of vessels in the lungs."""
+        """Draw the hila and the texture of vessels in the lungs."""
         canvas, anatomy = self.canvas, self.study.anatomy
         vessels = smooth_noise(canvas.size, 22, self.texture, self.window)
         hilar = bump(np.square(self.across - 0.24) / 0.10 + np.square(canvas.y - 0.06) / 0.22)
@@ -138,7 +138,7 @@ class Frontal:
         density += (0.07 + 0.35 * anatomy.hilum) * hilar * self.lung
 
     def _great_vessels_and_airway(self, density: Array, trunk: Array) -> None:
-        """Aortic knob, descending aorta, and the windpipe."""
+        """Draw aortic knob, descending aorta, and windpipe."""
         canvas, anatomy = self.canvas, self.study.anatomy
         x, y = canvas.x, canvas.y
         place, width = 0.09 + 0.055 * anatomy.knob, 0.010 + 0.008 * anatomy.knob
@@ -149,7 +149,7 @@ class Frontal:
         density -= 0.16 * ramp(0.035 - np.abs(x - 0.01), 0.02) * ramp(-0.22 - y, 0.08) * trunk
 
     def _skeleton(self, density: Array, trunk: Array) -> None:
-        """Spine, clavicles and shoulder blades."""
+        """Draw spine, clavicles and shoulder blades."""
         canvas, anatomy = self.canvas, self.study.anatomy
         y, bone = canvas.y, np.float32(anatomy.bone)
         spine = ramp(0.075 - self.across, 0.03)
@@ -165,7 +165,7 @@ class Frontal:
         density += 0.055 * bone * blade * trunk
 
     def _soft_tissue(self, density: Array) -> None:
-        """Breasts, gas in stomach and colon, and what the light of a large body does."""
+        """Draw breasts, and gas in stomach and colon."""
         canvas, anatomy = self.canvas, self.study.anatomy
         y = canvas.y
         if anatomy.breast:

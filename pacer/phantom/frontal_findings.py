@@ -1,4 +1,4 @@
-"""How each finding looks on the frontal radiograph."""
+"""Drawing of each finding on the frontal radiograph."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pacer.phantom.world import FindingState
 if TYPE_CHECKING:
     from pacer.phantom.frontal import Frontal
 
-#: Height of the middle of each lung zone.
+#: y of the middle of each lung zone.
 ZONE_HEIGHT = {"upper": -0.36, "mid": 0.02, "lower": 0.36}
 
 
 def further(state: FindingState, count: int) -> list[float]:
-    """More numbers in [0, 1) that belong to a finding and stay with it from study to study."""
+    """Return ``count`` additional numbers in [0, 1) that are specific to a finding and constant across its studies."""
     u, v, w = state.position
     return [(11.3 * u + 17.9 * v + 23.7 * w + 0.618 * n * (1.0 + 7.0 * v)) % 1.0 for n in range(1, count + 1)]
 
@@ -46,7 +46,7 @@ def _atelectasis(view: Frontal, state: FindingState) -> None:
 
 
 def _consolidation(view: Frontal, state: FindingState) -> None:
-    """A dense, even block of lung with straight, sharp borders, as a lobe has."""
+    """A dense, uniform block of lung with straight, sharp borders like those of a lobe."""
     u, v, _ = state.position
     canvas, sign = view.canvas, view.sides(state)[0]
     y, across = canvas.y, view.across
@@ -70,7 +70,7 @@ def _consolidation(view: Frontal, state: FindingState) -> None:
 
 
 def _edema(view: Frontal, state: FindingState) -> None:
-    """Haze around both hila like a butterfly, coarse vessels, and short lines at the lateral bases."""
+    """Butterfly-shaped haze around both hila, coarse vessels, and short lines at the lateral bases."""
     canvas = view.canvas
     across, y = view.across, canvas.y
     u, v, w = state.position
@@ -85,7 +85,7 @@ def _edema(view: Frontal, state: FindingState) -> None:
 
 
 def _fracture(view: Frontal, state: FindingState) -> None:
-    """Neighbouring ribs broken through: displaced bright ends around a dark gap."""
+    """Fractures of neighbouring ribs: displaced bright ends around a dark gap."""
     u, v, w = state.position
     canvas, sign = view.canvas, view.sides(state)[0]
     spacing = view.study.anatomy.rib_spacing
@@ -116,7 +116,7 @@ def _lung_lesion(view: Frontal, state: FindingState) -> None:
         centres.append((0.58 - 0.26 * u, centres[0][1] + (0.30 if state.zone != "lower" else -0.30)))
     for across, y in centres:
         x, y = canvas.x - np.float32(sign * across), canvas.y - np.float32(y)
-        # round to oval, with a smooth or a lobed border
+        # round to oval, with a smooth or lobed border
         distance = np.sqrt(np.square(x) * np.float32(0.85 + 0.35 * a) + np.square(y) * np.float32(0.85 + 0.35 * b))
         lobes = 1.0 + (0.10 * np.sin(5.0 * np.arctan2(y, x) + 6.0 * a) if c > 0.6 else 0.0)
         spot = ramp(radius * lobes - distance, 0.022)
@@ -191,7 +191,7 @@ def _pleural_abnormality(view: Frontal, state: FindingState) -> None:
 
 
 def _pneumothorax(view: Frontal, state: FindingState) -> None:
-    """A thin bright pleural line away from the chest wall; outside it black, without vessels."""
+    """A thin bright pleural line away from the chest wall; the space between them is black, without vessels."""
     canvas, sign = view.canvas, view.sides(state)[0]
     u, v, _ = state.position
     depth = (0.10 + 0.03 * u + 0.13 * state.severity) * np.clip((0.35 + 0.35 * v - canvas.y) / 0.7, 0.0, 1.0)
@@ -232,21 +232,21 @@ def _support_devices(view: Frontal, state: FindingState) -> None:
 
 
 def draw_case(canvas: Canvas, corners: list[Point], brightness: float) -> None:
-    """The case of a pacemaker."""
+    """Draw the case of a pacemaker."""
     case = canvas.polygon(corners)
     canvas.added += brightness * case
     canvas.claim("support devices", case)
 
 
 def draw_lines(canvas: Canvas, thin: list[list[Point]], thick: list[list[Point]], brightness: float) -> None:
-    """Catheters and leads, and tubes."""
+    """Draw thin catheters and leads, and thick tubes."""
     for lines, width in ((thin, 0.034), (thick, 0.050)):
         if lines:
             canvas.added += brightness * canvas.stroke(lines, width)
     canvas.claim("support devices", canvas.stroke(thin + thick, 0.08))
 
 
-#: Cardiomegaly and mediastinal widening change the anatomy itself.
+#: Drawing functions by finding; cardiomegaly and mediastinal widening change the anatomy itself.
 PAINTERS = {
     "atelectasis": _atelectasis,
     "consolidation": _consolidation,

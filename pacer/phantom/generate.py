@@ -1,10 +1,10 @@
-"""Write a phantom world as a raw corpus in MIMIC-RG4's own layout.
+"""Writing of a phantom world as a raw corpus in MIMIC-RG4's layout.
 
 images/p1x/p1xxxxxxx/s5xxxxxxx/<name>.jpg     radiographs
 sn.json sw.json mn.json mw.json               annotation files, {train, val, test: [record]}
 truth.parquet                                 the latent state of every study
-answers.jsonl                                 recorded labelling answers of the train records
-source.json, manifest.json                    where everything is, and how it was made
+answers.jsonl                                 recorded labelling answers for the train records
+source.json, manifest.json                    location and origin of the files
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
 
 
 def generate_phantom(config: Phantom, seed: int, directory: Path) -> dict:
-    """Write the world of ``seed`` below ``directory``; it is a function of ``config`` and ``seed`` alone.
+    """Write the world of ``seed`` below ``directory``; it depends only on ``config`` and ``seed``.
 
     Returns:
-        The content of ``manifest.json``: kind, seed, parameters, counts, and of the tokenizer whose tokens are marked
-        the hash.
+        The content of ``manifest.json``: kind, seed, parameters, counts, and vocabulary size and hash of the tokenizer
+        that ``new_scores`` refer to.
     """
     world = make_world(seed, **config.model_dump(exclude={"image_size", "vocabulary"}))
     studies = [study for patient in world for study in patient.studies]
@@ -63,8 +63,8 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> dict:
 
 
 def truth_table(studies: list[PhantomStudy]) -> pl.DataFrame:
-    """One row per study: study_id, subject_id, split, a Boolean per finding, and what one source alone shows,
-    ``lateral_only`` and ``prior_only`` (lists of names)."""
+    """Return one row per study: study_id, subject_id, split, a Boolean per finding, and the lists of findings from a
+    single source, ``lateral_only`` and ``prior_only``."""
     columns: dict[str, list | pl.Series] = {
         "study_id": [study.study_id for study in studies],
         "subject_id": [study.subject_id for study in studies],
@@ -78,7 +78,7 @@ def truth_table(studies: list[PhantomStudy]) -> pl.DataFrame:
 
 
 def _write_answers(studies: list[PhantomStudy], directory: Path) -> None:
-    """Write the recorded answers on the reports that the studies of train have in each context."""
+    """Write the recorded answers for the reports of the train studies in each context."""
     answers = (
         recorded_answer(report_of(study, context), study.rng(40 + CONTEXTS.index(context)))
         for study in studies
@@ -89,7 +89,7 @@ def _write_answers(studies: list[PhantomStudy], directory: Path) -> None:
 
 
 def _write_annotations(studies: list[PhantomStudy], tokenizer: Tokenizer, directory: Path) -> dict[str, dict[str, int]]:
-    """Write the four annotation files; returns the records per context and split."""
+    """Write the four annotation files; return the number of records per context and split."""
     files: dict[str, dict[str, list[dict]]] = {c: {split: [] for split in SPLITS} for c in CONTEXTS}
     with Ticker("reports", len(studies)) as ticker:
         for study in studies:
@@ -102,7 +102,7 @@ def _write_annotations(studies: list[PhantomStudy], tokenizer: Tokenizer, direct
 
 
 def _record(study: PhantomStudy, context: Context, tokenizer: Tokenizer) -> dict[str, object]:
-    """One record with the fields that its context has in MIMIC-RG4."""
+    """Create a record with the fields of its context in MIMIC-RG4."""
     lateral, prior = availability(context)
     report = report_of(study, context)
     record: dict[str, object] = {
@@ -126,13 +126,13 @@ def _record(study: PhantomStudy, context: Context, tokenizer: Tokenizer) -> dict
 
 
 def emphasis_scores(report: PhantomReport, tokenizer: Tokenizer) -> list[float]:
-    """The released files' ``new_scores``: which tokens of a report state findings.
+    """Return ``new_scores`` as in the released files: the tokens of a report that state findings.
 
-    One number for each token of ``<s> cleaned report </s>``: 1.0 in sentences that state a finding, else 0.0.
-    A finding that is held possible counts as stated; ``<s>`` and ``</s>`` are 0.0. The list is cut at 100.
+    The list has one number per token of ``<s> cleaned report </s>``: 1.0 in sentences that state a finding, else 0.0.
+    A possible finding counts as stated; ``<s>`` and ``</s>`` are 0.0. The list is cut at 100 entries.
 
     Raises:
-        ValueError: cleaning did not keep the sentences apart.
+        ValueError: cleaning changed the number of sentences.
     """
     cleaned = clean_report(report.text)
     ends = sentence_ends(cleaned)

@@ -1,7 +1,7 @@
-"""Findings and impression of a study as radiologists would write them, with the statuses that the text states.
+"""Findings and impression of a study in the style of radiologists, with the statuses that the text states.
 
-What a report may say follows from its context: without a previous report there is no comparison of any kind; without
-a lateral view the lateral-only findings are not mentioned, neither as present nor as absent.
+The context determines the content of a report. Without a previous report there is no comparison of any kind. Without a
+lateral view, lateral-only findings are not mentioned, either as present or as absent.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from pacer.phantom.world import FINDING_PRIORS, FindingState, PhantomStudy, make
 Status = Literal["positive", "negative", "uncertain"]
 Sentence = tuple[str, frozenset[str]]
 
-#: Shares of reports with both sections and with the findings section alone; the rest have the impression alone.
+#: Shares of reports with both sections and with only the findings section; the rest have only the impression.
 _BOTH, _FINDINGS_ALONE = 0.62, 0.20
-#: Share of the reports with a previous one that open with a comparison phrase.
+#: Share of reports with a previous report that open with a comparison phrase.
 _OPENING = 0.30
 #: Share of definite statements with a detail, by style.
 _DETAIL = {"terse": 0.20, "plain": 0.38, "prose": 0.45, "numbered": 0.35}
-#: Share of reports that put two findings into one sentence, and of those that add the absence of one to a statement.
+#: Shares of reports that state two findings in one sentence, and that add the absence of a finding to a statement.
 _JOINED, _WITHOUT = 0.25, 0.15
-#: Share of enlarged hearts and mediastina that have a sentence of their own kind.
+#: Share of enlarged hearts and mediastina that are stated by a special sentence.
 _CLAUSE = 0.35
 #: Share of reports with a remark on body or exposure.
 _REMARK = 0.36
-#: With so many findings a report leaves out details, remarks and further names for them.
+#: With this many findings, a report omits details and remarks, and has fewer denials.
 _MANY = 4
-#: What a statement may say that there is none of.
+#: Findings whose absence a statement may mention.
 _NAMED_ABSENT = ("pneumothorax", "pleural effusion", "consolidation", "edema")
-#: Weights of the contexts of sampled texts; rarer sources weigh more.
+#: Weights of the contexts of sampled texts; rarer sources have larger weights.
 _SAMPLED = {"sn": 1.0, "sw": 2.5, "mn": 2.0, "mw": 4.0}
-#: With nothing else present the lungs are clear.
+#: Findings outside the lungs; if no others are present, the lungs are clear.
 _OUTSIDE_LUNGS = frozenset({"cardiomegaly", "enlarged mediastinum", "fracture", "support devices"})
 _PURPOSE = 20
 
@@ -47,32 +47,32 @@ _PURPOSE = 20
 class PhantomReport:
     """One report, written for a context."""
 
-    findings: str  # the section, '' when the report has none
+    findings: str  # the section, '' if the report has none
     impression: str  # likewise
     sentences: tuple[Sentence, ...]  # in order, with the findings that each states as present or possible
-    statuses: dict[str, Status]  # what the report says of the findings that it mentions
+    statuses: dict[str, Status]  # status of each finding that the report mentions
     context: Context
     study: PhantomStudy = field(repr=False, compare=False)
 
     @property
     def text(self) -> str:
-        """Findings and impression joined by a space, or the section that there is."""
+        """Findings and impression joined by a space, or the only section."""
         return " ".join(section for section in (self.findings, self.impression) if section)
 
     @property
     def present(self) -> frozenset[str]:
-        """Findings that the report states or holds possible."""
+        """Findings that the report states as present or possible."""
         return frozenset(name for name, status in self.statuses.items() if status != "negative")
 
     def listed(self, status: Status) -> tuple[str, ...]:
-        """The findings of one status, in the order of FINDINGS."""
+        """Return the findings with a status, in the order of FINDINGS."""
         return tuple(name for name in FINDINGS if self.statuses.get(name) == status)
 
 
 class _Choices:
-    """Random choices that depend on what is being written and not on what was written before.
+    """Random choices that depend only on the current text element, not on the text before it.
 
-    The reports of one study in different contexts so share their style and their wording wherever they state the same.
+    So the reports of a study in different contexts share their style, and their wording for the same statements.
     """
 
     def __init__(self, rng: np.random.Generator):
@@ -90,7 +90,7 @@ _GENERAL = len(FINDINGS)
 
 
 def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator) -> PhantomReport:
-    """Write the report of a study for a context; equal generators give its contexts a common wording.
+    """Write the report of a study for a context; equal generators give all contexts the same wording.
 
     Raises:
         ValueError: the study lacks a source of the context.
@@ -140,7 +140,7 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
 def _statements(
     stated: list[FindingState], study: PhantomStudy, prior: bool, statuses: dict[str, Status], choices: _Choices
 ) -> list[Sentence]:
-    """The sentences that state or hedge findings, two in one or with the absence of another at times."""
+    """Write the sentences that state or hedge findings; some state two findings, or add the absence of another."""
     ordered = sorted(stated, key=lambda s: choices.number(FINDINGS.index(s.finding), 0))
     pair = _pair(ordered, prior) if choices.number(_GENERAL, 13) < _JOINED else None
     absent = None
@@ -166,7 +166,7 @@ def _statements(
 
 
 def _pair(states: list[FindingState], prior: bool) -> tuple[FindingState, FindingState] | None:
-    """The first two definite findings that can share a sentence: with a previous report, of the same course."""
+    """Find the first two definite findings that can share a sentence; with a previous report, their course is equal."""
     plain = [s for s in states if s.finding != "support devices" and not s.lateral_only]
     definite = [s for s in plain if s.certainty == "definite"]
     for number, first in enumerate(definite):
@@ -177,7 +177,7 @@ def _pair(states: list[FindingState], prior: bool) -> tuple[FindingState, Findin
 
 
 def _joined(first: FindingState, second: FindingState, prior: bool, choices: _Choices) -> str:
-    """One sentence for two findings."""
+    """Write one sentence for two findings."""
     row, other = FINDINGS.index(first.finding), FINDINGS.index(second.finding)
     phrase = describe(first, choices.number(row, 1), choices.number(row, 2))
     also = short(second, choices.number(other, 6))
@@ -186,7 +186,7 @@ def _joined(first: FindingState, second: FindingState, prior: bool, choices: _Ch
 
 
 def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bool) -> str:
-    """The sentence that states or hedges one finding, with a visible detail where ``detailed`` allows one."""
+    """Write the sentence that states or hedges one finding, with a visible detail if ``detailed`` allows it."""
     row = FINDINGS.index(state.finding)
     hedged = state.certainty == "hedged"
     if not prior and not hedged and choices.number(row, 8) < _CLAUSE:
@@ -198,7 +198,7 @@ def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bo
     if detailed and not hedged and detail < share:
         phrase = elaborate(state, phrase, detail / share)
     if prior:
-        # devices do not develop
+        # verbs such as "develop" do not suit devices
         style = "plain" if state.finding == "support devices" else choices.style
         frames = WORDING.hedged_changes[state.course] if hedged else by_style(WORDING.changes[state.course], style)
     else:
@@ -209,14 +209,14 @@ def _statement(state: FindingState, prior: bool, choices: _Choices, detailed: bo
 def _endings(
     study: PhantomStudy, lateral: bool, prior: bool, statuses: dict[str, Status], choices: _Choices
 ) -> list[Sentence]:
-    """Sentences on at most two findings that have ended; adds them to ``statuses``."""
+    """Write sentences on at most two findings that have ended; add these to ``statuses``."""
     ended = [s for s in study.resolved.values() if prior and s.known_from(lateral, prior)]
     sentences: list[Sentence] = []
     for state in ended[:2]:
         row = FINDINGS.index(state.finding)
         statuses[state.finding] = "negative"
         phrase = short(state, choices.number(row, 2))
-        # the last prose frame is for one thing
+        # the last prose frame needs a singular phrase
         frames = by_style(WORDING.resolved, choices.style)[: 2 if phrase.plural else None]
         name = phrase.text.replace(" and ", " or ")
         sentences.append((capitalised(choices.pick(frames, row, 1).format(name)), frozenset()))
@@ -224,7 +224,7 @@ def _endings(
 
 
 def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices) -> list[Sentence]:
-    """One to three sentences that deny findings; adds them to ``statuses``."""
+    """Write up to three sentences that deny findings; add these to ``statuses``."""
     absent = [
         (choices.number(row, 4) / FINDING_PRIORS[name].denied, name)
         for row, name in enumerate(FINDINGS)
@@ -241,7 +241,7 @@ def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices
     silhouette = [name for name in chosen if name in ("cardiomegaly", "enlarged mediastinum")]
     if len(silhouette) == 2 and wording > 0.6:
         silhouette = silhouette[:1]
-    # "pleural effusion or pleural thickening" could be read as one phrase; thickening goes first
+    # "pleural effusion or pleural thickening" could be read as one phrase, so thickening comes first
     listed = sorted((name for name in chosen if name not in silhouette), key=lambda name: name != "pleural abnormality")
     sentences: list[Sentence] = []
     if silhouette:
@@ -257,7 +257,7 @@ def _denials(study: PhantomStudy, statuses: dict[str, Status], choices: _Choices
 
 
 def _impression(stated: list[FindingState], prior: bool, choices: _Choices) -> list[Sentence]:
-    """At most three short sentences that repeat the most urgent findings."""
+    """Write at most three short sentences that repeat the most urgent findings."""
     if not stated:
         return [(choices.pick(by_style(WORDING.normal, choices.style), _GENERAL, 3), frozenset())]
     ranked = sorted(stated, key=lambda s: FINDING_PRIORS[s.finding].urgency)
@@ -281,22 +281,22 @@ def _lowered(text: str) -> str:
 
 
 def contexts_of(study: PhantomStudy) -> tuple[Context, ...]:
-    """The contexts that a study has the sources for."""
+    """Return the contexts for which a study has the sources."""
     return contexts_within(study.has_lateral, study.prior is not None)
 
 
 def report_of(study: PhantomStudy, context: Context) -> PhantomReport:
-    """The study's own report for a context; always the same text."""
+    """Return the fixed report of a study for a context; always the same text."""
     return write_report(study, context, study.rng(_PURPOSE))
 
 
 def fullest_report_of(study: PhantomStudy) -> PhantomReport:
-    """The report written with all the sources that the study has: what later studies know of it."""
+    """Return the report that uses all sources of the study; later studies have it as their previous report."""
     return report_of(study, contexts_of(study)[-1])
 
 
 def sample_texts(seed: int, count: int) -> list[PhantomReport]:
-    """Reports of a world of their own, one for each study, in a context drawn from those that the study has."""
+    """Write ``count`` reports of separate worlds, one per study, each in a random context that the study supports."""
     reports: list[PhantomReport] = []
     chunk, size = 0, max(count // 2, 8)
     while len(reports) < count:

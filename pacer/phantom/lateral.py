@@ -1,7 +1,7 @@
-"""The lateral radiograph, the patient facing the image's left: the anatomy that the findings are drawn into.
+"""The lateral radiograph, with the patient facing left: the anatomy into which the findings are drawn.
 
-Both lungs lie over each other, so the side of a finding is lost. Pneumothorax and rib fractures do not show;
-effusions behind the diaphragm, disease behind the heart and vertebral fractures show better than on the frontal view.
+The lungs overlap, so the side of a finding is lost. Pneumothorax and rib fractures are not visible; effusions behind
+the diaphragm, disease behind the heart and vertebral fractures are more visible than on the frontal view.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _AIR_DEPTH = 0.44
 
 
 class Lateral:
-    """Draws one study; the attributes are the geometry that the findings share.
+    """Draws one study; the attributes are the geometry shared by the findings.
 
     Attributes:
         wall: distance inward from the chest wall; negative outside.
         thorax: inside of the rib cage, 0 to 1.
         lung: air-filled lung, 0 to 1.
         below: distance below the diaphragm.
-        texture, window: a number in [0, 1) that picks the sheets of texture, and two that pick the place on them.
+        texture, window: a number in [0, 1) that selects the texture sheets, and two that select the window on them.
     """
 
     def __init__(self, study: PhantomStudy, size: int):
@@ -40,7 +40,7 @@ class Lateral:
         x, y = self.canvas.x, self.canvas.y
         height = np.where(y > 0.0, anatomy.lung_height + 0.20, anatomy.lung_height)
         width = np.float32(anatomy.lung_width + 0.26)
-        # narrow apices: the space above lies further back
+        # narrow apices: the upper part lies further back
         lean = np.float32(1.5 * anatomy.apex) * np.clip(-y, 0.0, 1.0)
         self.wall = (1.0 - np.sqrt(np.square((x - 0.02 - lean) / width) + np.square(y / height))) * width
         self.thorax = ramp(self.wall, 0.04)
@@ -52,7 +52,7 @@ class Lateral:
         self.lung = self.thorax * ramp(-self.below, 0.04)
 
     def draw(self) -> tuple[Array, dict[str, Array]]:
-        """The radiograph uint8 [size, size] and each visible finding's region, float32 [size, size]."""
+        """Return the radiograph, uint8 [size, size], and the region of each visible finding, float32 [size, size]."""
         density = self._body()
         for state in self.study.findings.values():
             if state.finding in PAINTERS and not state.prior_only:
@@ -62,7 +62,7 @@ class Lateral:
         return expose(image, self.study.lateral_exposure, self.rng, frontal=False), self.canvas.regions
 
     def place(self, state: FindingState) -> tuple[float, float]:
-        """Where a finding of the lung lies; behind the heart when it shows on this view alone."""
+        """Return the position of a lung finding; behind the heart if it is visible only on this view."""
         u, v, _ = state.position
         if state.lateral_only:
             return 0.27 + 0.10 * (u - 0.5), 0.24 + 0.16 * (v - 0.5)
@@ -93,7 +93,7 @@ class Lateral:
         return density + 0.015 * smooth_noise(canvas.size, 5, self.texture, self.window) * trunk
 
     def _heart(self) -> None:
-        """The heart, and the arch of the aorta that grows with age."""
+        """Draw the heart, and the aortic arch, which grows with age."""
         canvas, anatomy = self.canvas, self.study.anatomy
         x, y, size = canvas.x, canvas.y, anatomy.heart
         enlarged = self.study.findings.get("cardiomegaly")
@@ -110,7 +110,7 @@ class Lateral:
         canvas.fill(np.float32(0.35 * anatomy.knob) * ramp(0.05 - np.abs(arch - 0.14), 0.05) * ramp(-0.20 - y, 0.1))
 
     def _soft_tissue(self, density: Array, trunk: Array) -> None:
-        """Raised arms above, breasts in front, gas under the diaphragm."""
+        """Draw raised arms above, breasts in front, and gas under the diaphragm."""
         canvas, anatomy = self.canvas, self.study.anatomy
         x, y = canvas.x, canvas.y
         arm = np.abs(x - np.float32(0.55 - 2.0 * anatomy.scapula) - 0.5 * (y + 0.9))
@@ -124,7 +124,7 @@ class Lateral:
         density -= 0.20 * bump(radius) * ramp(self.below, 0.05)
 
     def _upper_mediastinum(self) -> None:
-        """The retrosternal space is clear, or filled when the mediastinum is enlarged."""
+        """Fill the retrosternal space if the mediastinum is enlarged; otherwise it stays clear."""
         state = self.study.findings.get("enlarged mediastinum")
         if state is None:
             return

@@ -1,4 +1,4 @@
-"""How each finding looks on the lateral radiograph."""
+"""Drawing of each finding on the lateral radiograph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pacer.phantom.world import FindingState
 if TYPE_CHECKING:
     from pacer.phantom.lateral import Lateral
 
-#: Height of a vertebra and the gap below it.
+#: Height of a vertebra together with the gap below it.
 VERTEBRA = 0.19
 
 
@@ -61,7 +61,7 @@ def _edema(view: Lateral, state: FindingState) -> None:
 
 
 def _fracture(view: Lateral, state: FindingState) -> None:
-    """A vertebral body pressed to a dense wedge between widened dark gaps; rib fractures do not show."""
+    """A vertebral body compressed to a dense wedge between widened dark gaps; rib fractures are not visible."""
     if state.kind != "vertebra":
         return
     canvas = view.canvas
@@ -111,7 +111,7 @@ def _pneumonia(view: Lateral, state: FindingState) -> None:
 
 
 def _pleural_effusion(view: Lateral, state: FindingState) -> None:
-    """Fluid in the deep angle behind, with a curved upper border."""
+    """Fluid in the deep posterior angle, with a curved upper border."""
     x, y = view.canvas.x, view.canvas.y
     height = 0.30 + 0.45 * state.severity
     a, b, _ = further(state, 3)
@@ -123,7 +123,7 @@ def _pleural_effusion(view: Lateral, state: FindingState) -> None:
 
 
 def _pleural_abnormality(view: Lateral, state: FindingState) -> None:
-    """A wavy rim along the chest wall behind."""
+    """A wavy rim along the posterior chest wall."""
     canvas = view.canvas
     u, v, w = state.position
     y = canvas.y

@@ -1,4 +1,4 @@
-"""What the phantom's reports call a finding: its noun phrases, long and short."""
+"""Noun phrases, long and short, for findings in the phantom's reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ADVERBS = {"mild": "mildly", "moderate": "moderately", "severe": "severely"}
 
 
 class Phrase(NamedTuple):
-    """A noun phrase, its number, and whether it can take an article."""
+    """A noun phrase, its grammatical number, and whether it can take an article."""
 
     text: str
     plural: bool = False
@@ -20,14 +20,14 @@ class Phrase(NamedTuple):
 
     @property
     def with_article(self) -> str:
-        """The phrase after "there is" or "there are"; every member of a list takes its own article."""
+        """The phrase as it follows "there is" or "there are"; every member of a list has its own article."""
         if not self.countable or (self.plural and " and " not in self.text):
             return self.text
         return " and ".join(f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in self.text.split(" and "))
 
 
 def describe(state: FindingState, wording: float, detail: float) -> Phrase:
-    """The noun phrase of one finding; the two numbers in [0, 1) choose the wording and the amount of detail."""
+    """Return the noun phrase of one finding; two numbers in [0, 1) select the wording and the amount of detail."""
     if state.finding == "support devices":
         return _devices(state, wording)
     known, words = WORDING.phrases[state.finding], _words(state, detail)
@@ -54,7 +54,7 @@ def describe(state: FindingState, wording: float, detail: float) -> Phrase:
 
 
 def _words(state: FindingState, detail: float = 0.0) -> dict[str, str]:
-    """What the names of ``wording.yaml`` are filled with."""
+    """Return the values of the placeholders in the names of ``wording.yaml``."""
     grade = 0 if state.severity < 0.42 else 1 if state.severity < 0.72 else 2
     degree = ("mild", "moderate", "severe")[grade]
     lobe = "zone" if state.zone == "mid" else "lobe"
@@ -75,20 +75,20 @@ def _words(state: FindingState, detail: float = 0.0) -> dict[str, str]:
 
 
 def elaborate(state: FindingState, phrase: Phrase, choice: float) -> Phrase:
-    """The phrase with a visible detail added."""
+    """Add a visible detail to the phrase."""
     unseen = state.lateral_only or state.prior_only or state.kind == "vertebra"
     details = () if unseen else WORDING.details.get(state.finding, ())
     return phrase._replace(text=phrase.text + pick(details, choice)) if details else phrase
 
 
 def clause(state: FindingState, choice: float) -> str | None:
-    """A sentence of its own for an enlarged heart or mediastinum; None for other findings."""
+    """Return a special sentence for an enlarged heart or mediastinum; None for other findings."""
     clauses = WORDING.phrases[state.finding].clauses if state.finding in WORDING.phrases else ()
     return pick(clauses, choice).format(**_words(state)) if clauses else None
 
 
 def short(state: FindingState, wording: float) -> Phrase:
-    """The noun phrase for an impression: no size, no exact place."""
+    """Return the noun phrase for an impression, without size and exact place."""
     if state.finding == "support devices":
         return _devices(state, 0.0)
     known = WORDING.phrases[state.finding]

@@ -1,4 +1,4 @@
-"""Radiographs of a study, where its findings lie on them, and their files."""
+"""Rendering of a study's radiographs, with masks of the findings, and writing of the image files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ View = Literal["frontal", "lateral"]
 VIEWS: tuple[View, ...] = ("frontal", "lateral")
 
 JPEG_QUALITY = 92
-#: Processes that render.
+#: Number of rendering processes.
 _PROCESSES = 2
 
-#: A cell counts as full when a finding takes this share of it: small findings lie across the corners of cells.
+#: A cell counts as full if a finding covers this share of it, because small findings may straddle cells.
 FULL_SHARE = 0.4
 
 
 def visible_findings(study: PhantomStudy, view: View) -> frozenset[str]:
-    """The findings that ``view`` shows.
+    """Return the findings that ``view`` shows.
 
-    The frontal view misses the lateral-only findings, the lateral view pneumothorax and rib fractures; neither shows
-    what the previous report alone mentions.
+    The frontal view does not show lateral-only findings, and the lateral view does not show pneumothorax and rib
+    fractures; neither shows findings that only the previous report mentions.
     """
     if view == "frontal":
         return study.present - study.lateral_only - study.prior_only
@@ -44,22 +44,22 @@ def visible_findings(study: PhantomStudy, view: View) -> frozenset[str]:
 
 
 def render_frontal(study: PhantomStudy, size: int) -> np.ndarray:
-    """The frontal radiograph, uint8 [size, size]; the patient's right is on the left."""
+    """Render the frontal radiograph, uint8 [size, size]; the patient's right is on the left."""
     return Frontal(study, size).draw()[0]
 
 
 def render_lateral(study: PhantomStudy, size: int) -> np.ndarray:
-    """The lateral radiograph, uint8 [size, size]; the patient faces left."""
+    """Render the lateral radiograph, uint8 [size, size]; the patient faces left."""
     return Lateral(study, size).draw()[0]
 
 
 def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> tuple[np.ndarray, np.ndarray]:
-    """One radiograph, uint8 [size, size], and how much of every cell of a raster each finding takes, float32
+    """Render one radiograph, uint8 [size, size], and the coverage of every grid cell by each finding, float32
     [13, grid, grid].
 
-    0 is nothing, 1 is FULL_SHARE of the cell or more. Findings follow the order of FINDINGS; those absent, or not
-    visible in ``view``, are zero. Thin lines count with a margin around them; cardiomegaly, edema and an enlarged
-    mediastinum have the region that they occupy.
+    0 means no coverage, 1 means FULL_SHARE of the cell or more. Findings follow the order of FINDINGS; those absent, or
+    not visible in ``view``, are zero. Thin lines include a margin around them; cardiomegaly, edema and an enlarged
+    mediastinum cover the region that they occupy.
 
     Raises:
         ValueError: ``size`` is not a multiple of ``grid``.
@@ -76,14 +76,14 @@ def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> 
 
 
 def image_path(study: PhantomStudy, name: str) -> str:
-    """Where a radiograph (``name``: its view) lies below the image folder, in MIMIC-CXR-JPG's layout."""
+    """Return the path of a radiograph (``name``: its view) below the image folder, in MIMIC-CXR-JPG's layout."""
     name = hash_json([study.subject_id, study.study_id, name])
     parts = "-".join((name[:8], name[8:16], name[16:24], name[24:32], name[32:40]))
     return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{parts}.jpg"
 
 
 def write_images(studies: Sequence[tuple[PhantomStudy, tuple[View, ...]]], size: int, folder: Path) -> None:
-    """Render and write the radiographs of each study in these views."""
+    """Render and write the radiographs of each study in the given views."""
     total = sum(len(views) for _, views in studies)
     write = partial(_write_study, size=size, folder=folder)
     with Ticker("radiographs", total) as ticker, multiprocessing.Pool(_PROCESSES) as pool:
@@ -92,7 +92,7 @@ def write_images(studies: Sequence[tuple[PhantomStudy, tuple[View, ...]]], size:
 
 
 def _write_study(task: tuple[PhantomStudy, tuple[View, ...]], size: int, folder: Path) -> int:
-    """Write the radiographs of one study; returns their number."""
+    """Write the radiographs of one study; return their number."""
     study, views = task
     for view in views:
         path = folder / image_path(study, view)

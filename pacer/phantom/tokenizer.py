@@ -1,9 +1,8 @@
 """A Llama-style tokenizer for the phantom's texts.
 
-It has Llama's layout (``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, the 256 byte tokens, then the learned pieces), its dummy
-space before the first word, and its byte fallback, so a text and its tokens correspond as with the real model. It is
-trained on a fixed sample of cleaned reports, commitments and prompts: the same vocabulary size always gives the same
-tokenizer.
+It has Llama's layout (``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, the 256 byte tokens, then the learned pieces), dummy space
+before the first word, and byte fallback, so texts map to tokens as with the real model. It is trained on a fixed sample
+of cleaned reports, commitments and prompts: the same vocabulary size always yields the same tokenizer.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pacer.phantom.world import make_world
 
 SPECIAL_TOKENS = ("<unk>", "<s>", "</s>")
 _BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
-#: Different characters learned at most.
+#: Maximum number of distinct characters learned.
 _LETTERS = 100
 _SAMPLE_SEED, _SAMPLE_SIZE = 20_240_607, 5_000
 _TASKS = (
@@ -35,7 +34,7 @@ _TASKS = (
 
 
 def commitment_text(report: PhantomReport) -> str:
-    """The statuses of a report in the form of a commitment."""
+    """Format the statuses of a report as a commitment."""
     lists = {status: ", ".join(report.listed(status)[:8]) for status in ("positive", "negative", "uncertain")}
     fields = "; ".join(f"{status}: {names or 'none'}" for status, names in lists.items())
     return f"<ANCHOR> {fields} </ANCHOR>"
@@ -54,7 +53,7 @@ def _training_texts() -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def phantom_tokenizer(vocabulary: int = 900) -> Tokenizer:
-    """The tokenizer of the phantom's language model; see :func:`train_tokenizer`."""
+    """Return the tokenizer of the phantom's language model; see :func:`train_tokenizer`."""
     return train_tokenizer(_training_texts(), vocabulary)
 
 
@@ -62,12 +61,12 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     """Learn a Llama-style tokenizer.
 
     Args:
-        texts: what it should be good at. Newlines separate them: a newline is always a byte token.
-        vocabulary: number of tokens, the three special and 256 byte tokens included: 260 or more.
+        texts: training texts. They are split at newlines, so a newline is always a byte token.
+        vocabulary: number of tokens, including the three special and 256 byte tokens; at least 260.
 
     Returns:
-        A tokenizer that puts ``<s>`` first when special tokens are asked for. ``decode`` undoes ``encode`` for every
-        text that does not begin with a blank; characters that it has not learned are byte tokens.
+        A tokenizer that puts ``<s>`` first if special tokens are requested. ``decode`` inverts ``encode`` for every
+        text that does not begin with a blank; unlearned characters become byte tokens.
     """
     special = [*SPECIAL_TOKENS, *_BYTES]
     learner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
@@ -79,7 +78,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
         limit_alphabet=min(_LETTERS, vocabulary - len(special)),
     )
     learner.train_from_iterator((line for text in texts for line in text.split("\n")), trainer)
-    tokenizer = Tokenizer(learner.model)  # without the learner's special tokens: bytes are ordinary ones
+    tokenizer = Tokenizer(learner.model)  # without the learner's special tokens, so that byte tokens are ordinary
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS])
     tokenizer.pre_tokenizer = learner.pre_tokenizer
     tokenizer.decoder = decoders.Sequence(

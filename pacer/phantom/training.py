@@ -1,4 +1,4 @@
-"""Labelled radiographs for training stand-in encoders: rendered in memory, with rare findings made frequent."""
+"""Labelled radiographs for training stand-in encoders, rendered in memory, with rare findings made more frequent."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pacer.data.findings import FINDINGS
 from pacer.phantom.render import render_with_masks, visible_findings
 from pacer.phantom.world import make_world
 
-#: Studies of one world; the next chunk is a world of its own.
+#: Number of studies per world; each chunk comes from a new world.
 _CHUNK = 100
 
 
 class TrainingImages(NamedTuple):
     """``images`` uint8 [n, size, size]; ``labels`` float32 [n, 13], 1 for each finding that the radiograph shows, in
     the order of FINDINGS; ``masks`` float32 [n, 13, grid, grid], see :func:`pacer.phantom.render.render_with_masks`, or
-    None where places are not known."""
+    None if the locations of the findings are unknown."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -26,7 +26,7 @@ class TrainingImages(NamedTuple):
 
 
 def training_images(seed: int, count: int, size: int, grid: int) -> TrainingImages:
-    """``count`` radiographs of worlds of their own, one view of each study, about two thirds of them frontal.
+    """Render ``count`` radiographs of separate worlds, one view per study, about two thirds of them frontal.
 
     Raises:
         ValueError: ``grid`` does not divide ``size``.
@@ -37,7 +37,7 @@ def training_images(seed: int, count: int, size: int, grid: int) -> TrainingImag
     with Ticker("training radiographs", count) as ticker:
         for row in range(count):
             if row % _CHUNK == 0:
-                # Two thirds of the studies have a lateral view, and half of those give it: a third of the radiographs.
+                # Two thirds of the studies have a lateral view, and half of those use it: a third of the radiographs.
                 patients = make_world(
                     seed * 1_000_003 + row, min(_CHUNK, count - row), 1.0, lateral_fraction=0.67, rarity_boost=0.8
                 )

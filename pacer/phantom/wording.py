@@ -1,4 +1,4 @@
-"""The words of the phantom's reports (``wording.yaml``) and the sentences around its noun phrases."""
+"""The wording of the phantom's reports (``wording.yaml``), and assembly of sentences from noun phrases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Style = Literal["terse", "plain", "prose", "numbered"]
 #: Cumulative shares of the styles.
 STYLES: dict[Style, float] = {"terse": 0.26, "plain": 0.60, "prose": 0.88, "numbered": 1.0}
-#: Radiologists have habits: the first of four wordings is chosen 42 % of the time, the last 16 %.
+#: Exponent that favours the first wordings, as habits do: the first of four is chosen 42 % of the time, the last 16 %.
 _HABIT = 1.6
 
 Texts = tuple[str, ...]
@@ -25,7 +25,7 @@ Option = TypeVar("Option")
 
 
 class Names(BaseModel):
-    """What one finding is called."""
+    """The names of one finding."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,7 +42,7 @@ class Names(BaseModel):
 
 
 class Wording(BaseModel):
-    """All wordings; see the comments of ``wording.yaml``. Frames by style unless the name of a type says otherwise."""
+    """All wordings; see the comments of ``wording.yaml``. Most frames are grouped by style."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -75,27 +75,27 @@ WORDING = Wording(**YAML(typ="safe").load(Path(__file__).with_name("wording.yaml
 
 
 def pick(options: tuple[Option, ...], choice: float) -> Option:
-    """One of ``options``, the first ones more often; ``choice`` is a number in [0, 1)."""
+    """Select one of ``options``, favouring the first ones; ``choice`` is a number in [0, 1)."""
     return options[int(choice**_HABIT * len(options))]
 
 
 def style_of(choice: float) -> Style:
-    """The style that a number in [0, 1) stands for."""
+    """Map a number in [0, 1) to a style."""
     return next(style for style, share in STYLES.items() if choice < share)
 
 
 def by_style(frames: ByName, style: Style) -> Texts:
-    """The frames of a style."""
+    """Return the frames of a style."""
     return frames["plain" if style == "numbered" else style]
 
 
 def capitalised(text: str) -> str:
-    """With a capital at the start."""
+    """Capitalise the first letter."""
     return text[0].upper() + text[1:]
 
 
 def fill(frame: str, phrase: Phrase, second: Phrase | None = None, absent: str = "") -> str:
-    """A frame with its phrases; verbs follow their number."""
+    """Fill a frame with its phrases; verbs agree with them in number."""
     be, have = ("are", "have") if phrase.plural else ("is", "has")
     values = {"a": phrase.with_article, "is_": _verb(phrase), "be": be, "have": have, "n": absent}
     if second is not None:
@@ -104,23 +104,23 @@ def fill(frame: str, phrase: Phrase, second: Phrase | None = None, absent: str =
 
 
 def _verb(phrase: Phrase) -> str:
-    """The verb after "there": two things with articles of their own take the singular."""
+    """Return the verb after "there": singular if the members of a list have their own articles."""
     return "are" if phrase.plural and phrase.with_article == phrase.text else "is"
 
 
 def denial(findings: list[str], style: Style, choice: float) -> str:
-    """One sentence that denies all ``findings`` (one or more)."""
+    """Write one sentence that denies all ``findings`` (one or more)."""
     names = [pick(WORDING.denied_names[name], (choice * 7.0 + 0.37 * i) % 1.0) for i, name in enumerate(findings)]
     listed = " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])}, or {names[-1]}"
     frames = by_style(WORDING.denials, style)
-    # what follows a long list stands too far from its first member
+    # words after a long list, such as "is seen", are too far from its first member
     return pick(frames[:3] if len(names) > 2 else frames, choice).format(listed)
 
 
 def remarks(study: PhantomStudy, style: Style) -> Texts:
-    """True remarks about body and exposure, and neutral ones; none of them states or denies a finding.
+    """Return true remarks about body and exposure, and neutral ones; none of them states or denies a finding.
 
-    They depend on the study alone, so the reports of its contexts agree.
+    They depend only on the study, so its reports in different contexts agree.
     """
     body = study.anatomy
     untrue = {
@@ -139,11 +139,11 @@ def remarks(study: PhantomStudy, style: Style) -> Texts:
 
 
 def clinical_text(rng: np.random.Generator, traits: list[str], phrases: ByName, share: float) -> str | None:
-    """An indication or history that fits a trait of the patient, or None.
+    """Draw an indication or history that fits a trait of the patient, or None.
 
     Args:
         phrases: ``WORDING.indications`` or ``WORDING.histories``.
-        share: how often there is one.
+        share: probability of a text.
     """
     known, general, trait, choice = rng.random(4)
     if known > share:

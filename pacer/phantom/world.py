@@ -1,8 +1,8 @@
-"""The latent world: patients, their studies in time, and the state of every finding in every study.
+"""The latent world: patients, their studies over time, and the state of every finding in every study.
 
-Findings follow a Markov chain from one study of a patient to the next. Patient traits (heart failure, infection,
-intensive care, trauma, tumour, asbestos) and findings already present shift the odds, so findings co-occur
-plausibly. Every draw is a function of (seed, patient, study); nothing depends on dictionary or hash order.
+Findings follow a Markov chain over the studies of a patient. Patient traits (heart failure, infection, intensive care,
+trauma, tumour, asbestos) and findings already present shift the odds, so findings co-occur plausibly. Every draw is a
+function of (seed, patient, study); nothing depends on dictionary or hash order.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Course = Literal["new", "worse", "stable", "improved", "resolved"]
 Certainty = Literal["definite", "hedged"]
 Split = Literal["train", "val", "test"]
 
-#: Probability that a finding that may show on the lateral view alone does so, where there is such a view at its start.
+#: Probability that a new lateral-capable finding is visible only on the lateral view, if the study has that view.
 LATERAL_ONLY = 0.42
-#: Probability that no view of a later study shows a chronic finding; who reads the previous report knows of it.
+#: Probability that no view of a later study shows a chronic finding, so that only the previous report mentions it.
 PRIOR_ONLY = 0.6
 
 DEVICES = ("picc", "central line", "endotracheal tube", "nasogastric tube", "pacemaker", "chest tube")
 
 
 class FindingPrior(NamedTuple):
-    """What a finding is like; see the comments of ``world.yaml``."""
+    """Parameters of a finding; see the comments of ``world.yaml``."""
 
     prevalence: float
     persistence: float
@@ -49,21 +49,21 @@ class FindingPrior(NamedTuple):
 
 
 class Trait(NamedTuple):
-    """How many patients have a trait, and the log-odds that it shifts."""
+    """Share of patients with a trait, and the shifts of log-odds that it causes."""
 
     share: float
     shifts: dict[str, float]
 
 
 _WORLD = YAML(typ="safe").load(Path(__file__).with_name("world.yaml"))
-#: By finding, in the order in which they are drawn.
+#: Priors by finding, in drawing order.
 FINDING_PRIORS = {finding: FindingPrior(**finding_prior) for finding, finding_prior in _WORLD["findings"].items()}
 TRAITS = {name: Trait(**trait) for name, trait in _WORLD["traits"].items()}
-#: Findings that may show on the lateral view alone.
+#: Findings that may be visible only on the lateral view.
 LATERAL_CAPABLE = frozenset(name for name, finding_prior in FINDING_PRIORS.items() if finding_prior.lateral)
-#: Findings that hardly ever go, and that a later radiograph may not show.
+#: Findings that rarely resolve and that a later radiograph may not show.
 CHRONIC = frozenset(name for name, finding_prior in FINDING_PRIORS.items() if finding_prior.chronic)
-#: Shift of all log-odds that makes up for the traits and couplings, so that a study has about 2.6 findings.
+#: Shift of all log-odds that compensates for traits and couplings, so that a study has about 2.6 findings.
 _LEVEL = -0.30
 
 
@@ -74,17 +74,17 @@ class FindingState:
     finding: str  # its name in FINDINGS
     side: Side  # "central" for findings without a side
     zone: Zone  # height in the lung
-    severity: float  # 0 (barely there) to 1
+    severity: float  # 0 (barely present) to 1
     course: Course  # change since the patient's previous study ("new" in a first study)
     certainty: Certainty  # whether reports state or hedge it
-    lateral_only: bool  # it shows on the lateral view and not on the frontal one
-    prior_only: bool  # it shows on no view of this study; the previous report mentions it
+    lateral_only: bool  # visible on the lateral view but not on the frontal one
+    prior_only: bool  # visible on no view of this study; the previous report mentions it
     kind: str  # a subtype ("rib" or "vertebra" for fractures), else ""
     devices: tuple[str, ...]  # for "support devices"
-    position: tuple[float, float, float]  # numbers in [0, 1) that place and shape it
+    position: tuple[float, float, float]  # numbers in [0, 1) that determine place and shape
 
     def known_from(self, lateral: bool, prior: bool) -> bool:
-        """Do the frontal view and these sources show it?"""
+        """Whether the frontal view together with these sources shows the finding."""
         return (lateral or not self.lateral_only) and (prior or not self.prior_only)
 
 
@@ -124,13 +124,13 @@ class PhantomStudy:
         return frozenset(name for name, state in self.findings.items() if state.prior_only)
 
     def rng(self, purpose: int) -> np.random.Generator:
-        """A generator of random numbers that belongs to this study and ``purpose``."""
+        """Return a random generator specific to this study and ``purpose``."""
         return np.random.default_rng([*self.key, purpose])
 
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """A patient with studies in the order of time; all of them are in one split."""
+    """A patient with studies in chronological order, all in one split."""
 
     subject_id: str
     split: Split
@@ -146,13 +146,13 @@ def make_world(
     test_fraction: float = 0.0,
     rarity_boost: float = 0.0,
 ) -> list[Patient]:
-    """The world of ``seed``, its patients in a random order of subject ids.
+    """Generate the world of ``seed``, with random subject ids.
 
     Args:
-        studies_per_patient: mean; at least one each.
+        studies_per_patient: mean number of studies; each patient has at least one.
         lateral_fraction: share of studies with a lateral view.
-        val_fraction, test_fraction: shares of patients; a fraction above zero gives at least one.
-        rarity_boost: 0 is the natural mix; 1 brings every finding towards the same, higher prevalence (for training
+        val_fraction, test_fraction: shares of patients; a fraction above zero yields at least one patient.
+        rarity_boost: 0 is the natural mix; 1 moves every finding towards the same, higher prevalence (for training
             stand-in encoders).
     """
     rng = np.random.default_rng([seed, 0])
@@ -229,7 +229,7 @@ def _devices_of(findings: dict[str, FindingState]) -> tuple[str, ...]:
 def _next_state(
     rng: np.random.Generator, prior: PhantomStudy | None, shifts: dict[str, float], has_lateral: bool, boost: float
 ) -> tuple[dict[str, FindingState], dict[str, FindingState]]:
-    """The findings present now and those that ended, from the previous study's."""
+    """Draw the findings present now and those that ended, given the previous study."""
     now: dict[str, FindingState] = {}
     resolved: dict[str, FindingState] = {}
     draws = rng.random((len(FINDINGS), 10))
@@ -260,7 +260,7 @@ def _certainty(finding: str, severity: float, draw: float) -> Certainty:
 
 
 def begin_finding(finding: str, draw: np.ndarray, has_lateral: bool) -> FindingState:
-    """A finding that was not there before, from ten random numbers in [0, 1)."""
+    """Create the state of a new finding from ten random numbers in [0, 1)."""
     severity = round(float(0.15 + 0.85 * draw[1]), 3)
     lateral_only = bool(finding in LATERAL_CAPABLE and has_lateral and draw[2] < LATERAL_ONLY)
     zones: tuple[Zone, ...] = ("upper", "mid", "lower")
@@ -298,7 +298,7 @@ def _side(finding: str, draw: float) -> Side:
 
 
 def _continue(before: FindingState, draw: np.ndarray) -> FindingState:
-    """The state after a step of time: severity moves where it can be seen, place and kind stay."""
+    """Return the state in the next study: severity changes only if it is visible; place and kind stay the same."""
     step = 0.0
     course: Course = "stable"
     prior_only = before.finding in CHRONIC and not before.lateral_only and bool(draw[6] < PRIOR_ONLY)

@@ -1,4 +1,4 @@
-"""Tables, figures and the page, with the published numbers.
+"""Tables, figures and the report page, including the published numbers.
 
-Uses comparison, metrics and what lies below them.
+Uses comparison, metrics and the layers below them.
 """

@@ -1,4 +1,4 @@
-"""What ``data/anchors/audit.json`` says: tables, and the lines that decide whether the targets can be trusted."""
+"""Presentation of ``data/anchors/audit.json``: tables, and the checks that show whether the targets can be trusted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pacer.reporting.tables import Check, Table, number
 
 
 def agreement_table(audit: Mapping[str, Any]) -> Table | None:
-    """How two extractors agree on each finding; None without labelling answers."""
+    """Return the agreement of the two extractors on each finding; None without labelling answers."""
     if not audit["agreement"]["records"]:
         return None
     findings = audit["agreement"]["findings"].items()
@@ -20,7 +20,7 @@ def agreement_table(audit: Mapping[str, Any]) -> Table | None:
 
 
 def anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
-    """Counts and rates, and what deserves a look."""
+    """Return counts and rates; those not marked good deserve attention."""
     answers = audit["answers"]
     counts = {name.replace("_", " "): count for name, count in answers["statuses"].items() if count}
     statuses = ", ".join(f"{number(count)} {name}" for name, count in counts.items())
@@ -51,13 +51,13 @@ def anchor_checks(audit: Mapping[str, Any]) -> list[Check]:
 
 
 def _labelled(origins: Mapping[str, Mapping[str, int]]) -> str:
-    """How many of each context's targets a labelling model wrote."""
+    """Return how many of each context's targets a labelling model wrote."""
     shares = {context: origins[context] for context in CONTEXTS if context in origins}
     return ", ".join(f"{name} {number(by['llm'])} of {number(sum(by.values()))}" for name, by in shares.items())
 
 
 def _spread(counts: Mapping[str, int]) -> str:
-    """Mean and largest of the numbers whose frequencies ``counts`` has."""
+    """Return mean and maximum of the numbers with frequencies ``counts``."""
     total = sum(counts.values())
     mean = sum(int(value) * count for value, count in counts.items()) / max(total, 1)
     return f"{mean:.1f} on average, {max(map(int, counts), default=0)} at most"

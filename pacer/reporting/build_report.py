@@ -1,4 +1,4 @@
-"""The report stage: reads what a run left, writes the page, the tables and the figures."""
+"""The report stage: reads the outputs of a run; writes the page, the tables and the figures."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def build_report(
 ) -> None:
     """Write ``out/index.html`` (self-contained), ``out/tables/`` (Markdown, LaTeX) and ``out/figures/`` (SVG).
 
-    ``out`` is replaced as a whole.
+    The whole folder ``out`` is replaced.
 
     Args:
-        corpus, anchors, emphasis, predictions, metrics: what the stages of these names left.
+        corpus, anchors, emphasis, predictions, metrics: output folders of the stages of these names.
         params: of the run.
 
     Raises:
@@ -47,7 +47,7 @@ def build_report(
         write_text(folder / "index.html", page)
         for part in parts:
             if isinstance(part, TableBlock):
-                # in a file nothing else says that models are stand-ins, and what the numbers mean
+                # a file needs its own note on stand-ins, and the definition of its numbers
                 notes = (*part.table.notes, *([results.note] if results.note else []))
                 table = replace(part.table, notes=notes)
                 write_text(folder / "tables" / f"{part.name}.md", f"{table.markdown()}\n`{line}`\n")

@@ -1,4 +1,4 @@
-"""Example cases: one study in every context it was decoded in, with what the model saw, committed to and wrote."""
+"""Example cases: one study in every context in which it was decoded, with the model's inputs, commitment and report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CaseImage:
-    """One radiograph: its address on the page, and the maps over it where there are depth weights."""
+    """One radiograph: its address on the page, and the maps over it if there are depth weights."""
 
     name: str
     address: str
@@ -29,10 +29,10 @@ class CaseImage:
 
 @dataclass(frozen=True)
 class ContextReport:
-    """What the model wrote for one record, beside its reference.
+    """The model's report for one record, with its reference.
 
     ``record``, ``prediction``, ``score``: its rows of corpus, predictions and scored cases. ``generated``,
-    ``reference``: the texts with their marks. ``labels``: by heading, what the labeller finds in either.
+    ``reference``: the texts with their marks. ``labels``: the labeller's findings in both texts, by heading.
     """
 
     record: Mapping[str, Any]
@@ -44,13 +44,13 @@ class ContextReport:
 
     @property
     def sources(self) -> str:
-        """The sources of its context in words."""
+        """The sources of the context in words."""
         return SOURCES[self.record["context"]]
 
 
 @dataclass(frozen=True)
 class ExampleCase:
-    """One study with its images and a report per context."""
+    """One study with its images and one report per context."""
 
     study_id: str
     subject_id: str
@@ -60,7 +60,7 @@ class ExampleCase:
 
 
 def example_cases(results: Results) -> list[ExampleCase]:
-    """The studies that decoding marked, as many as ``decode.examples`` says.
+    """Return the studies that decoding marked as examples (``decode.examples`` sets their number).
 
     Raises:
         DataError: an image of a shown case is missing.
@@ -75,7 +75,7 @@ def example_cases(results: Results) -> list[ExampleCase]:
 
 
 def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) -> ExampleCase:
-    """One study; ``rows``: its records, in the order of contexts."""
+    """Return one study; ``rows``: its records, in the order of contexts."""
     reports = []
     first_reference = first_generated = None
     for row in rows:
@@ -103,13 +103,13 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
 
 
 def _present(labels: list[int] | None) -> list[str]:
-    """Observations that a label row counts as present; "No Finding" is no finding."""
+    """Return the observations that count as present in a label row; "No Finding" does not count."""
     pairs = zip(OBSERVATIONS, labels or [0] * len(OBSERVATIONS), strict=True)
     return [name for name, label in pairs if label in (POSITIVE, UNCERTAIN) and name != "No Finding"]
 
 
 def _image(name: str, rows: Sequence[dict], results: Results) -> CaseImage:
-    """A study's frontal or lateral radiograph, with the depth weights of the first record that has any."""
+    """Return a study's frontal or lateral radiograph, with the depth weights of the first record that has any."""
     image = next(row[name] for row in rows if row[name] is not None)
     if image not in results.image_paths:
         raise DataError(f"image {image} is not in the table of images")

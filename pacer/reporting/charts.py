@@ -1,4 +1,4 @@
-"""The charts of the report: what each shows is its docstring; all return SVG text (:mod:`pacer.reporting.figures`)."""
+"""Charts of the report, each described in its docstring; all return SVG text (:mod:`pacer.reporting.figures`)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from pacer.metrics.statistics.bootstrap import Interval
     from pacer.metrics.statistics.intervals import LabelScores
 
-#: Least width of the score axis, so that small differences do not look large.
+#: Minimum width of the score axis, so that small differences do not look large.
 NARROWEST = 0.25
-#: Records of a context that are drawn as points, at even steps of rank.
+#: Maximum number of records per context drawn as points, at even steps of rank.
 MOST_POINTS = 160
 _POLARITIES = {"positive": "--series-2", "uncertain": "--series-5", "negative": "--series-1"}
 
 
 def efficacy_chart(scores: Mapping, intervals: Mapping[str, Mapping[str, Interval]]) -> str:
-    """Precision, recall and F1 of each context as three points on a line; the interval of F1 as a bar below."""
+    """Draw precision, recall and F1 of each context as three points on a line, with F1's interval as a bar below."""
     names = rows_in(scores)
 
     def draw(axes: Axes) -> None:
@@ -60,7 +60,7 @@ def efficacy_chart(scores: Mapping, intervals: Mapping[str, Mapping[str, Interva
 
 
 def label_chart(labels: Sequence[LabelScores]) -> str:
-    """F1 of each observation with its interval over all contexts together, and small marks for the contexts."""
+    """Draw F1 of each observation with its interval over all contexts together, and small marks for single contexts."""
 
     def draw(axes: Axes) -> None:
         for row, label in enumerate(labels):
@@ -84,7 +84,7 @@ def label_chart(labels: Sequence[LabelScores]) -> str:
 
 
 def gate_chart(gates: Mapping[str, Sequence[float]]) -> str:
-    """Gate of each context's records: points, a box over the middle half with the median, whiskers over 90 %.
+    """Draw the gate of each context's records: points, a box over the middle half with the median, whiskers over 90 %.
 
     Args:
         gates: context -> gate of each of its records.
@@ -95,7 +95,7 @@ def gate_chart(gates: Mapping[str, Sequence[float]]) -> str:
         for row, name in enumerate(names):
             values = np.sort(np.asarray(gates[name], dtype=float))
             shown = values[np.linspace(0, len(values) - 1, min(len(values), MOST_POINTS)).round().astype(int)]
-            # the same places every time, spread so that neighbours in rank lie apart
+            # deterministic, and spread so that neighbours in rank lie apart
             scatter = 0.18 + 0.26 * ((np.arange(len(shown)) * 0.618034) % 1)
             axes.scatter(shown, row + scatter, s=5, color=LIGHT["--series-1"], alpha=0.55, linewidths=0)
             low, first, median, third, high = np.quantile(values, (0.05, 0.25, 0.5, 0.75, 0.95))
@@ -113,11 +113,11 @@ def gate_chart(gates: Mapping[str, Sequence[float]]) -> str:
 def polarity_chart(
     counts: Mapping[str, Mapping[str, Mapping[str, int]]], origins: Mapping[str, Mapping[str, int]]
 ) -> str:
-    """Stacked bars side by side for each context: the share of its records that commit to a finding, by polarity.
+    """Draw stacked bars, one panel per context: the share of its records that commit to a finding, by polarity.
 
     Args:
-        counts: context -> finding -> {"positive": n, "negative": n, "uncertain": n}. origins: context -> who made its
-            records' targets -> how many.
+        counts: context -> finding -> {"positive": n, "negative": n, "uncertain": n}. origins: context -> origin of its
+            records' targets -> number of records.
     """
     contexts = [context for context in CONTEXTS if context in counts]
     findings = list(counts[contexts[0]])

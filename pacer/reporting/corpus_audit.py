@@ -1,4 +1,4 @@
-"""What ``data/corpus/audit.json`` says: a table and the lines that decide whether a corpus can be trusted."""
+"""Presentation of ``data/corpus/audit.json``: a table, and the checks that show whether a corpus can be trusted."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pacer.reporting.tables import Check, Table, number, percent, reading_audit
 
 Counts = Mapping[str, int]
 
-#: Shares above which a line is marked for a look: targets that presuppose an absent previous report, ...
+#: Limits above which a check is flagged: targets that presuppose an absent previous report, ...
 WORDING_LIMIT = 0.05
-#: ... test reports that occur word for word in train, ...
+#: ... test reports that occur verbatim in train, ...
 REPEATED_LIMIT = 0.2
-#: ... and rows of the input that were left out.
+#: ... and input rows that were left out.
 LEFT_OUT_LIMIT = 0.1
 
-#: Reasons, and values of a note, that one line names; the others are counted.
+#: Number of reasons, or of a note's values, that a line names; the others are only counted.
 _NAMED = 5
 
-#: Headings of the readers' notes, and whether such a note is harmless. A topic that is not listed here is shown under
-#: its own name, to be looked at.
+#: Headings of the readers' notes, and whether the note is harmless. A topic missing here is shown under its own name
+#: and flagged.
 TOPICS = {
     "absent_words": ("Texts such as N/A, which count as absent", False),
     "assumed_views": ("Views assumed, from the order of the images", False),
@@ -38,7 +38,7 @@ TOPICS = {
 
 
 def corpus_table(audit: Mapping[str, Any]) -> Table:
-    """Records of each context and split, and the studies and patients of each context; MIMIC-RG4's beside the paper's.
+    """Return records by context and split, with the paper's for MIMIC-RG4, and studies and patients by context.
 
     Raises:
         DataError: the audit lacks a part.
@@ -56,14 +56,14 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
     headings = [heading for split in used for heading in (split, "paper")[: len(shown)]]
     return Table(
         columns=("Context", *headings, "studies", "patients"),
-        # a study has records in several contexts: their sum would count it more than once
+        # no sum here: a study with records in several contexts would count more than once
         rows=(*rows, ("All", *totals, "", "")),
         summary=len(rows),
     )
 
 
 def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
-    """The lines that a researcher needs before trusting a corpus; those marked not good deserve a look.
+    """Return the checks a researcher needs before trusting a corpus; those not marked good deserve attention.
 
     Raises:
         DataError: the audit lacks a part.
@@ -102,24 +102,24 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
 
 
 def _splits(contexts: Mapping[Any, Mapping[str, Counts]]) -> tuple[str, ...]:
-    """The splits to speak of: a corpus that is only evaluated has no train split."""
+    """Return the splits to report: a corpus used only for evaluation has no train split."""
     evaluated_only = not any(splits["train"]["records"] for splits in contexts.values())
     return SPLITS[1:] if evaluated_only else SPLITS
 
 
 def plain(text: str, longest: int = 100) -> str:
-    """``text`` on one line and not too long."""
+    """Return ``text`` on one line, shortened to ``longest`` characters."""
     text = " ".join("".join(character if character.isprintable() else " " for character in text).split())
     return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
 
 def _fault(name: str, detail: str) -> Check:
-    """What should not be there."""
+    """Return a check of something that should not exist."""
     return Check(name, detail or "none", not detail)
 
 
 def _counted(counts: Counts, form: str = "{} {}") -> str:
-    """Each count and its name, without those that are 0."""
+    """Return each non-zero count with its name."""
     return ", ".join(form.format(number(count), name) for name, count in counts.items() if count)
 
 
@@ -128,7 +128,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _together(by_source: Mapping[str, str]) -> str:
-    """What is said about each input, once for those about which the same is said."""
+    """Return the description of each input, merging inputs with the same description."""
     alike: dict[str, list[str]] = {}
     for source, words in by_source.items():
         alike.setdefault(words, []).append(source)
@@ -136,7 +136,7 @@ def _together(by_source: Mapping[str, str]) -> str:
 
 
 def _by_context(counts: Mapping[str, Counts]) -> str:
-    """Shares of each context's values."""
+    """Return the shares of each context's values."""
     present = {context: counts[context] for context in CONTEXTS if any(counts.get(context, {}).values())}
     shares: dict[str, str] = {
         context: ", ".join(f"{value} {percent(n, sum(values.values()))}" for value, n in values.items() if n)
@@ -150,7 +150,7 @@ def _overlapping(pairs: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _rows(audit: Mapping[str, Any]) -> Iterator[Check]:
-    """Every row that was read, and what became of it."""
+    """Account for every row that was read."""
     rows = audit["rows"]
     read = sum(rows["read"].values())
     fates: dict[str, int] = {name.replace("_", " "): rows[name] for name in ("used", "bad", "left_out")}
@@ -165,7 +165,7 @@ def _rows(audit: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _reasons(rows: Mapping[str, Any]) -> str:
-    """The number of rows, the most frequent reasons with theirs, and how many reasons there are besides."""
+    """Return the number of rows, the most frequent reasons with their counts, and the number of other reasons."""
     listed = list(rows["reasons"].items())
     parts = [f"{number(count)} × {plain(reason)}" for reason, count in listed[:_NAMED]]
     if rest := [count for _, count in listed[_NAMED:]]:
@@ -207,8 +207,8 @@ def _undated(notes: Mapping[str, Mapping[str, Counts]]) -> int:
 
 
 def _priors(priors: Mapping[str, Any], records: Counts, undated: int) -> Iterator[Check]:
-    """The previous reports; ``undated``: studies without a date: they neither have nor can be a
-    previous study."""
+    """Describe the previous reports; ``undated``: studies without a date, which neither have nor can be a previous
+    study."""
     name = "Time since the previous study"
     if priors["known"]:
         median, longest = priors["median_gap_days"], priors["longest_gap_days"]
@@ -229,7 +229,7 @@ def _priors(priors: Mapping[str, Any], records: Counts, undated: int) -> Iterato
 
 
 def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:
-    """What ``data/emphasis/audit.json`` says of the marks that training counts.
+    """Return the checks of ``data/emphasis/audit.json`` on the emphasis marks that training uses.
 
     Raises:
         DataError: the audit lacks a part.
@@ -253,7 +253,7 @@ def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:
 
 
 def _note(topic: str, by_source: Mapping[str, Counts]) -> Check:
-    """A topic of a reader's notes, whichever it is."""
+    """Describe one topic of a reader's notes, known or not."""
     title, harmless = TOPICS.get(topic, (topic.replace("_", " ").capitalize(), False))
     listed: dict[str, str] = {}
     for source, values in by_source.items():

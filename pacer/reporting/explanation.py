@@ -1,4 +1,4 @@
-"""Why a record has the commitment that it has: its report with the words that the rules read."""
+"""Explanation of a record's commitment: its report, with the words that the rules matched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pacer.core.errors import DataError
 from pacer.data.schemas import RECORD_SCHEMA, check_columns
 from pacer.reporting.tables import Table
 
-#: What each kind of cue is called.
+#: Label of each kind of cue.
 KINDS = {
     "uncertain": "hedges",
     "hint": "hedges unless denied",
@@ -30,9 +30,9 @@ class Explanation:
     """One record's commitment.
 
     Attributes:
-        anchor: what training uses; origin: ``llm`` or ``rules``. by_rules: what the rules say.
-        report: as the rules read it; mentions: of findings in it, and read: each of them and its cue in words.
-        evidence: the labelling model's own phrases, where its answer is at hand, and whether the report has them.
+        anchor: the commitment used in training; origin: ``llm`` or ``rules``. by_rules: what the rules extract.
+        report: as the rules read it; mentions: of findings in it, and read: each mention and its cue in words.
+        evidence: the labelling model's own phrases, if its answer is available, and whether the report contains them.
     """
 
     record_id: str
@@ -48,15 +48,15 @@ class Explanation:
 
 
 def explain(record_id: str, records: Path, anchors: Path, answers: Path | None = None) -> Explanation:
-    """Look a record up and read its report once more.
+    """Look a record up and read its report again.
 
     Args:
-        records: ``records.parquet``. anchors: ``anchors.parquet``, made of these records.
-        answers: ``llm_cache.jsonl``, whose evidence phrases are shown where the commitment was read from them; it may
-            be missing.
+        records: ``records.parquet``. anchors: ``anchors.parquet``, made from these records.
+        answers: ``llm_cache.jsonl``, the source of evidence phrases for commitments by the labelling model; may be
+            missing.
 
     Raises:
-        DataError: a table is missing or none, or the record is in neither or only in one of them.
+        DataError: a table is missing or invalid, or it does not contain the record.
     """
     check_columns(records, RECORD_SCHEMA)
     check_columns(anchors, ANCHOR_SCHEMA)
@@ -102,7 +102,7 @@ def _words(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
 
 
 def _evidence(record_id: str, anchor: Anchor, report: str, answers: Path) -> list[tuple[str, ...]]:
-    """The phrases of the answer that this anchor was read from; none where the file or the answer is missing."""
+    """Return the phrases of the answer that this anchor was read from; none if the file or the answer is missing."""
     for line in read_answers(answers):
         if line.record_id == record_id and line.current:
             answer = read_answer(line.raw, record_id)

@@ -1,4 +1,4 @@
-"""How charts (:mod:`pacer.reporting.charts`) are drawn: as SVG files for a paper, and inside of the page."""
+"""Drawing of charts (:mod:`pacer.reporting.charts`): as SVG files for a paper, and inline in the page."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ STYLE: dict[Any, Any] = {
 
 
 def for_page(svg: str, name: str) -> str:
-    """The drawing as an inline ``<svg>`` element, with ids that no other figure of the page has."""
+    """Return the drawing as an inline ``<svg>`` element, with ids that are unique on the page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
@@ -70,10 +70,10 @@ def for_page(svg: str, name: str) -> str:
 
 
 def drawing(width: float, height: float, draw: Callable[[Any], None], columns: int = 1, **grid: Any) -> str:
-    """Run ``draw(axes)`` on a new figure of the given size in inches; the SVG text.
+    """Run ``draw(axes)`` on a new figure of the given size in inches, and return the SVG text.
 
     Args:
-        columns, grid: arguments of ``Figure.subplots``; ``draw`` gets what it returns.
+        columns, grid: arguments of ``Figure.subplots``, whose result is passed to ``draw``.
     """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
@@ -83,14 +83,14 @@ def drawing(width: float, height: float, draw: Callable[[Any], None], columns: i
 
 
 def saved(figure: Figure) -> str:
-    """A drawn figure as SVG text, the same bytes every time."""
+    """Return a drawn figure as SVG text, with reproducible bytes."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 
 def row_axis(axes: Axes, names: Sequence[str], *, top: float = -0.6) -> None:
-    """Names down the left edge, the first at the top; lines across the rows alone."""
+    """Put names along the left edge, the first at the top, with grid lines for the values only."""
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", labelcolor=LIGHT["--ink"])
     axes.set_ylim(len(names) - 0.4, top)
@@ -98,5 +98,5 @@ def row_axis(axes: Axes, names: Sequence[str], *, top: float = -0.6) -> None:
 
 
 def legend_above(axes: Axes, columns: int, **how: Any) -> None:
-    """Put a legend of ``columns`` columns above the axes, at the left."""
+    """Put a legend with ``columns`` columns above the axes, aligned left."""
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=columns, **{"handlelength": 1.0, **how})

@@ -1,4 +1,4 @@
-"""Pages: HTML files that need nothing else, from ``templates/``."""
+"""Self-contained HTML pages from ``templates/``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
-    """Fill a template; values are escaped (not in Markdown) unless they are markup, and a name without a value is an
-    error.
+    """Fill a template. Values are escaped (not in Markdown) unless they are markup; a name without a value is an error.
 
     Args:
         folder: templates of another package, which may use the ones here.

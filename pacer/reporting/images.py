@@ -1,4 +1,4 @@
-"""Radiographs for the page: reduced, and embedded as data URIs."""
+"""Radiographs for the page: scaled down, and embedded as data URIs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_EDGE = 384
 
 
 def read_grey(path: Path, edge: int = LONGEST_EDGE) -> Image.Image:
-    """The image at ``path`` as 8-bit grey, no edge longer than ``edge``.
+    """Return the image at ``path`` as 8-bit grey, with no edge longer than ``edge``.
 
     Raises:
         DataError: the file is missing or is not an image.
@@ -31,7 +31,7 @@ def read_grey(path: Path, edge: int = LONGEST_EDGE) -> Image.Image:
 
 
 def data_uri(image: Image.Image) -> str:
-    """The image as a JPEG ``data:`` address."""
+    """Return the image as a JPEG ``data:`` address."""
     buffer = io.BytesIO()
     image.convert("RGB" if image.mode != "L" else "L").save(buffer, format="JPEG", quality=85)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

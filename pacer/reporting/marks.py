@@ -1,11 +1,11 @@
-"""The marker of texts: a report cut into spans by whether another text says the same.
+"""Marks in texts: a report is cut into spans by whether another text makes the same statement.
 
-A marked phrase is a mention of a finding; or it is **longitudinal**, wording that compares with an earlier examination
-(:mod:`pacer.data.wording`) and says as much as its rule and its direction. It is **matching** where the other text
-says the same, **reference-only** where a reference says it and the generated report does not, and **unverified** where
-a generated report says it and the reference, or the commitment before it, does not. What a text says of findings is
-read by the rules of commitments (:mod:`pacer.commitments.rules.extract`), polarity included: "no effusion" against
-"small effusion" is reference-only on one side and unverified on the other.
+A marked phrase is a mention of a finding, or it is **longitudinal**: wording that compares with an earlier examination
+(:mod:`pacer.data.wording`), identified by its rule and its direction. A phrase is **matching** if the other text says
+the same. It is **reference-only** if a reference says it and the generated report does not. It is **unverified** if a
+generated report says it and the reference, or the preceding commitment, does not. The rules of commitments
+(:mod:`pacer.commitments.rules.extract`) read the findings with their polarity: "no effusion" against "small effusion"
+is reference-only on one side and unverified on the other.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pacer.commitments.rules.extract import Mention, find_mentions
 from pacer.data.wording import find_wording
 
 Support = Literal["matching", "reference-only", "unverified"]
-#: What a text is compared with.
+#: Kind of text that a text is compared with.
 Other = Literal["reference", "generated", "commitment"]
 
-#: A finding and what is said of it; or a rule of comparison, with its direction, and :data:`LONGITUDINAL`.
+#: A finding and its polarity; or a rule of comparison with its direction, and :data:`LONGITUDINAL`.
 Statement = tuple[str, str]
 LONGITUDINAL = "longitudinal"
-#: What tells the direction of wording: what is pulled back is not inserted, though both are verbs of change.
+#: Words that give the direction of a change: "pulled back" and "inserted" are both changes, but not the same.
 _DIRECTION = re.compile(
     "increas|decreas|reduc|improv|wors|resol|clear|progress|regress|develop|enlarg|diminish|grow|lessen|reced|subsid"
     "|evol|disappear|appeared|declin|redistribut|reaccumulat|expan|migrat|remov|withdraw|retract|advanc|pull|reposition"
@@ -34,7 +34,7 @@ _DIRECTION = re.compile(
     "|no longer"
 )
 
-#: What a phrase is that the other text does not support, and what its tooltip says of it with and without support.
+#: The mark of an unsupported phrase, and the tooltips with and without support.
 _COMPARED_WITH: dict[Other, tuple[Support, str, str]] = {
     "generated": ("reference-only", "in both reports", "in the reference only"),
     "reference": ("unverified", "in both reports", "not in the reference"),
@@ -43,8 +43,8 @@ _COMPARED_WITH: dict[Other, tuple[Support, str, str]] = {
 
 
 class Span(NamedTuple):
-    """Characters of a report that are marked alike. ``support``: None outside phrases and without another text;
-    ``changed``: the first context's text does not say this; ``tooltip``: what is said, and by whom."""
+    """Characters of a report with the same marks. ``support``: None outside phrases and without another text;
+    ``changed``: the first context's text does not say this; ``tooltip``: what is said, and by which texts."""
 
     text: str
     support: Support | None = None
@@ -54,14 +54,14 @@ class Span(NamedTuple):
 
     @property
     def classes(self) -> str:
-        """Those of its mark in ``style.css``; empty where nothing is marked."""
+        """The classes of its marks in ``style.css``; empty if nothing is marked."""
         longitudinal, changed = LONGITUDINAL if self.longitudinal else None, "changed" if self.changed else None
         return " ".join(filter(None, (self.support, longitudinal, changed)))
 
 
 _ITALICS = (Span("in italics", "matching", longitudinal=True), "compares with an earlier examination")
 _BOLD = (Span("in bold", "matching", changed=True), "differs from the first context")
-#: Marks and what they say: of a report and its reference, and of a report and the commitment before it.
+#: Marks and their meaning: for a report and its reference, and for a report and its commitment.
 LEGENDS = {
     "reports": (
         (Span("matching", "matching"), "both say it"),
@@ -80,19 +80,19 @@ LEGENDS = {
 
 
 def statements(report: str) -> frozenset[Statement]:
-    """Every finding that a text speaks of, with the polarity, both polarities of one that it affirms and denies; and
-    the rules of comparison that fire in it."""
+    """Return every finding in a text with its polarity (both, if it is affirmed and denied), and the rules of
+    comparison that match."""
     findings = {(m.finding, m.polarity) for m in find_mentions(report) if m.polarity is not None}
     return frozenset(findings | {statement for _, _, statement in _wording(report)})
 
 
 def committed(commitment: Anchor) -> frozenset[Statement]:
-    """The findings of a commitment with their polarities."""
+    """Return the findings of a commitment with their polarities."""
     return frozenset((finding, name) for name in POLARITIES for finding in getattr(commitment, name))
 
 
 def _wording(report: str) -> list[tuple[int, int, Statement]]:
-    """Wording of comparison: where it stands, and what it says."""
+    """Return the start, end and statement of each wording of comparison."""
     phrases = []
     for start, end, rule in find_wording(report):
         direction = _DIRECTION.search(report[start:end].lower())
@@ -103,14 +103,14 @@ def _wording(report: str) -> list[tuple[int, int, Statement]]:
 def spans(
     report: str, compared_with: Other, other: Collection[Statement] | None, first: Collection[Statement] | None = None
 ) -> list[Span]:
-    """Cut a report into spans; their texts joined are the report.
+    """Cut a report into spans, which joined give the report.
 
-    A mention takes the cue that decides its polarity along ("no evidence of" pneumothorax) unless another mention
-    stands between. Where phrases share characters, one without support shows. A commitment says nothing of
-    comparison, so against it such wording has no support and needs none.
+    A mention includes the cue that decides its polarity ("no evidence of" pneumothorax), unless another mention lies
+    between them. If phrases overlap, one without support determines the mark. A commitment makes no comparisons, so
+    wording of comparison is not checked against it.
 
     Args:
-        other: statements of the text that ``compared_with`` names; None where there is no such text.
+        other: statements of the text that ``compared_with`` names; None if there is no such text.
         first: :func:`statements` of the report in the first context; None in that context itself.
     """
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
@@ -135,7 +135,7 @@ def spans(
 
 
 def _extent(mention: Mention, mentions: Collection[Mention]) -> tuple[int, int]:
-    """Where a mention begins and ends with its cue."""
+    """Return where a mention begins and ends, including its cue."""
     if mention.cue is None:
         return mention.start, mention.end
     start, end = min(mention.start, mention.cue[0]), max(mention.end, mention.cue[1])

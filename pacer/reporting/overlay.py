@@ -1,5 +1,5 @@
-"""Depth routing as transparent maps that a page lays over the radiograph (``depth_tiles`` and
-``depth_slider`` in ``templates/macros.html``)."""
+"""Depth routing as transparent maps that a page overlays on the radiograph (``depth_tiles`` and ``depth_slider`` in
+``templates/macros.html``)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from PIL import Image
 from pacer.core.errors import DataError
 from pacer.reporting.images import data_uri
 
-#: How much of the radiograph the strongest colour hides.
+#: Opacity of the strongest colour.
 _STRONGEST = 0.6
 
 
 class DepthMap(NamedTuple):
-    """One depth: encoder block, its mean weight, and the address of its map."""
+    """One depth: the encoder block, its mean weight, and the address of its map."""
 
     depth: int
     mean: float
@@ -29,8 +29,8 @@ class DepthMap(NamedTuple):
 
 
 class RoutingOverlay(NamedTuple):
-    """A radiograph as the encoder saw it, and a map per depth; ``even``: each depth's weight in an even mixture;
-    ``farthest``: how far from it a weight with the strongest colour is."""
+    """A radiograph as the encoder saw it, and a map per depth. ``even``: each depth's weight in an even mixture.
+    ``farthest``: the deviation from it that gets the strongest colour."""
 
     name: str
     address: str
@@ -40,11 +40,11 @@ class RoutingOverlay(NamedTuple):
 
 
 def routing_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:
-    """Maps that are warm where a patch takes more of a depth than the even share, cool where less, and clear at it; the
-    weight of the image that is farthest from the even share has the strongest colour.
+    """Return maps that are warm where a patch takes more of a depth than the even share, cool where less, and clear at
+    it. The largest deviation in the image has the strongest colour.
 
-    A map has one pixel a patch: a smooth one would show detail that the router does not have. Addresses are ``data:``
-    addresses: nothing is written.
+    A map has one pixel per patch: a smooth map would suggest detail that the router does not have. Addresses are
+    ``data:`` addresses: no file is written.
 
     Args:
         image: what the patches cover. weights: ``[rows, columns, K]``, sums of 1 over K. depths: the K encoder blocks.
@@ -60,14 +60,14 @@ def routing_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: 
 
 
 def square_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: Sequence[int]) -> RoutingOverlay:
-    """The same over the middle square of a radiograph: image processors of this family scale the shorter edge and keep
-    that square, and the patch grid spans it.
+    """Return the same for the middle square of a radiograph: this family's image processors scale the shorter edge and
+    crop to that square, which the patch grid spans.
 
     Args:
         weights: ``[N, K]``, N a square grid in row-major order.
 
     Raises:
-        DataError: N is not a square.
+        DataError: N is not a square number.
     """
     side, edge = math.isqrt(len(weights)), min(image.size)
     if side * side != len(weights):
@@ -78,7 +78,7 @@ def square_overlay(name: str, image: Image.Image, weights: np.ndarray, depths: S
 
 
 def _address(relative: np.ndarray) -> str:
-    """Values ``[rows, columns]`` from -1 to 1 as a PNG."""
+    """Return values ``[rows, columns]`` from -1 to 1 as the address of a PNG."""
     pixels = matplotlib.colormaps["RdBu_r"](0.5 + 0.4 * relative, bytes=True)
     pixels[..., 3] = np.round(255 * _STRONGEST * np.abs(relative))
     buffer = io.BytesIO()

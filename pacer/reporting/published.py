@@ -1,4 +1,4 @@
-"""The paper's own numbers, for the rows that stand beside one's own, and why they may not stand there."""
+"""The paper's own numbers for comparison rows, and the reasons why they may not be comparable with a run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FILE = Path(__file__).with_name("published.yaml")
 
 _VALUE = re.compile(r"--|(?P<mark>[*_]?)(?P<value>\d\.\d{3})(?P=mark)")
 _MARKS: Mapping[str | None, Mark | None] = {"*": "best", "_": "second"}
-#: What the published scores were made with.
+#: Settings of the published scores.
 CONVENTION, CLEANER, SPLIT, PRECISION = "llm-rg4", "upstream", "test", "float32"
 
 
 class PrintedValue(NamedTuple):
-    """A number as the paper prints it; ``text`` is None where it reports none. ``mark``: best, second or None."""
+    """A number as printed in the paper; ``text`` is None if it reports none. ``mark``: best, second or None."""
 
     text: str | None = None
     mark: Mark | None = None
@@ -34,7 +34,7 @@ class PrintedValue(NamedTuple):
 
 @dataclass(frozen=True)
 class PublishedBlock:
-    """Rows that the paper sets and ranks together; ``context`` is that of the values, or ``mean``."""
+    """Rows that the paper prints and ranks together; ``context``: the context of the values, or ``mean``."""
 
     name: str
     context: str
@@ -45,9 +45,9 @@ class PublishedBlock:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """One table, and ``where`` it stands in the paper. ``rows[system][metric]`` are in ``blocks``; ``provenance`` says
-    where each system's row is from; ``target`` and ``records`` what was scored, and how many of each context;
-    ``decoding`` how PACER's reports were searched for (empty: the paper does not say)."""
+    """One table; ``where``: its place in the paper. ``blocks`` hold ``rows[system][metric]``. ``provenance``: the
+    source of each system's row. ``target``, ``records``: what was scored, and the number of records per context.
+    ``decoding``: how PACER's reports were decoded (empty: the paper does not say)."""
 
     where: str
     title: str
@@ -62,7 +62,7 @@ class PublishedTable:
 
 @cache
 def load_published() -> Mapping[str, PublishedTable]:
-    """All tables of ``pacer/reporting/published.yaml``, by name.
+    """Load all tables of ``pacer/reporting/published.yaml``, by name.
 
     Raises:
         DataError: a row does not have one value, in the paper's form, for every metric.
@@ -92,11 +92,11 @@ def _row(system: str, values: str, metrics: tuple[str, ...]) -> dict[str, Printe
 def differences_to_published(
     table: PublishedTable, scores: Mapping[str, Any], signature: Mapping[str, Any], record: Mapping[str, Any] | None
 ) -> list[str]:
-    """In words, each way in which a scored run has another corpus, split, number of records or labeller than the
-    published rows; empty: none is known.
+    """Return, in words, each difference in corpus, split, number of records or labeller between a scored run and the
+    published rows; empty if none is known.
 
     Args:
-        record: of the run; None for foreign scores, whose corpus only the number of their records shows.
+        record: of the run; None for other systems' scores, whose corpus is only recognisable by its number of records.
     """
     reasons = []
     if record is not None:
@@ -134,8 +134,8 @@ def differences_to_published(
 
 
 def decoded_otherwise(table: PublishedTable, signature: Mapping[str, Any]) -> list[str]:
-    """In words, each setting in which a run was decoded otherwise than the paper says of its own reports; empty: none,
-    or the paper does not say."""
+    """Return, in words, each decoding setting that differs from the paper's; empty if none does or the paper does not
+    say."""
     decoded = decoding(signature)
     return [
         f"decode.{name} {decoded.get(name, 'not recorded')}, published {wanted}"
@@ -147,10 +147,10 @@ def decoded_otherwise(table: PublishedTable, signature: Mapping[str, Any]) -> li
 def published_beside(
     corpus: Mapping[str, Any], signature: Mapping[str, Any], scores: Mapping
 ) -> tuple[PublishedTable | None, str]:
-    """The paper's table that the scores may stand beside, and in words why it does or none does.
+    """Return the paper's table that the scores can be compared with, or None, and a note that explains it.
 
     Args:
-        corpus: the group of that name of ``params.yaml``.
+        corpus: the group of that name in ``params.yaml``.
     """
     table = load_published()["conventional_sn" if corpus.get("target") == "findings" else "main"]
     decoded = decoding(signature)

@@ -1,4 +1,4 @@
-"""What a run left, read once for all sections of its report."""
+"""Outputs of a run, read once for all sections of its report."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
 from pacer.reporting.signature import caution
 from pacer.reporting.tables import number
 
-#: What the resampled units are called.
+#: Names of the resampled units.
 _UNITS = dict(zip(UNITS, ("patients", "examinations", "records"), strict=True))
 
 
 @dataclass(frozen=True)
 class Results:
-    """One run.
+    """The results of one run.
 
     Attributes:
-        records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row a scored record.
+        records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row per scored record.
         decoding: the manifest of the predictions. routing: depth weights ``[N, K]`` by ``<record_id>/<view>``; empty
             without a router.
     """
@@ -54,7 +54,7 @@ class Results:
         """The records that have a prediction.
 
         Raises:
-            DataError: there is none.
+            DataError: there are none.
         """
         decoded = self.records.filter(pl.col("record_id").is_in(list(self.predictions)))
         if decoded.is_empty():
@@ -63,7 +63,7 @@ class Results:
 
     @cached_property
     def note(self) -> str | None:
-        """A warning where models are stand-ins."""
+        """A warning if models are stand-ins."""
         return caution(self.signature)
 
     @property
@@ -86,7 +86,7 @@ class Results:
 def read_results(
     corpus: Path, anchors: Path, emphasis: Path, predictions: Path, metrics: Path, params: Params
 ) -> Results:
-    """Read the folders that the stages of these names left.
+    """Read the output folders of the stages of these names.
 
     Raises:
         DataError: a file is missing or malformed.
@@ -98,7 +98,7 @@ def read_results(
     if not generated:
         raise DataError(f"{predictions} holds no predictions; expected {', '.join(f'{c}.jsonl' for c in CONTEXTS)}")
     routing = predictions / "routing.safetensors"
-    # without a router the weights are all on the endpoint, and there is nothing to draw
+    # without a router all weight is on the endpoint, so there is nothing to draw
     routed = routing.exists() and params.refine.variant != "endpoint"
     return Results(
         params=params,

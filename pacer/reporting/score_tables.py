@@ -1,4 +1,4 @@
-"""The tables of a run's scores. A further score is one more pair (key in ``scores.json``, heading) in a list below."""
+"""Tables of a run's scores. To add a score, add a pair (key in ``scores.json``, heading) to a list below."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ SCORES: Columns = (
     ("cider", "CIDEr"),
     ("n", "n"),
 )
-#: Against the original findings of the source as references.
+#: Scores with the original findings of the source as references.
 ORIGINALS: Columns = (*((f"original_{key}", label) for key, label in SCORES[3:9]), ("original_n", "n"))
-#: What the scores say about commitments, gate and extraction.
+#: Scores of commitments, gate and extraction.
 COMMITMENTS: Columns = (
     ("anchor_agreement", "Agreement"),
     ("anchor_stated_agreement", "Stated"),
@@ -52,7 +52,7 @@ COMMITMENTS: Columns = (
     ("empty_anchor_rate", "Commits nothing"),
     ("empty_rate", "Empty"),
 )
-#: What any system's reports say: polarity of the findings, and wording of comparison.
+#: Scores that apply to any system's reports: polarity of the findings, and wording of comparison.
 CONTENTS: Columns = (
     ("report_positive_f1", "Positive F1"),
     ("report_negative_f1", "Negative F1"),
@@ -76,8 +76,7 @@ CONTROLS = {
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
 }
-#: Groups of scores against the latent state of a generated world: the first of a group is what the others are compared
-#: with.
+#: Groups of scores against the latent state of a generated world; the first of a group is the baseline for the others.
 TRUTH: Sequence[Columns] = (
     (("mean_f1", "PACER with the case's own sources"), ("another_patient_f1", "PACER with another patient's sources")),
     (
@@ -108,10 +107,10 @@ _COMPARED = {
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
-    """The contexts that ``scores`` holds, in the paper's order, or that of reports whose context is not known.
+    """Return the contexts in ``scores``, in the paper's order, or that of reports whose context is unknown.
 
     Raises:
-        DataError: it holds none.
+        DataError: there are none.
     """
     present = [context for context in (*CONTEXTS, UNKNOWN) if context in scores]
     if not present:
@@ -120,19 +119,19 @@ def contexts_in(scores: Mapping) -> Sequence[str]:
 
 
 def context_mean(scores: Mapping[str, Any], metric: str, context: str = MEAN) -> float | None:
-    """A score in a context, or the plain mean over all contexts; None where one of them has no such score."""
+    """Return a score in a context, or the plain mean over all contexts; None if one of them lacks the score."""
     names = contexts_in(scores) if context == MEAN else [context]
     values = [scores[name].get(metric) for name in names]
     return fmean(values) if all(value is not None for value in values) else None
 
 
 def rows_in(scores: Mapping) -> Sequence[str]:
-    """The contexts, and ``mean`` where there is one."""
+    """Return the contexts, and ``mean`` if there is one."""
     return [*contexts_in(scores), MEAN] if MEAN in scores else contexts_in(scores)
 
 
 def row_name(context: str) -> str:
-    """A context in capitals, or ``Mean``."""
+    """Return a context in capitals, or ``Mean``."""
     return "Mean" if context == MEAN else context.upper()
 
 
@@ -145,10 +144,10 @@ def score_table(
     published: PublishedTable | None = None,
     notes: tuple[str, ...] = (),
 ) -> Table:
-    """The contexts' scores and their plain mean, one column a score; a column that no context has is left out.
+    """Return the contexts' scores and their plain mean, one column per score; columns that no context has are left out.
 
     Args:
-        intervals: they stand below their scores. published: rows that stand after those of their context.
+        intervals: shown below their scores. published: rows shown after those of their context.
     """
     contexts = contexts_in(scores)
     shown = [(key, label) for key, label in columns if any(key in scores[context] for context in contexts)]
@@ -185,14 +184,14 @@ def score_table(
 def column_table(
     scores: Mapping, names: Sequence[str], caption: str = "", intervals: Intervals | None = None
 ) -> Table | None:
-    """The means of ``score.columns``, each beside how many records have a number; None where there are none."""
+    """Return the means of ``score.columns``, each with its number of values; None without such columns."""
     columns = [column for name in names for column in ((name, name), (f"{name}_n", "n"))]
     return score_table(scores, columns, caption, intervals=intervals) if names else None
 
 
 def convention_table(scores: Mapping, caption: str = "") -> Table | None:
-    """Precision, recall and F1 of the same labels under every convention and average: the mean of the contexts, or the
-    one context; None for scores of an earlier version, which have no conventions."""
+    """Return precision, recall and F1 of the same labels under every convention and average: the mean over contexts, or
+    the only context. None for scores of an earlier version, which have no conventions."""
     conventions = scores.get("conventions")
     if not conventions:
         return None
@@ -209,8 +208,8 @@ def convention_table(scores: Mapping, caption: str = "") -> Table | None:
 
 
 def control_table(scores: Mapping, caption: str = "") -> Table | None:
-    """F1 against the references with the case's own sources and with each control's, and the share of reports that stay
-    the same with the control's; None when no control was run."""
+    """Return F1 against the references with the case's own sources and with those of each control. For each control,
+    the share of unchanged reports is shown too. None if no control was run."""
     controls = scores.get("controls") or {}
     if not controls:
         return None
@@ -227,7 +226,8 @@ def control_table(scores: Mapping, caption: str = "") -> Table | None:
 
 
 def truth_table(truth: Mapping[str, float], caption: str = "") -> Table:
-    """Findings in a report against the latent state of the generated world: micro-F1, or recall where it says so."""
+    """Return scores of reported findings against the generated world's latent state: micro-F1, or recall if named
+    so."""
     rows: list[tuple[str, ...]] = []
     rules = set()
     for group in TRUTH:
@@ -244,7 +244,7 @@ def truth_table(truth: Mapping[str, float], caption: str = "") -> Table:
 
 
 def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") -> Table:
-    """One observation a row: over all contexts' records together, and F1 in each context."""
+    """Return one observation per row: scores over all contexts' records together, and F1 in each context."""
     contexts = list(labels[0].f1) if labels else []
     rows = tuple(
         (
@@ -262,7 +262,7 @@ def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") 
 
 
 def group_table(groups: Sequence[GroupScore], level: float, caption: str = "") -> Table:
-    """F1 of one group a row, with its interval."""
+    """Return F1 by group, one group per row, with its interval."""
     rows = tuple(
         (group.column, group.value, number(group.n), score_cell(group.f1.value), span(group.f1)) for group in groups
     )
@@ -271,7 +271,7 @@ def group_table(groups: Sequence[GroupScore], level: float, caption: str = "") -
 
 
 def group_comparison_table(comparison: Comparison) -> Table:
-    """F1 of both runs and its difference, one group a row."""
+    """Return F1 of both runs and their difference, one group per row."""
     rows = tuple(
         (
             group.column,
@@ -289,7 +289,7 @@ def group_comparison_table(comparison: Comparison) -> Table:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Both scores, their difference with its interval, and the p value, by context and score."""
+    """Return both scores, their difference with its interval, and the p value, by context and score."""
     rows: list[tuple[str, ...]] = []
     for context, scores in comparison.scores.items():
         for name, compared in scores.items():
@@ -304,7 +304,7 @@ def comparison_table(comparison: Comparison) -> Table:
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """How the table was made, and which columns are not compared, or not over all records, one a line."""
+    """Return notes: how the table was made, and which columns are not compared, or not over all records."""
     if any("f1" in scores for scores in comparison.scores.values()):
         compared = f"F1 by {comparison.convention}"
     else:
@@ -326,7 +326,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
 
 
 def difference_cells(compared: Difference, undefined: str = "–", digits: int = 3) -> tuple[str, str, str]:
-    """Difference, interval and p value."""
+    """Return the cells for difference, interval and p value."""
     if compared.difference is None or compared.low is None or compared.high is None:
         return undefined, undefined, undefined
     interval = f"{signed(compared.low, digits)} to {signed(compared.high, digits)}"
@@ -334,7 +334,7 @@ def difference_cells(compared: Difference, undefined: str = "–", digits: int =
 
 
 def span(interval: Interval | None) -> str:
-    """An interval as ``0.69–0.75``, nothing where there is none."""
+    """Return an interval as ``0.69–0.75``, or an empty text without one."""
     if interval is None or interval.low is None or interval.high is None:
         return ""
     return f"{interval.low:.2f}–{interval.high:.2f}"

@@ -1,7 +1,7 @@
-"""What a page consists of: sections, and the parts of a section in their order.
+"""Building blocks of a page: sections, and the parts of a section in their order.
 
-A new section is a function from :class:`~pacer.reporting.results.Results` to a :class:`Section` in the list of
-:mod:`pacer.reporting.sections`; its tables and figures become files, and it appears in the page's contents.
+A new section is a function from :class:`~pacer.reporting.results.Results` to a :class:`Section`, added to the list in
+:mod:`pacer.reporting.sections`. Its tables and figures become files, and it appears in the page's table of contents.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``style``: nothing, ``note`` (a warning), ``signature`` or ``title`` (a heading)."""
+    """A paragraph; ``style``: empty, ``note`` (a warning), ``signature`` or ``title`` (a heading)."""
 
     kind: ClassVar = "text"
     text: str
@@ -30,7 +30,7 @@ class Text:
 
 @dataclass(frozen=True)
 class TableBlock:
-    """A table, its caption below it; written to ``tables/NAME.md`` and ``.tex``. ``folded``: what unfolds it."""
+    """A table with its caption below, written to ``tables/NAME.md`` and ``.tex``. ``folded``: label that unfolds it."""
 
     kind: ClassVar = "table"
     name: str
@@ -40,7 +40,7 @@ class TableBlock:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart; written to ``figures/NAME.svg``."""
+    """A chart, written to ``figures/NAME.svg``."""
 
     kind: ClassVar = "figure"
     name: str
@@ -55,7 +55,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Checks:
-    """Names and what was found, folded under a title."""
+    """Checks and their results, folded under a title."""
 
     kind: ClassVar = "checks"
     title: str
@@ -75,7 +75,7 @@ Part = Text | TableBlock | Figure | Checks | ExampleCases
 
 @dataclass(frozen=True)
 class Section:
-    """``name`` is the section's address on the page."""
+    """One section; ``name`` is its anchor on the page."""
 
     name: str
     title: str
@@ -83,7 +83,7 @@ class Section:
 
 
 def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") -> list[Part]:
-    """A table below a title, or nothing where there is no table or it has no column but its first."""
+    """Return a table below a title, or nothing if there is no table or it has only its first column."""
     if table is None or len(table.columns) < 2:
         return []
     return [*([Text(title, "title")] if title else []), TableBlock(name, table, folded)]

@@ -1,4 +1,4 @@
-"""The sections of the report, in order: each a function of a run's results; ``None``: there is nothing to show."""
+"""The sections of the report, in order; each is a function of a run's results, and returns ``None`` if it is empty."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pacer.reporting.tables import Check, Table, number, percent, reading_audit
 
 
 def scores(results: Results) -> Section:
-    """Scores with their intervals, beside published rows where these may stand there."""
+    """Scores with their intervals, and published rows if they are comparable."""
     values, signature = results.scores, results.signature
     published, beside = published_beside(results.params.corpus.model_dump(mode="json"), signature, values)
     table = score_tables.score_table(
@@ -81,7 +81,7 @@ def scores(results: Results) -> Section:
 
 
 def sources(results: Results) -> Section:
-    """Whether the reports vary with the case, what the scores become with other sources, and against the truth of a
+    """Whether the reports vary with the case, how scores change with other sources, and scores against the truth of a
     generated world."""
     truth = results.scores.get("truth")
     variety = score_tables.score_table(
@@ -110,7 +110,7 @@ def sources(results: Results) -> Section:
 
 
 def observations(results: Results) -> Section:
-    """Each observation of the labeller."""
+    """Scores of each observation of the labeller."""
     labels = label_intervals(results.cases, results.convention)
     caption = (
         f"F1 of each observation with its interval over all contexts together ({number(results.cases.height)} records),"
@@ -130,7 +130,7 @@ def observations(results: Results) -> Section:
 
 
 def groups(results: Results) -> Section | None:
-    """Whether some records are reported worse than others."""
+    """Whether some groups of records are reported worse than others."""
     grouped = group_scores(results.cases, results.convention, columns_in(results.signature, "groups"))
     table = score_tables.group_table(
         grouped,
@@ -142,7 +142,7 @@ def groups(results: Results) -> Section | None:
 
 
 def cases(results: Results) -> Section | None:
-    """Studies in every context that they were decoded in."""
+    """Example studies, in every context in which they were decoded."""
     studies = example_cases(results)
     return Section("cases", "Example cases", [ExampleCases(studies)]) if studies else None
 
@@ -196,18 +196,18 @@ def commitments(results: Results) -> Section:
 
 
 def _with_resampling(table: Table, results: Results) -> Table:
-    """A table with the note that says what its intervals are."""
+    """Add the note that explains the intervals of a table."""
     return replace(table, notes=(*table.notes, results.resampling))
 
 
 def _audit(checks: Sequence[Check]) -> Checks:
-    """The lines of an audit; the title says how many of them deserve a look."""
+    """Return the lines of an audit; the title counts those that deserve attention."""
     looks = sum(not check.good for check in checks)
     return Checks(f"Audit: {looks} of {len(checks)} lines to look at", checks)
 
 
 def signature(results: Results) -> Section:
-    """What the numbers mean and what the run was made of."""
+    """The definitions of the numbers and the inputs of the run."""
     lists = {"The whole signature": results.signature, "All parameters": results.params.model_dump(mode="json")}
     parts: list[Part] = [
         Text("What the scores mean and what they were computed from, in one line; every table file has it too."),
@@ -231,7 +231,7 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
 
 
 def _fallbacks(predictions: Mapping[str, dict]) -> str:
-    """How often no report could be extracted from the generated text, in words."""
+    """Describe how often no report could be extracted from the generated text."""
     count = sum(bool(row["fallback"]) for row in predictions.values())
     if count == 0:
         return "A report could be extracted from every output."

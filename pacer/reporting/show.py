@@ -1,4 +1,4 @@
-"""One study by two systems beside the reference, context by context, as in the paper's Figure 2: one page."""
+"""A page that shows one study by two systems with the reference, context by context, as in the paper's Figure 2."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
 from pacer.reporting.marks import Other, Span, Statement, spans, statements
 
-#: What the reference and either system's report are compared with.
+#: What the reference and the two systems' reports are compared with.
 _COMPARED_WITH: tuple[Other, ...] = ("generated", "reference", "reference")
 
 
 class Reading(NamedTuple):
-    """One context; ``texts``: the reference, which either system may support, and the systems, marked by support."""
+    """One context; ``texts``: the reference, which either system may support, and both systems' reports, with marks."""
 
     context: str
     sources: str
@@ -40,11 +40,11 @@ def show_study(
     """Write the page of a study, or of one examination, into ``out``, and return its path.
 
     Args:
-        systems: name and place of each: a scored run, or a file of reports by record id.
+        systems: name and path of each: a scored run, or a file of reports by record id.
         records, images: tables of the corpus, for radiographs, previous reports and the references of files.
 
     Raises:
-        DataError: a system has no report of the study in one of the contexts, or several, or another reference.
+        DataError: a system has no report of the study in a context, or several, or the systems' references differ.
     """
     needed = records.is_file() or any(place.is_file() for _, place in systems)
     known = _of_study(read_records(records), study) if needed else []
@@ -79,7 +79,7 @@ def _of_study(table: pl.DataFrame, study: str) -> list[dict[str, Any]]:
 
 
 def _reports(place: Path, study: str, contexts: Sequence[str], corpus: Mapping[str, dict]) -> list[dict[str, Any]]:
-    """A system's row of the study in each context, with ``reference`` and ``hypothesis``."""
+    """Return a system's row of the study in each context, with ``reference`` and ``hypothesis``."""
     if place.is_file():
         given = reports_of(place, HYPOTHESIS_COLUMNS).rows.drop_nulls("text").select("id", "text").iter_rows()
         rows = [
@@ -104,7 +104,7 @@ def _reports(place: Path, study: str, contexts: Sequence[str], corpus: Mapping[s
 
 
 def _views(rows: Sequence[Mapping[str, Any]], images: Path) -> dict[str, str]:
-    """The radiographs of the records, each as an address; without those whose file is not here."""
+    """Return the radiographs of the records as addresses, without those whose file does not exist here."""
     named = read_images(images).select("image_id", "path").iter_rows() if images.is_file() else ()
     paths = {image: Path(path) for image, path in named if Path(path).is_file()}
     shown = {view: row[view] for view in ("frontal", "lateral") for row in rows if row[view] in paths}

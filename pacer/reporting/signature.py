@@ -1,4 +1,4 @@
-"""The signature of a run's scores in words: the line under every table, the warnings, and all of its entries."""
+"""The signature of a run's scores in words: the line below every table, the warnings, and all entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Signature = Mapping[str, Any]
 
 
 def signature_line(signature: Signature) -> str:
-    """What decides the numbers, in one line: ``name:value`` joined by bars.
+    """Return what determines the numbers, in one line: ``name:value`` joined by bars.
 
     Raises:
         DataError: a part that every signature has is missing.
@@ -41,7 +41,7 @@ def signature_line(signature: Signature) -> str:
 
 
 def _clinical(signature: Signature) -> dict[str, Any]:
-    """What decides precision, recall and F1."""
+    """Return what determines precision, recall and F1."""
     clinical = signature["clinical"]
     if clinical is None:
         return {"labeller": "none"}
@@ -56,7 +56,7 @@ def _clinical(signature: Signature) -> dict[str, Any]:
 
 
 def _protocol(protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What was done to other systems' reports, where something was."""
+    """Yield the changes made to other systems' reports, if any."""
     if protocol.get("missing_hypotheses"):
         yield "missing", f"{protocol['missing']}-{protocol['missing_hypotheses']}"
     for name in ("extract", "clean_hypotheses", "clean_references"):
@@ -67,13 +67,13 @@ def _protocol(protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def decoding(signature: Signature) -> Mapping[str, Any]:
-    """How the reports were searched for, as far as the signature says."""
+    """Return the decoding settings in the signature; empty if there are none."""
     return (signature.get("predictions") or {}).get("settings") or {}
 
 
 def reading_notes(signature: Signature) -> list[str]:
-    """How the files of other systems were read, one a line, and a warning where most of their reports are empty;
-    nothing for the pipeline's own predictions."""
+    """Describe how the files of other systems were read, one per line, and warn if most of their reports are empty.
+    There are no notes for the pipeline's own predictions."""
     protocol = signature.get("protocol") or {}
     notes = [
         f"{side}: {read['file']}, text: {read['text']}, paired by {read.get('id', 'position')}"
@@ -103,7 +103,7 @@ def reading_notes(signature: Signature) -> list[str]:
 
 
 def caution(signature: Signature) -> str | None:
-    """A warning where models are stand-ins or of unknown origin; else None."""
+    """Return a warning if models are stand-ins or of unknown origin; else None."""
     notes = []
     labeller = signature["standin_labeller"]
     if signature.get("clinical", {}) is None:
@@ -124,7 +124,7 @@ def caution(signature: Signature) -> str | None:
 
 
 def entries(values: Mapping[str, Any]) -> list[Check]:
-    """Nested values by dotted name, in words."""
+    """Return nested values by dotted name, in words."""
     return [Check(name, _in_words(value)) for name, value in flat(values).items()]
 
 

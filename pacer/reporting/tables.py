@@ -1,6 +1,6 @@
-"""A table of formatted cells, as Markdown, LaTeX and (through ``templates/macros.html``) HTML; how numbers are written.
+"""A table of formatted cells as Markdown, LaTeX and (through ``templates/macros.html``) HTML; formatting of numbers.
 
-The report page, the tables of studies, the command line and the model card all use it.
+Used by the report page, the tables of studies, the command line and the model card.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _BOOKTABS = TableFormat(
 
 
 class Heading(NamedTuple):
-    """A line over a group of rows, and what else is to be known of them."""
+    """A line above a group of rows, and a note about them."""
 
     text: str
     note: str = ""
 
 
 class Check(NamedTuple):
-    """One line of an audit: what was looked at, the result, and whether all is well."""
+    """One line of an audit: what was checked, the result, and whether it is as it should be."""
 
     name: str
     detail: str
@@ -55,7 +55,7 @@ class Check(NamedTuple):
 
 @contextmanager
 def reading_audit(of: str) -> Generator[None]:
-    """An audit that lacks a part is a :class:`DataError` that says what to make again."""
+    """Turn a missing part of an audit into a :class:`DataError` that says what to make again."""
     try:
         yield
     except KeyError as error:
@@ -64,14 +64,14 @@ def reading_audit(of: str) -> Generator[None]:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of already formatted cells under ``columns``.
+    """Rows of formatted cells under ``columns``.
 
-    Where the first cell of a row is that of the row above, in the same group, it is shown once.
+    If the first cell of a row repeats that of the row above in the same group, only the first is shown.
 
     Attributes:
-        numeric: which columns align right; all but the first unless said.
+        numeric: which columns align right; by default all but the first.
         summary: the index of a row set apart (the mean), or None. rules: the rows that open a new group.
-        quiet: rows of less weight (intervals, published values). headings: by the row that they stand over.
+        quiet: less prominent rows (intervals, published values). headings: by the row below them.
         marks: best and second best, by (row, column). notes: lines below the table.
     """
 
@@ -91,15 +91,15 @@ class Table:
             object.__setattr__(self, "numeric", (False,) + (True,) * (len(self.columns) - 1))
 
     def opens(self, row: int) -> bool:
-        """Whether a group begins with this row."""
+        """Return whether a group begins with this row."""
         return row == 0 or row == self.summary or row in self.rules or row in self.headings
 
     def repeats(self, row: int) -> bool:
-        """Whether the first cell says again what stands above it."""
+        """Return whether the first cell repeats that of the row above."""
         return not self.opens(row) and self.rows[row][0] == self.rows[row - 1][0]
 
     def _cells(self, row: int) -> list[tuple[str, Mark | None]]:
-        """The cells of a row as they are shown, and their marks."""
+        """Return the cells of a row as shown, with their marks."""
         shown = ["" if self.repeats(row) else self.rows[row][0], *self.rows[row][1:]]
         return [(cell, self.marks.get((row, column))) for column, cell in enumerate(shown)]
 
@@ -108,7 +108,7 @@ class Table:
         return tabulate(rows, columns, form, disable_numparse=True, colalign=sides)
 
     def markdown(self, *, caption: bool = True) -> str:
-        """A GitHub-flavoured Markdown table for each group with a heading, the caption above and the notes below."""
+        """Return one GitHub-flavoured Markdown table per headed group, with the caption above and the notes below."""
         parts = [self.caption] if caption and self.caption else []
         starts = sorted({0, *self.headings})
         for start, end in pairwise([*starts, len(self.rows)]):
@@ -124,7 +124,7 @@ class Table:
         return "\n\n".join(parts) + "\n"
 
     def latex(self) -> str:
-        """A ``booktabs`` tabular in a ``table`` environment; notes, those of headings too, stand below."""
+        """Return a ``booktabs`` tabular in a ``table`` environment, with all notes (also of headings) below."""
         rows: list[Sequence[str] | str] = []
         for row in range(len(self.rows)):
             if row and self.opens(row):
@@ -152,23 +152,23 @@ class Table:
 
 
 def first_cell_changes(rows: Sequence[tuple[str, ...]]) -> frozenset[int]:
-    """The rows whose first cell is not that of the row above: each opens a group."""
+    """Return the rows whose first cell differs from the row above; each opens a group."""
     return frozenset(at for at in range(1, len(rows)) if rows[at][0] != rows[at - 1][0])
 
 
 def _latex_cell(cell: str, mark: Mark | None) -> str:
-    """The mark is the mean's; a spread over seeds is set small, so that six columns fit on a page."""
+    """Format a cell: the mark applies to the mean; a small spread over seeds lets six columns fit on a page."""
     mean, _, spread = cell.partition(" ± ")
     return _LATEX[mark].format(latex_text(mean)) + (f"$_{{\\pm {spread}}}$" if spread else "")
 
 
 def latex_text(text: str) -> str:
-    """``text`` with the characters that LaTeX gives a meaning escaped."""
+    """Escape the characters of ``text`` that are special in LaTeX."""
     return "".join(_SPECIAL.get(character, character) for character in text)
 
 
 def number(value: float | int | None) -> str:
-    """A score as ``0.123``, a count as ``1,234``, and an undefined value as an en dash."""
+    """Format a score as ``0.123``, a count as ``1,234``, and an undefined value as an en dash."""
     if value is None:
         return "–"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -177,20 +177,20 @@ def number(value: float | int | None) -> str:
 
 
 def score_cell(value: float | int | None) -> str:
-    """A score of ``scores.json``, where ``None`` says that it has no denominator: never 0."""
+    """Format a score of ``scores.json``; ``None`` means that it has no denominator and is never shown as 0."""
     return "undefined" if value is None else number(value)
 
 
 def signed(value: float | None, digits: int = 3) -> str:
-    """A difference with its sign."""
+    """Format a difference with its sign."""
     return "–" if value is None else f"{value:+.{digits}f}".replace("-", "−")
 
 
 def p_value(p: float | None) -> str:
-    """A p value with three decimals, never 0."""
+    """Format a p value with three decimals, never as 0."""
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def percent(part: float, whole: float) -> str:
-    """``part`` of ``whole`` as a percentage, a dash when ``whole`` is 0."""
+    """Format ``part`` of ``whole`` as a percentage; a dash if ``whole`` is 0."""
     return f"{100 * part / whole:.1f} %" if whole else "–"

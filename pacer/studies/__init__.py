@@ -1,4 +1,4 @@
-"""Many runs of the pipeline, set side by side in one table.
+"""Many runs of the pipeline, compared in one table.
 
-Uses reporting and what lies below it.
+Uses reporting and the layers below it.
 """

@@ -1,4 +1,4 @@
-"""The command ``dvc``, run so that neither it nor a stage outlives the study that called it."""
+"""The command ``dvc``, run so that neither it nor its stages outlive the study that called it."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ import psutil
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import locked
 
-#: What DVC prints of a stage that it runs, or has in its run cache.
+#: DVC's output for a stage that it runs, or finds in its run cache.
 _STAGE = re.compile(r"(Running stage|Stage) '(.+)'(?::| is cached - skipping run)")
 LOCK = "study.lock"
-#: Variable of every process that a study starts: the folder that it works in.
+#: Environment variable of every process that a study starts: its working folder.
 MARK = "PACER_STUDY_FOLDER"
-#: The checkout's own code is imported, not what the environment has installed.
+#: Import the checkout's own code, not the installed package.
 _WITH_CHECKOUT = 'PYTHONPATH="$0${PYTHONPATH:+:$PYTHONPATH}" exec "$@"'
-#: What a git hook has in its environment: with these, git works in the user's checkout, wherever it runs.
+#: Variables set in a git hook: with these, git works in the user's checkout, regardless of its working folder.
 _GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
-#: In front of git and DVC, which then find the repository by their folder alone.
+#: Command prefix for git and DVC, which then find the repository only by their working folder.
 WITHOUT_GIT = ("env", *(part for name in _GIT for part in ("-u", name)))
-#: Seconds that a process has to end by itself.
+#: Seconds that a process has to terminate by itself.
 _GRACE = 1.0
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a run has of the machine: names of GPUs, comma-separated, and numbers of cores; None: whatever there is."""
+    """A run's share of the machine: names of GPUs, comma-separated, and numbers of cores; None: no restriction."""
 
     devices: str | None = None
     cores: tuple[int, ...] | None = None
 
 
 def shares(devices: str | None, jobs: int) -> list[Share]:
-    """Of the machine, for each of ``jobs``: where there are fewer GPUs or cores than jobs, some share one.
+    """Divide the machine among ``jobs``; if there are fewer GPUs or cores than jobs, some jobs share one.
 
     Args:
-        devices: names of GPUs, comma-separated; None: those of this machine.
+        devices: names of GPUs, comma-separated; None: all GPUs of this machine.
     """
     if jobs == 1:
         return [Share(devices)]
@@ -66,7 +66,7 @@ def _part(things: list, job: int, jobs: int) -> list:
 
 
 class Dvc:
-    """DVC in the worktrees below the folder ``state``, from any number of threads."""
+    """DVC in the worktrees below the folder ``state``; may be used from any number of threads."""
 
     def __init__(self, state: Path):
         command = shutil.which("dvc")
@@ -76,7 +76,7 @@ class Dvc:
         self._starting, self._stopped = threading.Lock(), False
 
     def cache(self, root: Path) -> str:
-        """The folder of the cache that the repository ``root`` uses."""
+        """Return the folder of the cache that the repository ``root`` uses."""
         command = [*WITHOUT_GIT, self._command, "cache", "dir"]
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -86,13 +86,13 @@ class Dvc:
     def __call__(
         self, *arguments: str, folder: Path, log: Path, share: Share, report: Callable[[str, bool], None]
     ) -> None:
-        """Run ``dvc ARGUMENTS`` in ``folder`` to its end; all that it prints goes to the end of ``log``.
+        """Run ``dvc ARGUMENTS`` in ``folder`` and wait for its end; its output is appended to ``log``.
 
         Args:
-            share: what the stages may use. report: called with each stage that is made, and whether DVC had it already.
+            share: what the stages may use. report: called with each stage, and whether DVC restored it from its cache.
 
         Raises:
-            PacerError: DVC failed, and the message has the end of what it printed; or the study was stopped.
+            PacerError: DVC failed (the message includes the end of its output), or the study was stopped.
         """
         variables = [f"{MARK}={folder}"] + [f"CUDA_VISIBLE_DEVICES={share.devices}"] * (share.devices is not None)
         last = deque[str](maxlen=20)
@@ -111,7 +111,7 @@ class Dvc:
                     errors="replace",
                     process_group=0,
                 )
-                if share.cores is not None:  # threads of several runs that spin for each other take five times as long
+                if share.cores is not None:  # else busy-waiting threads of parallel runs take five times as long
                     os.sched_setaffinity(process.pid, share.cores)
             with process:
                 for line in process.stdout or ():
@@ -127,7 +127,7 @@ class Dvc:
             )
 
     def stop(self) -> None:
-        """End all that runs, and start nothing more."""
+        """End all processes, and do not start any more."""
         with self._starting:
             self._stopped = True
         end_processes(self._state)
@@ -135,7 +135,7 @@ class Dvc:
 
 @contextmanager
 def only_study(state: Path) -> Generator[None]:
-    """Hold the folder ``state`` as the one study of its repository; what a killed study left running ends.
+    """Hold the folder ``state`` as the only study of its repository; processes left by a killed study are ended.
 
     Raises:
         PacerError: another study is running.
@@ -147,7 +147,7 @@ def only_study(state: Path) -> Generator[None]:
 
 
 def is_running(state: Path) -> bool:
-    """Whether a study holds the folder ``state``."""
+    """Return whether a study holds the folder ``state``."""
     try:
         with locked(state / LOCK, "running"):
             return False
@@ -156,10 +156,10 @@ def is_running(state: Path) -> bool:
 
 
 def end_processes(folder: Path) -> None:
-    """Terminate DVC and its stages in the worktrees below ``folder``, and kill what is left after a second.
+    """Terminate DVC and its stages in the worktrees below ``folder``, and kill any that remain after a second.
 
     Raises:
-        PacerError: a process does not end, as where a disk does not answer.
+        PacerError: a process does not end, for example because a disk does not respond.
     """
     began, asked = time.monotonic(), set[psutil.Process]()
     while running := _processes(folder):
@@ -174,7 +174,7 @@ def end_processes(folder: Path) -> None:
 
 
 def _processes(folder: Path) -> set[psutil.Process]:
-    """What a study started below ``folder`` and still runs; what has ended unwaited-for has no environment."""
+    """Return the processes that a study started below ``folder`` and that still run; zombies have no environment."""
     running = set()
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):

@@ -1,4 +1,4 @@
-"""A study's table as Markdown, LaTeX and a page of its own, and its differences as a picture."""
+"""A study's table as Markdown, LaTeX and an HTML page, and its differences as a chart."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pacer.studies.paired import RowDifference
 from pacer.studies.study import HEADINGS
 from pacer.studies.table import difference_table
 
-#: Scores that are drawn, side by side, of those that the study has; where it has neither, its first.
+#: Scores that are drawn side by side, if the study has them; if it has neither, its first score is drawn.
 _DRAWN = ("f1", "bleu4")
 
 
 def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) -> str:
-    """Write ``table.md``, ``table.tex``, ``table.html`` and, where rows were tested, ``table.svg`` into ``folder``;
-    returns the first."""
+    """Write ``table.md``, ``table.tex``, ``table.html`` and, if rows were tested, ``table.svg`` into ``folder``; return
+    the Markdown."""
     tables = [scores, *([difference_table(scores.caption, tested)] if tested else [])]
     chart = difference_chart(tested)
     inline = chart and Markup(for_page(chart, "differences"))
@@ -40,7 +40,7 @@ def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) ->
 
 
 def difference_chart(tested: Sequence[RowDifference]) -> str | None:
-    """SVG: for each pair of rows the mean difference with its interval, and a point a replicate; None without any."""
+    """Draw the mean difference of each pair of rows with its interval, and a point per replicate; None without any."""
     known = list(dict.fromkeys(line.metric for line in tested if line.difference.difference is not None))
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""Rows of a study against each other: the differences, and what of them is more than chance."""
+"""Comparison of a study's rows: their differences, and whether these are more than chance."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pacer.reporting.score_tables import context_mean, difference_cells
 from pacer.reporting.tables import p_value, signed
 from pacer.studies.study import HEADINGS, Study
 
-#: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first, over patients.
+#: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first, by patient.
 Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
 COLUMNS = ("Score", "Difference", "95 % interval", "p", "p (Holm)")
 REPLICATES_COLUMN = "95 % over replicates"
-#: Replicates that an interval over them needs.
+#: Minimum number of replicates for an interval over them.
 ENOUGH = 3
 _HOLM = "p (Holm) allows for the number of rows that are tested on a score."
 PATIENTS_NOTE = (
@@ -34,8 +34,8 @@ REPLICATES_NOTE = (
 
 
 class ScoredRun(NamedTuple):
-    """A finished run: of which row, with which replicate (None: scores of other outputs, which stand against every
-    one), the folder of its cases, its scores and signature, and what is recorded of it (None for other outputs)."""
+    """A finished run: its row and replicate, the folder of its cases, its scores, signature and record. For scores of
+    other outputs, replicate and record are None; they are compared with every replicate."""
 
     row: int
     replicate: str | None
@@ -46,13 +46,13 @@ class ScoredRun(NamedTuple):
 
     @property
     def records(self) -> str | None:
-        """The hash of what was scored."""
+        """The hash of the scored records."""
         return (self.signature.get("data") or {}).get("records")
 
 
 class RowDifference(NamedTuple):
-    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates where these have records of
-    their own; over the replicates besides, where it can be; and with each of them."""
+    """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates if each has its own
+    records. ``over_replicates``: also over replicates, if possible. ``by_replicate``: the difference in each."""
 
     label: str
     metric: str
@@ -61,14 +61,14 @@ class RowDifference(NamedTuple):
     by_replicate: Mapping[str, float]
 
     def cells(self, adjusted: float | None, *, several: bool) -> tuple[str, ...]:
-        """Under :data:`COLUMNS`, and :data:`REPLICATES_COLUMN` with ``several``; ``adjusted``: p by Holm."""
+        """Return the cells of :data:`COLUMNS`, and :data:`REPLICATES_COLUMN` if ``several``; ``adjusted``: Holm's p."""
         more = (difference_cells(self.over_replicates)[1] if self.over_replicates else "–",) * several
         apart = signed(self.difference.difference)
         return (HEADINGS[self.metric], apart, *difference_cells(self.difference)[1:], p_value(adjusted), *more)
 
 
 def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> tuple[list[RowDifference], list[str]]:
-    """Every pair of rows that a study tests; and what is to be said of it."""
+    """Compare every pair of rows that a study tests; return the differences and notes about them."""
     lines: list[RowDifference] = []
     notes: dict[str, None] = {}
     by_row = [{run.replicate: run for run in runs if run.row == row} for row in range(len(study.rows))]
@@ -109,7 +109,7 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
 
 
 def _student(apart: Sequence[float]) -> Difference:
-    """The mean of differences; interval and p by Student's t where there are enough, and they are not all the same."""
+    """Return the mean difference, with Student's interval and p if the differences suffice and are not all equal."""
     low = high = p = None
     if len(apart) >= ENOUGH and max(apart) - min(apart) > 1e-9:
         test = ttest_1samp(apart, 0.0)
@@ -118,7 +118,7 @@ def _student(apart: Sequence[float]) -> Difference:
 
 
 def adjusted(tested: Sequence[RowDifference]) -> list[float | None]:
-    """The p value of every test, allowing for the number of rows that are tested on its score."""
+    """Return the p value of every test, corrected for the number of rows tested on its score."""
     values: list[float | None] = [None] * len(tested)
     for metric in {line.metric for line in tested}:
         places = [place for place, line in enumerate(tested) if line.metric == metric]

@@ -1,4 +1,4 @@
-"""The runs that a study asks for: the parameters of every row and replicate, and the hash that a run is known by."""
+"""The runs of a study: the parameters of every row and replicate, and the hash that identifies each run."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from pacer.studies.study import BASELINE_KEY, Overrides, Study
 
 PARAMS, BASELINE_PARAMS = "params.yaml", BASELINE_KEY.removesuffix(":")
 DEFINITION, BASELINE_DEFINITION = "dvc.yaml", "baselines/dvc.yaml"
-#: The last stage of a run of the pipeline: what comes after it is no part of a score.
+#: The last stage of a run of the pipeline; later stages do not affect scores.
 TARGET = "score"
 SCORES = "scores.json"
-#: Parameter file -> what it must be.
+#: Parameter file -> its schema.
 KINDS: dict[str, type[Strict]] = {PARAMS: Params, BASELINE_PARAMS: BaselineParams}
 
 
 class Stage(NamedTuple):
-    """A stage; all paths start at the root. ``deps``: path -> the stage that makes it, None for code. ``params``: file
-    -> keys that the stage reads. ``plain``: the outs that DVC leaves to git. ``persist``: those that a stage
-    adds to."""
+    """A stage; all paths are relative to the root. ``deps``: path -> the stage that makes it, None for code.
+    ``params``: file -> keys that the stage reads. ``plain``: the outs that DVC leaves to git. ``persist``: the outs
+    that the stage appends to."""
 
     name: str
     cmd: str
@@ -47,10 +47,10 @@ class Run:
     """One row with one replicate.
 
     Attributes:
-        row: its place in the study. name: of the experiment; it ends in the hash of what the run is made from.
-        scores: folder of the scores. outs: what its stages make. plain: of these, what DVC leaves to git.
-        persist: of these, what a stage adds to -> that stage.
-        overrides: of the parameter files in use. values: the parameters as they are then.
+        row: its index in the study. name: of the experiment; it ends in the hash of the run's inputs.
+        scores: folder of the scores. outs: of all its stages. plain: those of them that DVC leaves to git.
+        persist: those of them that a stage appends to -> that stage.
+        overrides: changes to the current parameter files. values: the parameters with these changes.
         keys: stage -> hash of its command, code and parameters and of all stages before it, in the order of the stages.
     """
 
@@ -72,18 +72,18 @@ class Run:
 
 
 def hash_of(experiment: str) -> str:
-    """The end of an experiment's name; runs with the same one are the same."""
+    """Return the hash at the end of an experiment's name; runs with the same hash are the same."""
     return experiment.rpartition("-")[2]
 
 
 def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[str]], Mapping[str, str]]) -> list[Run]:
-    """Every run of a study, replicate by replicate in the order of the rows; rows that lack what they need have none.
+    """Return every run of a study, replicate by replicate in row order, without rows that lack what they need.
 
     Args:
         read: text of a file of the repository. code: hashes of files and folders that no stage makes.
 
     Raises:
-        ConfigError: a file or a row's parameters are not valid, or a target is no stage that scores.
+        ConfigError: a file or a row's parameters are invalid, or a target is not a stage that scores.
     """
     files = [PARAMS] + [BASELINE_PARAMS] * any(row.target for row in study.rows)
     in_use = {file: YAML(typ="safe").load(read(file)) for file in files}
@@ -112,7 +112,7 @@ def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[st
 
 
 def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
-    """The stages that a score comes from, in an order in which they can run.
+    """Return the stages that a score depends on, in an order in which they can run.
 
     Args:
         read: text of a file. target: a stage of the baselines; None: :data:`TARGET` of the pipeline.
@@ -144,19 +144,19 @@ def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
 
 
 def all_outs(read: Callable[[str], str]) -> list[str]:
-    """The outs of every stage of the pipeline and of the baselines."""
+    """Return the outs of every stage of the pipeline and of the baselines."""
     known = [stage for path in (DEFINITION, BASELINE_DEFINITION) for stage in _stages(path, read(path)).values()]
     return [out for stage in known for out in stage.outs]
 
 
 def _stages(definition: str, text: str) -> dict[str, Stage]:
-    """Those of a ``dvc.yaml``, by the names that DVC has for them in the root."""
+    """Return the stages of a ``dvc.yaml``, by the names that DVC uses for them in the root."""
     folder, stages = posixpath.dirname(definition), {}
     for name, stage in YAML(typ="safe").load(text)["stages"].items():
         start = posixpath.join(folder, stage.get("wdir", "."))
 
         def paths(entries: list, start: str = start) -> list[str]:
-            """Paths from the root; an entry may be a mapping, of a path to its options."""
+            """Return paths from the root; an entry may be a mapping of a path to its options."""
             names = (next(iter(entry)) if isinstance(entry, dict) else entry for entry in entries)
             return [posixpath.normpath(posixpath.join(start, name)) for name in names]
 
@@ -175,12 +175,12 @@ def _stages(definition: str, text: str) -> dict[str, Stage]:
 
 
 def _scores(stage: Stage) -> str:
-    """The folder of the scores that a stage makes; empty where it makes none."""
+    """Return the folder of the scores that a stage makes; empty if it makes none."""
     return next((posixpath.dirname(out) for out in stage.outs if posixpath.basename(out) == SCORES), "")
 
 
 def stage_keys(stages: Collection[Stage], values: Mapping[str, Overrides], hashes: Mapping[str, str]) -> dict[str, str]:
-    """Stage -> what it is made from; ``hashes`` are of the code."""
+    """Return stage -> hash of its inputs; ``hashes`` are those of the code."""
     keys: dict[str, str] = {}
     for stage in stages:
         params = [[file, key, _value(values[file], key, file)] for file, read in stage.params.items() for key in read]
@@ -201,7 +201,7 @@ def override(params: Overrides, overrides: Overrides, origin: str) -> None:
 
 
 def overridden(text: str, overrides: Overrides, origin: str) -> str:
-    """The text of a parameter file with ``group.key`` values replaced; comments and order stay."""
+    """Return the text of a parameter file with ``group.key`` values replaced; comments and order are kept."""
     yaml, written = YAML(), io.StringIO()
     yaml.width, yaml.preserve_quotes = 4096, True
     values = yaml.load(text)
@@ -211,7 +211,7 @@ def overridden(text: str, overrides: Overrides, origin: str) -> str:
 
 
 def _place(params: Overrides, path: str, origin: str) -> tuple[Overrides, str]:
-    """The group, and the key in it, that ``group.key`` names."""
+    """Return the group that ``group.key`` names, and the key in it."""
     *parents, last = path.removeprefix(BASELINE_KEY).split(".")
     group: JsonValue = params
     for parent in parents:

@@ -1,8 +1,8 @@
-"""Make the runs of a study that are not there yet, each in a git worktree, and record each as a DVC experiment.
+"""Makes the missing runs of a study, each in a git worktree, and records each as a DVC experiment.
 
-A run is done when git has an experiment whose name ends in its hash; so a study goes on where it stopped, and studies
-and rows that are made from the same share a run. DVC's run cache gives back every stage that another run has made: rows
-that differ after a phase share it.
+A run is done if git has an experiment whose name ends in its hash. So a study resumes where it stopped, and studies and
+rows with the same inputs share a run. DVC's run cache restores every stage that another run has made, so rows that
+differ only after some phase share the stages up to it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from pacer.studies.plan import PARAMS, Run, hash_of, plan
 from pacer.studies.study import Study
 from pacer.studies.worktree import Repository, Worktree
 
-#: What is kept beside an experiment, for tests between rows: git has its scores alone.
+#: Files kept next to an experiment for tests between rows; git has only its scores.
 SIGNATURE = "signature.json"
 KEPT = ("cases.parquet", SIGNATURE)
-#: The runs that a study last planned.
+#: File with the latest planned runs of a study.
 INDEX = "runs.json"
 
 Report = Callable[[str], None]
 
 
 def results_folder(root: Path) -> Path:
-    """Where tables, worktrees and what is kept of runs lie; none of it is in git."""
+    """Return the folder of tables, worktrees and files kept from runs; none of it is in git."""
     return root.resolve() / "studies" / "results"
 
 
@@ -48,15 +48,15 @@ def run_study(
     jobs: int = 1,
     devices: str | None = None,
 ) -> None:
-    """Make every run of ``study`` that is not there yet, of the code and parameters as they are now.
+    """Make every missing run of ``study`` with the current code and parameters.
 
     Args:
-        rows: names of the rows to run; empty: all. jobs: runs that are made side by side.
-        devices: GPUs that these share out, as :func:`pacer.studies.dvc.shares` takes them.
+        rows: names of the rows to run; empty: all. jobs: number of runs made in parallel.
+        devices: GPUs to share among them, as in :func:`pacer.studies.dvc.shares`.
 
     Raises:
         PacerError: another study is running, a stage failed, or the study does not fit the parameters.
-        KeyboardInterrupt: it was stopped; nothing that it started runs any more.
+        KeyboardInterrupt: it was stopped; all processes that it started have ended.
     """
     if unknown := sorted(rows - {row.name for row in study.rows}):
         names = ", ".join(row.name for row in study.rows)
@@ -80,7 +80,7 @@ def run_study(
 
 
 def _record(study: Study, run: Run) -> dict[str, Any]:
-    """What a table says of a run: whether scores can stand beside published ones hangs on it."""
+    """Return what a table needs about a run, for example to decide whether published scores are comparable."""
     row, overrides = study.rows[run.row], study.overrides_of(run.row, run.replicate)
     corpus, decode = run.values[PARAMS]["corpus"], run.values[PARAMS]["decode"]
     place = {"group": row.group, "row": row.name, "replicate": run.replicate, "experiment": run.name}
@@ -89,7 +89,7 @@ def _record(study: Study, run: Run) -> dict[str, Any]:
 
 
 def finished(study: Study, repository: Repository, state: Path) -> Iterator[tuple[int, str, str, Any]]:
-    """Row, replicate, reference and record of every run that the study last planned and that is done."""
+    """Yield row, replicate, reference and record of every finished run in the study's latest plan."""
     index = state / study.name / INDEX
     references = {hash_of(name): reference for name, reference in repository.experiments().items()}
     records = read_json(index) if index.is_file() else []
@@ -102,14 +102,14 @@ def finished(study: Study, repository: Repository, state: Path) -> Iterator[tupl
 
 
 def stopped(state: Path) -> list[tuple[str, str, str]]:
-    """Slot, study and experiment of every row that is being made, or was when it was stopped."""
+    """Return slot, study and experiment of every row that is being made or was interrupted."""
     entries = ((path.parent.name, read_json(path)) for path in sorted(state.glob("slots/*/row.json")))
     return [(slot, entry["study"], entry["experiment"]) for slot, entry in entries]
 
 
 class StudyRunner:
-    """Makes ``missing`` runs, as many at a time as there are shares of the machine; of stages that several of them
-    share, one makes each, and the others wait for it."""
+    """Makes the ``missing`` runs, one at a time per share of the machine. If several of them share stages, one makes
+    the stages and the others wait for it."""
 
     def __init__(self, study: Study, repository: Repository, state: Path, dvc: Dvc, missing: list[Run], report: Report):
         self._study, self._repository, self._state, self._dvc = study, repository, state, dvc
@@ -122,11 +122,11 @@ class StudyRunner:
         self._making = {tuple(names): threading.Lock() for names in self._sharers.values()}
 
     def run_all(self, machine: list[Share]) -> None:
-        """Make all of them. The first failure is raised, after what was running beside it has ended."""
+        """Make all runs. The first failure is raised after the runs in progress have ended."""
         with ThreadPoolExecutor(len(machine)) as pool:
             workers = [pool.submit(self._work, share) for share in machine]
             try:
-                while wait(workers, timeout=0.2).not_done:  # without a limit it cannot be interrupted beside polars
+                while wait(workers, timeout=0.2).not_done:  # with polars, a wait without a timeout is uninterruptible
                     pass
             except KeyboardInterrupt:
                 self._drop_waiting()
@@ -154,12 +154,12 @@ class StudyRunner:
             self._waiting.clear()
 
     def _take(self) -> tuple[int, Run, str] | None:
-        """The next run and its number, and the slot in which it was stopped, else one in which no row was."""
+        """Return the next run with its number, and a slot: the one in which it was interrupted, else an unused one."""
         with self._taking:
             if not self._waiting:
                 return None
             run = self._waiting.pop(0)
-            # without their hashes: half-trained state serves edited code too
+            # compare without hashes: half-trained state is also usable after code edits
             slots = {slot: name.rpartition("-")[0] for slot, _, name in stopped(self._state)}
             resumed = [slot for slot, name in slots.items() if name == run.name.rpartition("-")[0]]
             new = (slot for slot in map(str, count()) if slot not in slots)
@@ -168,7 +168,7 @@ class StudyRunner:
             return self._count - len(self._waiting), run, slot
 
     def _make(self, run: Run, slot: str, share: Share, label: str) -> None:
-        """Make a run, keep what tests need, and record its experiment."""
+        """Make a run, keep the files that tests need, and record its experiment."""
         started, folder = time.monotonic(), self._state / "slots" / slot
         tree = Worktree(self._repository, folder, self._cache, self._state / "stages")
 
@@ -183,13 +183,13 @@ class StudyRunner:
                 dvc("checkout", "--force", "--allow-missing")
 
         tree.prepare(self._study.name, run)
-        check_out()  # lets go of what a stopped stage left half-made
+        check_out()  # discards what an interrupted stage left half-made
         for sharers, group in groupby(run.keys, lambda stage: tuple(self._sharers[run.keys[stage]])):
             stages = list(group)
             with self._making[sharers]:
                 if tree.adopt(run):
                     check_out()
-                if len(sharers) == 1 or not tree.knows(run, stages):  # the run's last stages look at all before them
+                if len(sharers) == 1 or not tree.knows(run, stages):  # the last stages check all earlier ones
                     dvc("repro", *stages)
                     tree.record(run, stages)
         with atomic_directory(self._state / "runs" / run.name) as beside:

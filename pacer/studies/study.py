@@ -1,4 +1,4 @@
-"""The definition of a study: a YAML file of rows, replicates, columns, and the published table beside them."""
+"""Definition of a study: a YAML file of rows, replicates, columns, and the published table to compare with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pacer.config import Strict, read_params
 from pacer.core.errors import ConfigError
 from pacer.reporting.published import load_published
 
-#: Columns a study may have: key in ``scores.json`` -> heading of the paper's tables.
+#: Columns that a study may have: key in ``scores.json`` -> heading of the paper's tables.
 HEADINGS = {
     "precision": "P",
     "recall": "R",
@@ -26,10 +26,10 @@ HEADINGS = {
     "original_bleu4": "Orig. B@4",
     "original_rougeL": "Orig. R-L",
 }
-#: In front of a key that is one of the baselines' own parameters, as with `dvc exp run -S`; others are PACER's.
+#: Prefix of keys for the baselines' own parameters, as with `dvc exp run -S`; other keys are PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
 
-#: Names that a study may not have: folders of `studies/results/` that all studies share.
+#: Names that a study must not have: folders of `studies/results/` that all studies share.
 _SHARED = ("logs", "runs", "slots", "stages")
 
 #: Parameter -> value.
@@ -47,10 +47,10 @@ Name = Annotated[str, Field(min_length=1)]
 
 
 class Row(Strict):
-    """One system: parameters that differ from ``params.yaml``, or a folder that ``pacer score`` made.
+    """One system: parameters that differ from ``params.yaml``, or a folder written by ``pacer score``.
 
     ``target``: the stage of ``baselines/dvc.yaml`` that scores a baseline. ``needs``: parameters without which the row
-    is left out. ``how``: what makes the reports that ``files`` are scores of.
+    is left out. ``how``: how to make the reports whose scores ``files`` holds.
     """
 
     name: Name
@@ -75,9 +75,9 @@ class Study(Strict):
 
     ``layout``: one block of rows per context, or the plain mean over contexts. ``set``: parameters that all rows share.
     ``replicates``: each row is run with each of these (seeds of the training, or of a generated corpus and its models).
-    ``published``: table of ``pacer/reporting/published.yaml`` that stands beside. ``against``: row that the other rows
-    are tested against, or one of each group. ``compared``: further pairs of rows, the first of which is tested against
-    the second. ``notes``: what else is to be said below the table.
+    ``published``: the table of ``pacer/reporting/published.yaml`` to compare with. ``against``: the row that the other
+    rows are tested against, or one row per group. ``compared``: additional pairs of rows; the first is tested against
+    the second. ``notes``: additional notes below the table.
     """
 
     name: str = ""
@@ -116,21 +116,21 @@ class Study(Strict):
 
     @property
     def labels(self) -> list[str]:
-        """A short name for each replicate: its values, or their one value."""
+        """A short name for each replicate: its values, or their one value if all are equal."""
         values = [[str(one[key]) for key in self.replicates[0]] for one in self.replicates]
         return ["-".join(one[:1] if len(set(one)) == 1 else one) or "1" for one in values]
 
     def overrides(self, row: Row, replicate: Overrides) -> Overrides:
-        """The parameters of one run; a row's own value wins over the study's, and baselines' keys are for baselines."""
+        """Return the parameters of one run. A row's value overrides the study's; only baselines get baselines' keys."""
         everything = {**self.set, **row.set, **replicate}
         return {key: value for key, value in everything.items() if row.target or not key.startswith(BASELINE_KEY)}
 
     def overrides_of(self, row: int, label: str) -> Overrides:
-        """The same, of the row at a place and the replicate with a label."""
+        """Return the same for the row at an index and the replicate with a label."""
         return self.overrides(self.rows[row], self.replicates[self.labels.index(label)])
 
     def tested(self) -> list[tuple[int, int]]:
-        """Places of the rows that are tested, each with that of the row which it is tested against."""
+        """Return pairs of row indices: each tested row, and the row that it is tested against."""
         pairs = []
         for group, name in self.against.items() if isinstance(self.against, dict) else [(None, self.against)]:
             if name is not None:
@@ -149,10 +149,10 @@ class Study(Strict):
 
 
 def study_names(folder: Path) -> list[str]:
-    """The studies in ``folder``, sorted.
+    """Return the studies in ``folder``, sorted.
 
     Raises:
-        ConfigError: there are none, as when the command runs outside the repository.
+        ConfigError: there are none, for example because the command runs outside the repository.
     """
     names = sorted(path.stem for path in folder.glob("*.yaml"))
     if not names:
@@ -164,8 +164,8 @@ def load_study(folder: Path, name: str) -> Study:
     """Read ``folder/name.yaml``.
 
     Raises:
-        ConfigError: there is no such study, it has the name of a folder of results, or its file is not as
-            :class:`Study` says; all problems are listed.
+        ConfigError: there is no such study, its name is reserved for a folder of results, or its file does not match
+            :class:`Study`; all problems are listed.
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():

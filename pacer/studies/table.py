@@ -1,7 +1,7 @@
 """From scores to the cells of a study's table: mean over contexts, replicates, rounding, best and second best.
 
-Everything is computed from unrounded scores; only what is printed is rounded. Marks go by the printed number, as in the
-paper: all rows that print the best value are bold, all that print the next value are underlined.
+All computations use unrounded scores; only printed values are rounded. Marks follow the printed values, as in the
+paper: all rows with the best printed value are bold, all with the second best are underlined.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ABSENT = "–"
 
 
 def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun]:
-    """All that exists of a study: its finished runs, and the folders that ``files`` rows name.
+    """Return all existing results of a study: its finished runs, and the folders that ``files`` rows name.
 
     Raises:
         DataError: rows were scored in different contexts.
@@ -64,10 +64,10 @@ def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun
 def build_table(
     study: Study, runs: Sequence[ScoredRun], compare: Compare | None = None
 ) -> tuple[Table, Sequence[RowDifference]]:
-    """The table of a study from what exists of it, a heading over each block of rows; and the tested differences.
+    """Return the table of a study from its existing results, with a heading for each block, and the tested differences.
 
     Args:
-        compare: with it the rows are tested that the study names.
+        compare: if given, the rows that the study names are tested with it.
     """
     published = load_published()[study.published] if study.published is not None else None
     apart = [differences_to_published(published, r.scores, r.signature, r.record) for r in runs] if published else []
@@ -117,7 +117,7 @@ def build_table(
 
 
 def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
-    """The tested differences."""
+    """Return the table of the tested differences."""
     several = any(line.over_replicates is not None for line in tested)
     columns = ("Compared", *COLUMNS, *[REPLICATES_COLUMN] * several)
     rows = tuple(
@@ -131,7 +131,7 @@ def ranked(rows: Mapping[str, Sequence[str | None]]) -> dict[str, list[PrintedVa
     """Mark best and second best in every column of a block, by the printed means.
 
     Args:
-        rows: label -> for each column what :func:`printed` gave. A column with fewer than two values has no marks.
+        rows: label -> the result of :func:`printed` for each column. A column with fewer than two values has no marks.
     """
     marks: list[dict[str, Mark]] = []
     for column in zip(*rows.values(), strict=True):
@@ -145,7 +145,7 @@ def ranked(rows: Mapping[str, Sequence[str | None]]) -> dict[str, list[PrintedVa
 
 
 def printed(values: Sequence[float]) -> str | None:
-    """One value a replicate -> rounded mean, with ± sample standard deviation for several."""
+    """Format one value per replicate as rounded mean, with ± sample standard deviation if there are several."""
     if not values:
         return None
     mean = number(float(fmean(values)))
@@ -153,7 +153,7 @@ def printed(values: Sequence[float]) -> str | None:
 
 
 def _values(study: Study, runs: Sequence[ScoredRun], row: int, context: str) -> list[str | None]:
-    """What is printed of a row in each column; None where a run of it has no such score."""
+    """Return the printed values of a row for each column; None if one of its runs lacks the score."""
     cells = []
     for metric in study.metrics:
         values = [context_mean(run.scores, metric, context) for run in runs if run.row == row]
@@ -162,7 +162,7 @@ def _values(study: Study, runs: Sequence[ScoredRun], row: int, context: str) -> 
 
 
 def _own_blocks(study: Study, runs: Sequence[ScoredRun]) -> list[tuple[str, str, list[int]]]:
-    """(title, context, rows) of the blocks that this repository's own rows make."""
+    """Return (title, context, rows) of the blocks formed by this repository's own rows."""
     everything = list(range(len(study.rows)))
     if study.layout == "contexts":
         contexts = contexts_in(runs[0].scores) if runs else []
@@ -172,7 +172,7 @@ def _own_blocks(study: Study, runs: Sequence[ScoredRun]) -> list[tuple[str, str,
 
 
 def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
-    """How the numbers were made."""
+    """Return notes on how the numbers were made."""
     records = [run.record for run in runs if run.record is not None]
     notes = []
     if runs and study.layout == "mean":
@@ -203,8 +203,8 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
 def _published_notes(
     published: PublishedTable | None, runs: Sequence[ScoredRun], apart: Sequence[Sequence[str]]
 ) -> list[str]:
-    """Where the published rows are from, and why they are not shown, or not comparable with all of our own, or how
-    these were decoded otherwise; foreign reports have no settings of decoding."""
+    """Return notes on the published rows: their sources, why they are not shown or not all comparable with ours, and
+    how our decoding differs. Reports of other systems have no decoding settings."""
     if published is None:
         return []
     reasons = "; ".join(dict.fromkeys(reason for one in apart for reason in one))
@@ -222,7 +222,7 @@ def _published_notes(
 
 
 def _changed(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
-    """Which rows are not defined as they were when they were run."""
+    """Return notes on rows whose definition changed since they were run."""
     changed = {}
     for run in runs:
         if run.record is not None and run.replicate is not None and "overrides" in run.record:
@@ -233,7 +233,7 @@ def _changed(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
 
 
 def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
-    """What rows wait for."""
+    """Return notes on rows without results, and what they need."""
     done = {(run.row, run.replicate) for run in runs}
     notes = []
     for index, row in enumerate(study.rows):
@@ -248,7 +248,7 @@ def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
 
 
 def _protocol(signature: Mapping[str, Any]) -> str:
-    """What must be the same in rows that stand side by side."""
+    """Return what must be equal in rows that are compared."""
     clinical, language = signature.get("clinical") or {}, signature.get("language") or {}
     files = (clinical.get("labeller") or {}).get("files")
     counts = {context: scores.get("n") for context, scores in (signature.get("counts") or {}).items()}

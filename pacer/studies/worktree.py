@@ -1,8 +1,8 @@
-"""The repository as a study found it, git worktrees in which its rows are made, and the experiments that they leave.
+"""The repository with the user's edits, the git worktrees in which rows are made, and the resulting experiments.
 
-A worktree is a checkout in a folder of its own; it stays, one for each row that is made at a time. DVC records an
-experiment as a commit below ``refs/exps/``. Here git makes that commit: `dvc exp run` and `dvc exp save` work through
-references that all worktrees of a repository share, so two at a time, or one that is killed, would mix up experiments.
+A worktree is a checkout in a separate folder. It is kept; there is one for each row made at the same time. DVC records
+an experiment as a commit below ``refs/exps/``. Here git makes that commit. `dvc exp run` and `dvc exp save` use
+references shared by all worktrees, so parallel or killed commands would mix up experiments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOCK = "dvc.lock"
 
 
 class Repository:
-    """The repository ``root`` with its edits; ``head`` is the commit that they are edits of."""
+    """The repository ``root`` with its edits; ``head`` is the commit they are based on."""
 
     def __init__(self, root: Path):
         self.root = root.resolve()
@@ -38,19 +38,19 @@ class Repository:
 
     @cached_property
     def commit(self) -> str:
-        """Git's name for the files that it knows, as they were when this was first asked for."""
-        git(self.root, "update-index", "-q", "--refresh")  # else the files of a copied repository look changed
+        """Commit with the tracked files, as they were when this was first read."""
+        git(self.root, "update-index", "-q", "--refresh")  # without this, all files of a copied repository look changed
         return git(self.root, "stash", "create").strip() or self.head
 
     def read(self, path: str, commit: str = "") -> str:
-        """The text of a file, as it is now or in ``commit``."""
+        """Return the text of a file, as it is now or in ``commit``."""
         return git(self.root, "show", f"{commit or self.commit}:{path}")
 
     def hashes(self, paths: Collection[str]) -> dict[str, str]:
-        """Git's name for the content of files and folders.
+        """Return git's hashes of the content of files and folders.
 
         Raises:
-            PacerError: git does not know one of them, or a file below one.
+            PacerError: git does not track one of them, or a file below one.
         """
         if not paths:
             return {}
@@ -60,7 +60,7 @@ class Repository:
         return dict(zip(paths, names, strict=True))
 
     def experiments(self) -> dict[str, str]:
-        """Name of an experiment (`dvc exp list --all-commits`) -> its reference."""
+        """Return the name of each experiment (`dvc exp list --all-commits`) -> its reference."""
         references = git(self.root, "for-each-ref", "--format=%(refname)", "refs/exps").split()
         return {parts[4]: "/".join(parts) for ref in references if len(parts := ref.split("/")) == 5}
 
@@ -69,21 +69,21 @@ class Worktree:
     """A checkout of ``repository`` in ``folder``; DVC works in its ``tree``, with the user's ``cache``.
 
     Args:
-        stages: folder of what ``dvc.lock`` says of a stage, by the stage's key. The run cache gives back most stages,
+        stages: folder with the ``dvc.lock`` entries of stages, by the stage's key. The run cache restores most stages,
             but none whose outs persist.
     """
 
     def __init__(self, repository: Repository, folder: Path, cache: str, stages: Path):
         self._repository, self._folder, self._cache, self._stages = repository, folder, cache, stages
         self.tree = folder / "tree"
-        #: Says which row is being made, and stays when that is stopped.
+        #: Names the row that is being made; it remains if that is interrupted.
         self.marker = folder / "row.json"
         self._resumed = False
 
     def prepare(self, study: str, run: Run) -> None:
-        """Bring the files that git knows to what the study found, with the parameters and known stages of ``run``.
+        """Reset the tracked files to the repository's state, with the parameters and known stages of ``run``.
 
-        What stages have left stays, half-trained state too.
+        Outputs of stages are kept, including half-trained state.
         """
         commit = self._repository.commit
         self._resumed = self.marker.is_file()
@@ -102,8 +102,8 @@ class Worktree:
         self.adopt(run)
 
     def _is_ours(self) -> bool:
-        """Whether ``tree`` is a worktree of this repository, not of one that this was copied or moved from."""
-        if not (self.tree / ".git").is_file():  # git would take the user's own working tree for it
+        """Return whether ``tree`` is a worktree of this repository, not of one that this was copied or moved from."""
+        if not (self.tree / ".git").is_file():  # git would use the user's own working tree instead
             return False
         ask = ("rev-parse", "--path-format=absolute", "--git-common-dir")
         try:
@@ -113,9 +113,9 @@ class Worktree:
 
     @contextmanager
     def keep_appended(self, run: Run) -> Generator[None]:
-        """While DVC checks out: spare the files that a stopped stage of ``run`` was adding to, as paid answers.
+        """While DVC checks out, protect files that an interrupted stage of ``run`` was appending to (paid answers).
 
-        Of such a file and what DVC puts in its place the longer one stays. A stage that is known brings its own.
+        The longer of such a file and DVC's replacement is kept. Known stages are excluded: DVC restores their files.
         """
         spared = self._folder / "appended"
         files = [out for out, stage in run.persist.items() if self._resumed and not self.knows(run, [stage])]
@@ -131,7 +131,7 @@ class Worktree:
         shutil.rmtree(spared, ignore_errors=True)
 
     def adopt(self, run: Run) -> bool:
-        """Record in ``dvc.lock`` what is known of the stages of a run; False where nothing is new."""
+        """Record in ``dvc.lock`` the known stages of a run; return False if nothing is new."""
         lock = self._lock()
         known = {stage: read_json(self._entry(run, stage)) for stage in run.keys if self.knows(run, [stage])}
         if lock | known == lock:
@@ -141,11 +141,11 @@ class Worktree:
         return True
 
     def knows(self, run: Run, stages: Iterable[str]) -> bool:
-        """Whether all these stages of a run have been made, here or elsewhere."""
+        """Return whether all these stages of a run have been made, here or elsewhere."""
         return all(self._entry(run, stage).is_file() for stage in stages)
 
     def record(self, run: Run, stages: Iterable[str]) -> None:
-        """Make these stages of a run, which have been made here, known to others."""
+        """Make these stages of a run, which were made here, known to other worktrees."""
         lock = self._lock()
         for stage in stages:
             if stage in lock:
@@ -164,14 +164,14 @@ class Worktree:
         config.read_dict({"cache": {"dir": self._cache}})
         with (folder / "config.local").open("w", encoding="utf-8") as written:
             config.write(written)
-        (folder / "tmp" / "rwlock").unlink(missing_ok=True)  # of a DVC that was killed
+        (folder / "tmp" / "rwlock").unlink(missing_ok=True)  # left by a killed DVC
 
     def _link(self, values: Iterable[JsonValue], outs: Collection[str]) -> None:
-        """Make the user's own files that parameters name by a relative path be found here.
+        """Link the user's own files that parameters name by a relative path, so that they are found here.
 
         Raises:
-            ConfigError: a path leads so far out of the repository that it cannot be given here, or DVC would write
-                through it into the user's outputs.
+            ConfigError: a path leads too far out of the repository to be linked here, or DVC would write through the
+                link into the user's outputs.
         """
         pipeline = all_outs(self._repository.read)
         for name in _texts(values):
@@ -188,7 +188,7 @@ class Worktree:
                 here.symlink_to(there)
 
     def _holds_outs(self, name: str, outs: Iterable[str]) -> bool:
-        """Whether one of ``outs`` lies in the folder ``name``, by name or on the disk, or ``name`` lies in one."""
+        """Return whether one of ``outs`` is in the folder ``name``, by name or on the disk, or ``name`` is in one."""
         folder, root = posixpath.normpath(name), self._repository.root
         return any(
             f"{out}/".startswith(f"{folder}/")
@@ -198,10 +198,10 @@ class Worktree:
         )
 
     def save(self, run: Run) -> None:
-        """Record the files that git knows, with scores and ``dvc.lock``, as the experiment of a run."""
+        """Record the tracked files, with scores and ``dvc.lock``, as the experiment of a run."""
         name, new = run.name, git(self.tree, "ls-files", "--others", "--exclude-standard").splitlines()
         git(self.tree, "add", "--update")
-        # nothing else that is new: cases have report texts
+        # no other new files: cases contain report texts
         known = tuple(f"{path}/" for path in (LOCK, f"baselines/{LOCK}", *run.plain))
         git(self.tree, "add", "--", *(path for path in new if f"{path}/".startswith(known)))
         files, head = git(self.tree, "write-tree").strip(), self._repository.head
@@ -211,7 +211,7 @@ class Worktree:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; -1 where there is none."""
+    """Return the size of a file in bytes; -1 if it does not exist."""
     return path.stat().st_size if path.is_file() else -1
 
 
@@ -224,7 +224,7 @@ def _texts(values: Iterable[JsonValue]) -> Iterator[str]:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What ``git ARGUMENTS`` prints in ``folder``.
+    """Return the output of ``git ARGUMENTS`` in ``folder``.
 
     Raises:
         PacerError: it failed.

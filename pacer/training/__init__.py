@@ -1,4 +1,4 @@
-"""The three phases: trajectories, losses, batches, the loop.
+"""The three training phases: trajectories, losses, batches and the loop.
 
 Uses model, features, commitments and what lies below them.
 """

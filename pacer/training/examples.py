@@ -1,4 +1,4 @@
-"""Training examples: from rows of the records to model batches. The route is drawn before prompt and target."""
+"""Training examples: model batches from rows of the records. The route is drawn first; prompt and target follow it."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from pacer.model.pacer import Batch, FeatureSource, read_sources
 from pacer.model.prompt import PromptIds, build_prompt
 from pacer.training.trajectory import RouteSeed, Span, Trajectory, TrajectoryBuilder
 
-#: A row of ``records.parquet`` with its emphasis and, but in the warm-up, its commitment.
+#: A row of ``records.parquet`` with its emphasis and, except in the warm-up, its commitment.
 Row = dict[str, Any]
 
-#: Columns of the records that training has no use for, or has from ``emphasis.parquet``.
+#: Columns of the records that training does not use, or reads from ``emphasis.parquet`` instead.
 _UNUSED = ("report_raw", "findings_original", "emphasis", "emphasis_text")
 ANCHOR_COLUMNS = ("positive", "negative", "uncertain")
 
 
 class RecordTable:
-    """The records of a phase by number.
+    """The records of a phase, accessed by row number.
 
     Args:
-        frame: rows of ``records.parquet`` with the columns of their emphasis and, unless all reports are direct, of
-            their commitments.
+        frame: rows of ``records.parquet`` with columns for their emphasis and, unless all reports are direct, their
+            commitments.
 
     Attributes:
-        context, split: place in CONTEXTS and SPLITS of each record, uint8 [rows].
+        context, split: index of each record's context in CONTEXTS and split in SPLITS, uint8 [rows].
     """
 
     def __init__(self, frame: pl.DataFrame):
@@ -53,18 +53,18 @@ class RecordTable:
 
     @classmethod
     def of(cls, records: pl.DataFrame, anchors: pl.DataFrame | None = None) -> RecordTable:
-        """``records`` with their emphasis, and ``anchors`` in the same order."""
+        """Make a table of ``records``, which include their emphasis, and ``anchors`` in the same order."""
         return cls(
             records if anchors is None else _joined(records, anchors.select("record_id", *ANCHOR_COLUMNS), "anchors")
         )
 
     @classmethod
     def read(cls, records: Path, emphasis: Path, anchors: Path | None, contexts: Sequence[str]) -> RecordTable:
-        """The rows of ``contexts`` in ``records.parquet``, ``emphasis.parquet`` and ``anchors.parquet`` (or None).
+        """Read rows of ``contexts`` from ``records.parquet``, ``emphasis.parquet`` and ``anchors.parquet`` (or None).
 
         Raises:
-            DataError: there is no record, a file is unreadable, or the other two do not have a row for each record, in
-                the records' order.
+            DataError: there is no record, a file is unreadable, or one of the other two does not have one row per
+                record, in the records' order.
         """
         frame = read_records(records).drop(_UNUSED)
         if frame.is_empty():
@@ -79,24 +79,24 @@ class RecordTable:
 
     @property
     def labelled(self) -> bool:
-        """Whether the rows hold commitments."""
+        """Whether the rows have commitments."""
         return ANCHOR_COLUMNS[0] in self.frame.columns
 
     def row(self, number: int) -> Row:
-        """All columns of one record."""
+        """Return all columns of one record."""
         return self.frame.row(number, named=True)
 
     def record_id(self, number: int) -> str:
-        """The id of one record."""
+        """Return the id of one record."""
         return self.frame["record_id"][number]
 
     def rows(self, split: str, contexts: Sequence[str]) -> dict[str, np.ndarray]:
-        """Row numbers of a split per context, int32, in the order of ``contexts``."""
+        """Return the row numbers of a split by context, int32, in the order of ``contexts``."""
         inside = self.split == SPLITS.index(split)
         return {c: np.flatnonzero(inside & (self.context == CONTEXTS.index(c))).astype(np.int32) for c in contexts}
 
     def positive_repeated(self, rows: np.ndarray, times: int) -> np.ndarray:
-        """``rows``, and those whose commitment affirms a finding ``times`` times; int32."""
+        """Return ``rows`` (int32), with rows whose commitment has a positive finding repeated ``times`` times."""
         positive = rows[self.frame["positive"].list.len().gather(rows).to_numpy() > 0]
         return np.concatenate([rows, np.repeat(positive, times - 1)])
 
@@ -107,7 +107,7 @@ def _columns(path: Path, *columns: str) -> pl.DataFrame:
 
 
 def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFrame:
-    """The records with columns that a ``stage`` made of them: a row for each record, in the records' order."""
+    """Add the output columns of a ``stage``, which must have one row per record, in the records' order."""
     if not records["record_id"].equals(other["record_id"]):
         pairs = zip_longest(records["record_id"], other["record_id"])
         row, (expected, given) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
@@ -118,20 +118,20 @@ def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFr
 
 
 class MicroBatch(NamedTuple):
-    """Row numbers of one micro-batch, and how often each row's record was met before in this phase."""
+    """Row numbers of one micro-batch, and how often this phase has already used each row."""
 
     rows: np.ndarray
     visits: np.ndarray
 
 
 class SequenceStatistics(NamedTuple):
-    """What :meth:`Examples.statistics` counts.
+    """The result of :meth:`Examples.statistics`.
 
-    ``counts`` of train reports: ``cut`` are longer than the token limit; ``emphasised`` have tokens that L_TLW counts;
-    ``commitment_tokens_mean``, ``..._most``: of the written commitments.
+    ``counts`` of train ``reports``: ``cut``, those over the token limit; ``emphasised``, those with tokens that L_TLW
+    counts; ``commitment_tokens_mean`` and ``..._most``, mean and maximum length of the commitments.
 
     ``lengths`` int32 [rows, 2]: tokens of each record's sequence on the direct and on the commitment-first route (equal
-    where there are no commitments).
+    if there are no commitments).
     """
 
     counts: dict[str, float]
@@ -139,11 +139,11 @@ class SequenceStatistics(NamedTuple):
 
 
 class Examples:
-    """The records of one corpus as a source of batches.
+    """Batches from the records of one corpus.
 
     Args:
         table: the records, with commitments unless all reports are direct (warm-up).
-        specification: of the model; without a group ``prompt`` nothing surrounds the visual tokens (warm-up).
+        specification: of the model; without a group ``prompt`` there is no text around the visual tokens (warm-up).
     """
 
     def __init__(
@@ -159,11 +159,11 @@ class Examples:
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """:attr:`SequenceStatistics.lengths`; may be set where the statistics are known."""
+        """:attr:`SequenceStatistics.lengths`; may be assigned if they are already known."""
         return self.statistics().lengths
 
     def statistics(self) -> SequenceStatistics:
-        """Measure every record's sequence and count what the train targets lose on their way into tokens."""
+        """Measure every record's sequence, and count cut and emphasised train targets."""
         counts = dict.fromkeys(("reports", "cut", "emphasised"), 0)
         lengths = np.empty((len(self.table), 2), dtype=np.int32)
         commitments: list[int] = []
@@ -184,20 +184,20 @@ class Examples:
         return SequenceStatistics(named, lengths)
 
     def uniform(self, rows: np.ndarray, visits: np.ndarray, seed: RouteSeed) -> np.ndarray:
-        """The number in [0, 1) that each visit draws."""
+        """Return the number in [0, 1) that each visit draws."""
         ids = [self.table.record_id(int(row)) for row in rows]
         return np.array([seed.uniform(int(visit), name) for name, visit in zip(ids, visits, strict=True)])
 
     def routes(self, rows: np.ndarray, visits: np.ndarray, rho: float, seed: RouteSeed) -> list[bool]:
-        """True where the commitment-first route is drawn (probability 1 - rho)."""
+        """Draw the route of each row: True is commitment-first (probability 1 - rho)."""
         return (self.uniform(rows, visits, seed) >= rho).tolist()
 
     def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> Batch:
-        """The batch of a micro-batch, each record on the route that its visit draws."""
+        """Build the batch of a micro-batch, with each record on the route that its visit draws."""
         return self.batch(micro.rows, self.routes(micro.rows, micro.visits, rho, seed), lambda_q)
 
     def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> Batch:
-        """The batch of these rows; ``commits`` gives the route of each (True: commitment first)."""
+        """Build the batch of these rows; ``commits`` gives the route of each (True: commitment first)."""
         records = [self.table.row(int(number)) for number in rows]
         sequences = [self._sequence(record, commit) for record, commit in zip(records, commits, strict=True)]
         prefixes = [self._prefix(prompt) for prompt, _ in sequences]
@@ -205,7 +205,7 @@ class Examples:
         return collate(prefixes, starts, [target for _, target in sequences], records, self.features, lambda_q)
 
     def _sequence(self, record: Row, commit: bool) -> tuple[PromptIds, Trajectory]:
-        """Text of the prefix and target of one record on a route."""
+        """Return the prompt ids and the target of one record on a route."""
         anchor = None
         if commit:
             anchor = render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS)))
@@ -215,7 +215,7 @@ class Examples:
         return prompt.prefix(self.tokenizer.bos_token_id, self.num_queries)
 
     def _prompt(self, record: Row, commit: bool) -> PromptIds:
-        """Text of the prefix of one record."""
+        """Return the prompt ids of one record."""
         if self.prompt is None:
             return PromptIds([], [])
         return build_prompt(self.tokenizer, record, commit=commit, **self.prompt.model_dump())
@@ -229,18 +229,18 @@ def collate(
     features: FeatureSource,
     lambda_q: float,
 ) -> Batch:
-    """One batch of B samples: ``[BOS] before | Q places | after || target``, padded on the right with zeros.
+    """Build a batch of B samples: ``[BOS] before | Q places | after || target``, padded on the right with zeros.
 
     Args:
-        prefixes: ids left of ``||`` (:meth:`PromptIds.prefix`). visual_starts: place of the first visual token in each.
+        prefixes: ids left of ``||`` (:meth:`PromptIds.prefix`). visual_starts: index of the first visual token in each.
 
     Raises:
-        ValueError: a record's context asks for a source that it does not have.
+        ValueError: a record lacks a source that its context requires.
     """
     lengths = [len(prefix) for prefix in prefixes]
 
     def aligned(values: Sequence[np.ndarray]) -> torch.Tensor:
-        """[B, T] of values of the targets' tokens; zeros left of ``||`` and in the padding."""
+        """Return values of the targets' tokens as [B, T], with zeros left of ``||`` and in the padding."""
         padded = [F.pad(torch.from_numpy(v), (left, 0)) for v, left in zip(values, lengths, strict=True)]
         return pad_sequence(padded, batch_first=True)
 

@@ -1,8 +1,8 @@
-"""The terms of each token at the language model's head, without the logits of all tokens at a time.
+"""The loss terms of each token at the language model's head, without the logits of all tokens at once.
 
-A token's terms depend on its own hidden state alone. So their gradients with respect to it are formed while a chunk of
-logits is at hand, whatever weights :mod:`pacer.training.losses` gives to the terms afterwards: what outlives a chunk
-has the sizes [n] and [n, d], nothing has that of the vocabulary.
+A token's terms depend only on its own hidden state. So their gradients with respect to that state are computed while a
+chunk of logits is in memory, before :mod:`pacer.training.losses` weights the terms. Only tensors of size [n] and [n, d]
+outlive a chunk, none of the size of the vocabulary.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-#: Logits of a chunk: enough to fill the matrix units.
+#: Number of logits in a chunk: enough to keep the matrix units busy.
 LOGITS_AT_ONCE = {"cpu": 2**23, "cuda": 2**26}
 
 
@@ -23,15 +23,15 @@ def token_terms(
     *,
     logits_at_once: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Of n predicted tokens ``l = -log p_theta(tau)`` and ``KL(p_0 || p_theta)``: each [n], differentiable in hidden.
+    """Return ``l = -log p_theta(tau)`` and ``KL(p_0 || p_theta)`` of n tokens: each [n], differentiable in hidden.
 
     With logits x and p = softmax(x) the slopes are ``dl/dx = p - onehot(tau)`` and ``dKL/dx = p - p_0``.
 
     Args:
         hidden: [n, d] last hidden states. head_weight: [V, d], frozen: it gets no gradient. targets: [n] token ids tau.
         teacher: [n, d] last hidden states of the frozen parent, whose distribution is p_0. omega_cons: [n] bool, tokens
-            whose divergence is asked for; that of the others, and without a teacher of all, is 0 and costs nothing.
-        logits_at_once: upper bound of the logits of a chunk (at least one row; None: by device).
+            whose divergence is computed. It is 0, at no cost, for the others, and for all tokens without a teacher.
+        logits_at_once: maximum number of logits in a chunk (at least one row; None: by device).
     """
     head, n = head_weight.detach(), len(hidden)
     limit = logits_at_once or LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"])
@@ -41,7 +41,7 @@ def token_terms(
     terms = hidden.new_zeros(len(groups), n, dtype=torch.promote_types(head.dtype, torch.float32))
     differentiated = torch.is_grad_enabled() and hidden.requires_grad
     slopes = hidden.new_zeros(*terms.shape, hidden.shape[1], dtype=terms.dtype) if differentiated else None
-    # memory is used again from chunk to chunk: fresh pages take longer than the arithmetic
+    # reuse memory between chunks: allocating new pages takes longer than the arithmetic
     size = min(max(1, limit // len(head)), n)
     buffers = [terms.new_empty(size, len(head)) for _ in range(2 * len(groups))]
     with torch.no_grad():
@@ -59,18 +59,18 @@ def token_terms(
                     p.scatter_add_(1, target, -torch.ones_like(target, dtype=p.dtype))
                     slopes[0, rows] = (p.to(head.dtype) @ head).to(slopes.dtype)
     if slopes is not None:
-        # zeros whose gradient with respect to the hidden states is the slope
+        # add zeros whose gradient with respect to the hidden states is the slope
         terms = terms + torch.linalg.vecdot(slopes, (hidden - hidden.detach()).to(terms.dtype))
     return terms[0], terms[1] if len(groups) == 2 else torch.zeros_like(terms[0])
 
 
 def _softmax(hidden: Tensor, head: Tensor, buffers: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """[m, d] -> logits and probabilities [m, V] in the first rows of the buffers, and the logits' logsumexp [m, 1]."""
+    """[m, d] -> logits and probabilities [m, V], in the first rows of the buffers, and the logsumexp [m, 1]."""
     logits, p = (buffer[: len(hidden)] for buffer in buffers)
     if logits.dtype == head.dtype:
         torch.mm(hidden.to(head.dtype), head.T, out=logits)
     else:
         logits.copy_(hidden.to(head.dtype) @ head.T)
     torch.softmax(logits, 1, out=p)
-    # the largest probability is exp(0) over the sum
+    # logsumexp: the largest probability is exp(0) over the sum
     return logits, p, logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()

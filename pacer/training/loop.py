@@ -1,7 +1,7 @@
 """The training loop, the same for all phases.
 
-Every random draw is a function of (train.seed, phase, visit, record) or, for dropout, of (train.seed, phase, step):
-a run that is stopped and started again continues as if nothing had happened.
+Every random draw is a function of (train.seed, phase, visit, record) or, for dropout, of (train.seed, phase, step,
+process). So a run that is stopped and resumed gives the same result as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from pacer.training.losses import EPSILON, Mean, Objective, denominators
 from pacer.training.phases import Phase
 from pacer.training.sampler import Sampler
 
-#: Receives named values and the update that they belong to.
+#: Receives named values and the number of their update.
 Log = Callable[[dict[str, float], int], None]
-#: A process's part of a micro-batch, on the CPU, and the rows it holds.
+#: The row numbers of a process's part of a micro-batch, and that part, on the CPU.
 Part = tuple[np.ndarray, Batch]
 STATE = "state.pt"
 
@@ -42,16 +42,16 @@ STATE = "state.pt"
 def train(
     model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator, scratch: Path, log: Log
 ) -> dict[str, Tensor]:
-    """Train one phase and return its trainable weights (the last, or the best on validation).
+    """Train one phase and return its trained weights (the last, or the best on validation).
 
     Args:
-        model: with the phase's starting weights; only parameters that ``phase.trainable`` names are trained.
-        scratch: directory of the resumable state. log: after a resume the earlier points are passed again, so it may
-            start from nothing.
+        model: with the phase's starting weights; only parameters that ``phase.trainable`` accepts are trained.
+        scratch: directory of the resumable state. log: a resumed run passes the earlier points again, so it may start
+            empty.
 
     Raises:
-        ConfigError: more processes than records in a micro-batch. DataError: nothing to choose the best by.
-        PacerError: a loss is not finite; the records of the batch are named.
+        ConfigError: more processes than records in a micro-batch. DataError: no records to choose the best weights by.
+        PacerError: a loss or gradient is not finite; the message names the records of the batch.
     """
     run = _Run(model, examples, phase, accelerator)
     run.resume(scratch)
@@ -74,11 +74,11 @@ def train(
 
 
 class StepMetrics:
-    """Means of the values of one update, over its micro-batches and over processes; nothing is read off the device
-    before :meth:`values`.
+    """Means of the values of one update, over its micro-batches and processes. Nothing is copied from the device before
+    :meth:`values`.
 
     Args:
-        share: 1 in one process and 0 in the others: their losses are shares of one micro-batch, whose sum is its loss.
+        share: 1 in one process, 0 in the others, because the loss of a micro-batch is the sum over processes.
     """
 
     def __init__(self, share: int):
@@ -95,22 +95,22 @@ class StepMetrics:
 
     @property
     def sums(self) -> Tensor:
-        """Sums and counts [2 n] float32, in an order that is the same in every process."""
+        """Sums and counts [2 n] float32, in the same order in every process."""
         return torch.cat(list(self.means.values()))
 
     def values(self, sums: Tensor) -> dict[str, float]:
-        """Named means of :attr:`sums` added up over the processes; those without a count are left out."""
+        """Return named means from :attr:`sums` added up over the processes, without those whose count is 0."""
         pairs = zip(self.means, sums.view(-1, 2).tolist(), strict=True)
         return {name: total / count for name, (total, count) in pairs if count}
 
 
 class _Run:
-    """A phase in training: the model, its optimiser, and what a resumed run continues from.
+    """A phase in training: the model, its optimiser, and the state to resume from.
 
     Attributes:
-        done: updates so far. history: points that were logged. best: loss and weights of the best validation.
-        means: sum and count, by name, of the values of the updates since the last logged point: a micro-batch has one
-            context, so a single update covers few, and a value that an update lacks is averaged over the others.
+        done: updates so far. history: logged points. best: loss and weights of the best validation.
+        means: sum and count, by name, of the values of the updates since the last logged point. A micro-batch has one
+            context, so an update covers few contexts; a value that it lacks is averaged over the other updates.
     """
 
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
@@ -123,7 +123,7 @@ class _Run:
             parameter.requires_grad_(name in self.parameters)
         model.to(accelerator.device)
         for parameter in self.parameters.values():
-            parameter.grad = torch.zeros_like(parameter)  # a source that no row has adds nothing
+            parameter.grad = torch.zeros_like(parameter)  # stays zero for a source that no row has
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
         )
@@ -134,11 +134,11 @@ class _Run:
 
     @property
     def trained(self) -> dict[str, Tensor]:
-        """A copy of the trained weights on the CPU."""
+        """A copy of the trained weights, on the CPU."""
         return {name: parameter.detach().cpu().clone() for name, parameter in self.parameters.items()}
 
     def resume(self, scratch: Path) -> None:
-        """Continue where a stopped run left its state, if one did."""
+        """Load the state that a stopped run left in ``scratch``, if there is one."""
         if not (scratch / STATE).exists():
             return
         state = torch.load(scratch / STATE, map_location="cpu", weights_only=True)
@@ -150,7 +150,7 @@ class _Run:
         self.best = state["best"]
 
     def save(self, scratch: Path) -> None:
-        """Replace the state in ``scratch``."""
+        """Write the current state to ``scratch``, replacing the old one."""
         state = {
             "weights": self.trained,
             "optimizer": self.optimizer.state_dict(),
@@ -163,7 +163,7 @@ class _Run:
             torch.save(state, temporary)
 
     def stream(self, first: int) -> Iterator[Part]:
-        """This process's parts of the micro-batches from update ``first`` to the last."""
+        """Yield this process's parts of the micro-batches from update ``first`` to the last."""
         sampler = Sampler(self.phase, self.examples)
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
 
@@ -180,7 +180,7 @@ class _Run:
         return prefetch(make, parts, self.phase.train.workers)
 
     def update(self, stream: Iterator[Part]) -> dict[str, float]:
-        """One optimiser step on the next micro-batches; returns its values, which are also added to the means."""
+        """Take one optimiser step on the next micro-batches; return its values and add them to the means."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.phase.learning_rate(self.done)
         started = time.perf_counter()
@@ -198,9 +198,9 @@ class _Run:
         return values
 
     def gradient(self, micros: list[Part]) -> dict[str, float]:
-        """Leave the gradient of accumulated micro-batches with the parameters; returns the values to log.
+        """Store the accumulated gradient of the micro-batches in the parameters; return the values to log.
 
-        All processes meet twice: for the denominators of the losses, and for gradients and logged values at once.
+        Processes communicate twice: for the denominators of the losses, and for gradients and logged values together.
         """
         train, device = self.phase.train, self.accelerator.device
         self._train_mode()
@@ -226,7 +226,7 @@ class _Run:
         return values | {"gradient_norm": norm}
 
     def _over_processes(self, sums: Tensor) -> Tensor:
-        """Add up the gradients, and the numbers ``sums`` [n] that travel with them; returns the numbers' sums."""
+        """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return the added numbers."""
         if self.accelerator.num_processes == 1:
             return sums
         gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
@@ -237,7 +237,7 @@ class _Run:
         return sums
 
     def validate(self) -> dict[str, float]:
-        """The validation losses; remembers the best weights where ``train.checkpoint`` asks for them."""
+        """Compute the validation losses; keep the best weights if ``train.checkpoint`` is ``best``."""
         losses = validate(self.model, self.examples, self.phase, self.accelerator)
         mean = losses.get("validation/mean", math.inf)
         if losses and not math.isfinite(mean):
@@ -250,7 +250,7 @@ class _Run:
         return losses
 
     def point(self) -> dict[str, float]:
-        """What is logged after the newest update: means since the last point, and values as they were in it."""
+        """Return the values to log: means since the last point, and current values of the latest update."""
         update, device = self.done - 1, self.accelerator.device
         now = {"learning_rate": self.phase.learning_rate(update), "rho": self.phase.rho(update)}
         now["memory_gb"] = _memory(device) / 1e9
@@ -261,7 +261,7 @@ class _Run:
         return means | now
 
     def _stop(self, micros: list[Part], totals: list[Tensor], loss: float, norm: float) -> None:
-        """Name the records of the micro-batches whose loss is not finite (of all, when only the gradient is not)."""
+        """Raise an error naming the records of micro-batches with a non-finite loss (all, if only the gradient is)."""
         bad = [rows for (rows, _), total in zip(micros, totals, strict=True) if not torch.isfinite(total)]
         bad = bad or ([rows for rows, _ in micros] if math.isfinite(loss) else [])
         ids = gather_object([self.examples.table.record_id(int(row)) for rows in bad for row in rows])
@@ -272,7 +272,7 @@ class _Run:
         )
 
     def _train_mode(self) -> None:
-        """Dropout where this phase trains; a frozen parent stays in eval mode."""
+        """Set train mode (dropout) for the parts that this phase trains; a frozen parent stays in eval mode."""
         self.model.eval()
         for name, module in self.model.named_children():
             if any(prefix.split(".")[0] == name for prefix in self.phase.trains):
@@ -281,10 +281,10 @@ class _Run:
 
 @torch.no_grad()
 def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator) -> dict[str, float]:
-    """``validation/<context>`` and their mean: equation (trajectory-objective) with all of a context as one batch.
+    """Return ``validation/<context>``, which is equation (trajectory-objective) over a whole context, and their mean.
 
-    So neither the size of a batch nor the number of processes enters. The route is the one of inference:
-    commitment first, unless all reports of the phase are direct.
+    So the result depends on neither batch size nor number of processes. The route is that of inference: commitment
+    first, unless all reports of the phase are direct.
     """
     model.eval()
     commit = phase.rho(phase.schedule.updates) < 1.0
@@ -320,7 +320,7 @@ def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accele
 
 
 def _memory(device: torch.device) -> int:
-    """Bytes that this process has held at most: of the GPU's memory, or of the machine's."""
+    """Return the peak memory of this process in bytes: GPU memory, or else main memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

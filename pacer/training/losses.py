@@ -1,7 +1,7 @@
 """The paper's losses, and their sum on a micro-batch of B samples and T positions; epsilon is the paper's 1e-3.
 
-``denominator``: where a micro-batch is split over processes, the sum over all of them of what stands below the
-fraction, so that the processes' shares add up to the loss of the whole; None: the tensors are the whole.
+``denominator``: for a micro-batch that is split over processes, the loss's denominator summed over all of them. Then
+the processes' shares add up to the loss of the whole. None: the tensors are the whole micro-batch.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class LossWeights:
     """Weights of the terms of equation (complete-objective), named as in ``params.yaml``.
 
     Attributes:
-        lambda_q: omega on Omega_Q, the commitment's tokens. lambda_tlw: of L_TLW.
-        lambda_cons: of the divergence from the frozen parent, lambda_drift: of the prefix's drift; None: not a term.
+        lambda_q: omega on Omega_Q, the commitment's tokens. lambda_tlw: weight of L_TLW.
+        lambda_cons: of the divergence from the frozen parent. lambda_drift: of the prefix drift. None: no such term.
     """
 
     lambda_q: float
@@ -39,25 +39,25 @@ class LossWeights:
 def trajectory_loss(
     nll: Tensor, omega: Tensor, kappa: Tensor, eps: float = EPSILON, *, denominator: Tensor | None = None
 ) -> Tensor:
-    """First term of equation (trajectory-objective): ``sum(omega l) / (sum(omega) + sum(kappa) + eps)``.
+    """Return the first term of equation (trajectory-objective): ``sum(omega l) / (sum(omega) + sum(kappa) + eps)``.
 
     Args:
-        nll: [B, T] negative log-likelihoods l, or those of the n predicted tokens, as omega. omega: zero where nothing
-            is supervised.
+        nll: negative log-likelihoods l, [B, T] or [n] for the n predicted tokens. omega: the same shape; zero where
+            nothing is supervised.
         kappa: [B] weight of the ignored BOS. denominator: ``sum(omega) + sum(kappa)``.
     """
     return (omega * nll).sum() / ((omega.sum() + kappa.sum() if denominator is None else denominator) + eps)
 
 
 def emphasis_loss(nll: Tensor, s: Tensor, eps: float = EPSILON, *, denominator: Tensor | None = None) -> Tensor:
-    """L_TLW: ``sum(s l) / (sum(s) + eps)`` with s [B, T] zero outside the report span. denominator: ``sum(s)``."""
+    """Return L_TLW: ``sum(s l) / (sum(s) + eps)``, s [B, T] zero outside the report span. denominator: ``sum(s)``."""
     return (s * nll).sum() / ((s.sum() if denominator is None else denominator) + eps)
 
 
 def consistency_loss(teacher_logits: Tensor, student_logits: Tensor, mask: Tensor) -> Tensor:
-    """Equation (parent-consistency) of all logits at once: the mean over ``mask`` of ``KL(p_0 || p_theta)``.
+    """Return equation (parent-consistency) from all logits at once: the mean over ``mask`` of ``KL(p_0 || p_theta)``.
 
-    Training does not hold all logits: it gives the divergences of the head to :func:`mean_divergence`.
+    Training never holds all logits: it passes the divergences from the head to :func:`mean_divergence`.
 
     Args:
         teacher_logits, student_logits: [B, T, V]. mask: [B, T] bool, Omega_cons. An empty mask gives 0.
@@ -67,7 +67,7 @@ def consistency_loss(teacher_logits: Tensor, student_logits: Tensor, mask: Tenso
 
 
 def mean_divergence(divergence: Tensor, omega_cons: Tensor, *, denominator: Tensor | None = None) -> Tensor:
-    """Equation (parent-consistency) of the tokens' divergences, zero outside ``omega_cons`` (bool, the same shape).
+    """Return equation (parent-consistency) from divergences that are zero outside ``omega_cons`` (bool, same shape).
 
     An empty Omega_cons gives 0. denominator: ``|Omega_cons|``.
     """
@@ -75,7 +75,7 @@ def mean_divergence(divergence: Tensor, omega_cons: Tensor, *, denominator: Tens
 
 
 def drift_loss(residual: Tensor, prefix_mask: Tensor, *, denominator: Tensor | None = None) -> Tensor:
-    """Equation (prefix-drift): mean over valid prefix positions of ``||residual||^2 / d``.
+    """Return equation (prefix-drift): the mean over valid prefix positions of ``||residual||^2 / d``.
 
     Args:
         residual: [B, T, d], the gated correction. prefix_mask: m [B, T] bool. denominator: ``sum(m)``.
@@ -86,16 +86,15 @@ def drift_loss(residual: Tensor, prefix_mask: Tensor, *, denominator: Tensor | N
 
 
 class Mean(NamedTuple):
-    """A value to log: a sum and the count that it is divided by, both added up over micro-batches and processes."""
+    """A value to log, as a sum and a count; both are added up over micro-batches and processes before division."""
 
     sum: Tensor
     count: Tensor
 
 
 class Objective(NamedTuple):
-    """``total`` is what is differentiated; ``parts`` are this process's shares of the named losses and ``means`` what
-    else is logged, both without a gradient; ``nll`` [n] of the predicted tokens, from which further
-    terms can be computed."""
+    """The loss of a micro-batch. ``total`` is differentiated; ``parts``, this process's shares of the named losses, and
+    ``means``, other values to log, have no gradient. ``nll`` [n] of the predicted tokens allows further terms."""
 
     total: Tensor
     parts: dict[str, Tensor]
@@ -103,13 +102,13 @@ class Objective(NamedTuple):
     nll: Tensor
 
 
-#: The loss of a micro-batch, called as :func:`objective`.
+#: Computes the loss of a micro-batch; called like :func:`objective`.
 Loss = Callable[..., Objective]
 
 
 def denominators(batch: Batch) -> Tensor:
-    """``sum(omega) + sum(kappa)``, ``sum(s)``, ``|Omega_cons|`` and ``sum(m)``, float64 [4], to be added up over the
-    processes that a micro-batch is split over."""
+    """Return ``sum(omega) + sum(kappa)``, ``sum(s)``, ``|Omega_cons|`` and ``sum(m)``, float64 [4], to be added up over
+    the processes that share a micro-batch."""
     assert batch.omega is not None and batch.kappa is not None and batch.s is not None and batch.omega_cons is not None
     sums = [t.sum(dtype=torch.float64) for t in (batch.omega, batch.s, batch.omega_cons, batch.prefix_length)]
     sums[0] = sums[0] + batch.kappa.sum(dtype=torch.float64)
@@ -124,13 +123,13 @@ def objective(
     frontal_only: bool = False,
     global_denominators: Tensor | None = None,
 ) -> Objective:
-    """Equation (complete-objective), or (trajectory-objective) where ``losses`` or the model have no more terms.
+    """Compute equation (complete-objective), or (trajectory-objective) if ``losses`` or the model lack the other terms.
 
-    With ``lambda_cons`` 0 the frozen parent is not evaluated and ``parts`` has no consistency.
+    With ``lambda_cons`` 0 the frozen parent is not evaluated, and ``parts`` has no consistency.
 
     Args:
         frontal_only: as in :meth:`Pacer.embed`.
-        global_denominators: :func:`denominators` of the micro-batch of which ``batch`` is a part; None: it is all.
+        global_denominators: :func:`denominators` of the micro-batch that ``batch`` is part of; None: it is all.
     """
     assert batch.omega is not None and batch.kappa is not None and batch.s is not None and batch.omega_cons is not None
     below = (denominators(batch) if global_denominators is None else global_denominators).to(batch.omega.dtype)
@@ -164,14 +163,14 @@ def objective(
 
 
 def _depth_weights(embedded: Embedded) -> dict[str, Mean]:
-    """``depth_weight/<k>``: mean over patches and records."""
+    """Return ``depth_weight/<k>``, each the mean over patches and records."""
     weights = embedded.depth_weights.detach()
     count = weights.new_tensor(len(weights))
     return {f"depth_weight/{k}": Mean(mean * count, count) for k, mean in enumerate(weights.mean((0, 1)))}
 
 
 def _by_context(values: Tensor, batch: Batch) -> dict[str, Mean]:
-    """Means of ``values`` [B] over the records of each context."""
+    """Return the means of ``values`` [B] over the records of each context."""
     has_lateral, has_prior = batch.availability.unbind(1)
     means: dict[str, Mean] = {}
     for context in CONTEXTS:
@@ -182,5 +181,5 @@ def _by_context(values: Tensor, batch: Batch) -> dict[str, Mean]:
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """Half precision is widened; float64 stays."""
+    """Convert half precision to float32; float64 stays."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""The three phases as rows of data: what each trains, on what, with which losses and schedules."""
+"""The three phases as data: what each one trains, on which contexts, with which losses and schedules."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pacer.training.losses import Loss, LossWeights, objective
 
 @dataclass(frozen=True)
 class DirectProbability:
-    """Probability of the direct route: from ``start`` linearly to ``end`` over ``rise`` updates, then constant."""
+    """Probability of the direct route: linear from ``start`` to ``end`` over ``rise`` updates, then constant."""
 
     start: float
     end: float
     rise: int = 0
 
     def __call__(self, update: int) -> float:
-        """rho at an update, counted from 0."""
+        """Return rho at an update, counted from 0."""
         if update >= self.rise:
             return self.end
         return self.start + (self.end - self.start) * update / self.rise
 
 
-#: What ``calibrate.trains`` names. Beside the paper's calibrator, what it can be compared with: the parent's own parts.
+#: Parameter prefixes by value of ``calibrate.trains``: the paper's calibrator, or parts of the parent for comparison.
 TRAINED = {"calibrator": ("calibrator.",), "interface": ("router.", "interface."), "lora": ("language.",)}
 
 
@@ -36,10 +36,10 @@ class Phase:
     """One row of the training protocol (paper, appendix "Optimization Protocol").
 
     Attributes:
-        frontal_only: as in upstream's first stage: frontal tokens alone, unfused, and no instruction around them.
-        trains: prefixes of the trainable parameters' names; of the language model only LoRA is ever trained.
+        frontal_only: only frontal tokens, unfused and without an instruction, as in upstream's first stage.
+        trains: prefixes of the trainable parameters' names; in the language model only LoRA is ever trained.
         schedule: learning rate, batch size and number of updates. train, batches: as in ``params.yaml``.
-        objective: what is minimised, with the weights ``losses``.
+        objective: the loss to minimise, with the weights ``losses``.
     """
 
     name: str
@@ -54,11 +54,11 @@ class Phase:
     objective: Loss = objective
 
     def trainable(self, name: str) -> bool:
-        """Whether the parameter of this name is trained in this phase."""
+        """Whether this phase trains the parameter of this name."""
         return name.startswith(self.trains) and (not name.startswith("language.") or "lora_" in name)
 
     def check_processes(self, processes: int) -> None:
-        """Raises ConfigError where a micro-batch has too few records for so many processes."""
+        """Raise ConfigError if a micro-batch has fewer records than there are processes."""
         if self.schedule.batch_size < processes:
             raise ConfigError(
                 f"{self.name}.batch_size = {self.schedule.batch_size} is the global micro-batch and must be at least "
@@ -66,7 +66,7 @@ class Phase:
             )
 
     def learning_rate(self, update: int) -> float:
-        """Linear warm-up, then a cosine to 0 at the last update. ``update`` counts from 0."""
+        """Return the learning rate: linear warm-up, then a cosine to 0 at the last update. ``update`` counts from 0."""
         highest, rise, updates = self.schedule.learning_rate, self.schedule.warmup_updates, self.schedule.updates
         if update < rise:
             return highest * ((update + 1) / rise)
@@ -75,7 +75,7 @@ class Phase:
 
 
 def phase_of(name: str, params: Params) -> Phase:
-    """The phase ``warmup``, ``parent`` or ``calibrate`` with the values of ``params``."""
+    """Return the phase ``warmup``, ``parent`` or ``calibrate`` with the values of ``params``."""
     tlw, fixed = params.train.lambda_tlw, fixed_route(params.commit.route)
     if name == "warmup":
         contexts, schedule = ("sn",), params.warmup
@@ -103,6 +103,6 @@ def phase_of(name: str, params: Params) -> Phase:
 
 
 def fixed_route(route: str) -> DirectProbability | None:
-    """What ``commit.route`` fixes rho to; None where it is drawn (``stochastic``)."""
+    """Return the rho that ``commit.route`` fixes; None if routes are drawn (``stochastic``)."""
     rho = {"direct": 1.0, "always": 0.0}.get(route)
     return None if rho is None else DirectProbability(rho, rho)

@@ -1,4 +1,4 @@
-"""One training as a stage runs it: from directories of inputs to a checkpoint directory."""
+"""A training run as a stage performs it: from input directories to a checkpoint directory."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from pacer.training.loop import Log, train
 from pacer.training.phases import Phase, phase_of
 from pacer.training.sampler import Sampler
 
-#: Files of the run's scratch directory: the tokens of each record, and what was counted of them.
+#: Files in the run's scratch directory: the token count of each record, and the statistics.
 _LENGTHS, _STATISTICS = "lengths.npy", "statistics.json"
 
-#: Settings of ``train`` that a stopped run may continue with other values of.
+#: Settings of ``train`` that may change when a stopped run is resumed.
 _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
 
-#: Makes the ``log`` callable of a run in the run's scratch directory.
+#: Opens the ``log`` callable of a run, given the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
 
-#: Makes a model with its starting weights around a frozen language model of this type.
+#: Builds a model with its starting weights; the argument is the type of the frozen language model.
 Build = Callable[[torch.dtype], Pacer]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where a training reads: outs of ``corpus``, ``backbones`` and ``features``, ``emphasis.parquet``,
-    ``anchors.parquet`` (None in the warm-up), and the checkpoint that it starts from (None: none)."""
+    """The inputs of a training run: outputs of ``corpus``, ``backbones`` and ``features``, ``emphasis.parquet``,
+    ``anchors.parquet`` (None in the warm-up), and the checkpoint to start from, or None."""
 
     corpus: Path
     backbones: Path
@@ -65,7 +65,7 @@ class Inputs:
 
 
 def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
-    """Train phase ``name`` and publish its checkpoint as ``out``; resumes what an earlier run left in scratch."""
+    """Train phase ``name`` and publish its checkpoint as ``out``, resuming from an earlier run's scratch directory."""
     phase, settings = phase_of(name, params), params.calibrate
     parent = inputs.start if name == "calibrate" else None
     record = CheckpointRecord(
@@ -89,7 +89,7 @@ def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: Op
 
 
 def starting_model(record: CheckpointRecord, params: Params, inputs: Inputs, dtype: torch.dtype) -> Pacer:
-    """The model of the phase that ``record`` names, with its starting weights.
+    """Build the model of the phase that ``record`` names, with its starting weights.
 
     Args:
         dtype: of the frozen language model.
@@ -116,10 +116,10 @@ def run_training(
     build: Build,
     make_examples: Callable[..., Examples] = Examples,
 ) -> None:
-    """Train and publish the checkpoint as ``out``; resumes what an earlier run left in scratch.
+    """Train and publish the checkpoint as ``out``, resuming from an earlier run's scratch directory.
 
     Args:
-        record: of the checkpoint to come, but for its precision. make_examples: called as :class:`Examples`.
+        record: of the new checkpoint, except for its precision. make_examples: called like :class:`Examples`.
     """
     accelerator = open_accelerator(mixed_precision(phase.train.precision))
     half = accelerator.mixed_precision == "bf16"
@@ -147,7 +147,7 @@ def run_training(
                 print(_opening(phase, counts), flush=True)
                 log(counts, 0)
             weights = train(model, examples, phase, accelerator, directory, log)
-        accelerator.wait_for_everyone()  # nobody reads the scratch directory any more
+        accelerator.wait_for_everyone()  # no process reads the scratch directory any more
         if main:
             save_checkpoint(directory / "checkpoint", weights, record)
             publish(directory / "checkpoint", out, durable=True)
@@ -163,7 +163,7 @@ def _measured(
     directory: Path,
     accelerator: Accelerator,
 ) -> Examples:
-    """The examples of a phase, which the first process measures for all, in the scratch ``directory``."""
+    """Return the examples of a phase; the first process measures them for all, in the scratch ``directory``."""
     records = inputs.corpus / "records.parquet"
     table = RecordTable.read(records, inputs.emphasis, inputs.anchors, phase.contexts)
     if not any(len(rows) for rows in table.rows("train", phase.contexts).values()):
@@ -205,7 +205,7 @@ def _opening(phase: Phase, counts: dict[str, float]) -> str:
 
 
 def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> str:
-    """Load the weights of the phase before, and name it; what it did not train keeps its initial value."""
+    """Load the previous phase's weights and return its name; other parameters keep their initial values."""
     record, weights = load_weights(start)
     if record.frozen != new.frozen:
         raise CheckpointError(f"{start} was trained on frozen models other than the current ones; run its phase again")
@@ -222,7 +222,7 @@ def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> s
 
 
 def mixed_precision(precision: str) -> str:
-    """What ``train.precision`` means on this machine, in accelerate's words; ``auto`` is bfloat16 on a GPU that has
+    """Return accelerate's name for ``train.precision`` on this machine; ``auto`` is bfloat16 on a GPU that supports
     it."""
     if precision == "auto":
         half = torch.cuda.is_available() and torch.cuda.is_bf16_supported(False)

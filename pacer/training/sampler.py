@@ -1,6 +1,6 @@
-"""Which records form which micro-batch: context rounds as LLM-RG4 has them, or mixed batches; grouped by length.
+"""The order of training: which records form a micro-batch, in LLM-RG4's context rounds or mixed, grouped by length.
 
-All of a phase is known before it starts: every micro-batch, and the routes of its records.
+A phase is fixed before it starts: every micro-batch, and the routes of its records.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from pacer.training.examples import Examples, MicroBatch
 from pacer.training.phases import Phase
 from pacer.training.trajectory import RouteSeed
 
-#: Maps (rows, visits) to their token counts as a function of the micro-batch number (from the start of the phase):
-#: that number decides the route.
+#: Maps (rows, visits) to a function from micro-batch numbers (counted from the start of the phase) to token counts. The
+#: count depends on that number because rho, and so the route, does.
 Lengths = Callable[[np.ndarray, np.ndarray], Callable[[np.ndarray], np.ndarray]]
 
-#: How often length and place are brought into line.
+#: Iterations that make lengths and batch numbers consistent (see :func:`_grouped`).
 _ROUNDS = 3
 
 
 class Order(NamedTuple):
-    """What the order of training is a function of.
+    """The inputs that determine the order of training.
 
     Attributes:
-        rows: row numbers of the training records per context, in the order of the rounds; empty ones are left out. A
-            row number that appears k times is drawn k times per epoch.
-        batch_size: records of a micro-batch. window, mix: see :func:`micro_batches`.
-        seed, phase: of the shuffles.
+        rows: row numbers of the training records per context, in the order of the rounds; empty contexts are skipped.
+            A row number that appears k times is drawn k times per epoch.
+        batch_size: records in a micro-batch. window, mix: see :func:`micro_batches`.
+        seed, phase: seed the shuffles.
     """
 
     rows: Mapping[str, np.ndarray]
@@ -43,7 +43,7 @@ class Order(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """Micro-batches per context in an epoch: as many as the largest context fills.
+        """Micro-batches per context in an epoch: the number that the largest context fills.
 
         Raises:
             ValueError: no context has a record.
@@ -55,19 +55,19 @@ class Order(NamedTuple):
 
     @property
     def micro_batches_per_epoch(self) -> int:
-        """Micro-batches in which the largest context is seen once."""
+        """Micro-batches in an epoch, which covers the largest context once."""
         return self.rounds * sum(len(numbers) > 0 for numbers in self.rows.values())
 
 
 def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator[MicroBatch]:
-    """Endless micro-batches over epochs, a pure function of the arguments; ``start`` skips as many.
+    """Yield micro-batches without end, as a pure function of the arguments; the first ``start`` are skipped.
 
-    LLM-RG4's order: rounds of one micro-batch per context; contexts smaller than the largest are recycled,
-    reshuffled each time. With ``mix`` the same records are dealt into batches regardless of context.
+    LLM-RG4's order: rounds of one micro-batch per context; contexts smaller than the largest are repeated, reshuffled
+    each time. With ``mix`` the same records are shuffled into batches regardless of context.
 
-    Within windows of ``window`` micro-batches (of one context, or of the mix) records are sorted by length and cut
-    into batches, whose order is then shuffled: 1 is the plain shuffled order. A record's route is drawn from its
-    visit, so its length is known beforehand.
+    Within windows of ``window`` micro-batches (of one context, or of the mix), records are sorted by length and cut
+    into batches, whose order is then shuffled. A window of 1 is the plain shuffled order. A record's route is drawn
+    from its visit, so its length is known beforehand.
     """
     epoch, per_epoch = 0, order.micro_batches_per_epoch
     visits = np.zeros(1 + max(int(numbers.max()) for numbers in order.rows.values() if len(numbers)), dtype=np.int32)
@@ -93,7 +93,7 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
 
 
 def _streams(order: Order, rng: np.random.Generator) -> list[np.ndarray]:
-    """The records of an epoch in shuffled order, one stream per context, or one in all."""
+    """Return the records of an epoch in shuffled order: one stream per context, or a single mixed stream."""
     needed = order.rounds * order.batch_size
     streams = []
     for numbers in order.rows.values():
@@ -104,7 +104,7 @@ def _streams(order: Order, rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def _occurrence(stream: np.ndarray) -> np.ndarray:
-    """How often each entry's value stands before it, int32."""
+    """Count, for each entry, the earlier entries of the same value; int32."""
     numbered = pl.DataFrame({"row": stream}).select(pl.int_range(pl.len(), dtype=pl.Int32).over("row"))
     return numbered.to_series().to_numpy()
 
@@ -112,7 +112,7 @@ def _occurrence(stream: np.ndarray) -> np.ndarray:
 def _windows(
     order: Order, stream: np.ndarray, visits: np.ndarray, lengths: Lengths, numbers: range, rng: np.random.Generator
 ) -> Iterator[MicroBatch]:
-    """The micro-batches of one stream, whose places in the phase are ``numbers``, cut when their window is reached."""
+    """Yield the micro-batches of one stream, numbered ``numbers`` in the phase; each window is cut when reached."""
     size = order.batch_size
     for start in range(0, len(stream), order.window * size):
         window = MicroBatch(stream[start : start + order.window * size], visits[start : start + order.window * size])
@@ -124,13 +124,13 @@ def _windows(
 
 
 def _grouped(window: MicroBatch, lengths: Callable[[np.ndarray], np.ndarray], places: np.ndarray) -> MicroBatch:
-    """A window's records in the order of its micro-batches, similar lengths together.
+    """Order a window's records by micro-batch, with similar lengths together.
 
-    A record's length depends on its route, which depends on rho at the place of its batch, which depends on its
-    length: the first guess is the middle of the window.
+    A record's length depends on its route, the route on rho at its batch's number, and that number on the length. The
+    iteration starts from the number in the middle of the window.
 
     Args:
-        places: number of the micro-batch that takes the shortest records, the next ones, and so on.
+        places: numbers of the micro-batches, the one for the shortest records first.
     """
     size = len(window.rows) // len(places)
     numbers = np.full(len(window.rows), np.sort(places)[len(places) // 2])
@@ -142,7 +142,7 @@ def _grouped(window: MicroBatch, lengths: Callable[[np.ndarray], np.ndarray], pl
 
 
 def padding_efficiency(batches: Iterable[MicroBatch], lengths: Lengths) -> float:
-    """Real tokens over padded tokens of micro-batches that begin with number 0."""
+    """Return real tokens over padded tokens of micro-batches that are numbered from 0."""
     real = padded = 0
     for number, batch in enumerate(batches):
         tokens = lengths(*batch)(np.full(len(batch.rows), number))
@@ -151,7 +151,7 @@ def padding_efficiency(batches: Iterable[MicroBatch], lengths: Lengths) -> float
 
 
 class Sampler:
-    """The micro-batches of a phase over the train split; a pure function of seed, parameters and records."""
+    """The micro-batches of a phase on the train split; a pure function of seed, parameters and records."""
 
     def __init__(self, phase: Phase, examples: Examples):
         self.phase, self.examples = phase, examples
@@ -164,13 +164,13 @@ class Sampler:
         )
 
     def from_update(self, first: int) -> Iterator[tuple[MicroBatch, float]]:
-        """Micro-batches from update ``first`` on, without end, each with the rho that its routes are drawn with."""
+        """Yield micro-batches from update ``first`` on, without end, each with the rho of its route draws."""
         start = first * self.phase.schedule.accumulation
         for number, micro in enumerate(micro_batches(self.order, self._lengths, start=start), start):
             yield micro, self._rho(number)
 
     def padding_efficiency(self) -> dict[str, float]:
-        """Real tokens over padded tokens in an epoch: of this order, and of LLM-RG4's (window 1)."""
+        """Return real tokens over padded tokens in an epoch, for this order and for LLM-RG4's (window 1)."""
         shares = {}
         for name, order in (("real_share", self.order), ("published_real_share", self.order._replace(window=1))):
             epoch = islice(micro_batches(order, self._lengths), order.micro_batches_per_epoch)

@@ -1,13 +1,13 @@
 """Supervised trajectories: token ids, spans and weights of the two routes (paper, section "Commit",
 equation (commitment-route)).
 
-A trajectory is built from pieces that are tokenised apart and joined as ids, so the spans are exact and the report
-ids are those of the cleaned report alone, whatever stands before it:
+A trajectory consists of pieces that are tokenised separately and joined as ids. So the spans are exact, and the report
+ids are always those of the cleaned report, whatever comes before it:
 
     commitment first:  [BOS] <ANCHOR> … </ANCHOR> · \\n<REPORT>\\n · report · \\n</REPORT> · EOS
     direct:            [BOS] report · EOS
 
-``Span`` marks what each position predicts into: ANCHOR and OPENING form Omega_Q, REPORT, CLOSING and END form
+``Span`` gives the piece of each predicted token: ANCHOR and OPENING form Omega_Q; REPORT, CLOSING and END form
 Omega_Y; Omega_cons is everything after ``</ANCHOR>``.
 """
 
@@ -27,7 +27,7 @@ OPENING_TEXT, CLOSING_TEXT = "\n<REPORT>\n", "\n</REPORT>"
 
 
 class Span(IntEnum):
-    """Which piece of the trajectory a target token belongs to."""
+    """The piece of the trajectory that a target token belongs to."""
 
     BOS = 0
     ANCHOR = 1
@@ -38,15 +38,15 @@ class Span(IntEnum):
 
 
 class RouteSeed(NamedTuple):
-    """What routes are drawn from: ``train.seed`` and the name of the phase."""
+    """The seed of the route draws: ``train.seed`` and the name of the phase."""
 
     seed: int
     phase: str
 
     def uniform(self, visit: int, record_id: str) -> float:
-        """A number in [0, 1) that depends on nothing else: the route is direct (xi = 0) iff it is below rho.
+        """Return a number in [0, 1) that depends only on seed, phase, visit and record.
 
-        ``visit`` counts how often the phase has met the record before.
+        The route is direct (xi = 0) iff it is below rho. ``visit`` is how often the phase has already used the record.
         """
         digest = hashlib.blake2b(f"{self.seed}|{self.phase}|{visit}|{record_id}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") / 2**64
@@ -56,7 +56,7 @@ class Trajectory(NamedTuple):
     """One target sequence tau. Arrays have one entry per token, BOS first.
 
     ``ids`` int64, ``spans`` int8 (:class:`Span`), ``s`` float32 (emphasised tokens, zero outside the report),
-    ``commit`` whether it is commitment-first (xi = 1), ``cut`` whether the report was cut at the token limit.
+    ``commit``: whether it is commitment-first (xi = 1), ``cut``: whether the report was cut at the token limit.
     """
 
     ids: np.ndarray
@@ -66,26 +66,26 @@ class Trajectory(NamedTuple):
     cut: bool
 
     def omega(self, lambda_q: float) -> np.ndarray:
-        """Weights float32: lambda_q on Omega_Q, 1 on Omega_Y, 0 on BOS (ignored by cross-entropy)."""
+        """Return float32 weights: lambda_q on Omega_Q, 1 on Omega_Y, 0 on BOS (ignored by cross-entropy)."""
         weights = np.select([self.spans == Span.BOS, self.spans <= Span.OPENING], [0.0, lambda_q], default=1.0)
         return weights.astype(np.float32)
 
     def kappa(self, lambda_q: float) -> float:
-        """The weight that the ignored BOS keeps in the denominator."""
+        """Return the weight that the ignored BOS keeps in the denominator."""
         return lambda_q if self.commit else 1.0
 
     @property
     def omega_cons(self) -> np.ndarray:
-        """Omega_cons as booleans: all that is predicted after ``</ANCHOR>``."""
+        """Omega_cons as booleans: all tokens predicted after ``</ANCHOR>``."""
         return self.spans >= Span.OPENING
 
 
 class TrajectoryBuilder:
-    """Builds trajectories with one tokenizer.
+    """A builder of trajectories with one tokenizer.
 
     Args:
         tokenizer: of the language model; BOS and EOS must be set.
-        report_tokens: report tokens at most, BOS counted (the length upstream cuts at). A cut report gets neither
+        report_tokens: maximum number of report tokens, BOS included (where upstream cuts). A cut report gets neither
             the closing delimiter nor EOS; the commitment is never cut.
     """
 
@@ -95,15 +95,15 @@ class TrajectoryBuilder:
         self.closing = continuation_ids(tokenizer, CLOSING_TEXT)
 
     def is_cut(self, report_ids: Sequence[int]) -> bool:
-        """Whether a report is too long: upstream tokenises BOS + report + EOS and cuts it all at the limit."""
+        """Whether a report is too long: upstream tokenises BOS + report + EOS and cuts the whole at the limit."""
         return len(report_ids) + 2 > self.report_tokens
 
     def build(self, report: str, anchor: str | None, emphasis: list[float] | None) -> Trajectory:
-        """One trajectory: commitment-first when ``anchor`` (its rendered text) is given, else direct.
+        """Build one trajectory: commitment-first if ``anchor`` (its rendered text) is given, else direct.
 
         Args:
-            report: the cleaned report. emphasis: of BOS, the report's tokens and EOS, 0 or 1, as far as the list goes;
-                ``None``: all zeros.
+            report: the cleaned report. emphasis: 0 or 1 for BOS, the report's tokens and EOS; missing values at the end
+                are zeros. ``None``: all zeros.
         """
         report_ids = self.tokenizer(report, add_special_tokens=False)["input_ids"]
         cut = self.is_cut(report_ids)

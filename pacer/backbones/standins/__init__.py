@@ -1,1 +1,1 @@
-"""Small models with the published architectures, trained on the spot."""
+"""Small models with the published architectures, trained locally."""

@@ -1,8 +1,8 @@
-"""A small BERT that learns quickly what a report says of each finding, and its tokenizer.
+"""A small BERT that quickly learns the status of each finding in a report, and its tokenizer.
 
-The hard part is not to see that a finding is named but to bind it to its "no", "possible" or "resolved" some words
-away. Two things make that quick: the first block's heads start by looking a few places back (in the original these
-habits take millions of steps), and during training every finding has a query of its own that reads single places.
+Noticing that a report names a finding is easy. The hard part is to bind it to its "no", "possible" or "resolved" a few
+words away. Two things speed this up. The first block's heads start by looking a few positions back, which the original
+takes millions of steps to learn. And during training, every finding has a separate query that reads single positions.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-#: Always known, so that no word of plain English becomes [UNK].
+#: Always in the vocabulary, so that no plain English word becomes [UNK].
 _LETTERS = string.ascii_lowercase + string.digits
 _ALPHABET = (*string.punctuation, *_LETTERS, *(f"##{letter}" for letter in _LETTERS))
 _POSITIONS = 512
-#: Initial standard deviation of weights: the original's 0.02 is made for widths of 768.
+#: Initial standard deviation of weights: the original's 0.02 suits widths of 768.
 _STD = 0.08
-#: Where the first block's heads look at the start: places back, and the share of high frequencies left out (the
-#: more, the wider the view). Further heads start at random.
+#: Where the first block's heads look initially: positions back, and the share of high frequencies left out (a larger
+#: share widens the view). Other heads start at random.
 _LOOK_BACK = ((1, 0.0), (3, 3 / 16), (6, 6 / 16))
 _WAVELENGTHS = (6.0, 200.0)
 
 
 def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
-    """A lower-casing BERT tokenizer of at most ``vocabulary`` pieces, learnt from ``texts``.
+    """Train a lower-casing BERT tokenizer of at most ``vocabulary`` pieces on ``texts``.
 
     It starts from the alphabet and joins the most frequent pair of pieces until the vocabulary is full or no pair
-    repeats, ties in alphabetical order: the same texts always give the same tokenizer (the trainer of the package
-    ``tokenizers`` depends on the order of a hash table).
+    repeats. Ties are broken alphabetically, so the same texts always give the same tokenizer (the trainer in the
+    package ``tokenizers`` depends on the order of a hash table).
 
     Raises:
         DataError: there is no text.
@@ -79,7 +79,7 @@ def _joined(parts: list[str], pair: tuple[str, str], joined: str) -> list[str]:
 
 
 def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) -> BertModel:
-    """A BERT with the proportions of the original (inner width 4 x width, 512 positions) and local first heads.
+    """Build a BERT with the original's proportions (inner width 4 x width, 512 positions) and local first heads.
 
     Weights are drawn from torch's global generator.
     """
@@ -103,7 +103,7 @@ def small_bert(tokenizer: BertTokenizer, width: int, layers: int, heads: int) ->
 
 @torch.no_grad()
 def _look_back(bert: BertModel, heads: int) -> None:
-    """Sinusoidal positions in the last quarter of the width, and first-block heads that follow them."""
+    """Set sinusoidal positions in the last quarter of the width, and first-block heads that follow them."""
     width = bert.config.hidden_size
     size = width // heads
     pairs = min(width // 8, size // 2)
@@ -134,9 +134,9 @@ def _look_back(bert: BertModel, heads: int) -> None:
 
 
 class FindingReader(nn.Module):
-    """Reads each finding's state from token states: one attention query and one linear map a finding.
+    """A reader of each finding's status from token states: one attention query and one linear map per finding.
 
-    Used in training alone, so that single tokens come to hold a finding together with its polarity.
+    Only used in training, where it makes single tokens represent a finding together with its polarity.
     """
 
     def __init__(self, width: int, classes: int):
@@ -146,7 +146,7 @@ class FindingReader(nn.Module):
         self.value = nn.Linear(width, len(FINDINGS) * classes)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """States ``[n, T, width]`` and mask ``[n, T]`` to scores ``[n, 13, classes]``."""
+        """Map states ``[n, T, width]`` and mask ``[n, T]`` to scores ``[n, 13, classes]``."""
         weights = self.query(states).masked_fill(mask[:, :, None] == 0, float("-inf")).softmax(1)
         values = self.value(states).unflatten(2, (len(FINDINGS), self.classes))
         return (weights[..., None] * values).sum(1)

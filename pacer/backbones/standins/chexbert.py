@@ -1,7 +1,7 @@
-"""A small labeller in CheXbert's own checkpoint format: the stand-in for the weights that may not be passed on.
+"""A small labeller in CheXbert's own checkpoint format: the stand-in for weights that may not be redistributed.
 
-Trained on raw and cleaned forms of the same reports. Its fourteenth head follows the labelling convention: "No
-Finding" is 1 exactly when no observation but Support Devices is positive or uncertain.
+It is trained on raw and cleaned forms of the same reports. Its fourteenth head follows the labelling convention: "No
+Finding" is 1 exactly when no observation except Support Devices is positive or uncertain.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATION_OF, OBSE
 _FINDING_OF = {observation: finding for finding, observation in OBSERVATION_OF.items()}
 #: The finding of each four-class head, in the checkpoint's order; head 13 is "No Finding" with two classes.
 HEADS: tuple[str, ...] = tuple(_FINDING_OF[observation] for observation in OBSERVATIONS[:-1])
-#: Weights of the classes: blank is easy and frequent, uncertain rare.
+#: Weights of the classes: blank is easy and frequent, uncertain is rare.
 _CLASS_WEIGHTS = (1.0, 2.0, 2.0, 3.0)
 #: Weight of the per-finding reader, which is dropped after training.
 _READER_WEIGHT = 2.0
@@ -35,8 +35,8 @@ _READER_WEIGHT = 2.0
 def make_chexbert_standin(
     config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path
 ) -> dict[str, object]:
-    """Train the labeller on each text as it is and as :func:`~pacer.data.cleaning.clean_report` leaves it, and
-    judge it by the accuracy of each head on held-out ones.
+    """Train the labeller on each text, raw and cleaned by :func:`~pacer.data.cleaning.clean_report`, and measure the
+    accuracy of each head on held-out texts.
 
     Raises:
         DataError: there is too little text.
@@ -80,7 +80,7 @@ def make_chexbert_standin(
 
 
 def head_targets(statuses: np.ndarray) -> np.ndarray:
-    """Statuses ``[n, 13]`` in the findings' order to classes ``[n, 14]`` in the heads' order."""
+    """Convert statuses ``[n, 13]`` in the findings' order to classes ``[n, 14]`` in the heads' order."""
     ordered = statuses[:, [FINDINGS.index(finding) for finding in HEADS]].astype(np.int64)
     findings = np.array([finding != "support devices" for finding in HEADS])
     present = np.isin(ordered, (POSITIVE, UNCERTAIN)) & findings

@@ -1,6 +1,6 @@
-"""What the stand-ins learn from: a phantom world of its own, or the train split of the corpus.
+"""Training data of the stand-ins: a separate phantom world, or the train split of the corpus.
 
-Light to import and to pickle: every stand-in is trained in a process of its own, from a copy of this data.
+It is cheap to import and to pickle, because each process that trains stand-ins gets a copy of this data.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from pacer.phantom.tokenizer import phantom_tokenizer, train_tokenizer
 from pacer.phantom.training import TrainingImages, training_images
 from pacer.phantom.world import PhantomStudy, make_world
 
-#: Keywords view, sections, indication, history, commit -> instruction text left and right of the visual tokens.
+#: Keywords view, sections, indication, history, commit -> instruction text before and after the visual tokens.
 Instruct = Callable[..., tuple[str, str]]
 #: The world of ``backbones.seed`` 0.
 _FIRST_WORLD = 1_000_003
 
 
 class LabelledText(NamedTuple):
-    """One report with what it says: ``raw`` and ``cleaned`` text, ``anchor``, raw sentences that state a finding,
-    and the record's ``view``, ``sections``, ``indication`` and ``history``."""
+    """One report with its labels: ``raw`` and ``cleaned`` text, ``anchor``, the raw sentences that state a finding
+    (``stated``), and the record's ``view``, ``sections``, ``indication`` and ``history``."""
 
     raw: str
     cleaned: str
@@ -46,7 +46,7 @@ class LabelledText(NamedTuple):
 
     @property
     def statuses(self) -> list[int]:
-        """Per finding 0 blank, 1 positive, 2 negative, 3 uncertain (CheXbert's classes)."""
+        """CheXbert's class of each finding: 0 blank, 1 positive, 2 negative, 3 uncertain."""
         lists = (self.anchor.positive, self.anchor.negative, self.anchor.uncertain)
         classes = {finding: number for number, findings in enumerate(lists, start=1) for finding in findings}
         return [classes.get(finding, 0) for finding in FINDINGS]
@@ -58,23 +58,23 @@ class LabelledText(NamedTuple):
 
 
 class PhantomData:
-    """A phantom world that no corpus shares."""
+    """A phantom world that no corpus uses."""
 
     def __init__(self, world: int):
         self.world, self.origin = world, f"phantom world {world}"
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
-        """The tokenizer of generated reports, with ``vocabulary`` tokens."""
+        """Return the tokenizer of generated reports, with ``vocabulary`` tokens."""
         return phantom_tokenizer(vocabulary)
 
     def texts(self, count: int) -> list[LabelledText]:
-        """One text for each study, in a context drawn from those that the study has."""
+        """Write one text for each of ``count`` studies, in a context drawn from those of the study."""
         rng = np.random.default_rng(self.world)
         studies = (study for patient in make_world(self.world, count) for study in patient.studies)
         return [_written(study, rng) for study in islice(studies, count)]
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
-        """``count`` radiographs [size, size], with labels and with masks [grid, grid] of findings."""
+        """Return ``count`` radiographs [size, size], with labels and with masks [grid, grid] of findings."""
         return training_images(self.world, count, size, grid)
 
 
@@ -89,7 +89,7 @@ def _written(study: PhantomStudy, rng: np.random.Generator) -> LabelledText:
 
 
 class CorpusData:
-    """The ``train`` split alone; labels by the rules, places unknown."""
+    """The ``train`` split only; labels by the rules, locations of findings unknown."""
 
     def __init__(self, train: pl.DataFrame, files: pl.DataFrame, seed: int):
         self.train, self.files, self.seed = train, files, seed
@@ -98,17 +98,17 @@ class CorpusData:
         self.origin = f"train split of the corpus ({len(self.reports)} distinct reports), labels by the rules"
 
     def tokenizer(self, vocabulary: int) -> Tokenizer:
-        """A tokenizer trained on the reports and their commitments, with ``vocabulary`` tokens."""
+        """Train a tokenizer with ``vocabulary`` tokens on the reports and their commitments."""
         return train_tokenizer([_labelled(*row).commitment_first for row in self.reports], vocabulary)
 
     def texts(self, count: int) -> list[LabelledText]:
-        """At most ``count`` distinct reports in random order: of one that occurred twice, a copy could be held out and
-        the other learnt."""
+        """Return at most ``count`` reports in random order. They are distinct, because a repeated report could be both
+        learnt and held out."""
         chosen = np.random.default_rng(self.seed).permutation(len(self.reports))[:count]
         return [_labelled(*self.reports[i]) for i in chosen]
 
     def images(self, count: int, size: int, grid: int) -> TrainingImages:
-        """At most ``count`` radiographs [size, size], labelled by the rules; without masks."""
+        """Return at most ``count`` radiographs [size, size], labelled by the rules, without masks."""
         images = self.train.select("report_raw", image_id=pl.concat_list("frontal", "lateral")).explode("image_id")
         images = images.drop_nulls("image_id").unique("image_id", keep="first", maintain_order=True).head(count)
         paths = images.join(self.files, on="image_id", how="left", maintain_order="left")["path"]
@@ -124,23 +124,23 @@ def _labelled(raw: str, cleaned: str, *about: Any) -> LabelledText:
 
 
 def _grey_square(path: str, size: int) -> np.ndarray:
-    """The centre of a radiograph; like ImageOps.fit, on whole pixels."""
+    """Return the resized centre of a radiograph; like ImageOps.fit, but cropped at whole pixels."""
     grey = open_image(path).convert("L")
     side = min(grey.size)
     left, top = (grey.width - side) // 2, (grey.height - side) // 2
     return np.asarray(grey.resize((size, size), Image.Resampling.BICUBIC, (left, top, left + side, top + side)))
 
 
-#: What the stand-ins are trained on; ``origin`` names it in their provenance. ``texts`` and ``images`` give at most
-#: ``count``, and masks of ``grid`` x ``grid`` where places are known.
+#: Training data of the stand-ins; ``origin`` names it in their provenance. ``texts`` and ``images`` return at most
+#: ``count`` items; images have masks of ``grid`` x ``grid`` if the locations of findings are known.
 TrainingData = PhantomData | CorpusData
 
 
 def load_data(config: Backbones, records: pl.DataFrame, files: pl.DataFrame) -> TrainingData:
-    """The training data that ``backbones.train_on`` asks for.
+    """Return the training data that ``backbones.train_on`` selects.
 
     Raises:
-        DataError: it is the corpus, and the corpus has no train record.
+        DataError: it selects the corpus, which has no train record.
     """
     if config.train_on == "phantom":
         return PhantomData(_FIRST_WORLD + config.seed)

@@ -1,9 +1,9 @@
 """A small Llama that writes reports and follows its prefix: the stand-in for Vicuna.
 
-A language model trained on text alone ignores visual tokens that it has never met, and a short warm-up cannot teach
-it otherwise at this size. So the stand-in learns to read a conditioned prefix: some of the prefix slots hold the noisy
-sum of the word embeddings of a sentence that the report states, the others hold noise. The first steps see the
-warm-up layout alone (slots, no instruction), the others mostly the whole instruction and both routes.
+A language model trained only on text ignores visual tokens, which it has never seen, and a short warm-up cannot change
+that at this size. So the stand-in learns to read a conditioned prefix. Some of the prefix slots contain the noisy sum
+of the word embeddings of a sentence that the report states; the others contain noise. The first steps use only the
+warm-up layout (slots, no instruction), the others mostly the whole instruction and both routes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report
 
 BOS, EOS = 1, 2
-#: Share of a sentence's words left out of its slots, and bounds of the noise relative to the words.
+#: Share of a sentence's words that its slots omit, and bounds of the noise relative to the words.
 DROPPED, NOISE = 0.1, (0.1, 0.6)
-#: Share of examples in the warm-up layout, share of the steps that see nothing else, and share of commitment-first
-#: targets among the others (the commitment is the harder of the two to learn).
+#: Share of examples in the warm-up layout, share of the steps that use only it, and share of commitment-first targets
+#: among the other examples (commitments are harder to learn).
 BARE, BARE_STEPS, COMMIT = 0.15, 0.4, 0.7
 
 
@@ -60,7 +60,7 @@ def make_language_standin(
     held_out = max(1, len(encoded) // 20)
 
     def batches() -> Iterator[tuple[list[_Encoded], float]]:
-        # binding is learnt on short sequences first, the instruction and the commitment afterwards
+        # reading the slots is learnt first, on short sequences; the instruction and the commitment follow
         for step in range(config.steps):
             bare, size = (1.0, 2 * config.batch_size) if step < BARE_STEPS * config.steps else (BARE, config.batch_size)
             yield [encoded[row] for row in rng.integers(held_out, len(encoded), size=size)], bare
@@ -96,7 +96,7 @@ class _Encoded(NamedTuple):
 
 
 def _encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _Encoded:
-    """Both routes of a text; stated sentences are cleaned as the report is."""
+    """Encode both routes of a text; stated sentences are cleaned like the report."""
 
     def ids(piece: str) -> list[int]:
         return tokenizer.encode(piece, add_special_tokens=False).ids
@@ -114,7 +114,7 @@ def _encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _En
 def _loss(
     model: LlamaForCausalLM, texts: Sequence[_Encoded], slots: int, bare_share: float, rng: np.random.Generator
 ) -> Tensor:
-    """Cross-entropy of the targets (EOS included) in a right-padded batch."""
+    """Return the cross-entropy of the targets (EOS included) in a right-padded batch."""
     embedding: Any = model.get_input_embeddings()
     rows, starts, labels = [], [], []
     for text in texts:
@@ -137,7 +137,7 @@ def _loss(
 
 
 def _condition(embedding: Tensor, stated: list[list[int]], slots: int, rng: np.random.Generator) -> Tensor:
-    """Prefix slots [Q, d] at unit scale: each stated sentence's words, some dropped, in slots of its own."""
+    """Return prefix slots [Q, d] at unit scale; each stated sentence's words, some dropped, get separate slots."""
     noise = torch.from_numpy(rng.standard_normal((slots, embedding.shape[1]), dtype=np.float32))
     signal = torch.zeros_like(noise)
     free = rng.permutation(slots)

@@ -1,7 +1,7 @@
 """A small BERT for previous reports: the stand-in for BiomedVLP-CXR-BERT.
 
-Trained to fill masked words and to recognise which findings a report names as present; saved as a plain Hugging Face
-BERT.
+It is trained to fill in masked words and to recognise the findings that a report names as present, and saved as a
+plain Hugging Face BERT.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pacer.backbones.standins.training import ReportTask
 from pacer.config.backbones import TextStandin
 from pacer.data.findings import FINDINGS
 
-#: Share of the pieces to fill in, and how often one of them is shown as [MASK] or as a random piece.
+#: Share of the pieces to fill in, and the shares of these that are shown as [MASK] or as a random piece.
 _HIDDEN, _SHOWN_AS_MASK, _SHOWN_AS_OTHER = 0.15, 0.8, 0.1
 
 
 def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: int, out: Path) -> dict[str, object]:
-    """Train the model on cleaned reports and judge it by the accuracy of each finding on held-out ones.
+    """Train the model on cleaned reports, and measure its accuracy by finding on held-out reports.
 
     Raises:
         DataError: there is too little text.
@@ -64,7 +64,7 @@ def make_text_standin(config: TextStandin, texts: Sequence[LabelledText], seed: 
 
 
 def _hide(ids: Tensor, tokenizer: BertTokenizer) -> tuple[Tensor, Tensor]:
-    """Ids as shown to the model, and which of them it must fill in."""
+    """Return the ids to show to the model, and a mask of those it must fill in."""
     special = torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
     hidden = (torch.rand(ids.shape) < _HIDDEN) & ~special
     draw = torch.rand(ids.shape)

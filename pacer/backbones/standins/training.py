@@ -1,7 +1,7 @@
-"""What the stand-ins' training shares: the loop and its schedule, and reports as pieces, a tenth of them held out.
+"""Shared parts of the stand-ins' training: the loop and its schedule, and tokenised reports, a tenth of them held out.
 
 Each ``make_*_standin`` saves model and tokenizer (or image processor) into ``out`` in Hugging Face format and returns
-what the provenance says of the training. Its ``seed`` decides everything that is random.
+the description of the training for the provenance. Its ``seed`` determines everything random.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pacer.config.backbones import Standin, TextStandin
 from pacer.core.errors import DataError
 from pacer.core.progress import Ticker
 
-#: Share of the steps in which the learning rate rises; losses that tell one training from another.
+#: Share of the steps in which the learning rate rises; number of first losses that identify a training run.
 _RISE, _FIRST = 0.1, 10
-#: Batches drawn together and sorted by length; texts judged at once.
+#: Batches drawn together and sorted by length; texts evaluated at once.
 _WINDOW, _JUDGED_AT_ONCE = 8, 64
 
 Batch = TypeVar("Batch")
@@ -36,12 +36,12 @@ def train(
     steps: int | None = None,
     weight_decay: float = 0.01,
 ) -> list[float]:
-    """AdamW down the gradient of ``loss_of(batch)``, with the gradient's norm clipped at 1; gives the first losses,
-    ten at most, by which a training is recognised.
+    """Minimise ``loss_of(batch)`` with AdamW, clipping the gradient's norm at 1. Return the first losses, at most ten,
+    which identify a training run.
 
     Args:
-        what: name of the work in its progress lines. batches: as many as steps at least; endless is fine.
-        config: the highest learning rate (see :func:`peak_schedule`), and how many steps unless ``steps`` says so.
+        what: name of the work in its progress lines. batches: at least as many as steps; may be endless.
+        config: gives the peak learning rate (see :func:`peak_schedule`), and the number of steps if ``steps`` is None.
     """
     steps = config.steps if steps is None else steps
     parameters = list(parameters)
@@ -62,7 +62,7 @@ def train(
 
 
 def peak_schedule(step: int, steps: int) -> float:
-    """Factor of the peak learning rate at ``step`` of ``steps``: a linear rise over a tenth, then a cosine to 0."""
+    """Return the factor of the peak learning rate at ``step``: linear rise for a tenth of ``steps``, cosine to 0."""
     rise = max(1, round(_RISE * steps))
     if step < rise:
         return (step + 1) / rise
@@ -70,14 +70,14 @@ def peak_schedule(step: int, steps: int) -> float:
 
 
 class ReportTask:
-    """Reports to train a BERT on, and a tenth of them (at least one) to judge it by.
+    """Reports to train a BERT on, with a tenth of them (at least one) held out for evaluation.
 
     Args:
-        forms: the same reports in one or several forms, such as raw and cleaned. vocabulary: pieces of the tokenizer,
+        forms: the same reports in one or several forms, such as raw and cleaned. vocabulary: size of the tokenizer,
             which is learnt from the reports that are not held out.
 
     Attributes:
-        held_out: rows of ``forms`` to judge by.
+        held_out: indices of the held-out reports.
 
     Raises:
         DataError: there are fewer than two reports, or none has text.
@@ -101,7 +101,7 @@ class ReportTask:
         loss_of: Callable[[Tensor, Tensor, np.ndarray], Tensor],
         config: TextStandin,
     ) -> list[float]:
-        """:func:`train`; ``loss_of`` gets ids and attention mask [n, T], and which of the reports they are."""
+        """Call :func:`train`; ``loss_of`` gets ids and attention mask [n, T], and the indices of the reports."""
 
         def loss(rows: np.ndarray) -> Tensor:
             return loss_of(*self._padded(rows), rows % self.count)
@@ -109,7 +109,7 @@ class ReportTask:
         return train(what, modules.parameters(), self.batches(config.batch_size), loss, config)
 
     def batches(self, batch_size: int) -> Iterator[np.ndarray]:
-        """Endless batches of rows: shuffled passes, similar lengths together inside shuffled windows."""
+        """Yield endless batches of rows: shuffled passes, with similar lengths together inside shuffled windows."""
         lengths = np.array([len(row) for row in self.pieces])
         while True:
             order = self.rng.permutation(self.rows)
@@ -121,7 +121,7 @@ class ReportTask:
 
     @torch.inference_mode()
     def accuracy(self, judge: Callable[[Tensor, Tensor], Tensor], targets: Tensor, form: int = 0) -> list[float]:
-        """Share of held-out reports judged right by column of ``targets`` [reports, columns], from ids and mask."""
+        """Return ``judge(ids, mask)``'s accuracy on held-out reports, by column of ``targets`` [reports, columns]."""
         parts = np.split(self.held_out, range(_JUDGED_AT_ONCE, len(self.held_out), _JUDGED_AT_ONCE))
         judged = torch.cat([judge(*self._padded(part + form * self.count)) for part in parts])
         return [round(value, 4) for value in (judged == targets[self.held_out]).float().mean(0).tolist()]

@@ -1,17 +1,17 @@
-"""A small Dinov2 encoder that has learnt findings and their places: the stand-in for RAD-DINO.
+"""A small Dinov2 encoder that has learnt findings and their locations: the stand-in for RAD-DINO.
 
-In a world that knows the places of findings it is trained twice. First all of it: the endpoint's mean patch predicts
-the image's findings; at blocks 4 and 8 (a third and two thirds of the depth) each patch predicts which findings lie
-in it. Then the last third alone, on an objective of the whole image: every patch of the endpoint predicts the
-extensive findings, and the patches of an image are drawn together, as those of deep vision transformers come to be
-alike (over-smoothing). So the endpoint holds what concerns the whole image, and fine local evidence is at the earlier
-depths: there is something to find for a model that reads them.
+With phantom data, where locations of findings are known, it is trained twice. The first training covers the whole
+model: the endpoint's mean patch predicts the image's findings, and at blocks 4 and 8 (a third and two thirds of the
+depth) each patch predicts the findings within it. The second covers only the last third, with a whole-image objective:
+every patch of the endpoint predicts the extensive findings, and the patches of an image are pulled together, because
+those of deep vision transformers become alike (over-smoothing). So the endpoint describes the whole image, and earlier
+depths keep the fine local evidence: a model that reads them can gain from it.
 
-From the radiographs of a corpus, whose places are not known, a transformer learns findings too slowly: it has to learn
-what a convolution knows beforehand, that neighbours belong together and that an opacity is one wherever it lies. So a
-residual network learns them first, and then the encoder learns from it: each patch of the endpoint predicts the
-network's map at its place, the mean patch its answers. What the endpoint loses is then what such a training loses. Each
-time that a radiograph is met, it is cut, turned and exposed a little differently, since a corpus has few.
+From radiographs of a corpus, without locations, a transformer learns findings too slowly. It has to learn what is built
+into a convolution: that neighbours belong together, and that an opacity is an opacity wherever it is. So a residual
+network learns the findings first, and the encoder learns from it: each patch of the endpoint predicts the network's map
+at its location, the mean patch the network's outputs. Here the endpoint only loses what this training happens to lose.
+A corpus has few radiographs, so each one is cropped, rotated and exposed a little differently each time it is used.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from pacer.phantom.training import TrainingImages
 
 BLOCKS = 12
 _EXTENSIVE = "atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pleural effusion"
-#: Columns of the findings that take a large part of the image.
+#: Columns of the findings that cover a large part of the image.
 EXTENSIVE = [FINDINGS.index(finding) for finding in _EXTENSIVE]
-#: Steps of the second training as a share of the first's, and the weight of its smoothness.
+#: Steps of the second training as a share of the first's, and the weight of its smoothness term.
 SECOND, SMOOTHNESS = 0.5, 10.0
-#: Steps of the residual network for one of the encoder, and the share of them on radiographs of half the size, which
-#: take a quarter of the time.
+#: Steps of the residual network per step of the encoder, and the share of them on half-size radiographs, which take a
+#: quarter of the time.
 RESIDUAL, AT_HALF_SIZE = 5, 0.85
 #: Channels of the residual network's four stages; the last two share a resolution.
 WIDTHS = (24, 48, 96, 192)
@@ -50,8 +50,8 @@ MEAN, STD = 0.5307, 0.2583
 
 
 def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, out: Path) -> dict[str, object]:
-    """Train the encoder and judge it by the mean area under the ROC curve over findings of the endpoint's head on a
-    held-out tenth."""
+    """Train the encoder, and measure the endpoint head's mean area under the ROC curve over findings, on a held-out
+    tenth."""
     if len(data.images) < 2:
         raise DataError("a vision stand-in learns from two images at least; the corpus has fewer for training")
     torch.manual_seed(seed)
@@ -108,7 +108,7 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
 
 
 def _encoder(config: VisionStandin) -> Dinov2Model:
-    """With fan-in scaled weights: the library's fixed 0.02 is for wide models and learns slowly at this width."""
+    """Build the encoder with fan-in scaled weights: the library's fixed 0.02 is for wide models, slow at this width."""
     model = Dinov2Model(
         Dinov2Config(
             hidden_size=config.width,
@@ -127,14 +127,14 @@ def _encoder(config: VisionStandin) -> Dinov2Model:
 
 
 def _pixels(images: np.ndarray) -> Tensor:
-    """uint8 [B, H, W] -> normalised [B, 3, H, W]."""
+    """Normalise images: uint8 [B, H, W] -> [B, 3, H, W]."""
     grey = (torch.from_numpy(images).float() / 255 - MEAN) / STD
     return grey.unsqueeze(1).expand(-1, 3, -1, -1)
 
 
 def _varied(pixels: Tensor) -> Tensor:
-    """Radiographs [B, C, H, W], each cut to 75 to 100 % of its sides at some place, turned by up to 10 degrees, and
-    with other brightness and contrast; left stays left."""
+    """Vary radiographs [B, C, H, W]: crop each randomly to 75 to 100 % of its sides, rotate it by up to 10 degrees, and
+    change brightness and contrast; left and right are never swapped."""
     count = len(pixels)
     scale, turn = torch.empty(count).uniform_(0.75, 1), torch.empty(count).uniform_(-math.pi / 18, math.pi / 18)
     place = torch.empty(2, count).uniform_(-1, 1) * (1 - scale)
@@ -147,7 +147,7 @@ def _varied(pixels: Tensor) -> Tensor:
 
 
 def _findings_loss(network: ResidualNetwork, data: TrainingImages, steps: int) -> Callable[[np.ndarray], Tensor]:
-    """Findings of varied radiographs, which are halved in the first of the steps."""
+    """Return the loss function of findings on varied radiographs, at half size in the first part of the steps."""
     halved = iter(range(round(AT_HALF_SIZE * steps)))
 
     def loss_of(rows: np.ndarray) -> Tensor:
@@ -163,7 +163,7 @@ def _findings_loss(network: ResidualNetwork, data: TrainingImages, steps: int) -
 def _taught_loss(
     model: Dinov2Model, heads: nn.ModuleDict, network: ResidualNetwork, data: TrainingImages, rows: np.ndarray
 ) -> Tensor:
-    """The network's map from the patches at the endpoint, and its findings from their mean."""
+    """Return the loss of predicting the network's map from the endpoint's patches, and its findings from their mean."""
     pixels = _varied(_pixels(data.images[rows]))
     places, answers = network(pixels[:, :1])
     patches = model(pixel_values=pixels).last_hidden_state[:, 1:]
@@ -173,7 +173,7 @@ def _taught_loss(
 
 
 def _places_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:
-    """Findings from the endpoint's mean patch, and those that lie in a patch from that patch at earlier depths."""
+    """Return the loss of findings from the endpoint's mean patch, and of those in each patch at earlier depths."""
     outputs = model(pixel_values=_pixels(data.images[rows]), output_hidden_states=True)
     assert data.masks is not None
     labels, masks = torch.from_numpy(data.labels[rows]), torch.from_numpy(data.masks[rows])
@@ -182,15 +182,15 @@ def _places_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages,
     for name, head in heads.items():
         if name.startswith("patch"):
             logits = head(outputs.hidden_states[int(name.removeprefix("patch"))][:, 1:])
-            # few patches hold a finding: upweight them, or the head learns to say no
+            # few patches contain a finding: upweight them, or the head always predicts none
             per_patch = F.binary_cross_entropy_with_logits(logits, masks, reduction="none")
             loss = loss + (per_patch * (1 + 4 * masks)).mean() * 2
     return loss
 
 
 def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:
-    """Extensive findings from every patch of the endpoint and from their mean; what differs between the patches of an
-    image, relative to what differs between images."""
+    """Return the loss of extensive findings from every patch of the endpoint and from their mean, plus the variance of
+    patches within an image relative to that between images."""
     patches = model(pixel_values=_pixels(data.images[rows])).last_hidden_state[:, 1:]
     labels = torch.from_numpy(data.labels[rows])[:, EXTENSIVE]
     mean = patches.mean(1, keepdim=True)
@@ -204,20 +204,20 @@ def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingIm
 
 @torch.no_grad()
 def _endpoint(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> Tensor:
-    """Patch states of the endpoint [rows, N, width], computed for about 64 images at a time."""
+    """Compute patch states of the endpoint [rows, N, width], about 64 images at a time."""
     parts = np.array_split(rows, max(1, len(rows) // 64))
     return torch.cat([model(pixel_values=_pixels(data.images[part])).last_hidden_state[:, 1:] for part in parts])
 
 
 @torch.no_grad()
 def _auroc(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> float | None:
-    """Mean area under the ROC curve of the endpoint's head over findings; None where no finding has both classes."""
+    """Return the endpoint head's mean area under the ROC curve over findings; None if no finding has both classes."""
     scores = heads["label"](_endpoint(model, data, rows).mean(1)).numpy()
     return mean_auroc(scores, data.labels[rows] > 0.5)
 
 
 def mean_auroc(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Mean area under the ROC curve over the columns of [n, F] that have both classes; None where none has."""
+    """Return the mean area under the ROC curve over columns of [n, F] that have both classes; None if none has."""
     areas = [
         mannwhitneyu(score[label], score[~label]).statistic / (label.sum() * (~label).sum())
         for score, label in zip(scores.T, labels.T, strict=True)
@@ -228,8 +228,8 @@ def mean_auroc(scores: np.ndarray, labels: np.ndarray) -> float | None:
 
 @torch.no_grad()
 def _standardise_endpoint(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> None:
-    """Fold per-channel standardisation of the patch states into the final LayerNorm, so channels that carry little
-    variance are not lost on the small interface downstream."""
+    """Fold per-channel standardisation of the patch states into the final LayerNorm, so that the small interface does
+    not miss channels of little variance."""
     states = _endpoint(model, data, rows).flatten(0, 1)
     mean, std = states.mean(0), states.std(0).clamp(min=1e-3)
     model.layernorm.weight.div_(std)
@@ -237,10 +237,10 @@ def _standardise_endpoint(model: Dinov2Model, data: TrainingImages, rows: np.nda
 
 
 class ResidualNetwork(nn.Module):
-    """Grey radiographs [B, 1, H, W] -> map [B, 192, H / 16, W / 16] and findings' logits [B, F] of its mean place.
+    """Grey radiographs [B, 1, H, W] -> map [B, 192, H / 16, W / 16] and findings' logits [B, F] from the map's mean.
 
     Residual blocks after He et al., "Deep Residual Learning for Image Recognition", 2016; each starts as its skip
-    connection. Computes in bfloat16 on processors that multiply it, in a third of the time.
+    connection. On processors with bfloat16 multiplication it computes in bfloat16, in a third of the time.
     """
 
     def __init__(self, findings: int):

@@ -1,4 +1,4 @@
-"""Commitments by rules, from the text of a report."""
+"""Rule-based extraction of commitments from report text."""
 
 from pacer.commitments.rules.extract import extract_anchor
 

@@ -1,9 +1,9 @@
-"""What reports say of a finding: surface patterns of uncertainty and negation, for text in lower case.
+"""Surface patterns of uncertainty and negation, for lower-case text.
 
-The kind of a cue is a polarity and the side of the finding on which it stands: a ``_before`` cue stands before the
-finding, an ``_after`` cue after it, an ``_around`` cue on either side, a ``_between`` cue between two alternatives.
-Kinds without a side steer the reading; ``polarity.py`` says how. At one place the earlier pattern wins, so exceptions
-stand first.
+The kind of a cue consists of a polarity and its side of the finding: a ``_before`` cue precedes the finding, an
+``_after`` cue follows it, an ``_around`` cue is on either side, and a ``_between`` cue is between two alternatives.
+Kinds without a side control the reading (see ``polarity.py``). At the same place the earlier pattern wins, so
+exceptions come first.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _DEGREE = (
     r"|material|new) ){0,4}"
 )
 
-#: "No change" and its kin speak of a course, not of presence; "not seen on the lateral view" of one view, "without a
-#: comparison" of the examination.
+#: Phrases such as "no change" refer to a course, not to presence; "not seen on the lateral view" refers to one view,
+#: "without a comparison" to the examination.
 _EXCEPTION = (
     rf"(?:no|without|nor) (?:evidence of )?{_DEGREE}(?:changed?|changes|difference|increase|decrease|progression"
     r"|progressive change|improvement|worsening)\b"
@@ -50,20 +50,20 @@ _MAY = (
 
 _IS = r"(?:is|are|was|were|also|remains?|be)"
 
-#: "Effusion is likely" hedges the effusion, "opacity is likely atelectasis" what follows.
+#: "Effusion is likely" hedges the effusion; "opacity is likely atelectasis" hedges the atelectasis.
 _NO_COMPLEMENT = (
     r"(?= ?(?:$|(?:present|there|here|no|without|but|and|with|though|although|given|because|if|clinically|bilaterally"
     r"|as well|contributing|responsible|the cause|in(?! part\b)|on(?! (?:the|a) (?:basis|background)\b)"
     r"|at(?! least\b))\b))"
 )
 
-#: "Pneumonia could look like this": hedges the finding that could.
+#: "Pneumonia could look like this" hedges the pneumonia.
 _COULD_LOOK = (
     r"(?:may|could|might|can) (?:(?:all|both|also|each|well) )*(?:have|give|lead to|produce|cause|result in)"
     r" (?:this|(?:a |the )?(?:similar|same))\b"
 )
 
-#: A word of course or degree begins no statement after these.
+#: After these words, a word of course or degree does not begin a statement.
 _NO_ITEM = (
     r"(?<!\bno )(?<!\bor )(?<!\bnor )(?<!\bnot )(?<!of )(?:(?<!\ba )|(?<=\band a ))(?<!\bany )(?<!other )(?<!definite )"
 )
@@ -71,7 +71,7 @@ _IF_ANY = r"(?! if (?:any|present)\b)"
 
 
 def _cues(table: str) -> tuple[Pattern, ...]:
-    """Cues begin with a word, question marks end one."""
+    """Parse a table of cues. Cues begin at the start of a word, but question marks end a word."""
     return tuple(
         Pattern(kind, tuple(stems.split()), expression if stems == "?" else f" (?:{expression})")
         for kind, stems, expression in entries(table)

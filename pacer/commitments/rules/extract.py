@@ -1,11 +1,11 @@
 """The rule-based extractor of commitments (paper, appendix "Commitment supervision").
 
-The report is lower-cased, blanks are normalised, and it is cut at sentence ends and semicolons. Every mention of a
-finding gets a polarity from the cues around it, uncertainty before negation; "no change" and its kin are no negation.
-A negative mention is only a candidate while later mentions are inspected; the first positive or uncertain mention
-decides. Works on raw reports and on cleaned ones.
+The report is lower-cased, blanks are normalised, and the text is split at sentence ends and semicolons. Every mention
+of a finding gets a polarity from the cues around it, uncertainty before negation; phrases such as "no change" are not
+negations. A negative mention is provisional: the first positive or uncertain mention decides, even if it comes later.
+The extractor works on raw and cleaned reports.
 
-``docs/commitments.md`` has the figures, ``docs/method.md`` which sentence of the paper is read how.
+``docs/commitments.md`` has its results, ``docs/method.md`` the interpretation of the paper's description.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pacer.commitments.rules.segments import located_segments, segments
 class Mention(NamedTuple):
     """One mention of a finding in a report, for explanations.
 
-    ``report[start:end]`` names the finding; ``polarity`` is None where nothing is said of it. ``cue`` is the span of
-    the words that decided the polarity and ``kind`` what they are: ``uncertain``, ``hint``, ``negative``, ``instead``,
-    ``silent``; ``normality`` lies in the mention itself; None for a plain mention. ``decided``: the anchor has this
-    finding's polarity from here.
+    ``report[start:end]`` names the finding; ``polarity`` is None if the text does not state one. ``cue`` is the span of
+    the words that decided the polarity. ``kind`` is their kind: ``uncertain``, ``hint``, ``negative``, ``instead``,
+    ``silent``; ``normality`` if the mention itself states it; None for a plain mention. ``decided``: whether this
+    mention determines the finding's polarity in the anchor.
     """
 
     start: int
@@ -43,7 +43,7 @@ _MENTIONS, _CUES = Patterns(MENTIONS), Patterns(CUES)
 
 
 def extract_anchor(report: str) -> Anchor:
-    """The findings that a report affirms, denies or leaves uncertain; a finding it does not mention is in no field."""
+    """Extract the findings that a report affirms, denies or leaves uncertain; unmentioned findings are in no field."""
     verdict: dict[str, str] = {}
     for segment in segments(report):
         for finding, polarity in _read(segment.strip()):
@@ -53,7 +53,8 @@ def extract_anchor(report: str) -> Anchor:
 
 
 def find_mentions(report: str) -> list[Mention]:
-    """Every mention of a finding, in order; those that decided have the polarities of :func:`extract_anchor`."""
+    """Return every mention of a finding, in order; the deciding mentions have the polarities of
+    :func:`extract_anchor`."""
     mentions: list[Mention] = []
     verdict: dict[str, tuple[str, int]] = {}
     for segment, places in located_segments(report):
@@ -71,7 +72,7 @@ def find_mentions(report: str) -> list[Mention]:
 
 
 def _readings(segment: str) -> list[tuple[Match, Reading]]:
-    """The mentions of one segment in order, look-alikes included, and what is said of them."""
+    """Return the mentions of one segment in order, including look-alikes, with their readings."""
     words = segment.split()
     text = " ".join(words)
     mentions = _MENTIONS.find(text, words)
@@ -80,9 +81,9 @@ def _readings(segment: str) -> list[tuple[Match, Reading]]:
     return list(zip(mentions, read_mentions(text, mentions, _CUES.find(text, words)), strict=True))
 
 
-@lru_cache(maxsize=1 << 15)  # most sentences of a corpus occur many times
+@lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
 def _read(segment: str) -> tuple[tuple[str, str], ...]:
-    """What one segment says, in order: finding and polarity."""
+    """Return the findings and polarities of one segment, in order."""
     return tuple(
         (finding, polarity)
         for (_, _, name), (polarity, _) in _readings(segment)
@@ -92,7 +93,7 @@ def _read(segment: str) -> tuple[tuple[str, str], ...]:
 
 
 def _overrides(polarity: str, before: str | None) -> bool:
-    """Does a later mention change the verdict?"""
+    """Whether a later mention changes the verdict."""
     return before is None or (before == "negative" and polarity in ("positive", "uncertain"))
 
 

@@ -1,4 +1,4 @@
-"""Named surface patterns, found in a text one after the other from left to right."""
+"""Named surface patterns, and the search for their non-overlapping matches in a text."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import NamedTuple
 #: Start, end and name of a match.
 Match = tuple[int, int, str]
 
-#: Distinct words whose patterns are remembered.
+#: Maximum number of distinct words whose patterns are cached.
 _WORDS = 1 << 16
 
 
 class Pattern(NamedTuple):
-    """A regular expression with a name, for text with a blank before it; a blank that a match begins with is no part
-    of it. (Expressions that begin with the blank before a word are searched at words alone, which is fast.)
+    """A named regular expression for text with a blank before it; a leading blank is not part of the match. (An
+    expression that begins with a blank is fast, because the search only tries the starts of words.)
 
-    ``stems``: every text that the expression matches has a word that holds one of them (``=no``: the word itself, also
-    as a part of a hyphenated one). A text without such a word need not be searched.
+    ``stems``: every match needs a word that contains one of them (``=no``: the exact word, also as part of a hyphenated
+    word). Text without such a word need not be searched.
     """
 
     name: str
@@ -28,24 +28,24 @@ class Pattern(NamedTuple):
 
 
 def entries(table: str) -> list[list[str]]:
-    """The fields and the expression of each entry of a table of patterns: a line with bars between the fields, and
-    below it, indented, the expression, whose lines are joined. Lines that begin with # are comments."""
+    """Split a table of patterns into the fields and expression of each entry. An entry is a line of fields separated
+    by bars, followed by the indented lines of the expression, which are joined. Lines starting with # are comments."""
     parts = (entry.splitlines() for entry in re.split(r"^(?=\S)", table, flags=re.MULTILINE)[1:])
     return [[*map(str.strip, head.split("|")), "".join(map(str.strip, lines))] for head, *lines in parts if lines]
 
 
 class Patterns:
-    """An ordered set of patterns. Where two match overlapping text, the earlier start wins, then the earlier pattern.
+    """An ordered set of patterns. If two matches overlap, the earlier start wins, then the earlier pattern.
 
-    Names may repeat. A text's words say which patterns can match it at all, and words repeat: so a text costs one
-    look-up a word and the two or three searches that its words call for.
+    Names may repeat. The words of a text determine which patterns can match, and this is cached by word: so a text
+    costs one look-up per word, and only the two or three searches that its words require.
     """
 
     def __init__(self, patterns: Sequence[Pattern]):
         self._names = [pattern.name for pattern in patterns]
         self._searches = [(rank, re.compile(pattern.expression).finditer) for rank, pattern in enumerate(patterns)]
-        self._whole: dict[str, int] = {}  # the patterns that a word calls for, one bit each
-        self._part: dict[str, int] = {}  # and those that any word with these letters calls for
+        self._whole: dict[str, int] = {}  # the patterns that a whole word requires, one bit each
+        self._part: dict[str, int] = {}  # the patterns that any word with this substring requires
         for rank, pattern in enumerate(patterns):
             for stem in pattern.stems:
                 bits, key = (self._whole, stem[1:]) if stem.startswith("=") else (self._part, stem)
@@ -54,7 +54,7 @@ class Patterns:
         self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
 
     def find(self, text: str, words: list[str]) -> list[Match]:
-        """The matches in ``text``, ``words`` with single blanks between: in order, none overlapping another."""
+        """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps."""
         mask = 0
         for word in words:
             mask |= self._called_for(word)
@@ -71,7 +71,7 @@ class Patterns:
         return matches
 
     def _stems_in(self, word: str) -> int:
-        """The patterns that a word calls for, one bit each."""
+        """Return the patterns that a word requires, one bit each."""
         mask = 0
         for part in re.split(r"\W+", word):
             mask |= self._whole.get(part, 0)

@@ -1,15 +1,15 @@
-"""How reports name the 13 findings: surface patterns for text in lower case.
+"""Surface patterns for the names of the 13 findings, for lower-case text.
 
-Written for text without commas, colons, slashes and brackets, single blanks between words, so that raw and cleaned
-reports look alike. Sources: usage in chest radiography reports and the vocabulary rules of the paper's labelling
-prompt (its rules 8 and 11 to 20).
+The text has no commas, colons, slashes and brackets, and single blanks between words, so that raw and cleaned reports
+look alike. Sources: usage in chest radiography reports and the vocabulary rules of the paper's labelling prompt (its
+rules 8 and 11 to 20).
 """
 
 from __future__ import annotations
 
 from pacer.commitments.rules.matching import Pattern, entries
 
-#: A few words between two parts of a phrase; they never cross a polarity word or a new subject.
+#: A few words between two parts of a phrase, without polarity words and new subjects.
 _GAP = r"(?: (?!no\b|not\b|without\b|but\b|with\b|and\b|there\b|heart\b|lungs?\b)[\w-]+){0,%d}? "
 _GAP3, _GAP4, _GAP6 = _GAP % 3, _GAP % 4, _GAP % 6
 
@@ -24,12 +24,12 @@ _NOT_LARGE = (
 )
 _NORMAL = rf"(?:(?:top-)?normal|unremarkable|{_NOT_LARGE})\b"
 
-#: Further subjects of a statement of normality: "heart size, hila and pulmonary vasculature are normal".
+#: Additional subjects of a statement of normality: "heart size, hila and pulmonary vasculature are normal".
 _SUBJECTS = (
     r"(?: (?!(?:is|are|was|were|appears?|remains?|demonstrates?|shows?|but|with|without|no|not|there|enlarged|prominent"
     r"|large|stable|unchanged|mildly|moderately|borderline|increased)\b)[\w-]+){0,%d}?"
 )
-#: What may stand between the subjects and "normal".
+#: Words allowed between the subjects and "normal".
 _ADVERBS = (
     r"(?: (?:is|are|was|were|be|appears?|remains?|has|have|been|to|also|both|all|again|still|grossly|overall|stable"
     r"|unchanged and|top|within|at|in|of|the|upper|towards?|limits?|essentially|relatively|otherwise|and))* "
@@ -40,19 +40,19 @@ def _states_normality(subject: str) -> str:
     return rf"{subject}{_SUBJECTS % 8}{_ADVERBS}{_NORMAL}"
 
 
-#: "Pleural effusion or pleural thickening" are two findings.
+#: "Pleural effusion or pleural thickening" names two findings.
 _ONE_PLEURAL = _GAP3.replace("(?!", r"(?!effusions?\b|fluid\b|or\b|versus\b|vs\b|pleural\b|", 1)
 
-#: An enlarged atrium or ventricle is no enlarged heart.
+#: An enlarged atrium or ventricle is not an enlarged heart.
 _CHAMBER_FREE = _GAP6.replace("(?!", r"(?!suggest\w*|atri\w*|ventric\w*|chambers?\b|", 1)
 
-#: Words between "normal" and what is normal; and no verb after it, with which a new statement begins ("... are normal,
-#: the heart is enlarged", without its comma).
+#: Words between "normal" and its noun; the noun has no verb after it, which would begin a new statement ("... are
+#: normal, the heart is enlarged", without the comma).
 _SAME = r"(?:(?!and\b|the\b|but\b|with\b)\w+ ){0,%d}?"
 _PROPERTY = r"(?:(?:size|shape|contours?|appearance|configuration)(?: and \w+)? of (?:the )?)?"
 _NO_VERB = r"\b(?! (?:\w+ )?(?:is|are|was|appears?|remains?|enlarged|widened|calcifi\w+)\b)"
 
-#: Devices of which none is named, and what leaves them as they were.
+#: Unnamed devices, and statements that they are unchanged.
 _UNNAMED = (
     r"(?:(?:(?:monitoring|support(?:ing|ive)?|life[- ]support|medical|and) )+(?:devices?|apparatus|hardware|equipment"
     r"|lines?|tubes?|catheters?)(?:(?: and)? (?:lines|tubes|drains|catheters|devices))*|lines(?: and)? tubes"
@@ -65,9 +65,9 @@ _AS_BEFORE = (
     r"|location))\b"
 )
 
-#: Name, findings that it names (none for look-alikes), stems, expression; in the order of precedence at one place. No
-#: mention begins inside a word, except those with a star: the cleaner can glue them to another ("atelectasis/infiltrate"
-#: becomes one word).
+#: Name, its findings (none for look-alikes), stems, expression; in order of precedence at the same place. Mentions
+#: begin at the start of a word. Those with a star can follow another word directly, because the cleaner joins words
+#: ("atelectasis/infiltrate" becomes one word).
 _TABLE = entries(rf"""
 elsewhere | | pericardial joint knee ankle hip elbow tissue subcutaneous peripheral limb leg pedal laryngeal cerebral wall effect osseous bone bony lytic blastic sclerotic skeletal rib skin vertebral thyroid breast renal adrenal hepatic liver splenic cutaneous humeral clavicular =line =lines body infect
     (?:pericardial|joint|knee|ankle|hip|elbow) effusions?
@@ -171,5 +171,5 @@ FINDINGS_OF: dict[str, tuple[str, ...]] = {
     name.rstrip("*"): tuple(findings.split(", ")) if findings else () for name, findings, _, _ in _TABLE
 }
 
-#: Mentions that state normality, that is, that deny their findings.
+#: Mentions that state normality, and so deny their findings.
 NORMALITY = frozenset({"normal_heart", "normal_mediastinum", "normal_heart_and_mediastinum"})

@@ -1,8 +1,7 @@
-"""What the cues around a mention say of it.
+"""Polarity of a mention from the cues around it.
 
-Uncertainty is looked for before negation, and a mention without a cue is positive (a statement of normality is
-negative). The paper's "local window" of a mention is its clause, and the list of findings that a cue introduces or
-closes.
+Uncertainty is checked before negation, and a mention without a cue is positive (a statement of normality is negative).
+The paper's "local window" of a mention is its clause, and any list of findings that a cue introduces or closes.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pacer.commitments.rules.mentions import FINDINGS_OF, NORMALITY
 
 
 class Reading(NamedTuple):
-    """The polarity of one mention (None: nothing is said of the finding), and the cue that decided, if any."""
+    """The polarity of one mention (None: not stated), and the cue that decided it, if any."""
 
     polarity: str | None
     cue: Match | None
@@ -23,11 +22,11 @@ class Reading(NamedTuple):
 
 _PLAIN = Reading("positive", None)
 
-#: Characters before and after a mention in which a cue may stand; the window ends earlier where the clause does.
+#: Maximum distance in characters of a cue before and after a mention; the window also ends with the clause.
 WINDOW_BEFORE, WINDOW_AFTER = 150, 60
 
 
-#: What the kinds of cues speak of; the others (exceptions, clauses, statements) steer or stop the reading.
+#: Meanings of the cue kinds that can decide a polarity; other kinds (exceptions, clauses, ...) limit the window.
 _SPEAKS = {
     f"{word}{side}": word
     for word in ("uncertain", "hint", "negative", "silent", "instead")
@@ -36,7 +35,7 @@ _SPEAKS = {
 
 
 def read_mentions(segment: str, mentions: list[Match], cues: list[Match]) -> list[Reading]:
-    """What the cues within the window of each mention say of it."""
+    """Read each mention by the cues within its window."""
     speaking = [cue for cue in cues if cue[2] in _SPEAKS]
     if not speaking:
         return [_decide(mention, speaking) for mention in mentions]
@@ -44,7 +43,7 @@ def read_mentions(segment: str, mentions: list[Match], cues: list[Match]) -> lis
 
 
 def _beside(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
-    """Does a cue stand on the side that its kind asks for? A cue inside the mention counts as before it."""
+    """Whether a cue is within the window on a side that its kind allows. A cue inside the mention counts as before."""
     start, _, kind = cue
     if start < mention[1]:
         return start >= floor and not kind.endswith("_after")
@@ -52,7 +51,7 @@ def _beside(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
 
 
 def _decide(mention: Match, cues: list[Match]) -> Reading:
-    """Uncertain before negative before what the mention says by itself; of several cues the nearest is named."""
+    """Decide: uncertain before negative before the mention's own polarity; the nearest of several cues is returned."""
     if not cues:
         return Reading("negative", None) if mention[2] in NORMALITY else _PLAIN
     by_word: dict[str, list[Match]] = {}
@@ -93,10 +92,10 @@ def _read_mention(segment: str, mentions: list[Match], index: int, speaking: lis
     return _decide(mention, within)
 
 
-#: What may stand between two findings of one list. (Cleaned reports have "andor".)
+#: Text allowed between two findings of one list. (Cleaned reports contain "andor".)
 _LISTED = re.compile(r" (?:(or|and|nor|andor) )?(?:(?!is\b|are\b|with|no\b|but\b|there\b|the\b)[\w-]+ ){0,3}")
 
-#: A course that is stated of the finding just before it.
+#: A course stated for the preceding finding.
 _COURSE = re.compile(
     r" (?:(?:has|have) (?:\w+ly |now |since )?(?:increased|decreased|improved|worsened|progressed)"
     r"|(?:(?:has|have) (?:\w+ly |now |since )?)?(?:developed|appeared|formed|accumulated)"
@@ -106,7 +105,7 @@ _COURSE = re.compile(
     r"|(?:stable|unchanged|improved|worse|larger|smaller)(?=$| (?:from|since|compared|in|as|when|and)\b))\b"
 )
 _ALTERNATIVE = re.compile(r"\b(?:or|nor|andor)\b")
-#: What is located or explained is there: "small left effusion or thickening", "new opacity from edema or pneumonia".
+#: A finding with a place or cause is present: "small left effusion or thickening", "opacity from edema or pneumonia".
 _FOUND = re.compile(
     r"\b(?:left|right|bilateral|(?:bi)?bas\w+|retrocardiac|perihilar|apical|lobe|due|from|secondary|related|reflect\w*"
     r"|represent\w*)\b"
@@ -114,10 +113,10 @@ _FOUND = re.compile(
 _CONJUNCTION = re.compile(r"\b(?:or|nor|andor|and)\b")
 _BESIDES = re.compile(r"\band\b(?! or\b)")
 
-#: A name with a verb of its own is a statement of its own: "heart size is enlarged".
+#: A mention that contains a verb is a separate statement: "heart size is enlarged".
 _VERB = re.compile(r" (?:is|are|was|were|has|have|appears?|remains?) ")
 
-#: Parts of a device, its place and its placing: what is said of them leaves the device where it is.
+#: Parts, location and placement of a device: statements about them do not change the device's polarity.
 _PART_OF = re.compile(
     r"\b(?:(?:tips?|ends?|side-? ?(?:ports?|holes?)|course|position|malposition\w*) of|kink\w* (?:of|in)"
     r"|complications?) (?:\w+ ){0,4}$|\bside $"
@@ -134,8 +133,8 @@ _PLACED = re.compile(r"(?: (?:line|tube|catheter|lead))?[ -](?:placement|inserti
 
 
 def _end_of_list(segment: str, mentions: list[Match], index: int) -> int:
-    """Where the text that follows a mention stops speaking of it: at the next finding that is not listed with it
-    ("effusion or pneumothorax is not seen" speaks of both, "effusion, pneumothorax is not seen" does not)."""
+    """Return where the text after a mention stops referring to it: at the next finding that is not listed with it
+    ("effusion or pneumothorax is not seen" refers to both, "effusion, pneumothorax is not seen" does not)."""
     end, joined = mentions[index + 1][0] if index + 1 < len(mentions) else len(segment), False
     for here, following in zip(mentions[index:], mentions[index + 1 :]):
         listed = _LISTED.fullmatch(segment, here[1], following[0])
@@ -147,16 +146,16 @@ def _end_of_list(segment: str, mentions: list[Match], index: int) -> int:
 
 
 def _spent(segment: str, cue: Match, index: int, mentions: list[Match], cues: list[Match]) -> bool:
-    """Has a cue that stands before a mention met what it speaks of, after which a new statement began?"""
+    """Whether a cue before a mention applies to an earlier phrase, and a new statement has begun since."""
     _, cue_end, cue_kind = cue
     start, end, _ = mentions[index]
     hedge = not cue_kind.startswith("negative")
     for begin, begun, kind in cues:
-        # "likely atelectasis, no pneumothorax": a denial is a new statement as well
+        # "likely atelectasis, no pneumothorax": a denial also begins a new statement
         denial = hedge and kind == "negative_before"
         # (a name may itself begin with its degree: "increased markings")
         if cue_end <= begin <= start and (denial or kind in ("statement", "degree")):
-            # a hedge needs something to hedge, a finding or not: "possible scarring, no pneumothorax" against
+            # a hedge needs a phrase to hedge, not necessarily a finding: "possible scarring, no pneumothorax", unlike
             # "probably no pneumothorax"
             if denial and segment.count(" ", cue_end, begin) > 2:
                 return True
@@ -175,8 +174,8 @@ def _spent(segment: str, cue: Match, index: int, mentions: list[Match], cues: li
 def _in_a_list(
     segment: str, cue: Match, before: Match, degree: tuple[int, int], mentions: list[Match], cues: list[Match]
 ) -> bool:
-    """Does a word of degree stand within the list that a cue introduces, since a later "or" joins its finding to
-    another ("no consolidation, small effusion, or pneumothorax")? What follows the "or" of the list is outside.
+    """Whether a word of degree is within the list that a cue introduces, because a later "or" joins its finding to
+    another ("no consolidation, small effusion, or pneumothorax"). Text after the "or" of the list is outside.
     ``before`` is the last finding before the word."""
     begin, place = degree
     if not _LISTED.fullmatch(segment, before[1], begin) or _CONJUNCTION.search(segment, cue[1], begin):
@@ -195,14 +194,14 @@ def _in_a_list(
 
 
 def _of_the_next(segment: str, cue: Match, index: int, mentions: list[Match]) -> bool:
-    """Does "versus" name alternatives of a later finding alone ("effusions and infiltrate versus crowding")?"""
+    """Whether "versus" only gives alternatives of a later finding ("effusions and infiltrate versus crowding")."""
     if index + 1 == len(mentions) or cue[0] < mentions[index + 1][1]:
         return False
     return _BESIDES.search(segment, mentions[index][1], mentions[index + 1][0]) is not None
 
 
 def _beside_the_device(segment: str, cue: Match, index: int, mentions: list[Match]) -> bool:
-    """Does a cue beside a device speak of something else, its tip, its place, another finding?"""
+    """Whether a cue near a device refers to something else: its tip, its place, or another finding."""
     cue_start, cue_end, kind = cue
     start, end, _ = mentions[index]
     _, before, name = mentions[index - 1] if index else (0, 0, "device")
@@ -214,6 +213,6 @@ def _beside_the_device(segment: str, cue: Match, index: int, mentions: list[Matc
         return _PLACE.match(segment, cue_end) is not None
     if kind != "negative_before" or cue_end > start:
         return False
-    # "no pneumothorax, right PICC in place": devices are seldom denied, and never at the end of such a list
+    # "no pneumothorax, right PICC in place": devices are rarely denied, and never at the end of such a list
     met = name != "device" and cue_end <= before and not _ALTERNATIVE.search(segment, before, start)
     return met or _PLACED.match(segment, end) is not None

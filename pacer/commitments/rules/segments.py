@@ -1,4 +1,4 @@
-"""A report as sentences and semicolon clauses, in lower case, and where each stands in the report."""
+"""Segmentation of a report into lower-case sentences and semicolon clauses, with their positions in the report."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-#: Periods of decimal numbers and of "vs." and "dr." end nothing.
+#: Ends of segments; the periods of decimal numbers, "vs." and "dr." do not count.
 _END = re.compile(r"[.;!](?<!\bvs\.)(?<!\bvs \.)(?<!\bdr\.)(?:(?<=!)|(?!\d))")
 _QUESTION = re.compile(r"(?<=\w\?)\s")
-#: A blank line, and a line that begins an item of a list.
+#: A line break before a blank line or before an item of a list.
 _PARAGRAPH = re.compile(r"\n(?=\s*(?:\n|[-*•] |\d{1,2}[.)] ))")
-#: Punctuation within a sentence becomes blank, and all numbers look alike: no rule asks for their value.
+#: Punctuation within a sentence becomes blank, and all digits become 0, because no rule uses the value of a number.
 _PLAIN = str.maketrans(dict.fromkeys(',:/\\()[]{}"_*&+', " ") | dict.fromkeys("123456789", "0"))
 _WORD = re.compile(r"\S+")
 
 
 def segments(report: str) -> list[str]:
-    """The segments of a report in lower case, without punctuation; some may be empty or have blanks in a row."""
+    """Split a report into lower-case segments without punctuation; some may be empty or have consecutive blanks."""
     return _END.split(_normalise(report))
 
 
 def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
-    """The segments that hold a word, with single blanks, and for each of their characters its place in the report. A
-    blank has the place of the first that it stands for."""
+    """Yield the non-empty segments, with single blanks, and the place in the report of each of their characters. A
+    blank has the place of the first blank that it replaces."""
     text = _normalise(report)
     bounds = [0, *(place for end in _END.finditer(text) for place in end.span()), len(text)]
     for first, last in list(pairwise(bounds))[::2]:
@@ -37,9 +37,9 @@ def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
 
 
 def _normalise(report: str) -> str:
-    """Lower case, ends of segments marked, punctuation and numbers plain; as long as the report."""
+    """Lower-case a report, mark the ends of segments, and replace punctuation and digits; the length is unchanged."""
     text = report.lower()
-    if len(text) != len(report):  # a few capitals have two small letters
+    if len(text) != len(report):  # a few capitals become two characters in lower case
         text = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in report)
     if "?" in text:
         text = _QUESTION.sub("!", text)

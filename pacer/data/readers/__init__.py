@@ -1,1 +1,1 @@
-"""Readers: one for each layout of a corpus."""
+"""Readers, one for each corpus format."""

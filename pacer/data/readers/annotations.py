@@ -18,14 +18,14 @@ from pacer.data.account import Account
 from pacer.data.schemas import SPLITS
 from pacer.data.values import quoted, shown
 
-#: Records that are held as tuples at a time.
+#: Number of records that are held as tuples at a time.
 _BATCH = 4096
-#: Fields of a record that are no text.
+#: Types of the fields that are not text.
 _KINDS: dict[str, pl.DataType] = {"new_scores": pl.List(pl.Float32()), "image_path": pl.List(pl.String())}
 
 
 def _text(text: str) -> str:
-    text.encode()  # half of a surrogate pair, which JSON can spell, is a ValueError
+    text.encode()  # ValueError for half of a surrogate pair, which JSON can contain
     return text
 
 
@@ -34,14 +34,14 @@ Text = Annotated[str, AfterValidator(_text)]
 Name = Annotated[
     Text, BeforeValidator(lambda value: str(value) if type(value) is int else value), AfterValidator(str.strip)
 ]
-#: A field that a format has and nothing reads.
+#: A known field that is not read.
 Unread = Annotated[None, BeforeValidator(lambda value: None)]
 
 
 def read_annotations(path: Path) -> dict[str, list[Any]]:
-    """The records of each split, in the file's order.
+    """Read the records of each split, in the file's order.
 
-    The file is in UTF-8, with or without a byte order mark, and compressed where its name ends in ``.gz``.
+    The file is in UTF-8, with or without a byte order mark, and compressed if its name ends in ``.gz``.
 
     Raises:
         DataError: the file cannot be read as JSON, or is not an object of splits with lists.
@@ -58,7 +58,7 @@ def read_annotations(path: Path) -> dict[str, list[Any]]:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; a split that stands in it twice would hide the first one."""
+    """Create an object; refuse a repeated split, which would hide the first one."""
     names = [name for name, _ in pairs]
     if twice := next((split for split in SPLITS if names.count(split) > 1), None):
         raise ValueError(f"the split {twice} is there twice")
@@ -66,10 +66,10 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_records(path: Path, source: str, model: type[BaseModel], account: Account) -> pl.DataFrame:
-    """A row for each sound record: the fields of ``model``, and ``file``, ``row``, ``split``; others are listed.
+    """Return a row per valid record: the fields of ``model``, and ``file``, ``row``, ``split``; list the other records.
 
     Args:
-        source: the input that rows are counted under, as are fields that the model does not have.
+        source: the input under which rows, and fields that the model lacks, are counted.
     """
     schema = dict.fromkeys(("file", "row", "split"), pl.String()) | {
         name: _KINDS.get(name, pl.String()) for name in model.model_fields
@@ -95,7 +95,7 @@ def read_records(path: Path, source: str, model: type[BaseModel], account: Accou
 
 
 def _problem(raw: Any, error: ValidationError, model: type[BaseModel]) -> dict[str, str | None]:
-    """Id of a record, and field, reason and value of its first problem; pydantic's reasons quote no value."""
+    """Return a record's id, and field, reason and value of its first problem; pydantic's reasons quote no value."""
     first = error.errors(include_url=False)[0]
     known = model.model_fields.get(str(first["loc"][0])) if first["loc"] else None
     absent = f" ({known.description})" if known and known.description else ""

@@ -1,16 +1,16 @@
-"""Dates and times of studies, read strictly: a form that could mean two days is refused, not guessed."""
+"""Strict parsing of the dates and times of studies: ambiguous forms are refused, not guessed."""
 
 from __future__ import annotations
 
 import re
 from datetime import date, time
 
-#: What is said of a date that cannot be read.
+#: Message for a date that cannot be read.
 DATE_FORMS = (
     "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or YYYY-MM-DD HH:MM[:SS], a day that exists, without a time zone "
     "(05/06/2018 could be two days: of a table, corpus.table.dates says which)"
 )
-#: What is said of a time that cannot be read.
+#: Message for a time that cannot be read.
 TIME_FORMS = (
     "expected HH:MM, HH:MM:SS[.f] or HHMMSS[.f], a time that exists "
     "(the zeros before HHMMSS may be missing, from four digits down only where a decimal point tells it from HHMM)"
@@ -21,8 +21,8 @@ _DIGITS = re.compile(r"(\d{1,6})(\.\d+)?", re.ASCII)
 
 
 def parse_day(text: str) -> date | None:
-    """The day that ``text`` names; None for any other form, or where there is no such day. Whole numbers that were
-    stored as decimals (``20180506.0``) are days as well."""
+    """Parse a day; None for an unknown form or a day that does not exist. Whole numbers that were stored as decimals
+    (``20180506.0``) are accepted."""
     match = _DAY.fullmatch(text.strip())
     try:
         return match and date(int(match[1]), int(match[3] or match[5]), int(match[4] or match[6]))
@@ -31,10 +31,10 @@ def parse_day(text: str) -> date | None:
 
 
 def parse_time(text: str) -> time | None:
-    """The time of day that ``text`` names, to the microsecond; None for any other form, or where there is no such time.
+    """Parse a time of day, to the microsecond; None for an unknown form or a time that does not exist.
 
-    MIMIC-CXR writes times as numbers, so the zeros before them are lost: ``85027.0`` is 08:50:27. Up to four digits
-    without a decimal point are refused, because ``0830`` could be 08:30 as well as 00:08:30.
+    MIMIC-CXR writes times as numbers, so leading zeros are lost: ``85027.0`` is 08:50:27. Up to four digits without a
+    decimal point are refused, because ``0830`` could be 08:30 or 00:08:30.
     """
     text = text.strip()
     if (match := _DIGITS.fullmatch(text)) and (match[2] or len(match[1]) > 4):

@@ -1,4 +1,4 @@
-"""The files of a folder, or of its archive, one at a time: reports as MIMIC-CXR and Open-I are distributed."""
+"""Iteration over the files of a folder or archive, for reports as MIMIC-CXR and Open-I distribute them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pacer.core.progress import Ticker
 
 
 def read_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file with an ending, below a folder in the order of names, in an archive in its own.
+    """Yield name and content of each file with an ending: sorted by name in a folder, in stored order in an archive.
 
     Args:
-        path: the folder, or a zip or tar archive of it. Hidden files are passed over.
+        path: the folder, or a zip or tar archive of it. Hidden files are skipped.
 
     Raises:
-        DataError: it cannot be read, or holds no such file.
+        DataError: the path cannot be read, or has no such file.
     """
     number = 0
     with Ticker("reports", None) as ticker:

@@ -1,11 +1,11 @@
-"""From rows of images to studies: what the readers of a table and of MIMIC-CXR share.
+"""Conversion of image rows to studies, shared by the readers of tables and of MIMIC-CXR.
 
-A study of two images has two rows, which repeat the study's fields; what one of them leaves out is taken from the
-other, and where they differ the study is a problem. The previous report is looked up by date and time
+A study with two images has two rows, which repeat the study's fields. A field missing from one row is taken from the
+other; if the rows differ, the study is a problem. The previous report is found by date and time
 (:mod:`pacer.data.priors`).
 
-A study that is a problem, or that is not used, still stands between its neighbours: a problem counts as an earlier
-study without a report, and a study with a report but without a frontal image can be a prior.
+Problem studies and unused studies still take part in this search. A problem study counts as an earlier study without a
+report, and a study with a report but no frontal image can be a prior.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from pacer.data.readers.dates import DATE_FORMS, TIME_FORMS, parse_day, parse_ti
 from pacer.data.readers.views import is_special, parse_view
 from pacer.data.values import mapped, quoted
 
-#: Columns of the rows: those that there must be, and those that there may be.
+#: Required and optional columns of the rows.
 REQUIRED = ("subject", "study", "view", "image")
 REPORT = ("findings", "impression")  # at least one of them
 OPTIONAL = ("date", "time", "indication", "history", "split")
 COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
-#: Columns whose text is taken as it stands.
+#: Columns whose text is used unchanged.
 TEXTS = (*REPORT, "indication", "history")
-#: Why a study is not used, where its reader knows; its report, if it has one, can still be a previous one.
+#: Column for the reason why a reader excludes a study; its report, if any, can still be a previous report.
 UNUSED = "unused"
 
 _SPLITS = dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val") | {"train": "train", "test": "test"}
-#: A day and its time in one cell.
+#: A date and time in one cell.
 _INSTANT = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[T ](.*:.*)$"
 _STUDY = ["subject", "study"]
-#: Views in the order in which they are chosen.
+#: Views in order of preference.
 _VIEWS = ("PA", "AP", "other", "lateral")
 #: Fields in which the rows of a study must agree, and the columns that are compared.
 _COMPARED = {"date": "day", "time": "clock", "split": "known_split"} | {name: name for name in TEXTS}
 #: Fields whose refused values may be quoted.
 _QUOTED = ("subject", "date", "time", "split")
-#: What can be wrong with a study (a column that says so): its field, what is said, and whose values are quoted.
+#: Faults of a study (each a column): its field, the message, and the column whose values are quoted.
 _FAULTS = {
     "two subjects": ("study", "the study is given under more than one subject", "subject"),
     "bad date": ("date", DATE_FORMS, "date"),
@@ -56,13 +56,13 @@ _FAULTS = {
 
 
 def studies_of(images: pl.DataFrame, file: str, unit: str, role: str, account: Account) -> pl.DataFrame:
-    """The studies that rows of images are, in the order of the rows; rows that are part of none are listed.
+    """Group image rows to studies, in the order of the rows; list rows that belong to no study.
 
     Args:
-        images: a row per image as text, with the columns of ``REQUIRED``, one of ``REPORT`` and any of ``OPTIONAL``,
-            and ``line``, the number of the row in the file. Where a row of the file names two images, ``rows`` is 1 for
+        images: one row per image as text, with the columns of ``REQUIRED``, one of ``REPORT`` and any of ``OPTIONAL``,
+            and ``line``, the number of the row in the file. If a row of the file names two images, ``rows`` is 1 for
             the first and 0 for the second.
-        file, unit, role: where the rows come from and what ``line`` counts, for messages and counts.
+        file, unit, role: the source of the rows and the unit of ``line``, for messages and counts.
         account: gets the topics ``absent_words``, ``unknown_views`` and ``priors``.
     """
     absent = [pl.lit(None, pl.String).alias(name) for name in (*COLUMNS, UNUSED) if name not in images.columns]
@@ -86,8 +86,8 @@ def studies_of(images: pl.DataFrame, file: str, unit: str, role: str, account: A
 
 
 def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
-    """The rows with null for what is blank or a word for no text, ``day``, ``clock`` and ``known_split``, the ``rank``
-    of the view (all null for text that is none), and what is wrong with them."""
+    """Set blank texts and words for absent text to null; add ``day``, ``clock``, ``known_split`` and the ``rank`` of
+    the view (each null if not understood), and the faults of the rows."""
     for name in TEXTS:
         absent = mapped(name, is_absent, pl.Boolean).fill_null(False)
         account.count("absent_words", "texts", name, int(images.select(absent.sum()).item()))
@@ -104,7 +104,7 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     )
     images = images.with_columns(mapped("day", parse_day, pl.Date), mapped("date_clock", parse_time, pl.Time))
     no_clock = pl.col("date").str.contains(_INSTANT) & pl.col("date_clock").is_null()
-    # dates that are all at midnight are days, written as instants; midnight beside another time is no time either
+    # if all dates are at midnight, they have no times; midnight never conflicts with the column ``time``
     is_timed = pl.col("date_clock") != pl.lit(time())
     clock = pl.when(is_timed.any()).then(pl.coalesce("clock", "date_clock")).otherwise("clock").alias("clock")
     return images.with_columns(
@@ -117,8 +117,8 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
 
 
 def _grouped(images: pl.DataFrame) -> pl.DataFrame:
-    """A row per study, in the order of their first rows: of each field the first value, the faults of :data:`_FAULTS`,
-    and the values as they were given (``given date``, ...)."""
+    """Return a row per study, in the order of first rows: the first value of each field, the faults of :data:`_FAULTS`,
+    and the original values (``given date``, ...)."""
     values = {name: pl.col(compared).drop_nulls() for name, compared in _COMPARED.items()}
     given = {name: pl.col(name).drop_nulls().unique(maintain_order=True).head(2) for name in _QUOTED}
     studies = images.group_by(_STUDY, maintain_order=True).agg(
@@ -137,7 +137,7 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
     return studies.join(subjects, on="study", how="left", maintain_order="left").with_columns(
         (pl.col("given subject").list.len() > 1).alias("two subjects"),
         pl.col("bad split") | (no_split & pl.lit(has_splits)),
-        # where there are no times they are those of the dates
+        # without a time column, times come from the dates
         pl.col("several date") | (pl.col("several time") & pl.lit(not has_times)),
         pl.col("several time") | pl.col("two times"),
         has_report=pl.any_horizontal(pl.col(REPORT).is_not_null()),
@@ -145,7 +145,7 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
-    """The studies with the report of the previous one of each, and what is known of it."""
+    """Add the previous report of each study, and the details of its choice."""
     is_bad = pl.any_horizontal(pl.col(list(_FAULTS)), pl.col(REPORT).str.contains(CONTROL).fill_null(False))
     dated = studies.select(*_STUDY, "day", "clock", has_report=pl.col("has_report") & ~is_bad)
     choices = choose_priors(dated)
@@ -163,7 +163,7 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
 
 
 def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) -> pl.DataFrame:
-    """The studies that have a report and a frontal image, with the images that are used; other images are listed."""
+    """Return the studies with a report and a frontal image, and the images they use; list the other images."""
     studies = studies.with_row_index("number")
     images = images.select(*_STUDY, "file", "row", "rows", "line", "image", "view", "rank", "id")
     images = images.join(studies.select("number", "has_report", *_STUDY), on=_STUDY, maintain_order="left")
@@ -203,8 +203,8 @@ def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) 
 
 @lru_cache(maxsize=256)
 def _rank_of(view: str) -> int | None:
-    """The place of a view in ``_VIEWS``, None for an unknown one. That of a special view is beyond the list: it is
-    taken where there is no usual one."""
+    """Return the index of a view in ``_VIEWS``, None for an unknown view. A special view has an index beyond the list,
+    so it is used only if there is no usual view."""
     parsed = parse_view(view)
     if parsed is None:
         return None

@@ -1,7 +1,7 @@
 """Reader of MIMIC-CXR as PhysioNet ships it: the report files, and MIMIC-CXR-JPG's tables of metadata and splits.
 
-The rows are those of the metadata, one per image. Each gets its split and the sections of its study's report, and then
-goes the way of a table of studies (:mod:`pacer.data.readers.image_rows`).
+The rows are those of the metadata, one per image. Each row gets its split and the sections of its study's report. The
+rows are then processed like a table of studies (:mod:`pacer.data.readers.image_rows`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pacer.data.tables import open_table, shown_columns
 _REPORT_FILE = re.compile(r"(?:^|/)s([0-9]+)\.txt\Z")
 _STUDY = ["subject", "study"]
 _IMAGE = [*_STUDY, "dicom"]
-#: The columns of the two tables, and our names of them.
+#: The columns of the two tables, and our names for them.
 _IDS = {"subject_id": "subject", "study_id": "study", "dicom_id": "dicom"}
 _METADATA = _IDS | {"ViewPosition": "view", "StudyDate": "date", "StudyTime": "time"}
 _SPLIT = _IDS | {"split": "split"}
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
-    """Every study of the metadata; images and reports that are part of none are listed.
+    """Return every study of the metadata; list images and reports that belong to no study.
 
     ``account`` gets the topics of :func:`~pacer.data.readers.image_rows.studies_of`.
 
@@ -55,7 +55,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         reason = f"its {'study' if role == 'reports' else 'image'} is not in the metadata"
         account.divert(lost, "", pl.col("row").is_not_null(), reason, LEFT_OUT)
     images = images.join(splits.drop("line"), on=_IMAGE, how="left", maintain_order="left")
-    # where another image of the study has a split, this one is a slip of the table; else the study is not in it
+    # an image without a split is an omission if another image of the study has one; else the study is not in the table
     listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)
     row = pl.format("line {}", "line")
     images = images.with_columns(file=pl.lit(str(metadata)), row=row, id="study", splits=listed)
@@ -74,13 +74,13 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 
 
 def read_reports(path: Path) -> pl.DataFrame:
-    """The sections of every report file (``p10/p10000032/s50414267.txt``) by study, and its ``file``.
+    """Read the sections of every report file (``p10/p10000032/s50414267.txt``) by study, and its ``file``.
 
     Args:
-        path: a folder that holds the files at any depth, or their archive.
+        path: a folder with the files at any depth, or an archive of it.
 
     Raises:
-        DataError: the source holds no text, or a file cannot be read.
+        DataError: the source has no text file, or a file cannot be read.
     """
     rows = []
     for name, content in read_files(path, ".txt"):
@@ -97,7 +97,7 @@ def read_reports(path: Path) -> pl.DataFrame:
 
 
 def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
-    """Some columns as text under our names, and ``line``."""
+    """Read the columns as text under our names, and add ``line``."""
     table = open_table(path)
     theirs = {name: table.only(name) for name in columns}
     missing = [name for name, column in theirs.items() if column is None]
@@ -115,8 +115,8 @@ def _check_once(table: pl.DataFrame, column: str, problem: str) -> None:
 
 
 def _one_time(images: pl.DataFrame) -> pl.DataFrame:
-    """The images of a study with the date and time of its first one; what is no number stays, to be refused."""
-    # a time is a number without the zeros before it; of the other forms the reader of times refuses what is ambiguous
+    """Give all images of a study the date and time of its first; values that are not numbers stay, to be refused."""
+    # a time is a number without leading zeros; the time parser refuses other forms that are ambiguous
     is_short = pl.col("time").str.contains(r"^(?:0|[1-9]\d{0,3})$")
     images = images.with_columns(pl.when(is_short).then(pl.col("time").str.zfill(6)).otherwise("time"))
     day, clock = (pl.col(name).cast(pl.Float64, strict=False) for name in ("date", "time"))

@@ -1,8 +1,8 @@
-"""Reader of Open-I, Indiana University's collection of XML reports, as it is distributed.
+"""Reader of Open-I, Indiana University's collection of XML reports, as distributed.
 
-A report names its images but not what they show, so a table of projections says which is frontal. Study and subject
-are the report's number as Open-I writes it (``CXR1``): the collection does not say which reports belong to the same
-patient, and its COMPARISON section is no previous report.
+A report names its images but not their views, so a table of projections identifies the frontal one. Study and subject
+are the report's number in Open-I's form (``CXR1``): the collection does not identify reports of the same patient, and
+its COMPARISON section is not a previous report.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pacer.data.source import Source
 SECTIONS = ("findings", "impression", "indication")
 
 _NUMBER = re.compile(r"(?:CXR)?([0-9]+)")
-#: Image files by preference, where one image is there in several formats.
+#: Image formats in order of preference, if an image exists in several formats.
 _FORMATS = (".png", ".jpg", ".jpeg", ".dcm")
 _TEXTS = ("file", "id", "field", "reason", "frontal", "lateral", "view", *SECTIONS)
 
 
 class OpenIReport(NamedTuple):
-    """A report as it was found; images by the names that the distribution gives them."""
+    """A parsed report; images have the names used in the distribution."""
 
     uid: str
     images: list[str]
@@ -40,13 +40,13 @@ class OpenIReport(NamedTuple):
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
-    """A study per report. The first frontal and the first lateral image are used.
+    """Return one study per report, with the first frontal and the first lateral image.
 
-    An image that is not in the image folder is named as the distribution names it, for the check of images to find.
+    An image that is not in the image folder keeps its name in the distribution, so that the image check reports it.
     ``account`` gets the topic ``unknown_views``.
 
     Raises:
-        DataError: a file as a whole is missing or malformed, or nothing says which images are frontal.
+        DataError: a file as a whole is missing or malformed, or the views of too many images are unknown.
     """
     path, projections = source.file("reports"), source.file("projections")
     views, files = read_views(projections), _image_files(source.images)
@@ -75,7 +75,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 
 
 def _shown(images: list[str], views: dict[str, View], files: dict[str, str]) -> dict[str, str]:
-    """The paths of the first frontal and the first lateral image, and the ``view`` of the frontal one."""
+    """Return the paths of the first frontal and the first lateral image, and the ``view`` of the frontal one."""
     shown: dict[str, str] = {}
     for name in images:
         key = image_key(name)
@@ -86,16 +86,16 @@ def _shown(images: list[str], views: dict[str, View], files: dict[str, str]) -> 
 
 
 def _r2gen_split() -> pl.DataFrame:
-    """``id`` and ``split``."""
+    """Return R2Gen's split as ``id`` and ``split``."""
     packaged = resources.files("pacer.data.readers").joinpath("r2gen_iu_split.json").read_text(encoding="utf-8")
     pairs = [(f"CXR{number}", split) for split, numbers in json.loads(packaged).items() for number in numbers]
     return pl.DataFrame(pairs, ["id", "split"], orient="row")
 
 
 def _image_files(folder: Path) -> dict[str, str]:
-    """Every image file below a folder by its key; the path is relative to the folder.
+    """Map keys to the image files below a folder, as paths relative to it.
 
-    Without the folder there are no files, and every image will count as missing.
+    If the folder does not exist, there are no files, and every image counts as missing.
     """
     ranked = []
     for path in files_below(folder) if folder.is_dir() else ():
@@ -106,15 +106,15 @@ def _image_files(folder: Path) -> dict[str, str]:
 
 
 def parse_report(content: bytes) -> OpenIReport:
-    """What a report says.
+    """Parse a report.
 
     Raises:
-        ValueError: it is not valid XML, or has no number; its arguments are field and reason.
+        ValueError: the report is not valid XML, or has no number; the arguments are field and reason.
     """
     try:
         root = ET.fromstring(content)
     except (ET.ParseError, ValueError, LookupError):
-        raise ValueError("-", "not valid XML") from None  # the parser's own words may quote the file
+        raise ValueError("-", "not valid XML") from None  # the parser's message may quote the file
     element = root.find("uId")
     match = _NUMBER.fullmatch("" if element is None else element.get("id", "").strip())
     if match is None:

@@ -1,6 +1,6 @@
-"""Findings of MIMIC-CXR as they were written, by study: the references of scores against original reports.
+"""Original findings of MIMIC-CXR by study: the references of scores against original reports.
 
-R2Gen's ``annotation.json`` holds them, and PhysioNet's report files. The words stay as they are; only white space is
+They come from R2Gen's ``annotation.json`` or from PhysioNet's report files. The words are unchanged; white space is
 collapsed to single blanks.
 """
 
@@ -25,13 +25,13 @@ class Record(BaseModel):
 
 
 def read_original_findings(path: Path) -> pl.DataFrame:
-    """``study_id``, without MIMIC's letter and each once, and ``findings_original``; of several, the first.
+    """Read ``study_id`` (unique, without MIMIC's letter) and ``findings_original``; the first text of a study counts.
 
     Args:
-        path: R2Gen's annotation file, a folder that holds PhysioNet's report files at any depth, or their zip archive.
+        path: R2Gen's annotation file, a folder with PhysioNet's report files at any depth, or a zip archive of it.
 
     Raises:
-        DataError: the source is missing, is none of the three, or holds a record or file that cannot be read.
+        DataError: the source is missing, is none of the three, or has a record or file that cannot be read.
     """
     if path.is_dir() or path.suffix.lower() == ".zip" or zipfile.is_zipfile(path):
         originals = read_reports(path).select(study_id="study", report=pl.col("findings").fill_null(""))

@@ -1,8 +1,8 @@
 """Reader of R2Gen's ``annotation.json``, for IU X-Ray and for MIMIC-CXR.
 
-A record of IU X-Ray has two images, the frontal first; one of MIMIC-CXR has a single image of either view. A table of
-views tells them apart. Where there is none the image's place in the record counts; where it does not know an image,
-place fills the gap in a pair, and any other image is not used. ``report`` is the findings section.
+An IU X-Ray record has two images, the frontal first; a MIMIC-CXR record has a single image of either view. A table
+gives the view of each image. Without a table, position in the record determines the view. For an image that the table
+lacks, position counts only within a pair; otherwise the image is unused. ``report`` is the findings section.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Record(BaseModel):
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
-    """A study per record.
+    """Return one study per record.
 
     ``account`` gets the topics ``unknown_fields``, and ``unknown_views`` or ``assumed_views``.
 
@@ -47,7 +47,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     records = records.rename({"report": "findings"})
     first = pl.col("image_path").list.first()
     for number, name in enumerate(("subject_id", "study_id"), start=1):
-        # where the id is Open-I's, subject and study both are the report
+        # if the id is Open-I's, it identifies both subject and study
         others = first.str.extract(MIMIC_PATH, number), pl.col("id").str.extract(_OPENI_ID)
         records = records.with_columns(pl.coalesce(bare_id(name), *others).alias(name))
         records = account.divert(records, name, pl.col(name).is_null(), _NO_IDS)
@@ -63,11 +63,11 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 
 
 def _shown(images: list[str], views: dict[str, View] | None) -> tuple[str | None, str | None, str | None]:
-    """The first frontal image, its view, and the first lateral image.
+    """Return the first frontal image, its view, and the first lateral image.
 
-    Known views come first; an image of unknown view takes by its place what they leave open. In MIMIC-CXR the order of
-    several images means nothing, and a single image may be a lateral. Where there is no table of views, a first image
-    is taken as frontal all the same; beside a table, only the order of IU X-Ray's pairs counts.
+    Known views take precedence; an image of unknown view gets the view of its position if that is still free. In
+    MIMIC-CXR the order of images is meaningless, and a single image may be a lateral. Even so, the first image counts
+    as frontal if there is no table of views; with a table, only the order of IU X-Ray's pairs counts.
     """
     is_pair = len(images) > 1 and re.search(MIMIC_PATH, images[0]) is None
     by_place = ["frontal", "lateral"] if is_pair else ["frontal"] if views is None else []

@@ -1,9 +1,9 @@
 """Reader of MIMIC-RG4's annotation files: one file per context, one record per examination.
 
-Conventions of the released files: the text ``'s'`` stands for an absent section, the number ``0`` for an absent
-indication or history, and a view other than AP or PA (another text, ``0`` or null) for an unknown one. Subject and
-study come from ``subject_id`` and ``study_id`` when a record has them, else from the MIMIC path
-(``.../p10000032/s50414267/name.jpg``); MIMIC's letters are left out (``50414267``), as in its own tables.
+Conventions of the released files: the text ``'s'`` marks an absent section, the number ``0`` an absent indication or
+history, and a view other than AP or PA (another text, ``0`` or null) an unknown view. Subject and study come from
+``subject_id`` and ``study_id`` if a record has them, else from the MIMIC path
+(``.../p10000032/s50414267/name.jpg``); MIMIC's letters are left out (``50414267``), as in MIMIC's own tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
 
 ABSENT_TEXT = "s"
-#: The fields of the files that have another name here.
+#: Fields that have a different name in the files.
 NAMES = {
     "frontal": "APPA_imagepath",
     "lateral": "lateral_imagepath",
@@ -43,7 +43,7 @@ _Weight = Annotated[float, Field(allow_inf_nan=False, gt=-1e38, lt=1e38)]
 
 
 class Record(BaseModel):
-    """A record; the last four fields are those of contexts with a lateral view or a previous report."""
+    """A record; only contexts with a lateral view or a previous report have the last four fields."""
 
     id: Name
     finding: Text = Field(description=_NO_TEXT)
@@ -62,7 +62,7 @@ class Record(BaseModel):
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
-    """The studies of the files of ``config.contexts``, one context after the other.
+    """Return the studies in the files of ``config.contexts``, one context after the other.
 
     ``account`` gets the topics ``unknown_fields`` and ``lateral_of_another_study``.
 
@@ -80,7 +80,7 @@ def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
     records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
     for name in filter(has.get, has):
         records = account.divert(records, NAMES[name], pl.col(name).is_null(), "Field required")
-    # upstream puts the folder before the path as it stands
+    # upstream prefixes the unchanged path with the folder
     records = records.with_columns(pl.col("frontal", "lateral").str.strip_chars_start("/"))
     (subject, study), (_, study_of_lateral) = (
         [pl.col(view).str.extract(MIMIC_PATH, group) for group in (1, 2)] for view in ("frontal", "lateral")

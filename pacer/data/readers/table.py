@@ -1,7 +1,6 @@
-"""Reader of a table of one's own studies: CSV, Parquet or JSONL, one row per image.
+"""Reader of a user's table of studies: CSV, Parquet or JSONL, one row per image.
 
-The rows go the way of :mod:`pacer.data.readers.image_rows`. What is asked of the columns is checked before anything is
-read.
+The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are checked before any row is converted.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from pacer.data.values import quoted
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
-    """Every study of the table; ``account`` gets the topic ``unknown_fields`` besides.
+    """Return every study of the table; ``account`` also gets the topic ``unknown_fields``.
 
     Raises:
         DataError: the source has no table, the file is damaged, or its columns are not those that ``config`` names.
@@ -43,8 +42,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 
 
 def _year_first(form: str) -> pl.Expr:
-    """The column ``date`` with dates of a ``form`` such as DD.MM.YYYY as YYYY-MM-DD; other cells, and what follows a
-    date, stay."""
+    """Convert dates of a ``form`` such as DD.MM.YYYY in the column ``date`` to YYYY-MM-DD; other cells, and any text
+    after a date, are unchanged."""
     mark = re.escape(form[2])
     day, month = (2, 1) if form.startswith("MM") else (1, 2)
     with_zeros = pl.col("date").str.strip_chars().str.replace_all(rf"\b(\d)({mark})", "0$1$2")
@@ -52,9 +51,9 @@ def _year_first(form: str) -> pl.Expr:
 
 
 def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, str]:
-    """Our names of the columns that the table has, with the table's names for them.
+    """Map our column names to the table's names, for the columns that the table has.
 
-    A name that is not mapped stands for itself, unless the column of that name is mapped to another one.
+    A name without a mapping maps to itself, unless the column of that name is mapped to another name.
     """
     names = {name: name for name in COLUMNS if name not in mapping.values()} | mapping
     named = list(names.values())

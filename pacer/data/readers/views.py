@@ -1,7 +1,7 @@
-"""Which view an image shows, from a table of images: Kaggle's projections of Open-I, MIMIC-CXR-JPG's metadata, or a
-table with columns ``image`` and ``view``.
+"""Views of images from a table: Kaggle's projections of Open-I, MIMIC-CXR-JPG's metadata, or a table with columns
+``image`` and ``view``.
 
-The same image is named differently in each distribution. Tables and readers meet at :func:`image_key`.
+The same image has a different name in each distribution; :func:`image_key` maps these names to a common key.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pacer.data.account import Account
 from pacer.data.tables import open_table, shown_columns
 from pacer.data.values import quoted
 
-#: Columns that name the image and its view, in lower case, by preference.
+#: Columns for the image and its view, in lower case, in order of preference.
 IMAGE_COLUMNS = ("image", "filename", "dicom_id")
 VIEW_COLUMNS = ("view", "projection", "viewposition")
 
-#: Images from which on a table of views must know half.
+#: Minimum number of images for which a table of views must cover at least half.
 _HANDFUL = 20
 _ENDINGS = re.compile(r"(?:\.(?:dcm|png|jpe?g))+$", re.IGNORECASE)
 #: Open-I writes ``CXR10_IM-0002-1001`` and ``CXR1_1_IM-0001-4001``, Kaggle ``10_IM-…`` and ``1_IM-…``.
@@ -29,33 +29,33 @@ _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
 
 _FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
 _LATERAL = {"LATERAL", "LAT", "LL", "RL"}
-#: Lying on the side: "lateral" then describes the patient, not the beam.
+#: Patient lying on the side: "lateral" then describes the patient, not the beam.
 _DECUBITUS = {"DECUBITUS", "DECUB", "LLD", "RLD"}
-#: Views that are taken beside the usual ones, or of a patient who lies.
+#: Views taken in addition to the usual ones, or of a lying patient.
 _SPECIAL = _DECUBITUS | {"AXIAL", "LORDOTIC", "XTABLE"}
 #: Neither frontal nor lateral.
 _OBLIQUE = {"OBLIQUE", "LAO", "RAO", "LPO", "RPO", "LLO", "RLO"}
 
 
 class View(NamedTuple):
-    """What an image shows; ``view`` is ``other`` for a lateral, and for a frontal of unknown direction."""
+    """The view of an image; ``view`` is ``other`` for a lateral, and for a frontal of unknown direction."""
 
     kind: Literal["frontal", "lateral"]
     view: Literal["AP", "PA", "other"]
 
 
 def parse_view(text: Any) -> View | None:
-    """The view that a text names, as tables and DICOM files write it (``PA``, ``AP SUPINE``, ``LL``, ``Frontal``, …).
+    """Parse a view as written in tables and DICOM files (``PA``, ``AP SUPINE``, ``LL``, ``Frontal``, …).
 
-    None for anything else: no text, an oblique view, or a text that names both a frontal and a lateral view.
+    Return None for anything else: no text, an oblique view, or a text that names both a frontal and a lateral view.
     """
     return _parse(text) if isinstance(text, str) else None
 
 
-@lru_cache(maxsize=256)  # tables hold few different texts, and the views of their images are then shared
+@lru_cache(maxsize=256)  # tables have few distinct texts, and their images then share View objects
 def _parse(text: str) -> View | None:
     text = text.strip().upper()
-    if text == "L":  # a letter that means a lateral only where it stands alone
+    if text == "L":  # this letter means lateral only on its own
         return View("lateral", "other")
     words = set(re.findall(r"[A-Z]+", text))
     frontal = words & _FRONTAL
@@ -71,22 +71,22 @@ def _parse(text: str) -> View | None:
 
 
 def is_special(text: str) -> bool:
-    """Whether a text names a view of a patient on the side, across the table, axial or lordotic."""
+    """Whether a text names a decubitus, cross-table, axial or lordotic view."""
     return not _SPECIAL.isdisjoint(re.findall(r"[A-Z]+", text.upper()))
 
 
 def image_key(name: str) -> str:
-    """The name of an image without what differs between distributions.
+    """Return the name of an image without the parts that differ between distributions.
 
-    ``CXR1_1_IM-0001-4001``, ``1_IM-0001-4001.dcm.png`` and ``1_IM-0001-4001.jpg`` are all ``1_IM-0001-4001``. Folders
-    stay.
+    ``CXR1_1_IM-0001-4001``, ``1_IM-0001-4001.dcm.png`` and ``1_IM-0001-4001.jpg`` all become ``1_IM-0001-4001``.
+    Folders are kept.
     """
     folder, slash, last = name.strip().rpartition("/")
     return folder + slash + _OPENI.sub(r"\1_", _ENDINGS.sub("", last))
 
 
 def view_of(views: Mapping[str, View], image: str) -> View | None:
-    """The view of an image path: its key, or the nearest end of it, in a table of :func:`read_views`."""
+    """Look up an image path in a table of :func:`read_views`, by its key or the longest known suffix of the key."""
     key = image_key(image)
     while key not in views and "/" in key:
         key = key.partition("/")[2]
@@ -96,12 +96,12 @@ def view_of(views: Mapping[str, View], image: str) -> View | None:
 def read_views(path: Path) -> dict[str, View]:
     """Read a table of views; see :func:`~pacer.data.tables.open_table` for its kinds.
 
-    It names the image in a column ``image``, ``filename`` or ``dicom_id`` and its view in ``view``, ``projection`` or
-    ``ViewPosition``. Of several view columns, the first that is understood says whether the image is frontal; the
-    others may add AP or PA.
+    The image is in a column ``image``, ``filename`` or ``dicom_id``, and its view in ``view``, ``projection`` or
+    ``ViewPosition``. If there are several view columns, the first one that is understood determines whether the image
+    is frontal; the others may add AP or PA.
 
     Returns:
-        ``{key: view}``, see :func:`image_key`, in the table's order, without the images whose view is not understood.
+        ``{key: view}``, see :func:`image_key`, in the table's order, without images whose view is not understood.
 
     Raises:
         DataError: the file is missing or malformed, lacks a column, has a row without an image, or gives an image two
@@ -131,10 +131,10 @@ def read_views(path: Path) -> dict[str, View]:
 
 
 def count_unknown(path: Path, known: list[bool], account: Account) -> None:
-    """Count the images that a corpus names and a table of views does not know.
+    """Count the images of a corpus that are missing from a table of views.
 
     Raises:
-        DataError: it knows less than half of them; of a handful, the list of rows left out says it as well.
+        DataError: the table has fewer than half of the images. For a handful, the list of rows left out suffices.
     """
     named = len(known)
     if named >= _HANDFUL and 2 * sum(known) < named:

@@ -1,4 +1,4 @@
-"""CheXbert, the labeller of clinical efficacy, read from its original checkpoint."""
+"""CheXbert, the labeller for clinical efficacy, loaded from its original checkpoint."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class CheXbert:
     """Labels reports: 0 blank, 1 positive, 2 negative, 3 uncertain (No Finding: 0 or 1).
 
     Args:
-        directory: holds ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a ``pointer.json`` to such
-            a directory.
-        batch_size: reports of one forward pass.
-        device: where it runs; default: the first GPU, or the CPU.
-        precision: of BERT's arithmetic, ``float32`` or ``bfloat16``; its heads compute in float32.
+        directory: holds ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a ``pointer.json`` to such a
+            directory.
+        batch_size: reports per forward pass.
+        device: device to run on; default: the first GPU, or the CPU.
+        precision: precision of BERT, ``float32`` or ``bfloat16``; the heads always compute in float32.
 
     Raises:
-        BackboneError: a file is missing, is no CheXbert checkpoint, or does not fit the configuration.
+        BackboneError: a file is missing, is not a CheXbert checkpoint, or does not fit the configuration.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class CheXbert:
                 "vocabulary of bert-base-uncased"
             )
         folder = resolve(directory)
-        # without either file of the tokenizer, transformers makes an empty one
+        # without either tokenizer file, transformers silently creates an empty tokenizer
         tokenizer = "tokenizer.json" if (folder / "tokenizer.json").is_file() else "vocab.txt"
         if missing := [name for name in (CHECKPOINT, "config.json", tokenizer) if not (folder / name).is_file()]:
             raise BackboneError(
@@ -69,10 +69,10 @@ class CheXbert:
 
     @torch.inference_mode()
     def __call__(self, reports: list[str]) -> Tensor:
-        """Label reports ``[n]`` -> int32 ``[n, 14]``, in the order given; equal texts are labelled once.
+        """Label reports ``[n]`` -> int32 ``[n, 14]``, in the given order; equal texts are labelled once.
 
         Raises:
-            DataError: an element is not text (its index is named).
+            DataError: an element is not text; the message gives its index.
         """
         for index, report in enumerate(reports):
             if not isinstance(report, str):
@@ -98,10 +98,10 @@ class CheXbert:
 
 
 def _load(network: CheXbertNetwork, path: Path) -> None:
-    """Load the checkpoint strictly; ``module.`` prefixes and the old ``position_ids`` buffer are accepted."""
+    """Load the checkpoint strictly, but accept ``module.`` prefixes and the old ``position_ids`` buffer."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged or hostile file raises anything, in words that advise to trust it
+    except Exception as error:  # damaged or hostile files raise anything, and may advise trusting them
         raise BackboneError(
             f"{path} cannot be read as weights alone ({type(error).__name__}); fetch it again from its authors"
         ) from None
@@ -109,9 +109,9 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
     if not isinstance(state, dict):
         raise BackboneError(f"{path} is no CheXbert checkpoint: it has no state dictionary under model_state_dict")
     state = {str(key).removeprefix("module."): value for key, value in state.items()}
-    state.pop("bert.embeddings.position_ids", None)  # a buffer that older versions of transformers saved
+    state.pop("bert.embeddings.position_ids", None)  # a buffer saved by older versions of transformers
     try:
         network.load_state_dict(state)
-    except (RuntimeError, AttributeError, TypeError) as error:  # it names the weights that are missing or do not fit
+    except (RuntimeError, AttributeError, TypeError) as error:  # the message lists missing and misfitting weights
         problems = " ".join(str(error).split())
         raise BackboneError(f"{path} does not fit the config.json beside it: {problems:.500}") from None

@@ -12,7 +12,7 @@ from pacer.metrics.chexbert.observations import OBSERVATIONS
 class CheXbertNetwork(nn.Module):
     """BERT and its 14 heads: 13 of four classes, "No Finding" of two. Dropout is never active.
 
-    Only ``[CLS]`` is read, so past its attention the last block computes for that position alone.
+    Only ``[CLS]`` is read, so after its attention the last block computes only that position.
     """
 
     def __init__(self, bert: BertModel):
@@ -25,23 +25,23 @@ class CheXbertNetwork(nn.Module):
         self.eval()
 
     def train(self, mode: bool = True) -> CheXbertNetwork:
-        """Stays in evaluation mode whatever is asked for."""
+        """Stay in evaluation mode regardless of ``mode``."""
         return super().train(False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> list[Tensor]:
-        """Ids and mask ``[n, pieces]`` to 14 tensors of class scores, ``[n, 4]`` and at last ``[n, 2]``."""
+        """Map ids and mask ``[n, pieces]`` to 14 tensors of class scores: 13 of ``[n, 4]``, and the last ``[n, 2]``."""
         return self.scores(self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state)
 
     def scores(self, states: Tensor) -> list[Tensor]:
-        """The heads' scores from BERT's last states ``[n, 1, width]``."""
+        """Compute the heads' scores from BERT's last states ``[n, 1, width]``."""
         first = states[:, 0].float()
         return [head(first) for head in self.linear_heads]
 
     def classes(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The best class of every head, ``[n, 14]``."""
+        """Return the best class of every head, ``[n, 14]``."""
         return torch.stack([scores.argmax(dim=1) for scores in self(input_ids, attention_mask)], dim=1)
 
 
 def _first_position(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Inputs ``[n, pieces, width]`` cut to the first piece."""
+    """Cut inputs ``[n, pieces, width]`` to the first piece."""
     return tuple(states[:, :1] for states in inputs)

@@ -1,4 +1,4 @@
-"""What CheXbert labels: 14 observations, each in one of four classes."""
+"""CheXbert's labels: 14 observations, each in one of four classes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ OBSERVATIONS: tuple[str, ...] = (
     "No Finding",
 )
 
-#: The observation of each of the 13 findings of the commitments.
+#: The observation for each of the 13 findings of the commitments.
 OBSERVATION_OF: dict[str, str] = {finding: finding.title() for finding in FINDINGS} | {
     "enlarged mediastinum": "Enlarged Cardiomediastinum",
     "pleural abnormality": "Pleural Other",
 }
 
-#: The classes; "No Finding" knows the first two alone.
+#: The classes; "No Finding" has only the first two.
 BLANK, POSITIVE, NEGATIVE, UNCERTAIN = range(4)

@@ -1,7 +1,7 @@
 """CheXbert labels of the references: they depend on no model, so they are computed once.
 
-A file of labels says which labeller made them, in which arithmetic and from which texts, so labels of other texts, of
-another labeller or in another arithmetic are refused, never used: the two sides of a score are labelled alike.
+A file of labels records its labeller, its arithmetic and the texts. Labels of other texts, from another labeller or in
+another arithmetic are refused, so both sides of a score are always labelled in the same way.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pacer.metrics.chexbert.observations import OBSERVATIONS
 
 #: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
 LABEL_SCHEMA = {"record_id": pl.String, "labels": pl.List(pl.Int64), "text": pl.String}
-#: Where the file says what labelled it, in its own metadata.
+#: Key in the Parquet metadata for the labeller's identity.
 _ABOUT = "pacer"
-#: What to do about a file that does not fit, with and without the pipeline.
+#: Remedy for a file that does not fit, with and without the pipeline.
 _REMEDY = (
     "make it again: give `pacer score --labels` another path, or in the pipeline "
     "`dvc repro --force --single-item reference_labels`"
@@ -31,7 +31,7 @@ _REMEDY = (
 def label_references(
     records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path, batch_size: int = 64, precision: str = "float32"
 ) -> None:
-    """Label ``records.report`` and write ``record_id``, ``labels`` (14 classes) to the Parquet file ``out``.
+    """Label ``records.report`` and write the columns of :data:`LABEL_SCHEMA` to the Parquet file ``out``.
 
     Raises:
         DataError: a record id occurs twice or a report is null. BackboneError: the labeller is not usable.
@@ -52,14 +52,14 @@ def label_references(
 
 
 def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Path, arithmetic: str) -> list[list[int]]:
-    """The labels ``[n][14]`` of ``records.report`` from the file of :func:`label_references`.
+    """Return the labels ``[n][14]`` of ``records.report`` from the file that :func:`label_references` wrote.
 
     Args:
-        arithmetic: in which the labeller computes here (``score.precision``).
+        arithmetic: the labeller's arithmetic in this run (``score.precision``).
 
     Raises:
-        DataError: the file is missing or malformed, was made by another labeller than ``chexbert_dir`` or in another
-            arithmetic, or holds no labels of a record's report.
+        DataError: the file is missing or malformed, comes from another labeller than ``chexbert_dir`` or another
+            arithmetic, or lacks the labels of a record's report.
     """
     try:
         table = pl.read_parquet(path, columns=list(LABEL_SCHEMA))

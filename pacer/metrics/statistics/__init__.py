@@ -1,1 +1,1 @@
-"""Intervals, groups, and one system against another, from ``cases.parquet``."""
+"""Intervals, groups and comparison of two systems, from ``cases.parquet``."""

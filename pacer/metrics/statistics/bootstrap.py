@@ -1,8 +1,8 @@
-"""Resampling: bootstrap intervals of one run's scores, and of the difference of two with approximate randomisation.
+"""Resampling: bootstrap intervals of one run's scores, and differences of two runs with approximate randomisation.
 
-All work on sums of per-case statistics, so a resample is one row of a matrix product and corpus-level scores cost no
-more than means. What is resampled is a unit with all its cases in all contexts and in all runs: a patient's
-examinations are alike, and one examination occurs in several contexts.
+Everything works on sums of per-case statistics, so a resample is one row of a matrix product, and corpus-level scores
+cost no more than means. The resampled unit keeps all its cases in all contexts and runs: a patient's examinations are
+alike, and one examination occurs in several contexts.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ Key = tuple[str, str]
 ScoreOf = Callable[[np.ndarray], np.ndarray]
 #: Level of all intervals, and the seed of all resamples.
 LEVEL, SEED = 0.95, 0
-#: Resamples that are held at a time.
+#: Resamples held in memory at a time.
 _CHUNK = 500
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What scores are made of: ``tables`` by name, ``[n, k]`` with a row for each case or unit, and ``scores``: from
-    which table each is computed, and how from its sums."""
+    """The sums behind scores. ``tables``: name -> ``[n, k]``, one row per case or unit. ``scores``: name -> the table
+    that the score needs, and the function that computes it from the table's sums."""
 
     tables: dict[str, np.ndarray]
     scores: dict[str, tuple[str, ScoreOf]]
 
     def by_unit(self, units: np.ndarray, count: int) -> Statistics:
-        """The rows added up by unit, ``[count, k]``; ``units`` ``[n]`` are indices."""
+        """Add up the rows by unit, ``[count, k]``; ``units`` ``[n]`` are indices."""
         summed = {name: np.zeros((count, table.shape[1])) for name, table in self.tables.items()}
         for name, table in self.tables.items():
             np.add.at(summed[name], units, table)
         return Statistics(summed, self.scores)
 
     def only(self, names: Sequence[str]) -> Statistics:
-        """Some of the scores, as far as they are there, in this order."""
+        """Select the named scores that exist, in this order."""
         scores = {name: self.scores[name] for name in names if name in self.scores}
         return Statistics({table: self.tables[table] for table, _ in scores.values()}, scores)
 
@@ -49,8 +49,8 @@ class Statistics:
 class Difference:
     """A score of both runs and their difference, second minus first, with its interval and two-sided p value.
 
-    ``None``: undefined. ``undefined``: resamples in which the difference has no value; the interval leaves them out,
-    and the p value counts them against a difference.
+    ``None``: undefined. ``undefined``: number of resamples in which the difference has no value; the interval leaves
+    them out, and the p value counts them as evidence against a difference.
     """
 
     first: float | None
@@ -64,8 +64,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Interval:
-    """A score of one run and its bootstrap interval; ``None``: undefined. ``undefined``: resamples without a value,
-    which the interval leaves out."""
+    """A score of one run and its bootstrap interval; ``None``: undefined. ``undefined``: number of resamples without a
+    value, which the interval leaves out."""
 
     value: float | None
     low: float | None
@@ -79,12 +79,12 @@ def differences(
     """Compare two runs in every context and score, and in the plain mean over contexts.
 
     The same resamples serve all contexts and scores. Intervals are percentiles of the paired bootstrap (units drawn
-    with replacement); p values come from approximate randomisation, (1 + resamples with a difference at least as large
-    as the observed one) / (1 + resamples), where each unit's two results are exchanged with probability one half.
+    with replacement). p values come from approximate randomisation, which exchanges each unit's results with
+    probability one half: (1 + resamples with a difference at least as large as observed) / (1 + resamples).
 
     Args:
         first, second: context -> statistics by unit, all over the same units; every context has the same scores.
-        resamples: of either kind. seed: of both.
+        resamples: number of each kind. seed: for both kinds.
     """
     scored, scored_other = _Contexts(first), _Contexts(second)
     rows, other_rows, draw = scored.rows, scored_other.rows, np.random.default_rng(seed)
@@ -103,7 +103,7 @@ def differences(
         apart = float(other_values[key]) - float(value)
         drawn_gaps, swapped_gaps = np.concatenate([part[key] for part in parts], axis=1)
         low, high, undefined = _percentiles(apart, drawn_gaps)
-        # rounding: sums that are exchanged as a whole come back in another order
+        # rounding: exchanged sums are added in another order
         as_large = np.isnan(swapped_gaps) | (np.abs(swapped_gaps) >= abs(apart) - 1e-12)
         p = None if np.isnan(apart) else (1 + int(as_large.sum())) / (1 + resamples)
         result[key[0]][key[1]] = Difference(
@@ -115,11 +115,11 @@ def differences(
 def intervals(
     statistics: Mapping[str, Statistics], resamples: int = 10_000, seed: int = SEED
 ) -> dict[str, dict[str, Interval]]:
-    """Percentile bootstrap of one run's scores in every context, and of their plain mean over contexts.
+    """Return percentile bootstrap intervals of one run's scores by context, and of their plain mean over contexts.
 
     Args:
         statistics: by context and unit, all over the same units; every context has the same scores.
-        resamples, seed: as those of :func:`differences`.
+        resamples, seed: as in :func:`differences`.
     """
     scored, draw = _Contexts(statistics), np.random.default_rng(seed)
     observed = scored(scored.rows.sum(axis=0))
@@ -132,7 +132,7 @@ def intervals(
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
-    """p values after Holm's step-down correction (Holm 1979); those that are None are no tests."""
+    """Return p values after Holm's step-down correction (Holm 1979); None is not counted as a test."""
     order = sorted((p, place) for place, p in enumerate(values) if p is not None)
     adjusted: list[float | None] = [None] * len(values)
     largest = 0.0
@@ -143,7 +143,7 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
 
 
 class _Contexts:
-    """The statistics of all contexts side by side: ``rows`` ``[units, k]``."""
+    """The statistics of all contexts, concatenated: ``rows`` ``[units, k]``."""
 
     def __init__(self, contexts: Mapping[str, Statistics]):
         self.contexts = contexts
@@ -155,7 +155,7 @@ class _Contexts:
         self.rows = np.concatenate(list(tables.values()), axis=1)
 
     def __call__(self, sums: np.ndarray) -> dict[Key, np.ndarray]:
-        """Sums ``[..., k]`` -> (context, score) -> ``[...]``, with the mean where there are several contexts."""
+        """Map sums ``[..., k]`` to (context, score) -> ``[...]``, with the mean if there are several contexts."""
         values = {
             (context, name): score(sums[..., self.span[context, table]])
             for context, statistics in self.contexts.items()
@@ -168,12 +168,12 @@ class _Contexts:
 
 
 def _chunks(resamples: int) -> list[int]:
-    """Sizes that add up to ``resamples``."""
+    """Return chunk sizes that add up to ``resamples``."""
     return [min(_CHUNK, resamples - start) for start in range(0, resamples, _CHUNK)]
 
 
 def _weights(draw: np.random.Generator, units: int, size: int) -> np.ndarray:
-    """How often each unit is drawn, ``[size, units]``."""
+    """Draw how often each unit occurs in each resample, ``[size, units]``."""
     return draw.multinomial(units, np.full(units, 1 / units), size=size).astype(float)
 
 
@@ -182,7 +182,7 @@ def _value(value: float | np.ndarray) -> float | None:
 
 
 def _percentiles(value: float, drawn: np.ndarray) -> tuple[float | None, float | None, int]:
-    """Both ends of an interval, and in how many resamples there is no value; no ends where ``value`` is undefined."""
+    """Return the ends of an interval (none if ``value`` is undefined), and the number of resamples without a value."""
     undefined = int(np.isnan(drawn).sum())
     if np.isnan(value):
         return None, None, undefined

@@ -1,4 +1,4 @@
-"""Two scored runs of the same records, case by case: is the difference more than chance?"""
+"""Comparison of two scored runs on the same records, case by case: is the difference more than chance?"""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _NEEDED = (
     *("rougeL", "meteor_statistics"),
     *(f"{side}_{polarity}" for side in ("reference", "report") for polarity in POLARITIES),
 )
-#: The scores that are compared, beside those of ``score.columns``.
+#: The scores that are compared, in addition to those of ``score.columns``.
 _SCORES = ("f1", "report_positive_f1", "report_negative_f1", "bleu4", "rougeL", "meteor")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``scores``: context (and ``mean``) -> score -> difference. ``groups``: F1 by group. ``left_out``: columns of
-    ``score.columns`` that one run alone has. ``partial``: column -> how many records have a number in both runs, where
-    these are not all. ``is_standin``: the labeller of F1 is one that this pipeline trained."""
+    """Result of a comparison. ``scores``: context (and ``mean``) -> score -> difference. ``groups``: F1 by group.
+    ``left_out``: columns of ``score.columns`` that only one run has. ``partial``: column -> number of records with a
+    value in both runs, if these are not all. ``is_standin``: the labeller behind F1 was trained by this pipeline."""
 
     scores: dict[str, dict[str, Difference]]
     groups: list[GroupDifference]
@@ -53,19 +53,19 @@ def compare_runs(
     first: str | Path, second: str | Path, *, convention: str = "llm-rg4", resamples: int = 10_000
 ) -> Comparison:
     """Compare two folders of scores by context and for the mean over contexts: CE F1, F1 of affirmed and of denied
-    findings, BLEU-4, ROUGE-L, METEOR and the numbers of ``score.columns``; and F1 by group. Runs without a labeller are
-    compared without CE F1.
+    findings, BLEU-4, ROUGE-L, METEOR and the numbers of ``score.columns``; also F1 by group. Runs without a labeller
+    are compared without CE F1.
 
     Args:
-        first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in
-            ``metrics/``; differences are second minus first.
-        convention: of the F1, one with a micro or weighted headline.
-        resamples: of patients, where they are known, else examinations, else records; see
+        first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in ``metrics/``;
+            differences are second minus first.
+        convention: of the F1; one with a micro or weighted headline.
+        resamples: of patients if these are known, else of examinations, else of records; see
             :func:`~pacer.metrics.statistics.bootstrap.differences`.
 
     Raises:
-        DataError: a folder has no cases, their ids do not pair one to one, or their labellers or references differ.
-        ConfigError: an argument is not one of those allowed.
+        DataError: a folder has no cases, ids do not pair one to one, or labellers or references differ.
+        ConfigError: an argument has a value that is not allowed.
     """
     if convention not in CONVENTIONS:
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
@@ -90,12 +90,11 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     """Compare two systems that were each run several times (training seeds) on the same records.
 
     A score is the mean over runs of the mean over contexts. A patient is resampled, or exchanged between the systems,
-    with all their records in all contexts and all runs: repeats do not count as further patients. So the interval and
-    the p value are about other patients for these models, not about other models.
+    with all their records in all contexts and runs, so repeats do not count as additional patients. The interval and
+    the p value therefore generalise to other patients with these models, not to other models.
 
     Args:
-        runs: folders (first, second) of each repeat, as :func:`compare_runs` takes them. F1 has the convention that
-            they were scored with.
+        runs: folders (first, second) of each repeat, as in :func:`compare_runs`. F1 uses the first run's convention.
 
     Raises:
         DataError: as :func:`compare_runs`; or the repeats do not have the same records.
@@ -122,8 +121,8 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
 
 
 class _Paired(NamedTuple):
-    """Two runs: their ``cases`` row by row and ``statistics`` by context and unit, what is resampled, and
-    what :class:`Comparison` says. ``groups``: columns of ``cases``."""
+    """Two runs: their ``cases`` row by row, their ``statistics`` by context and unit, the resampled unit, and fields
+    for :class:`Comparison`. ``groups``: columns of ``cases``."""
 
     cases: tuple[pl.DataFrame, pl.DataFrame]
     statistics: tuple[dict[str, Statistics], dict[str, Statistics]]
@@ -136,7 +135,7 @@ class _Paired(NamedTuple):
 
 
 def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
-    """Two runs, record by record; raises as :func:`compare_runs`."""
+    """Pair two runs record by record; raises as :func:`compare_runs`."""
     (cases, signature), (other_cases, other_signature) = read_run(first), read_run(second)
     check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second))
     other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
@@ -189,7 +188,7 @@ def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
 
 
 def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Cases and signature of a folder of scores, or of one that has them in ``metrics/``.
+    """Read the cases and the signature of a folder of scores, or of one that has them in ``metrics/``.
 
     Raises:
         DataError: there are none, or they are damaged.
@@ -214,7 +213,7 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 
 
 def _labeller(signature: Mapping[str, Any]) -> Any:
-    """What two runs must share: files and arithmetic; ``None`` without a labeller; equal to nothing where unknown."""
+    """Return what two runs must share: files and arithmetic. ``None``: no labeller; unequal to all if unknown."""
     if signature.get("clinical", {}) is None:
         return None
     labeller = (signature.get("clinical") or {}).get("labeller", {})

@@ -16,18 +16,18 @@ from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.statistics.bootstrap import Difference, Interval, Statistics, differences, intervals
 from pacer.metrics.statistics.intervals import POOLED, clinical_statistics, resampled_units
 
-#: Patients (or what is resampled) that an interval needs; with fewer, nothing is known of the spread.
+#: Minimum number of resampled units (patients, if known) for an interval; with fewer, the spread is unknown.
 LEAST_UNITS = 10
 _AGES = {0: "same day", 7: "up to a week", 90: "up to 90 days", 365: "up to a year"}
 _OLDER = "over a year"
 Estimate = TypeVar("Estimate", Interval, Difference)
-#: Column and value of a group, and which records are in it, Boolean ``[n]``.
+#: Column and value of a group, and a Boolean mask ``[n]`` of its records.
 Group = tuple[tuple[str, str], np.ndarray]
 
 
 @dataclass(frozen=True)
 class GroupScore:
-    """F1 of the ``n`` records, of all contexts together, that have ``value`` in ``column``."""
+    """F1 of the ``n`` records, over all contexts together, that have ``value`` in ``column``."""
 
     column: str
     value: str
@@ -37,7 +37,7 @@ class GroupScore:
 
 @dataclass(frozen=True)
 class GroupDifference:
-    """The same of two runs; without p values, which so many groups would give by chance."""
+    """The same for two runs; without p values, because with so many groups some would be small by chance."""
 
     column: str
     value: str
@@ -48,10 +48,10 @@ class GroupDifference:
 def group_scores(
     cases: pl.DataFrame, convention: str, columns: Sequence[str] = (), resamples: int = 10_000
 ) -> list[GroupScore]:
-    """Every group of a run with its bootstrap interval.
+    """Return every group of a run with its bootstrap interval.
 
     Args:
-        cases: ``cases.parquet``. columns: those of it that are groups beside the pipeline's.
+        cases: ``cases.parquet``. columns: its columns to group by, in addition to the pipeline's groups.
     """
     _, codes, count = resampled_units(cases)
     groups = list(_groups(cases, columns))
@@ -67,8 +67,8 @@ def group_scores(
 def group_differences(
     first: pl.DataFrame, second: pl.DataFrame, convention: str, columns: Sequence[str] = (), resamples: int = 10_000
 ) -> list[GroupDifference]:
-    """Every group in two runs of the same records, row by row; the groups are those of ``first``. None where the runs
-    have no labels."""
+    """Return every group in two runs of the same records, row by row; ``first`` defines the groups. The list is empty
+    if the runs have no labels."""
     _, codes, count = resampled_units(first)
     groups = list(_groups(first, columns)) if is_labelled(first) else []
     if not groups:
@@ -84,7 +84,7 @@ def group_differences(
 def _statistics(
     cases: pl.DataFrame, convention: str, groups: Sequence[Group], codes: np.ndarray, count: int
 ) -> Statistics:
-    """F1 of each group, in their order, with statistics by unit."""
+    """Return F1 of each group, in their order, with statistics by unit."""
     clinical = clinical_statistics(cases, CONVENTIONS[convention])
     table, score = clinical.scores["f1"]
     # records outside the group add nothing to its sums
@@ -93,12 +93,12 @@ def _statistics(
 
 
 def _certain(score: Estimate, units: np.ndarray) -> Estimate:
-    """Without an interval for a group of few ``units``."""
+    """Remove the interval of a group with too few ``units``."""
     return replace(score, low=None, high=None) if len(np.unique(units)) < LEAST_UNITS else score
 
 
 def _groups(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[Group]:
-    """The groups of every column that has more than one value; records without a value are in none of them."""
+    """Yield the groups of every column with more than one value; records without a value are in none of them."""
     for column, values in _grouped(cases, columns):
         distinct = values.drop_nulls().unique().sort()
         if len(distinct) > 1:
@@ -107,7 +107,7 @@ def _groups(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[Group]:
 
 
 def _grouped(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[tuple[str, pl.Series]]:
-    """Name and value by record of what the records are grouped by; null where it is not known."""
+    """Yield each grouping: its name, and its value by record, null if unknown."""
     for name, title in (("view", "View"), ("sections", "Sections")):
         if name in cases.columns:
             yield title, cases[name]

@@ -1,4 +1,4 @@
-"""Scores of ``cases.parquet`` as sums over its rows, by context and by what is resampled, and their intervals."""
+"""Scores of ``cases.parquet`` as sums over its rows, by context and resampled unit, and their intervals."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics
 from pacer.metrics.statistics.bootstrap import LEVEL, Interval, ScoreOf, Statistics, intervals
 
-#: What may be resampled, the coarsest first.
+#: Units that may be resampled, the coarsest first.
 UNITS = ("subject", "study", "record")
-#: The row of all contexts' records together.
+#: Row name for the records of all contexts together.
 POOLED = "pooled"
-#: The table of labels in the statistics of cases.
+#: Name of the labels' table in the statistics.
 _LABELS = "labels"
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """``scores``: context (and ``mean``) -> score -> interval; what was resampled, how many of it and how often."""
+    """``scores``: context (and ``mean``) -> score -> interval. ``unit``: what was resampled; ``units``: how many."""
 
     scores: dict[str, dict[str, Interval]]
     unit: str
@@ -39,8 +39,8 @@ class Intervals:
 
 @dataclass(frozen=True)
 class LabelScores:
-    """One observation: records that have it in the reference and in the report, precision, recall and F1 with
-    intervals over all contexts together, and F1 in each context (None: undefined)."""
+    """One observation: the number of records with it in the reference and in the report; precision, recall and F1 with
+    intervals over all contexts together; and F1 in each context (None: undefined)."""
 
     name: str
     present: int
@@ -52,7 +52,7 @@ class LabelScores:
 def score_intervals(
     cases: pl.DataFrame, convention: str, resamples: int = 10_000, columns: Sequence[str] = ()
 ) -> Intervals:
-    """Bootstrap intervals of the scores of :func:`case_statistics`, by context and for their mean."""
+    """Return bootstrap intervals of the scores of :func:`case_statistics`, by context and for their mean."""
     unit, codes, count = resampled_units(cases)
     statistics = {
         context: case_statistics(part, CONVENTIONS[convention], columns).by_unit(codes[rows_of(cases, context)], count)
@@ -62,7 +62,7 @@ def score_intervals(
 
 
 def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:
-    """Every observation of the convention, the one with most references first."""
+    """Return every observation of the convention, sorted by its number of references, most first."""
     rule = CONVENTIONS[convention]
     _, codes, count = resampled_units(cases)
     rows = label_rows(cases, rule).reshape(len(cases), 3, -1)
@@ -90,8 +90,8 @@ def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_00
 
 
 def resampled_units(cases: pl.DataFrame) -> tuple[str, np.ndarray, int]:
-    """What is resampled, the coarsest of :data:`UNITS` that is known of every record (a blank id says nothing), its
-    index in each row ``[n]``, and how many there are."""
+    """Return the unit to resample, its index in each row ``[n]``, and the number of units. The unit is the coarsest of
+    :data:`UNITS` that is known for every record (a blank id counts as unknown)."""
     ids = {unit: cases[f"{unit}_id"] for unit in UNITS if f"{unit}_id" in cases.columns}
     unit = next(unit for unit, column in ids.items() if (column.fill_null("").str.strip_chars() != "").all())
     codes = ids[unit].rank("dense").to_numpy().astype(int) - 1
@@ -99,16 +99,16 @@ def resampled_units(cases: pl.DataFrame) -> tuple[str, np.ndarray, int]:
 
 
 def rows_of(cases: pl.DataFrame, context: str) -> np.ndarray:
-    """Which rows are of a context, Boolean ``[n]``."""
+    """Return which rows belong to a context, Boolean ``[n]``."""
     return (cases["context"] == context).to_numpy()
 
 
 def case_statistics(cases: pl.DataFrame, rule: Convention, columns: Sequence[str] = ()) -> Statistics:
-    """Every score that is a function of sums over cases, with its statistics by case. CIDEr is none, for its document
-    frequencies are the context's.
+    """Return every score that is a function of sums over cases, with its statistics by case. CIDEr is not one, because
+    its document frequencies depend on the whole context.
 
     Args:
-        columns: those of the cases that are scores beside the pipeline's.
+        columns: columns of the cases that are scores, in addition to the pipeline's.
     """
     clinical = clinical_statistics(cases, rule) if is_labelled(cases) else Statistics({}, {})
     polarities = polarity_statistics(cases)
@@ -134,17 +134,17 @@ def case_statistics(cases: pl.DataFrame, rule: Convention, columns: Sequence[str
 
 
 def clinical_statistics(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> Statistics:
-    """F1, and but for a weighted convention precision and recall, with their statistics by case; ``reports``:
-    ``hypothesis`` or a control."""
+    """Return F1, and precision and recall unless the convention is weighted, with their statistics by case.
+    ``reports``: ``hypothesis`` or a control."""
     rows = label_rows(cases, rule, reports)
     if rule.averages[0] == "weighted":
         return Statistics({_LABELS: rows}, {"f1": (_LABELS, weighted_f1)})
-    rows = rows.reshape(len(rows), 3, -1).sum(axis=2)  # the observations need not be kept apart
+    rows = rows.reshape(len(rows), 3, -1).sum(axis=2)  # micro averages need no separate observations
     return Statistics({_LABELS: rows}, {ratio: (_LABELS, partial(micro, ratio=ratio)) for ratio in RATIOS})
 
 
 def polarity_statistics(cases: pl.DataFrame) -> Statistics:
-    """F1 of the findings that report and reference affirm, and of those that they deny, with statistics by case."""
+    """Return F1 of the findings that report and reference affirm, and of those that they deny, by case."""
     reference, report = states(cases, "reference"), states(cases, "report")
     tables = {
         f"report_{polarity}_f1": label_counts(reference == state, report == state)
@@ -157,24 +157,24 @@ def polarity_statistics(cases: pl.DataFrame) -> Statistics:
 
 
 def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> np.ndarray:
-    """:func:`~pacer.metrics.clinical.label_counts` of the cases; 0 in rows that the convention leaves out, in each
-    context by itself. ``reports``: ``hypothesis`` or a control."""
+    """Return :func:`~pacer.metrics.clinical.label_counts` of the cases, 0 in rows that the convention leaves out, for
+    each context separately. ``reports``: ``hypothesis`` or a control."""
     rows = label_counts(*(present(labels_of(cases, side), rule) for side in ("reference", reports)))
     if rule.duplicates == "first" and "study_id" in cases.columns:
-        unknown = cases["study_id"].fill_null("") == ""  # each a study of its own, as in the scores
+        unknown = cases["study_id"].fill_null("") == ""  # each counts as its own study, as in the scores
         first = cases.select(pl.struct("context", "study_id").is_first_distinct()).to_series()
         rows[~(first | unknown).to_numpy()] = 0
     return rows
 
 
 def mean_statistics(values: Sequence[float | None]) -> np.ndarray:
-    """A score that is the mean of its rows, of those that have a value: ``[n, 2]``."""
+    """Return the statistics ``[n, 2]`` of a score that is the mean over rows that have a value."""
     numbers = np.array(values, dtype=float)
     defined = ~np.isnan(numbers)
     return np.stack([np.where(defined, numbers, 0.0), defined], axis=1)
 
 
 def mean(sums: np.ndarray) -> np.ndarray:
-    """The mean from sums of :func:`mean_statistics`; NaN without rows."""
+    """Return the mean from sums of :func:`mean_statistics`; NaN without rows."""
     with np.errstate(invalid="ignore"):
         return sums[..., 0] / sums[..., 1]

@@ -1,4 +1,4 @@
-"""Does the model look at its sources? What in a run's scores says that it does not."""
+"""Checks of whether a model uses its sources, from a run's scores."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.statistics.bootstrap import Difference, differences
 from pacer.metrics.statistics.intervals import clinical_statistics, resampled_units, rows_of
 
-#: By how much the share of the most frequent report, and of copied ones, may exceed the same of the references.
+#: How much the shares of the most frequent and of copied reports may exceed those of the references.
 EXCESS = 0.25
-#: Share of reports that may stay the same with another patient's sources.
+#: Share of reports that may stay the same when given another patient's sources.
 UNCHANGED = 0.5
 #: The control that gives each case another patient's sources.
 _CONTROL = "another_patient"
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
-    """What to know before any score is believed, one sentence each; none for a model that uses its sources.
+    """Return warnings to read before trusting any score, one sentence each; none for a model that uses its sources.
 
     Args:
         scores: ``scores.json``. cases: ``cases.parquet``. convention: of the F1.
@@ -54,8 +54,8 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
 
 
 def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
-    """F1 with another patient's sources, with the case's own, and their difference, by context; empty where the control
-    was not run."""
+    """Return F1 with another patient's sources, F1 with the case's own, and their difference, by context; empty if the
+    control was not run."""
     column = f"{_CONTROL}_labels"
     if column not in cases.columns:
         return {}
