@@ -3,8 +3,8 @@
     python bench/corpus.py                      # the paper's 424,411 train records and its val and test records
     python bench/corpus.py --records 100000     # the same mixture at another size
 
-Annotation files of invented text in the released layout are written first (not timed). Reading, cleaning and auditing
-run in a process of their own without opening images; its peak memory is the operating system's own figure. Nothing
+The script first writes annotation files of invented text in the released layout (not timed). Reading, cleaning and
+auditing run in a separate process without opening images; its peak memory is reported by the operating system. Nothing
 else should run meanwhile. Results are printed as JSON.
 """
 
@@ -39,7 +39,7 @@ def sentences(rng: random.Random, count: int) -> str:
 
 
 def invented_record(rng: random.Random, context: str, folder: str, study: int) -> dict[str, Any]:
-    """A record as the released files write it."""
+    """Return a record in the format of the released files."""
     lateral, prior = availability(context)
     name = f"{rng.getrandbits(128):032x}"
     record: dict[str, Any] = {
@@ -61,7 +61,7 @@ def invented_record(rng: random.Random, context: str, folder: str, study: int) -
 
 
 def write_annotations(folder: Path, records: int, seed: int = 3) -> None:
-    """Write the four annotation files, ``records`` in all in the paper's mixture."""
+    """Write the four annotation files, with ``records`` in total, in the paper's mixture."""
     rng = random.Random(seed)
     for context in CONTEXTS:
         splits: dict[str, list[dict[str, Any]]] = {}
@@ -74,7 +74,7 @@ def write_annotations(folder: Path, records: int, seed: int = 3) -> None:
 
 
 def unopened(image_ids: Iterable[str], *_: Any) -> pl.DataFrame:
-    """In place of looking at the images: all of them as they should be, none of another's size."""
+    """Replace the inspection of images: report all as valid, each with a different size."""
     return pl.DataFrame({"image_id": image_ids}).with_columns(
         path=pl.col("image_id"),
         bytes=pl.int_range(1, pl.len() + 1, dtype=pl.Int64),
@@ -86,7 +86,7 @@ def unopened(image_ids: Iterable[str], *_: Any) -> pl.DataFrame:
 
 
 def read(root: Path) -> None:
-    """Make the corpus of the files below ``root`` and print what it took."""
+    """Build the corpus from the files below ``root``, and print the seconds and peak memory."""
     from pacer.data.build_corpus import build_corpus
     from pacer.data.source import point_to_files
 

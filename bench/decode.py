@@ -1,14 +1,14 @@
-"""Our beam search beside transformers' `generate`: the same tokens first, then records a second, in turns.
+"""Our beam search against transformers' `generate`: a check of equal tokens, then records per second, in turns.
 
     python bench/decode.py                                     CPU: SmolLM2's layers, 12 of 30; about 5 minutes
     python bench/decode.py --preset gpu                        GPU: 7B shapes in bfloat16, weights made on the device
     python bench/decode.py --out bench/results/decode.md       also write the results
 
-Both sides get the same prefixes (random embeddings of the lengths that prompts have, sorted by length as `decode` sorts
-them) and must generate exactly `tokens` tokens a record, so both do the same number of steps. Every timed pair is
-compared, too. On a CPU one thread works and its CPU seconds count, on a GPU wall seconds. Exit code 1 where a bar is
-missed, 2 where tokens differ. On a GPU tokens are compared in double precision, on a model of fewer layers: else the
-two sides round differently and part ways where scores are nearly equal.
+Both sides get the same prefixes: random embeddings with the lengths of prompts, sorted by length as in `decode`. They
+must generate exactly `tokens` tokens per record, so both take the same number of steps. In float32, timed pairs of the
+same batch are compared too. A CPU is timed in CPU seconds of one thread, a GPU in wall seconds. The exit code is 1 if a
+bar is missed, and 2 if tokens differ. On a GPU, tokens are compared in double precision, on a model of fewer layers:
+else the two sides round differently and diverge when scores are nearly equal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pacer.decoding.transformers_generate import Generate
 from pacer.decoding.tree import TokenTree
 
 EOS = 2
-#: The paper's settings, whose penalties and beams are used.
+#: The paper's settings, from which penalties and number of beams are used.
 PAPER = PARAMS.decode
 
 
@@ -48,10 +48,10 @@ class Preset:
     Attributes:
         device: None: a GPU if there is one. vocabulary, width, ffn, layers, heads, groups: of the language model
             (groups: key-value heads). spread: standard deviation of its weights.
-        prefix: least and most positions of a prefix. tokens: generated of each record. beams: of a search.
-        batch: records at a time where both sides have the same. batches: among which each side's best is sought.
+        prefix: least and most positions of a prefix. tokens: generated for each record. beams: of a search.
+        batch: size that both sides use in the comparison of equal batches. batches: sizes tried for each side's best.
         repeats: of the two comparisons, in turns. compare_layers: of the model whose tokens are compared in double
-            precision before half precision is timed. floor: measure the share of the byte floor.
+            precision before half precision is timed. floor: whether to measure the share of the byte floor.
         limits: least values of the bars, by name.
     """
 
@@ -115,7 +115,7 @@ PRESETS = {
 
 
 def miniature(preset: Preset) -> Preset:
-    """The same measurement in seconds on a CPU; its figures mean nothing."""
+    """Return a tiny version of a preset, which takes seconds on a CPU; its figures mean nothing."""
     return replace(
         preset,
         device="cpu",
@@ -135,14 +135,14 @@ def miniature(preset: Preset) -> Preset:
 
 
 class Bench:
-    """A preset on its device: the model, the prefixes, and what was found."""
+    """A preset on its device, with the model and the prefixes."""
 
     def __init__(self, preset: Preset):
         self.preset = preset
         self.device = device_of(preset)
         self.started = time.perf_counter()
         if self.device.type == "cpu":
-            torch.set_num_threads(1)  # CPU seconds of several would add up
+            torch.set_num_threads(1)  # CPU seconds of several threads would add up
         self.model = self.make_model(preset.layers, preset.dtype)
         draw = torch.Generator().manual_seed(1)
         least, most = preset.prefix
@@ -153,7 +153,7 @@ class Bench:
         ]
 
     def make_model(self, layers: int, dtype: torch.dtype) -> Any:
-        """Random weights, made where they are used."""
+        """Return a model with random weights, made on the device."""
         preset = self.preset
         config = LlamaConfig(
             vocab_size=preset.vocabulary,
@@ -169,7 +169,7 @@ class Bench:
         )
         torch.manual_seed(0)
         before = torch.get_default_dtype()
-        torch.set_default_dtype(dtype)  # in float32 first, the largest would take twice its room
+        torch.set_default_dtype(dtype)  # made in float32 first, the largest model would need twice the memory
         try:
             with torch.device(self.device):
                 return LlamaForCausalLM(config).eval().requires_grad_(False)
@@ -191,7 +191,7 @@ class Bench:
         )
 
     def compare(self) -> None:
-        """Tokens of both sides, on the model that is timed or, for half precision, on a smaller one.
+        """Compare the tokens of both sides, on the timed model or, for half precision, on a smaller one.
 
         Raises:
             Unequal: they differ.
@@ -203,7 +203,7 @@ class Bench:
         same("before timing", *(dict(side(model, decode, EOS)(prefixes)) for side in (BeamSearch, Generate)))
 
     def side(self, engine: Any, found: dict[int, dict]) -> Callable[[int], float]:
-        """Seconds of an engine for one batch of so many records; its tokens go into ``found``."""
+        """Return a function that times an engine for one batch of a given size, and puts its tokens into ``found``."""
 
         def search(batch: int) -> None:
             found[batch] = dict(engine(self.model, self.settings(batch), EOS)(self.prefixes[:batch]))
@@ -211,7 +211,7 @@ class Bench:
         return lambda batch: self.timed(lambda: search(batch))
 
     def in_turns(self, items: Sequence[tuple[int, int]], repeats: int) -> list[list[float]]:
-        """Seconds of our side and of `generate` over pairs of batch sizes, in turns."""
+        """Return the seconds of our side and of `generate` over pairs of batch sizes, in turns."""
         ours: dict[int, dict] = {}
         theirs: dict[int, dict] = {}
         seconds = in_turns([self.side(BeamSearch, ours), self.side(Generate, theirs)], items, repeats)
@@ -221,7 +221,7 @@ class Bench:
         return seconds
 
     def timed(self, work: Callable[[], object]) -> float:
-        """Seconds until the device is done; on a CPU, of this process, whatever else runs on the machine."""
+        """Return the seconds until the device is done; on a CPU, the CPU seconds of this process."""
         clock = time.perf_counter if self.device.type == "cuda" else time.process_time
         self.wait()
         started = clock()
@@ -234,7 +234,7 @@ class Bench:
             torch.cuda.synchronize()
 
     def bandwidth(self) -> float:
-        """Bytes a second of a large copy, read and written; the best of ten."""
+        """Return the bytes per second, read and written, of a large copy; the best of ten."""
         source = torch.ones(
             (2 << 30) if self.device.type == "cuda" else (64 << 20), dtype=torch.uint8, device=self.device
         )
@@ -242,7 +242,7 @@ class Bench:
         return 2 * source.numel() / min(self.timed(lambda: target.copy_(source)) for _ in range(10))
 
     def weight_bytes(self) -> int:
-        """What a step must read of the model: all but the embedding table."""
+        """Return the bytes of the model that a step must read: all but the embedding table."""
         parts = (
             *self.model.model.layers.parameters(),
             *self.model.model.norm.parameters(),
@@ -251,20 +251,20 @@ class Bench:
         return sum(parameter.numel() * parameter.element_size() for parameter in parts)
 
     def node_bytes(self) -> int:
-        """Keys and values of one token in all layers."""
+        """Return the bytes of the keys and values of one token in all layers."""
         config = self.model.config
         return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * self.preset.dtype.itemsize
 
 
 def same(what: str, ours: dict[int, list[int]], theirs: dict[int, list[int]]) -> None:
-    """Raises Unequal where tokens differ."""
+    """Raise Unequal if tokens differ."""
     unlike = sorted(number for number in theirs if ours.get(number) != theirs[number])
     if unlike or len(ours) != len(theirs):
         raise Unequal(f"{what}: tokens of {len(unlike)} of {len(theirs)} records differ, the first is {unlike[:1]}")
 
 
 def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
-    """The tables, and the measured value of each bar."""
+    """Return the tables, and the measured value of each bar."""
     preset = bench.preset
     bench.say("comparing tokens")
     bench.compare()
@@ -272,7 +272,7 @@ def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
 
     bench.say(f"batch {preset.batch} on both sides")
     if bench.device.type == "cuda":
-        bench.in_turns([(preset.batch, preset.batch)], 1)  # warm
+        bench.in_turns([(preset.batch, preset.batch)], 1)  # warm up
     ours, theirs = bench.in_turns([(preset.batch, preset.batch)], preset.repeats)
     values[EQUAL] = ratio(theirs, ours)[0]
     rows = [
@@ -286,7 +286,7 @@ def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
         ]
     ]
 
-    # per side and batch, seconds a record
+    # seconds per record, by side and batch
     known: tuple[dict[int, list[float]], ...] = ({}, {})
 
     def note(pairs: Sequence[int], turns: Sequence[Sequence[float]]) -> None:
@@ -329,8 +329,8 @@ def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
 
 @dataclass
 class Work:
-    """What searches did: ``steps`` of the language model, and ``nodes`` that those attended to (counted once a record,
-    not once a beam)."""
+    """The work of searches: ``steps`` of the language model, and ``nodes`` that they attended to (counted once per
+    record, not per beam)."""
 
     steps: int = 0
     nodes: int = 0
@@ -338,7 +338,7 @@ class Work:
 
 @contextmanager
 def counted() -> Iterator[Work]:
-    """Count the work of the searches inside, which costs a look at every step."""
+    """Count the work of the searches in the block, at a small cost for every step."""
     work, stepping = Work(), TokenTree.stepping
 
     def counting(tree: TokenTree, rows: int) -> AbstractContextManager[torch.Tensor]:
@@ -354,8 +354,8 @@ def counted() -> Iterator[Work]:
 
 
 def measure_floor(bench: Bench, ours: Sequence[float]) -> tuple[list[str], float]:
-    """How near a step comes to the time in which the device reads what the step must read: the weights, and the keys
-    and values of each node once a record (its prefix, and the generated tokens that a beam descends from)."""
+    """Compare a step with the time in which the device can read what the step needs: the weights, and once per record
+    the keys and values of each node (its prefix, and the generated tokens that a beam descends from)."""
     bench.say("byte floor")
     batch = bench.preset.batch
     prefixes = bench.prefixes[:batch]
@@ -380,17 +380,17 @@ def measure_floor(bench: Bench, ours: Sequence[float]) -> tuple[list[str], float
 
 
 def rate(batch: int, seconds: Sequence[float]) -> str:
-    """Records a second."""
+    """Return the records per second."""
     return f"{batch / statistics.median(seconds):.3g}"
 
 
 def speeds(seconds: Sequence[float]) -> str:
-    """Records a second of all runs, from their seconds a record."""
+    """Return the records per second of all runs, from their seconds per record."""
     return ", ".join(f"{1 / second:.3g}" for second in sorted(seconds, reverse=True))
 
 
 def report(bench: Bench, lines: Sequence[str], values: Mapping[str, float], command: str, load: float) -> str:
-    """The results as Markdown."""
+    """Return the results as Markdown."""
     preset, config = bench.preset, bench.model.config
     parameters = sum(p.numel() for p in bench.model.parameters())
     bars = [

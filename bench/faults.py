@@ -1,14 +1,14 @@
-"""A campaign of faults over the micro profile: kills and full disks.
+"""Fault injection into the micro profile: kills and full disks.
 
     python bench/faults.py WORK [--kills 100] [--full 20] [--out bench/results/faults.md]
 
-WORK gets a clone of the repository with the pipeline run once; what came of each trial stands in WORK/tried.jsonl, and
-the same command goes on after a stop. A trial is drawn from the seed and its number alone. After each fault the command
-is called again, and everything that it leaves must be what the unharmed run left, byte for byte (speeds and memory, and
-the page that shows them, apart):
+WORK gets a clone of the repository in which the pipeline has run once. The result of each trial is in WORK/tried.jsonl,
+and the same command continues after a stop. A trial depends only on the seed and its number. After each fault the
+command is called again. All its outputs must then equal those of an undisturbed run, byte for byte, except speeds,
+memory, and the page that shows them. The faults are:
 
     kill     SIGKILL to the whole process group at a random moment of a stage, of `dvc repro`, or of a command
-    full     the file system has no room from a random byte on (a library between program and system refuses)
+    full     the file system is full from a random byte on (a preloaded library refuses to write)
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ PACER = Path(sys.executable).parent / "pacer"
 GENERATE = f"{PACER} generate --model exported --cases cases.csv --out generated/reports.jsonl"
 #: Stages that a trial of `dvc repro` runs.
 REPEATED = ("calibrate", "decode", "score")
-#: Outs that hold speeds, memory or what shows them.
+#: Outputs that contain or show speeds or memory.
 VARY = ("reports", "plots", "metrics.json")
-#: Refuses writes once a number of bytes is written, as a full disk does.
+#: A library that refuses to write after a number of bytes, as a full disk does.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -74,7 +74,7 @@ ssize_t writev(int file, const struct iovec *parts, int count) {
 
 
 class Step(NamedTuple):
-    """A command and what it leaves."""
+    """A command and its outputs."""
 
     name: str
     command: str
@@ -85,7 +85,7 @@ REPRO = Step("dvc repro", "dvc repro score", ["models/calibrate", "predictions",
 
 
 class Project:
-    """A clone with the pipeline run once, and a copy of all that it left."""
+    """A clone in which the pipeline has run once, and a copy of all its outputs."""
 
     def __init__(self, work: Path):
         self.folder, self.whole, self.printed = work / "project", work / "whole", work / "printed.txt"
@@ -122,7 +122,7 @@ class Project:
         return steps
 
     def begin(self, command: str, **environment: str) -> subprocess.Popen:
-        """A command in a process group of its own; what it prints goes into a file."""
+        """Start a command in a separate process group, with its output in a file."""
         settings = {"cwd": self.folder, "env": self.environment | environment, "start_new_session": True}
         with self.printed.open("w") as output:
             return subprocess.Popen(shlex.split(command), stdout=output, stderr=output, **settings)
@@ -138,7 +138,7 @@ class Project:
         return time.monotonic() - started
 
     def reset(self) -> None:
-        """All as the whole run left it."""
+        """Restore everything as the complete run left it."""
         for out in {out for step in self.steps.values() for out in step.outs}:
             remove(self.folder / out)
             source, target = self.whole / out, self.folder / out
@@ -148,7 +148,7 @@ class Project:
             shutil.rmtree(left)
 
     def without(self, step: Step) -> None:
-        """Before the command: nothing that it makes is there, and DVC does not know how it was made."""
+        """Remove the outputs of a command, and what DVC knows about how they were made."""
         for out in (*step.outs, ".dvc/cache/runs"):
             remove(self.folder / out)
         if step.command.startswith("dvc"):
@@ -158,7 +158,7 @@ class Project:
             YAML().dump(lock, self.folder / "dvc.lock")
 
     def differing(self, step: Step) -> list[str]:
-        """Files that are other than the whole run's, missing or too many."""
+        """Return the files that differ from those of the complete run, are missing or are additional."""
         names = []
         for out in step.outs:
             if not out.endswith(VARY):
@@ -172,7 +172,7 @@ def remove(path: Path) -> None:
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """Hashes of files; of reports with the seconds that they took, what else is in the lines."""
+    """Return the hashes of files; for generated reports, their lines without the seconds that they took."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     look = untimed if path.name == "generated" else hash_file
     return {str(file.relative_to(path)): look(file) for file in files}
@@ -184,7 +184,7 @@ def untimed(path: Path) -> Any:
 
 
 def tried(project: Project, step: Step, draw: random.Random, fault: str) -> dict[str, Any]:
-    """Begin a command, harm it, call it again, compare."""
+    """Start a command, inject a fault, call it again, and compare the outputs."""
     project.reset()
     project.without(step)
     moment, room = draw.uniform(0, project.seconds[step.name]), int(10 ** draw.uniform(1, 6.5))
@@ -194,7 +194,7 @@ def tried(project: Project, step: Step, draw: random.Random, fault: str) -> dict
     if running.poll() is None:
         os.killpg(running.pid, signal.SIGKILL)
     harmed, first = running.wait() != 0, project.printed.read_text()
-    # a person who did not kill the command must read a sentence
+    # a user who did not kill the command must see a sentence, not a traceback
     traced = fault == "full" and harmed and "Traceback" in first
     failed = project.begin(step.command).wait() != 0
     printed = first if traced else project.printed.read_text() if failed else ""

@@ -1,12 +1,12 @@
-"""What the features stage costs beside the bare encoder and its own parts, and that memory does not grow.
+"""Speed of the features stage against the bare encoder and its own parts, and a check that memory does not grow.
 
     python bench/features.py [--preset cpu|gpu] [--parts speed memory] [--out FILE]
 
-``speed``: images/s of the stage from JPG files, beside the bare forward of the encoder on the same prepared batches, in
-turns, and beside each of its parts alone. The encoder has RAD-DINO's shape (ViT-B/14 at 518 pixels) and random weights.
-``memory``: peak resident memory of stores of 1x and 10x images, each in a process of its own, with a small encoder.
+``speed``: images/s of the stage from JPG files, compared in turns with the bare forward of the encoder on prepared
+batches, and with each part alone. The encoder has RAD-DINO's shape (ViT-B/14 at 518 pixels) and random weights.
+``memory``: peak resident memory of stores of 1x and 10x images, each in a separate process, with a small encoder.
 
-Results are Markdown on the console or in ``--out``. Where a bar is missed, the exit code is 1.
+Results are Markdown on the console and in ``--out``. If a bar is missed, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder
 from pacer.features.shards import Entry, write_shard
 
-#: Most that the larger store's peak may be above the smaller one's.
+#: Largest allowed ratio of the larger store's peak to the smaller one's.
 FLAT = 1.1
 
 
@@ -50,9 +50,10 @@ class Preset:
 
     Attributes:
         edge: pixels of the encoder's input. hidden, layers, heads: of the encoder. film: width and height of the JPG
-            files. files: distinct ones. images: of the store, each one of the files. bare: images of the bare forward.
+            files. files: number of distinct ones. images: number in the store, each one of the files. bare: number of
+            images in the bare forward.
         precision: ``features.precision``. few, many: images of the small stores whose memory is compared.
-        limits: least shares: of the bare forward, and of the slowest part.
+        limits: least rates of the stage, as shares of the bare forward and of the slowest part.
     """
 
     device: str
@@ -110,7 +111,7 @@ PRESETS = {
 
 
 def miniature(preset: Preset) -> Preset:
-    """The same measurement in seconds on a CPU; its figures mean nothing."""
+    """Return a tiny version of a preset, which takes seconds on a CPU; its figures mean nothing."""
     return replace(
         preset,
         device="cpu",
@@ -133,7 +134,7 @@ def miniature(preset: Preset) -> Preset:
 
 
 def film(seed: int, size: tuple[int, int]) -> Image.Image:
-    """A grey image of soft shapes and grain.
+    """Draw a grey image of soft shapes and grain.
 
     As a JPG of quality 95 and 3,000 x 2,500 pixels it has 1.5 MB, the mean of MIMIC-CXR-JPG's 377,110 images.
     """
@@ -144,7 +145,7 @@ def film(seed: int, size: tuple[int, int]) -> Image.Image:
 
 
 def write_backbones(folder: Path, edge: int, hidden: int, layers: int, heads: int) -> Path:
-    """A random encoder with its image processor, and a small BERT."""
+    """Write a random encoder with its image processor, and a small BERT."""
     torch.manual_seed(0)
     Dinov2Model(
         Dinov2Config(
@@ -189,7 +190,7 @@ def settings(preset: Preset, **changes: Any) -> Features:
 
 
 def stage_rate(preset: Preset, folder: Path, images: pl.DataFrame) -> float:
-    """Images/s of the stage from its first whole batch, when the models are loaded, to its end."""
+    """Return the images/s of the stage from its first whole batch, when the models are loaded, to its end."""
     encode, begun = ImageEncoder.encode_levels, []
 
     def noting(encoder: ImageEncoder, levels: Tensor) -> Tensor:
@@ -207,7 +208,7 @@ def stage_rate(preset: Preset, folder: Path, images: pl.DataFrame) -> float:
 
 
 def bare_rate(preset: Preset, encoder: ImageEncoder, batches: Sequence[Tensor]) -> float:
-    """Images/s of the encoder alone on prepared batches."""
+    """Return the images/s of only the encoder, on prepared batches."""
     _wait(preset)
     started = time.perf_counter()
     for batch in batches:
@@ -217,7 +218,7 @@ def bare_rate(preset: Preset, encoder: ImageEncoder, batches: Sequence[Tensor]) 
 
 
 def preparation_rate(preset: Preset, encoder: ImageEncoder, paths: Sequence[str]) -> float:
-    """Images/s of decoding and resizing with the stage's threads."""
+    """Return the images/s of decoding and resizing with the stage's threads."""
     started = time.perf_counter()
     for _ in prefetch(encoder.preparation.levels, paths, preset.workers):
         pass
@@ -225,7 +226,7 @@ def preparation_rate(preset: Preset, encoder: ImageEncoder, paths: Sequence[str]
 
 
 def writing_rate(preset: Preset, states: Tensor, folder: Path) -> float:
-    """Images/s of writing batches of states."""
+    """Return the images/s of writing batches of states."""
     stored = {"states": states.bfloat16()}
     batches = [stored] * max(preset.shard_size // len(states), 1)
     entries = [Entry(str(row), "") for row in range(len(batches) * len(states))]
@@ -235,13 +236,13 @@ def writing_rate(preset: Preset, states: Tensor, folder: Path) -> float:
 
 
 def measure_speed(preset: Preset, missed: list[str]) -> list[str]:
-    """The stage beside the bare encoder and its own parts."""
+    """Compare the stage with the bare encoder and with its own parts."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = write_backbones(Path(temporary), preset.edge, preset.hidden, preset.layers, preset.heads)
         files = [str(folder / f"{seed}.jpg") for seed in range(preset.files)]
         for seed, path in enumerate(files):
             film(seed, preset.film).save(path, quality=95)
-        # a third of the free disk, if that is less than the preset asks for
+        # use a third of the free disk, if that is less than the preset asks for
         image_bytes = (preset.edge // 14) ** 2 * preset.hidden * len(settings(preset).depths) * 2
         count = min(preset.images, max(shutil.disk_usage(folder).free // 3 // image_bytes, 2 * preset.batch_size))
         paths = [files[i % len(files)] for i in range(count)]
@@ -293,7 +294,7 @@ def _wait(preset: Preset) -> None:
 
 
 def peak_of_store(images: int) -> None:
-    """Build a store of so many small images and print the peak resident bytes and the seconds of the build."""
+    """Build a store of this many small images, and print the peak resident bytes and the seconds of the build."""
     preset = replace(miniature(PRESETS["cpu"]), edge=56, hidden=32, batch_size=32, shard_size=256, workers=1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = write_backbones(Path(temporary), preset.edge, preset.hidden, preset.layers, preset.heads)
@@ -311,7 +312,7 @@ def peak_of_store(images: int) -> None:
 
 
 def measure_memory(preset: Preset, missed: list[str]) -> list[str]:
-    """Peak resident memory against the number of images."""
+    """Compare the peak resident memory for two numbers of images."""
     rows, peaks = [], []
     for count in (preset.few, preset.many):
         output = subprocess.run(

@@ -1,13 +1,13 @@
-"""What only a GPU can tell, part after part: the tests marked `gpu`, and the benches at the published model's shapes.
+"""What needs a GPU, in parts: the tests marked `gpu`, and the benches at the published model's shapes.
 
-    make gpu                             # the parts that are not done in bench/results/gpu.md for this GPU
-    make gpu PARTS="tests decode"        # these, whatever it has
-    make gpu MINUTES=9                   # starts no part whose limit ends later; the next call goes on from there
-    python bench/gpu.py [PART ...] [--minutes M] [--out FILE]    # the same in the environment at hand
+    make gpu                             # the parts not yet done for this GPU in bench/results/gpu.md
+    make gpu PARTS="tests decode"        # these parts, done or not
+    make gpu MINUTES=9                   # starts no part whose limit ends later; the next call continues from there
+    python bench/gpu.py [PART ...] [--minutes M] [--out FILE]    # the same in the current environment
 
-A part is a process with a limit of time. What it prints is appended to bench/results/gpu.md as it ends; one that fails
-or runs out of its time says so there, and the next goes on; a later call tries it again, after those never tried. All
-limits together are 40 minutes, none is over 8. Exit code 1 where a part failed.
+A part is a process with a time limit. When it ends, its output is appended to bench/results/gpu.md, which also records
+whether it failed or ran out of time. Then the next part starts. A later call retries failed parts, after those never
+tried. All limits together are 40 minutes, none is over 8. The exit code is 1 if a part failed.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "results" / "gpu.md"
-#: The option of the benches, and what stands for the name of a device then.
+#: The option of the benches for tiny shapes, and the device name in its results.
 MINIATURE, MINIATURES = "--miniature", "a CPU, in miniature"
-#: Lines of standard error that are kept of a part that failed, and of a plain output.
+#: Number of last lines that are kept of a failed part's standard error, and of a plain output.
 LINES = 40
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its name, its limit, and what Python is given; ``plain``: its output is no Markdown."""
+    """One part: its name, its limit, and the arguments of Python; ``plain``: its output is not Markdown."""
 
     name: str
     minutes: float
@@ -48,7 +48,7 @@ class Part:
 
 
 def bench(name: str, minutes: float, script: str, *options: str) -> Part:
-    """A part that runs a script of this folder."""
+    """Return a part that runs a script of this folder."""
     return Part(name, minutes, (f"bench/{script}.py", *options))
 
 
@@ -63,12 +63,12 @@ PARTS = (
     bench("calibrate", 4, "train", "--preset", "gpu", "--only", "head,calibrate"),
     bench("cost", 3, "train", "--preset", "gpu", "--only", "cost"),
 )
-#: Where the protocol's rates a second stand: its option, the part, and the row with the number.
+#: Sources of the protocol's rates per second: its option, the part, and the row with the number.
 RATES = (
     ("--images", "features-float32", r"\| the stage, from JPG files to shards \| ([\d.,e+]+) \|"),
     ("--records", "decode", r"\| each side's best \| \d+ \| ([\d.,e+]+) \|"),
 )
-#: The tests of a miniature: bodies that a GPU runs, too.
+#: The tests of a miniature; a GPU runs the same test bodies.
 SMALL_TESTS = ("-m", "not gpu", "tests/unit/training/test_prefetch.py")
 
 
@@ -82,10 +82,10 @@ class Ended(NamedTuple):
 
 
 def describe() -> tuple[str, str]:
-    """Name and particulars of the GPUs, asked in a process of its own, so that this one takes none of their memory.
+    """Return the name and details of the GPUs, from a separate process, so that this one takes none of their memory.
 
     Raises:
-        SystemExit: there is none.
+        SystemExit: there is no GPU.
     """
     code = (
         "import json, torch; n = torch.cuda.device_count(); p = [torch.cuda.get_device_properties(i) for i in range(n)]"
@@ -100,20 +100,20 @@ def describe() -> tuple[str, str]:
 
 
 def section(results: str, part: str, device: str) -> str | None:
-    """The newest section of a part on a device."""
+    """Return the newest section of a part on a device, or None."""
     found = re.split(rf"^## {re.escape(part)}: {re.escape(device)}$", results, flags=re.MULTILINE)
     return re.split(r"^## ", found[-1], flags=re.MULTILINE)[0] if len(found) > 1 else None
 
 
 def turns(results: str, device: str) -> list[Part]:
-    """The parts that are not done on a device: those that have not been tried, then those that failed."""
+    """Return the parts that are not done on a device: first those never tried, then those that failed."""
     newest = {part: section(results, part.name, device) for part in PARTS}
     failed = [part for part in PARTS if (text := newest[part]) and not re.match(r"\s*[\d-]+, done\b", text)]
     return [part for part in PARTS if newest[part] is None] + failed
 
 
 def run(part: Part, command: Sequence[str], environment: dict[str, str]) -> Ended:
-    """Do a part within its limit, and end all of its processes."""
+    """Run a part within its limit, and end all of its processes."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [sys.executable, *command],
@@ -142,13 +142,13 @@ def run(part: Part, command: Sequence[str], environment: dict[str, str]) -> Ende
 
 
 def missed(output: str, errors: str) -> str:
-    """What a bench says of bars that it missed; empty: it missed none."""
+    """Return what a bench reports about missed bars; empty if it missed none."""
     last = errors.rstrip().rsplit("\n", 1)[-1]
     return last if last.startswith("missed:") else "a bar is missed" if "**missed**" in output else ""
 
 
 def end(process: subprocess.Popen) -> None:
-    """Kill a process that has not ended, and all below it."""
+    """Kill a process that has not ended, and all its descendants."""
     if process.poll() is None:
         below = psutil.Process(process.pid).children(recursive=True)
         for own in (process, *below):
@@ -160,7 +160,7 @@ def end(process: subprocess.Popen) -> None:
 
 
 def written(part: Part, device: str, about: str, ended: Ended, seconds: float) -> str:
-    """The section of a part that ended."""
+    """Return the section of the results for a part that ended."""
     took = f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
     lines = [f"## {part.name}: {device}", "", f"{date.today()}, {ended.words} ({took}). {about}.", ""]
     if part.plain:
@@ -173,7 +173,7 @@ def written(part: Part, device: str, about: str, ended: Ended, seconds: float) -
 
 
 def command_of(part: Part, results: str, device: str, miniature: bool) -> list[str]:
-    """What Python is given for a part; the protocol gets the rates that stand in the results."""
+    """Return the arguments of Python for a part; the protocol gets the rates from the results."""
     command = list(part.command)
     if miniature:
         command = [*PYTEST, *SMALL_TESTS] if part.name == "tests" else [*command, MINIATURE]

@@ -1,4 +1,4 @@
-"""Both sides of the loss head's comparison in `bench/train.py`: their inputs, losses, and forward and backward."""
+"""Both sides of the loss head's comparison in `bench/train.py`: inputs, losses, and forward and backward passes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HeadCase(NamedTuple):
 
 
 def head_case(preset: Preset, device: torch.device, divergence: bool) -> HeadCase:
-    """Random inputs with the targets at each sample's end."""
+    """Return random inputs with the targets at each sample's end."""
     torch.manual_seed(1)
     shape = preset.head
     size = (shape.batch, shape.positions)
@@ -44,7 +44,7 @@ def head_case(preset: Preset, device: torch.device, divergence: bool) -> HeadCas
 
 
 def our_head(case: HeadCase) -> Tensor:
-    """The loss of the terms of :func:`pacer.training.head.token_terms`, with a gradient to all hidden states."""
+    """Return the loss from :func:`pacer.training.head.token_terms`, with a gradient to all hidden states."""
     at = case.labels != IGNORED
     teacher = compared = None
     if case.teacher is not None and case.divergence_weight is not None:
@@ -57,7 +57,7 @@ def our_head(case: HeadCase) -> Tensor:
 
 
 def their_head(case: HeadCase) -> Tensor:
-    """The same loss with logits for all positions."""
+    """Return the same loss, with logits for all positions."""
     return all_position_head(*case)
 
 
@@ -65,7 +65,7 @@ HEADS: dict[str, Callable[[HeadCase], Tensor]] = {"ours": our_head, "theirs": th
 
 
 def head_step(case: HeadCase, side: str) -> Tensor:
-    """Loss, and its gradient in ``case.hidden.grad``."""
+    """Return the loss, and leave its gradient in ``case.hidden.grad``."""
     case.hidden.grad = None
     loss = HEADS[side](case)
     loss.backward()

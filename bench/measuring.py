@@ -1,4 +1,4 @@
-"""How `bench/train.py` measures: that two sides agree, seconds in turns, peak memory, the GEMM rate, bars, tables."""
+"""Measurement in `bench/train.py`: agreement of two sides, seconds in turns, peak memory, GEMM rate, bars, tables."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Unequal(AssertionError):
 
 
 def assert_close(what: str, ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], tolerance: float) -> None:
-    """Both sides have the same entries, and each differs by at most ``tolerance`` of its norm (entries that are small
-    beside the others: of a hundredth of the largest norm).
+    """Assert that both sides have the same entries, each within ``tolerance`` times its norm, or times a hundredth of
+    the largest norm, if that is more.
 
     Raises:
-        Unequal: they do not, or a value is not finite.
+        Unequal: they differ, or a value is not finite.
     """
     if set(ours) != set(theirs):
         raise Unequal(f"{what}: only one side has {', '.join(sorted(set(ours) ^ set(theirs)))}")
@@ -47,18 +47,18 @@ def assert_close(what: str, ours: Mapping[str, Tensor], theirs: Mapping[str, Ten
 
 
 def assert_agree(what: str, ours: Found, theirs: Found, tolerances: tuple[float, float]) -> None:
-    """:func:`assert_close` of the losses and of the gradients, each with its tolerance."""
+    """Apply :func:`assert_close` to the losses and to the gradients, each with its tolerance."""
     for kind, own, known, tolerance in zip(("loss", "gradient"), ours, theirs, tolerances):
         assert_close(f"{what}, {kind}", own, known, tolerance)
 
 
 def within(tolerances: tuple[float, float]) -> str:
-    """Tolerances of :func:`assert_agree` in words."""
+    """Describe the tolerances of :func:`assert_agree`."""
     return f"losses within {tolerances[0]:g}, gradients within {tolerances[1]:g}"
 
 
 def in_turns(sides: Sequence[Callable[[Any], float]], items: Sequence[Any], repeats: int) -> list[list[float]]:
-    """Seconds of each side over all ``items``, ``repeats`` times; the sides take turns item by item.
+    """Return the seconds of each side over all ``items``, ``repeats`` times; the sides take turns item by item.
 
     Args:
         sides: each takes one item and returns its seconds. items: each with one entry per side.
@@ -73,35 +73,35 @@ def in_turns(sides: Sequence[Callable[[Any], float]], items: Sequence[Any], repe
 
 
 def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> tuple[float, str]:
-    """Ratio of the medians, and the same as text with the range of the turns' ratios."""
+    """Return the ratio of the medians, and the same as text with the range of the turns' ratios."""
     value = statistics.median(numerator) / statistics.median(denominator)
     turns = [a / b for a, b in zip(numerator, denominator)]
     return value, f"{value:.2f} ({min(turns):.2f} to {max(turns):.2f})"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table and a blank line; the first column to the left."""
+    """Return a Markdown table and a blank line; only the first column is aligned to the left."""
     rule = "|---|" + "---:|" * (len(header) - 1)
     return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
 def milliseconds(values: Sequence[float], count: int = 1) -> str:
-    """Median of ``values`` in milliseconds, divided among ``count``."""
+    """Return the median of ``values`` in milliseconds, divided by ``count``."""
     return f"{1e3 * statistics.median(values) / count:,.1f}"
 
 
 def megabytes(amount: float) -> str:
-    """Bytes in megabytes."""
+    """Return bytes as text in megabytes."""
     return f"{amount / 1e6:,.1f}"
 
 
 def device_of(preset: Preset) -> torch.device:
-    """Where a preset is measured."""
+    """Return the device on which a preset is measured."""
     return torch.device(preset.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def hardware(device: torch.device) -> str:
-    """The machine in words."""
+    """Describe the machine."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -111,7 +111,7 @@ def hardware(device: torch.device) -> str:
 
 @dataclass
 class Bench:
-    """One run: the preset on a device, the model when it is first asked for, and the bars met so far."""
+    """One run: the preset on a device, the model, which is built on first use, and the bars judged so far."""
 
     preset: Preset
     device: torch.device
@@ -120,7 +120,7 @@ class Bench:
 
     @cached_property
     def model(self) -> Pacer:
-        """LoRA unmerged, with a calibrator."""
+        """The model, with LoRA unmerged and with a calibrator."""
         self.say("building the model")
         return make_model(self.preset, self.device)
 
@@ -134,11 +134,11 @@ class Bench:
         return self.device.type == "cuda"
 
     def say(self, text: str) -> None:
-        """One line of progress."""
+        """Print one line of progress."""
         print(f"[{time.perf_counter() - self.started:6.1f} s] {text}", file=sys.stderr, flush=True)
 
     def judge(self, name: str, value: float) -> None:
-        """Note how ``value`` stands to the bar of this name, if the preset has one."""
+        """Record whether ``value`` meets the bar of this name, if the preset has one."""
         if name in self.preset.limits:
             sign, limit = self.preset.limits[name]
             met = value >= limit if sign == ">=" else value <= limit
@@ -147,16 +147,16 @@ class Bench:
             )
 
     def pinned(self, batch: Any) -> Any:
-        """The batch as it waits for the device: for a GPU in page-locked memory."""
+        """Return the batch, in page-locked memory if it is for a GPU."""
         return batch.pin_memory() if self.on_gpu else batch
 
     def wait(self) -> None:
-        """Until the device has done all that was asked of it."""
+        """Wait until the device has finished its work."""
         if self.on_gpu:
             torch.cuda.synchronize(self.device)
 
     def seconds(self, call: Callable[[], Any]) -> float:
-        """Seconds of one call, its work on the device included."""
+        """Return the seconds of one call, including its work on the device."""
         self.wait()
         started = time.perf_counter()
         call()
@@ -164,17 +164,17 @@ class Bench:
         return time.perf_counter() - started
 
     def gemm_rate(self) -> float:
-        """FLOP/s of a large square matrix product in the frozen weights' type: the median of ten."""
+        """Return the FLOP/s of a large square matrix product in the frozen weights' type: the median of ten."""
         side = self.preset.gemm
         left, right = (torch.randn(side, side, device=self.device).to(self.preset.dtype) for _ in range(2))
         times = [self.seconds(lambda: left @ right) for _ in range(12)][2:]
         return 2 * side**3 / statistics.median(times)
 
     def peak(self, call: Callable[[], Any]) -> int:
-        """Most bytes that tensors hold during ``call``, beyond what they held before.
+        """Return the most bytes that tensors hold during ``call``, beyond what they held before.
 
-        On a CPU the running sum of the allocations and releases that the profiler records: the resident peak of a
-        fresh process whose freed blocks go back at once was 5 MB above it, the matrix library's buffers.
+        On a CPU this is the largest running sum of the allocations and releases that the profiler records. The resident
+        peak of a fresh process that returns freed blocks at once was 5 MB higher: the matrix library's buffers.
         """
         if self.on_gpu:
             self.wait()
@@ -183,7 +183,7 @@ class Bench:
             call()
             self.wait()
             return torch.cuda.max_memory_allocated(self.device) - before
-        os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # no "USDT" lines, which stand above errors
+        os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # no "USDT" lines before error messages
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
             call()
         events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]

@@ -1,16 +1,16 @@
 """Open-I: all reports of the study `openi`, with controls and systems that need no training, as compressed JSON lines.
 
-    pacer use openi                     then corpus.root
+    pacer use openi                     then set corpus.root
     pacer study run openi --jobs 2
-    dvc repro features                  what the study has made, restored from DVC's run cache
+    dvc repro features                  restores the study's outputs from DVC's run cache
     python bench/openi.py [OUT]         default: bench/results/openi; `bench/openi_scores.py` scores them
 
-Controls of every run: another patient's inputs and no lateral radiograph, which the run decoded, and the mean
-radiograph of the train split, decoded here. Systems without training: for each record the report of the train record
-whose frontal radiograph is nearest to the encoder (cosine of the mean patch at the last depth; ties by id), and the
-most frequent train report of the context for everybody.
+Every run has three controls: another patient's inputs and no lateral radiograph, which the run decoded, and the mean
+radiograph of the train split, decoded here. There are two systems without training. One gives each record the report of
+the train record with the nearest frontal radiograph (cosine of the encoder's mean patch at the last depth; ties by id).
+The other gives every record the most frequent train report of its context.
 
-A line: row, replicate, control, record_id, report, and the commitment's lists (null where none was written).
+A line has row, replicate, control, record_id, report, and the commitment's lists (null if none was written).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from pacer.studies.worktree import Repository, git
 RECORDS, IMAGES = Path("data/corpus/records.parquet"), Path("data/corpus/images.parquet")
 FEATURES, BACKBONES = Path("data/features"), Path("models/backbones")
 RESULTS = Path("bench/results/openi")
-#: The control of a run's own inputs is empty.
+#: Name of the control that is decoded here; the name for a run's own inputs is empty.
 MEAN_RADIOGRAPH = "mean_radiograph"
 NEAREST, CONSTANT = "nearest train report", "most frequent train report"
 #: Side of the mean radiograph in pixels.
@@ -60,14 +60,14 @@ SCHEMA = pl.Schema(
 
 
 def predictions(folder: Path) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
-    """Record, report and commitment of each line in a folder of predictions."""
+    """Yield the record, report and commitment of each line in a folder of predictions."""
     for path in sorted(folder.glob("*.jsonl")):
         for line in map(json.loads, path.read_text().splitlines()):
             yield line["record_id"], line["report"], line["anchor"]
 
 
 def lines_of(row: str, replicate: str, folder: Path) -> Lines:
-    """The reports of one run and of the controls that it decoded."""
+    """Return the reports of one run and of the controls that it decoded."""
     folders = {"": folder} | {path.name: path for path in sorted(folder.glob("controls/*"))}
     return [
         {"row": row, "replicate": replicate, "control": control, "record_id": record, "report": report, "commitment": c}
@@ -77,9 +77,9 @@ def lines_of(row: str, replicate: str, folder: Path) -> Lines:
 
 
 def get(path: str, commit: str, out: Path) -> Path:
-    """What DVC has of ``path`` in a commit of this repository, in a new place.
+    """Get ``path`` in a commit of this repository from DVC, as the new folder or file ``out``.
 
-    Not ``--force`` over an earlier copy: its files are links into DVC's cache, which then loses their contents.
+    Never use ``--force`` over an earlier copy: its files are links into DVC's cache, which then loses their contents.
     """
     subprocess.run(["dvc", "get", "--quiet", ".", path, "--rev", commit, "--out", str(out)], check=True)
     return out
@@ -89,7 +89,7 @@ def get(path: str, commit: str, out: Path) -> Path:
 
 
 def mean_radiographs(train: pl.DataFrame, images: pl.DataFrame, folder: Path) -> pl.DataFrame:
-    """The mean frontal and the mean lateral radiograph of the train split, as a table of images."""
+    """Write the mean frontal and mean lateral radiographs of the train split, and return them as a table of images."""
     paths, rows = dict(images.select("image_id", "path").iter_rows()), []
     for view in ("frontal", "lateral"):
         ids = train[view].drop_nulls().unique(maintain_order=True).to_list()
@@ -105,14 +105,14 @@ def mean_radiographs(train: pl.DataFrame, images: pl.DataFrame, folder: Path) ->
 
 
 def with_mean_radiographs(train: pl.DataFrame, test: pl.DataFrame, images: pl.DataFrame, folder: Path) -> None:
-    """Write ``records.parquet`` and ``images.parquet``: test records with the mean radiographs."""
+    """Write ``records.parquet`` and ``images.parquet``: the test records with the mean radiographs."""
     mean_radiographs(train, images, folder).write_parquet(folder / "images.parquet")
     lateral = pl.when(pl.col("lateral").is_not_null()).then(pl.lit("lateral"))
     test.with_columns(frontal=pl.lit("frontal"), lateral=lateral).write_parquet(folder / "records.parquet")
 
 
 def decode_mean(model: Path, folder: Path, out: Path) -> Path:
-    """What a model writes for the mean radiographs in ``folder``; all else that it is given is the patient's own."""
+    """Decode the mean radiographs in ``folder`` with a model; all its other inputs are the patient's own."""
     options = {"records": folder / "records.parquet", "model": model, "backbones": BACKBONES}
     options |= {"features": folder / "features", "out": out}
     arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
@@ -121,7 +121,7 @@ def decode_mean(model: Path, folder: Path, out: Path) -> Path:
 
 
 def constant_reports(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, str]:
-    """For each test record the most frequent train report of its context; of equally frequent ones the first."""
+    """Return for each test record the most frequent train report of its context; ties go to the first in order."""
     most = {
         context: Counter(sorted(train.filter(context=context)["report"])).most_common(1)[0][0]
         for context in test["context"].unique()
@@ -130,7 +130,7 @@ def constant_reports(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, str]:
 
 
 def nearest_reports(train: pl.DataFrame, test: pl.DataFrame, store: FeatureStore) -> dict[str, str]:
-    """For each test record the report of the train record of its context with the nearest frontal radiograph."""
+    """Return for each test record the report of the train record in its context with the nearest frontal radiograph."""
 
     def directions(images: Sequence[str]) -> torch.Tensor:
         means = [store.depth_states([image])[0, -1].float().mean(0) for image in images]
@@ -149,7 +149,7 @@ def nearest_reports(train: pl.DataFrame, test: pl.DataFrame, store: FeatureStore
 
 
 def write_lines(lines: Lines, out: Path) -> None:
-    """A file for each row."""
+    """Write a file for each row."""
     out.mkdir(parents=True, exist_ok=True)
     for (row,), part in pl.DataFrame(lines, SCHEMA).group_by("row", maintain_order=True):
         name = re.sub(r"[^a-z]+", "_", str(row).lower()).strip("_")
@@ -157,7 +157,7 @@ def write_lines(lines: Lines, out: Path) -> None:
 
 
 def read_lines(folder: Path) -> pl.DataFrame:
-    """All of a folder."""
+    """Read all lines of a folder."""
     return pl.concat([pl.read_ndjson(path, schema=SCHEMA) for path in sorted(folder.glob("*.jsonl.gz"))])
 
 
@@ -179,7 +179,7 @@ def main() -> None:
         for number, (place, replicate, reference, _) in enumerate(runs):
             row, commit = study.rows[place].name, git(root, "rev-parse", reference).strip()
             lines += lines_of(row, replicate, get("predictions", commit, folder / f"{number}"))
-            # A calibrated model names the folder of its parent beside it.
+            # A calibrated model refers to the folder of its parent next to it.
             models = folder / f"{number}-models"
             models.mkdir()
             _, model = (get(f"models/{phase}", commit, models / phase) for phase in ("parent", "calibrate"))

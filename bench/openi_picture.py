@@ -1,11 +1,11 @@
 """Open-I: three test studies with their radiographs, and the scores of every row as a chart.
 
-    python bench/openi_picture.py studies OUT.png    needs Open-I's images where the corpus has them
+    python bench/openi_picture.py studies OUT.png    needs Open-I's images at the corpus's paths
     python bench/openi_picture.py scores OUT.svg     from bench/results/openi
 
-The studies are those of PACER's first seed in `mn` with a finding in the reference: the first, by id, whose commitment
-affirms just the reference's findings, the first with some of them or more, and the first with none of them. Radiographs
-and reference reports are read at run time.
+The studies come from PACER's first seed in `mn` and have a finding in the reference. One each is chosen, the first by
+id, whose commitment affirms exactly the reference's findings, some of them or others too, and none of them.
+Radiographs and reference reports are read at run time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pacer.reporting.figures import LIGHT, drawing, legend_above, row_axis
 
 #: Side of a drawn radiograph in pixels, and characters in a line of text.
 SIDE, LINE = 400, 62
-#: What became of a finding, and its colour in the picture.
+#: Outcome of a finding, and its colour in the picture.
 COLOURS = {"right": "--series-3", "wrong": "--series-6", "missed": "--muted"}
 
 
@@ -42,7 +42,7 @@ COLOURS = {"right": "--series-3", "wrong": "--series-6", "missed": "--muted"}
 
 
 def chosen(texts: pl.DataFrame) -> list[dict[str, Any]]:
-    """A study of each kind: all of the reference's findings committed and no other, some or others too, none."""
+    """Return a study of each kind: exactly the reference's findings committed, some or others too, or none of them."""
     there, committed = findings(texts, COMMITMENT)
     agreed, same = (there & committed).sum(1), (there == committed).all(1)
     kinds = (there.any(1) & same, (agreed > 0) & ~same, there.any(1) & (agreed == 0))
@@ -50,7 +50,7 @@ def chosen(texts: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def verdicts(there: np.ndarray, written: np.ndarray) -> Iterator[tuple[str, str]]:
-    """Each finding of either side, what became of it (:data:`COLOURS`) and the colour."""
+    """Yield each finding of either side with its outcome (:data:`COLOURS`), and the colour."""
     for name, expected, given in zip(FINDINGS, there, written, strict=True):
         if expected or given:
             kind = "missed" if not given else "right" if expected else "wrong"
@@ -58,7 +58,7 @@ def verdicts(there: np.ndarray, written: np.ndarray) -> Iterator[tuple[str, str]
 
 
 def draw_study(axes: tuple[Axes, Axes], study: dict[str, Any], radiograph: Image.Image) -> None:
-    """Radiograph on the left, texts on the right; findings in colour."""
+    """Draw the radiograph on the left and the texts on the right, with findings in colour."""
     picture, page = axes
     picture.imshow(radiograph, cmap="gray")
     for one in axes:
@@ -100,7 +100,7 @@ def draw_studies(corpus: Corpus, out: Path) -> None:
 
 
 def draw_scores(corpus: Corpus, out: Path) -> None:
-    """Write the chart: F1 of each row and seed with its interval, beside chance and another patient's radiographs."""
+    """Write the chart: F1 of each row and seed with its interval, with chance and another patient's radiographs."""
     everything, patients = pl.Series([True] * len(corpus.test)), corpus.patients.max() + 1
     rows = [row for row in ROWS if corpus.replicates(row)]
 

@@ -1,12 +1,12 @@
-"""Open-I: what the reports of `bench/openi.py` are worth. Plan and questions: docs/evidence.md, 3.
+"""Open-I: scores of the reports of `bench/openi.py`. Plan and questions: docs/evidence.md, 3.
 
     python bench/openi_scores.py [FOLDER]     default: bench/results/openi
 
-Findings are those that the rules read as present or uncertain, in a report or in a commitment, against the same of the
-reference. F1 counts all findings of a context together (micro) and is averaged over the contexts. *Chance* is the F1 of
-the same texts dealt to other patients, the mean of 1,000 deals; *excess* is F1 minus the chance that is expected.
-Everything is given for all test reports and for those that are in no train report word for word. Intervals resample
-patients; they hold for these trained models, not for other trainings.
+F1 compares the findings that the rules read as present or uncertain in a report or a commitment with those in the
+reference. It counts all findings of a context together (micro) and is averaged over the contexts. *Chance* is the F1 of
+the same texts dealt to other patients, the mean of 1,000 deals; *excess* is F1 minus the expected chance. All scores
+are given for all test reports, and for those that do not occur word for word among the train reports. Intervals
+resample patients; they apply to these trained models, not to other training runs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class System(NamedTuple):
         return f"{self.row}'s {self.what}s" + (f", {self.control.replace('_', ' ')}" if self.control else "")
 
 
-#: First minus second: F1, and against systems that need no training its excess over chance.
+#: Planned comparisons, first minus second: F1, and against systems that need no training its excess over chance.
 QUESTIONS = {
     "Does the commitment use the image?": [
         (System(PACER, COMMITMENT), System(PACER, COMMITMENT, control)) for control in (ANOTHER, MEAN_RADIOGRAPH)
@@ -72,7 +72,7 @@ QUESTIONS = {
     "Is it more than the nearest train report?": [(System(PACER), System(NEAREST))],
 }
 
-#: Asked after the test reports were scored: the row with the highest F1 of reports.
+#: Comparisons added after the test reports were scored, for the row with the highest F1 of reports.
 AFTERWARDS = {
     "The best row": [
         (System("Commit only"), System(NEAREST)),
@@ -84,7 +84,7 @@ AFTERWARDS = {
 
 @cache
 def stated(text: str) -> tuple[bool, ...]:
-    """Which findings the rules read as present or uncertain."""
+    """Return which findings the rules read as present or uncertain."""
     anchor = extract_anchor(text)
     return tuple(finding in anchor.positive or finding in anchor.uncertain for finding in FINDINGS)
 
@@ -101,11 +101,11 @@ class Corpus:
         self.patients = self.test["subject_id"].rank("dense").to_numpy().astype(int) - 1
 
     def replicates(self, row: str) -> list[str | None]:
-        """Of a row; one None where nothing was trained."""
+        """Return the replicates of a row; a single None if nothing was trained."""
         return self.lines.filter(pl.col("row") == row)["replicate"].unique(maintain_order=True).to_list()
 
     def texts(self, system: System, replicate: str | None, chosen: pl.Series) -> pl.DataFrame:
-        """The chosen test records that a system has, with its ``report`` as ``written`` and its ``commitment``."""
+        """Return a system's chosen test records, with its ``report`` as ``written`` and its ``commitment``."""
         mine = self.lines.filter(
             pl.col("row") == system.row,
             pl.col("control") == system.control,
@@ -126,7 +126,7 @@ def words_of(texts: Iterable[str]) -> list[str]:
 
 
 def findings(texts: pl.DataFrame, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """What the references and the system's texts affirm, Boolean [n, findings] each."""
+    """Return which findings the references and the system's texts affirm, Boolean [n, findings] each."""
     there = np.array([stated(text) for text in texts["report_raw"]], dtype=bool)
     if what == REPORT:
         return there, np.array([stated(" ".join(text.split())) for text in texts["written"]], dtype=bool)
@@ -135,23 +135,23 @@ def findings(texts: pl.DataFrame, what: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ratio(agreed: np.ndarray, stated_by_either: np.ndarray) -> np.ndarray:
-    """F1; undefined where neither states anything."""
+    """Return F1, which is NaN if neither side states anything."""
     return 2 * agreed / np.where(stated_by_either == 0, np.nan, stated_by_either)
 
 
 def f1(sums: np.ndarray) -> np.ndarray:
-    """Of sums of the columns of :func:`statistics`."""
+    """Return F1 from sums of the columns of :func:`statistics`."""
     return ratio(sums[..., 0], sums[..., 2:].sum(-1))
 
 
 def chance(sums: np.ndarray) -> np.ndarray:
-    """The F1 that is expected when the texts are dealt at random."""
+    """Return the expected F1 if the texts are dealt at random."""
     there, written = np.split(sums[..., 2:], 2, axis=-1)
     return ratio((there * written).sum(-1) / sums[..., 1], sums[..., 2:].sum(-1))
 
 
 def statistics(texts: pl.DataFrame, what: str, patients: int) -> dict[str, Statistics]:
-    """By context and patient: findings agreed on, records, and how often each finding is there and is written."""
+    """Count by context and patient: agreed findings, records, and each finding in the references and in the texts."""
     by_context = {}
     for (context,), rows in texts.group_by("context", maintain_order=True):
         there, written = findings(rows, what)
@@ -162,7 +162,7 @@ def statistics(texts: pl.DataFrame, what: str, patients: int) -> dict[str, Stati
 
 
 def deals(texts: pl.DataFrame, what: str) -> np.ndarray:
-    """F1, the mean over contexts, of each of :data:`DEALS` deals of the texts to other patients."""
+    """Return F1, averaged over contexts, for each of :data:`DEALS` deals of the texts to other patients."""
     draw, values = np.random.default_rng(SEED), []
     for _, rows in texts.group_by("context", maintain_order=True):
         there, written = findings(rows, what)
@@ -181,7 +181,7 @@ def with_interval(score: Interval) -> str:
 
 
 def findings_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series) -> list[str]:
-    """F1 of commitments and reports by row and replicate, beside chance and controls."""
+    """Tabulate F1 of commitments and reports by row and replicate, with chance and controls."""
     lines = []
     for row in rows:
         for replicate in corpus.replicates(row):
@@ -202,7 +202,7 @@ def findings_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series) -> li
 
 
 def controlled(corpus: Corpus, system: System, replicate: str | None, chosen: pl.Series) -> str:
-    """F1 of a control with its interval; a dash for rows that need no training."""
+    """Return F1 of a control with its interval; a dash for rows that need no training."""
     if replicate is None:
         return "–"
     texts = corpus.texts(system, replicate, chosen)
@@ -211,7 +211,7 @@ def controlled(corpus: Corpus, system: System, replicate: str | None, chosen: pl
 
 
 def difference(corpus: Corpus, first: System, second: System, chosen: pl.Series) -> tuple[Difference, Difference, str]:
-    """Of F1 and of its excess over chance, over all replicates; and of F1 in each of them."""
+    """Return the differences of F1 and of its excess over chance over all replicates, and of F1 in each replicate."""
     sides: tuple[dict[str, Statistics], dict[str, Statistics]] = ({}, {})
     each = []
     for replicate in corpus.replicates(first.row):
@@ -232,7 +232,7 @@ def signed(value: float | None) -> str:
 
 
 def questions_table(corpus: Corpus, questions: Mapping[str, Sequence[tuple]], chosen: pl.Series) -> list[str]:
-    """The differences that are asked for; Holm's p covers all of them."""
+    """Tabulate the differences of all ``questions``; Holm's p covers all of them."""
     rows, tested = [], []
     for pairs in questions.values():
         for first, second in pairs:
@@ -251,12 +251,12 @@ def questions_table(corpus: Corpus, questions: Mapping[str, Sequence[tuple]], ch
 
 
 def as_r2gen(texts: Iterable[str], words: frozenset[str], longest: int) -> list[str]:
-    """As R2Gen's tokeniser gives texts back: rare words unknown, the end cut off."""
+    """Return texts as R2Gen's tokeniser decodes them: rare words unknown, the end cut off."""
     return [" ".join(word if word in words else "<unk>" for word in text.split()[:longest]) for text in texts]
 
 
 def language_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series, prepare: Callable[..., tuple]) -> list[str]:
-    """Language scores by row and replicate, means over the contexts that ``prepare`` leaves."""
+    """Tabulate language scores by row and replicate, as means over the contexts that ``prepare`` selects."""
     lines = []
     for row in rows:
         for replicate in corpus.replicates(row):
@@ -267,7 +267,7 @@ def language_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series, prepa
 
 
 def scored(references: Sequence[str], written: Sequence[str]) -> Mapping[str, float | None]:
-    """Language scores of pairs."""
+    """Return the language scores of pairs."""
     numbered = (dict(enumerate(" ".join(text.split()) for text in texts)) for texts in (references, written))
     return nlg_scores(*({str(number): text for number, text in texts.items()} for texts in numbered))
 

@@ -1,4 +1,4 @@
-"""Trainable parameters of the published model, part by part: its shapes on the meta device, no weights needed.
+"""Trainable parameters of the published model, part by part, from its shapes on the meta device, without weights.
 
 python bench/parameters.py [configs/mimic_rg4.yaml]
 """
@@ -21,7 +21,7 @@ from pacer.training.phases import phase_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: config.json of lmsys/vicuna-7b-v1.5, as far as shapes go; width of RAD-DINO and of CXR-BERT.
+#: Shapes in config.json of lmsys/vicuna-7b-v1.5; width of RAD-DINO and of CXR-BERT.
 VICUNA = {
     "hidden_size": 4096,
     "intermediate_size": 11008,
@@ -31,7 +31,7 @@ VICUNA = {
 }
 WIDTH = 768
 
-#: Parts of the model by the beginning of their parameters' names.
+#: Parts of the model, and the prefixes of their parameters' names.
 PARTS = {
     "router": ("router.",),
     "interfaces": ("interface.queries", "interface.frontal.", "interface.lateral.", "interface.prior."),
@@ -42,14 +42,14 @@ PARTS = {
 
 
 def published_model(params: Params) -> Pacer:
-    """The model of ``params`` around the published frozen models' shapes, on the meta device."""
+    """Return the model of ``params`` with the shapes of the published frozen models, on the meta device."""
     with torch.device("meta"):
         language = LlamaForCausalLM(LlamaConfig(**VICUNA))
         return from_modules(language, nn.LayerNorm(WIDTH), WIDTH, specification_of("calibrate", params))
 
 
 def trainable_counts(model: Pacer, params: Params) -> dict[str, dict[str, int]]:
-    """``{phase: {part: parameters that the phase trains}}``."""
+    """Return ``{phase: {part: number of parameters that the phase trains}}``."""
     counts: dict[str, dict[str, int]] = {}
     for name in ("warmup", "parent", "calibrate"):
         phase = phase_of(name, params)

@@ -1,11 +1,11 @@
-"""Hours of the whole published protocol, from steps that are measured here at its shapes.
+"""Hours that the whole published protocol takes, from steps measured here at its shapes.
 
     python bench/protocol.py [--images RATE] [--records RATE]         # needs a GPU
 
-A step of each phase is timed on micro-batches that stand for an epoch in the published order, with dropout and update,
-as in `bench/train.py`; the phases' updates and the records are those of `configs/mimic_rg4.yaml` and of the paper.
-``--images`` and ``--records`` are a second's, as `bench/features.py` and `bench/decode.py` measured them: without one,
-its row is left out. Reading, validation, labelling and scoring are in no row.
+A step of each phase is timed on micro-batches that represent an epoch in the published order, with dropout and update,
+as in `bench/train.py`. The updates are those of `configs/mimic_rg4.yaml`, and the records those of the paper.
+``--images`` and ``--records`` are rates per second, as measured by `bench/features.py` and `bench/decode.py`; without
+one, its row is left out. No row includes reading, validation, labelling or scoring.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from pacer.data.audit import PAPER_RECORDS
 from pacer.model.pacer import Batch, Pacer
 from pacer.training.phases import Phase
 
-#: Images of MIMIC-RG4, frontal and lateral.
+#: Number of images in MIMIC-RG4, frontal and lateral.
 IMAGES = 269_402
-#: Test records of the four contexts.
+#: Number of test records in the four contexts.
 RECORDS = sum(splits["test"] for splits in PAPER_RECORDS.values())
 
 
 def batches_of(bench: Bench, phase: Phase) -> list[Batch]:
-    """Micro-batches of the phase in the published order; those of the warm-up have one image and no instruction."""
+    """Return micro-batches of a phase in the published order; the warm-up's have one image and no instruction."""
     records = make_records(UPSTREAM if phase.frontal_only else PACERS, bench.preset)
     if phase.frontal_only:
         nothing = 0 * records.context
@@ -50,17 +50,17 @@ def batches_of(bench: Bench, phase: Phase) -> list[Batch]:
 
 
 def step_seconds(bench: Bench, phase: Phase, model: Pacer) -> float:
-    """Of a micro-batch: the median turn's mean."""
+    """Return the seconds per micro-batch: the median over turns of a turn's mean."""
     bench.say(f"{NAMES[phase.name]} step")
     side, batches = our_side(model, phase), batches_of(bench, phase)
     step = timed_step(bench, side, optimizer_of(side))
-    for batch in batches:  # the optimizer takes its memory, kernels are chosen
+    for batch in batches:  # warm up: the optimizer allocates its memory, kernels are chosen
         step(batch)
     return statistics.median(sum(map(step, batches)) for _ in range(bench.preset.repeats)) / len(batches)
 
 
 def measure(bench: Bench, images: float | None, records: float | None) -> list[str]:
-    """The table; ``images`` and ``records`` of a second, where they were measured."""
+    """Return the table; ``images`` and ``records`` are rates per second, if they were measured."""
     commit = without_calibrator(bench.model)
     merged = with_merged_lora(bench.model)
     models = ((WARMUP, without_calibrator(merged)), (COMMIT, commit), (CALIBRATE, merged))

@@ -1,4 +1,4 @@
-"""What `bench/train.py` measures on: presets, synthetic records of realistic lengths, batches, models, and FLOPs."""
+"""Inputs of `bench/train.py`: presets, synthetic records of realistic lengths, batches and models; and FLOPs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ BOS, EOS, FIRST_WORD = 1, 2, 3
 #: Tokens of "\n<REPORT>\n" and "\n</REPORT>" under the Llama tokenizer; visits whose routes are drawn beforehand.
 OPENING, CLOSING, VISITS = 6, 5, 16
 
-#: How closely losses and gradients of two sides agree in single precision, relatively.
+#: Relative tolerances of losses and of gradients between two sides in single precision.
 FLOAT32 = (1e-5, 1e-4)
 
 
 class HeadShape(NamedTuple):
-    """Shapes of the loss head's part: samples, positions of each, and how many of them carry loss."""
+    """Shapes for the part ``head``: samples, positions of each, and how many of these carry a loss."""
 
     batch: int
     positions: int
@@ -50,7 +50,7 @@ class Texts:
     """Lengths in tokens of one kind of training records; pairs are inclusive bounds.
 
     Attributes:
-        name: as the tables call it. direct: share of records on the direct route.
+        name: as in the tables. direct: share of records on the direct route.
         before: text left of the image, log-normal around ``before_median``. after, after_commit: text right of it.
         anchor: the commitment with its delimiters. report: without BOS and EOS, log-normal around ``report_median``.
         pad_before, pad_target: fixed lengths of the baseline's padding.
@@ -69,7 +69,7 @@ class Texts:
     pad_target: int = 100
 
 
-#: Direct reports in at most 100 positions, as LLM-RG4 trains; and PACER's two routes.
+#: Direct reports in at most 100 positions, as in LLM-RG4's training; and PACER's two routes.
 UPSTREAM = Texts("LLM-RG4's", direct=1.0)
 PACERS = Texts("PACER's", direct=0.45, pad_target=1 + 60 + OPENING + 98 + CLOSING + 1)
 
@@ -80,11 +80,11 @@ class Preset:
 
     Attributes:
         device: None: a GPU if there is one. dtype: of the frozen language model; trainable parts are float32.
-        d_hidden: of the source projector. head: shapes of the loss head's part. texts: the kinds of records that
-            Commit steps are timed on. calibrate_texts: the same for Calibrate.
-        records: of the synthetic epoch. batches: of it that are timed. repeats: of each timed comparison.
-        widths, lengths, batch_sizes: of the cost table. width_layers: layers of the models in its widths.
-        gemm: side of the square matrices that give the GEMM rate.
+        d_hidden: of the source projector. head: shapes for the part ``head``. texts: the kinds of records on which
+            Commit steps are timed. calibrate_texts: the same for Calibrate.
+        records: in the synthetic epoch. batches: number of its batches that are timed. repeats: of each comparison.
+        widths, lengths, batch_sizes: of the cost table. width_layers: layers of the models for ``widths``.
+        gemm: side of the square matrices for the GEMM rate.
         tolerances: relative, of losses and of gradients, in the checks before anything is timed.
         limits: bars by name: ``(">=" or "<=", value)``.
     """
@@ -156,7 +156,7 @@ CPU = Preset(
     },
 )
 
-#: lmsys/vicuna-7b-v1.5 and microsoft/rad-dino in shape.
+#: The shapes of lmsys/vicuna-7b-v1.5 and microsoft/rad-dino.
 GPU = Preset(
     name="gpu",
     device=None,
@@ -198,7 +198,7 @@ PRESETS = {preset.name: preset for preset in (CPU, GPU)}
 
 
 def miniature(preset: Preset) -> Preset:
-    """The same measurement in seconds on a CPU; its figures mean nothing."""
+    """Return a tiny version of a preset, which takes seconds on a CPU; its figures mean nothing."""
     return replace(
         preset,
         device="cpu",
@@ -240,30 +240,30 @@ class Records:
     queries: int
 
     def commits(self, rows: np.ndarray, visits: np.ndarray) -> np.ndarray:
-        """bool [m]: which of these visits takes the commitment-first route."""
+        """Return which of these visits take the commitment-first route, bool [m]."""
         return self.commit[rows, visits % VISITS]
 
     def lengths(self, rows: np.ndarray, visits: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """:meth:`tokens` wherever the records are (a :data:`pacer.training.sampler.Lengths`)."""
+        """Return a function that gives :meth:`tokens` for any numbers (a :data:`pacer.training.sampler.Lengths`)."""
         tokens = self.tokens(rows, visits)
         return lambda numbers: tokens
 
     def tokens(self, rows: np.ndarray, visits: np.ndarray) -> np.ndarray:
-        """int64 [m]: real positions of these records' sequences."""
+        """Return the number of real positions in these records' sequences, int64 [m]."""
         left = 1 + self.before[rows] + self.queries
         direct = self.after[rows] + 2 + self.report[rows]
         commit = self.after_commit[rows] + 2 + self.report[rows] + self.anchor[rows] + OPENING + CLOSING
         return left + np.where(self.commits(rows, visits), commit, direct)
 
     def epoch(self, batch_size: int, window: int) -> list[MicroBatch]:
-        """The micro-batches of one epoch in the order of training."""
+        """Return the micro-batches of one epoch in the order of training."""
         rows = {str(name): np.flatnonzero(self.context == place) for place, name in enumerate(CONTEXTS)}
         order = Order(rows, batch_size, window, mix=False, seed=0, phase="parent")
         return list(islice(micro_batches(order, self.lengths), order.micro_batches_per_epoch))
 
 
 def make_records(texts: Texts, preset: Preset) -> Records:
-    """The synthetic corpus of one kind of texts, in the paper's mixture of contexts."""
+    """Return the synthetic corpus of one kind of texts, in the paper's mixture of contexts."""
     rng = np.random.default_rng(0)
     sizes = [PAPER_RECORDS[context]["train"] for context in CONTEXTS]
     context = np.repeat(np.arange(len(CONTEXTS)), [max(round(preset.records * size / sum(sizes)), 1) for size in sizes])
@@ -288,7 +288,7 @@ def make_records(texts: Texts, preset: Preset) -> Records:
 
 
 def equal_records(positions: int, count: int, queries: int) -> Records:
-    """Direct frontal-only records that all take ``positions``, about a quarter of them with a loss."""
+    """Return direct frontal-only records that all take ``positions``, about a quarter of which carry a loss."""
     whole, report = np.ones(count, dtype=np.int64), max(positions // 4 - 1, 1)
     before = max(positions - queries - report - 3, 1)
     nothing = 0 * whole
@@ -305,7 +305,7 @@ def equal_records(positions: int, count: int, queries: int) -> Records:
 
 
 def spread_batches(records: Records, micros: Sequence[MicroBatch], count: int) -> list[MicroBatch]:
-    """``count`` micro-batches that stand for all: the middles of equal groups in the order of their longest sample."""
+    """Return ``count`` representative micro-batches: the middles of equal groups in the order of the longest sample."""
     longest = [int(records.tokens(*micro).max()) for micro in micros]
     order = np.argsort(longest, kind="stable")
     return [micros[order[int((part + 0.5) * len(order) / count)]] for part in range(min(count, len(order)))]
@@ -320,17 +320,17 @@ class RandomStates:
         self.texts = torch.randn(4, preset.prior_tokens, preset.d_vision, generator=generator).to(preset.dtype)
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
-        """[B, K, N, d_v]."""
+        """Return the states of images [B, K, N, d_v]."""
         return self.images[[int(name) % len(self.images) for name in image_ids]]
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """[B, L, d_text] and a mask [B, L] without padding."""
+        """Return the states of texts [B, L, d_text] and a mask [B, L] without padding."""
         states = self.texts[[int(text) % len(self.texts) for text in texts]]
         return states, torch.ones(states.shape[:2], dtype=torch.bool)
 
 
 def make_batch(records: Records, micro: MicroBatch, preset: Preset, states: RandomStates, lambda_q: float) -> Batch:
-    """The training batch of a micro-batch: random words, real lengths, spans and weights."""
+    """Return the training batch of a micro-batch: random words, real lengths, spans and weights."""
     rng = np.random.default_rng([7, *micro.rows.tolist()])
 
     def words(count: int) -> np.ndarray:
@@ -358,10 +358,10 @@ def make_batch(records: Records, micro: MicroBatch, preset: Preset, states: Rand
 
 
 def make_model(preset: Preset, device: torch.device, d_model: int | None = None, layers: int | None = None) -> Pacer:
-    """The whole model with random weights, LoRA unmerged; what starts at zero is random too, so that it counts.
+    """Return the whole model with LoRA unmerged and random weights, even those that start at zero, so that they count.
 
     Args:
-        d_model, layers: of another language model than the preset's (heads and inner width follow).
+        d_model, layers: of the language model, if not those of the preset (heads and inner width follow).
     """
     torch.manual_seed(0)
     width = d_model or preset.d_model
@@ -402,12 +402,12 @@ def make_model(preset: Preset, device: torch.device, d_model: int | None = None,
 
 
 def language_flops(config: LlamaConfig, lengths: Sequence[int], targets: int, *, forwards: int = 1) -> float:
-    """FLOPs of a training step in the language model, whose weights are frozen, over real positions alone.
+    """Return the FLOPs of a training step in the language model, whose weights are frozen, over real positions only.
 
-    A position takes 2 N in a forward pass through N weights of linear layers and 2 N in the backward pass (of the
-    input, not of the weights); causal attention takes 2 t^2 d a layer and sample forward and twice that backward.
-    Heads over ``targets`` positions take 2 d V forward for each of ``forwards`` and 2 d V backward. LoRA, router,
-    interface and calibrator are left out.
+    In linear layers with N weights, a position costs 2 N forward and 2 N backward (to the input, not the weights).
+    Causal attention costs 2 t^2 d per layer and sample forward, and twice that backward. The head costs 2 d V for each
+    of the ``targets``, in each of the ``forwards`` and in the backward pass. LoRA, router, interface and calibrator are
+    left out.
     """
     d, layers = config.hidden_size, config.num_hidden_layers
     weights = layers * (4 * d * d + 3 * d * config.intermediate_size)

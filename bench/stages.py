@@ -2,8 +2,8 @@
 
     python bench/stages.py
 
-Prints one line per measurement: what, rate, and its ratio to the bare computation inside it, measured in the same run
-and interleaved, so that a busy machine changes both sides alike. Nothing is written.
+Prints one line per measurement: its name, its rate, and the share of its time that the bare computation takes. Both are
+timed in turns in the same run, so that a busy machine affects both alike. No files are written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BACKBONES, REPEATS = Path("models/backbones"), 5
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Wall seconds of one call."""
+    """Return the wall seconds of one call."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

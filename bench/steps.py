@@ -28,7 +28,7 @@ LAMBDAS = {
     "consistency": PARAMS.calibrate.lambda_cons,
     "drift": PARAMS.calibrate.lambda_drift,
 }
-#: And in the check of equality: the regularisers count as much as the rest.
+#: Weights in the check of equality, where the regularisers count as much as the rest.
 CHECKED = {"trajectory": 1.0, "emphasis": 0.75, "consistency": 1.0, "drift": 1.0}
 
 
@@ -36,7 +36,7 @@ CHECKED = {"trajectory": 1.0, "emphasis": 0.75, "consistency": 1.0, "drift": 1.0
 
 
 def for_phase(model: Pacer, phase: Phase, training: bool = True) -> dict[str, torch.nn.Parameter]:
-    """Switch gradients and dropout as the phase has them; returns what it trains."""
+    """Set gradients and dropout as in the phase, and return the parameters that it trains."""
     model.eval()
     trained = {}
     for name, parameter in model.named_parameters():
@@ -50,12 +50,12 @@ def for_phase(model: Pacer, phase: Phase, training: bool = True) -> dict[str, to
 
 
 def without_calibrator(model: Pacer) -> Pacer:
-    """The same modules as the parent phase has them."""
+    """Return the same modules as in the parent phase, without the calibrator."""
     return Pacer(model.language, model.endpoint_norm, model.router, model.interface)
 
 
 def with_merged_lora(model: Pacer) -> Pacer:
-    """The same modules with LoRA folded in; only the weights beside LoRA are copies."""
+    """Return the same modules with LoRA merged; only the weights that LoRA adapts are copies."""
     folded = {id(p) for name, p in model.language.named_parameters() if ".base_layer." in name}
     shared: dict[int, Any] = {id(p): p for p in model.language.parameters() if id(p) not in folded}
     merged = Pacer(
@@ -77,7 +77,7 @@ class Side(NamedTuple):
 
 
 def our_side(model: Pacer, phase: Phase, lambdas: Mapping[str, float] = LAMBDAS) -> Side:
-    """With the loss of :func:`pacer.training.losses.objective`."""
+    """Return a side with the loss of :func:`pacer.training.losses.objective`."""
     losses = replace(phase.losses, lambda_tlw=lambdas["emphasis"])
     if phase is CALIBRATE:
         losses = replace(losses, lambda_cons=lambdas["consistency"], lambda_drift=lambdas["drift"])
@@ -90,7 +90,7 @@ def our_side(model: Pacer, phase: Phase, lambdas: Mapping[str, float] = LAMBDAS)
 
 
 def their_side(model: Pacer, phase: Phase, lambdas: Mapping[str, float] = LAMBDAS) -> Side:
-    """With the loss of the baseline."""
+    """Return a side with the loss of the baseline."""
 
     def loss(batch: FixedBatch) -> tuple[Tensor, dict[str, Tensor]]:
         half = model.language.dtype == torch.bfloat16  # bf16-mixed, as upstream trains
@@ -102,12 +102,12 @@ def their_side(model: Pacer, phase: Phase, lambdas: Mapping[str, float] = LAMBDA
 
 
 def model_of(bench: Bench, phase: Phase) -> Pacer:
-    """Our model of a phase."""
+    """Return our model for a phase."""
     return with_merged_lora(bench.model) if phase is CALIBRATE else without_calibrator(bench.model)
 
 
 def sides_of(bench: Bench, phase: Phase, ours: Pacer, lambdas: Mapping[str, float] = LAMBDAS) -> tuple[Side, Side]:
-    """Our side with the model ``ours``, and the baseline, which leaves LoRA unmerged."""
+    """Return our side with the model ``ours``, and the baseline, which leaves LoRA unmerged."""
     theirs = bench.model if phase is CALIBRATE else ours
     return our_side(ours, phase, lambdas), their_side(theirs, phase, lambdas)
 
@@ -116,7 +116,7 @@ def sides_of(bench: Bench, phase: Phase, ours: Pacer, lambdas: Mapping[str, floa
 
 
 def our_batches(bench: Bench, records: Records, phase: Phase, window: int = WINDOW) -> list[Batch]:
-    """Micro-batches of an epoch in length windows that stand for all of them."""
+    """Return micro-batches that represent an epoch ordered in length windows."""
     preset = bench.preset
     size = max(preset.batch_size * phase.schedule.batch_size // COMMIT.schedule.batch_size, 1)
     micros = spread_batches(records, records.epoch(size, window), preset.batches)
@@ -124,7 +124,7 @@ def our_batches(bench: Bench, records: Records, phase: Phase, window: int = WIND
 
 
 def beside_theirs(bench: Bench, batches: Sequence[Batch], texts: Texts) -> list[tuple[Batch, FixedBatch]]:
-    """Each batch and the same records in the baseline's layout."""
+    """Return each batch together with the same records in the baseline's layout."""
     return [
         (batch, bench.pinned(fixed_layout(batch, bench.preset.queries, texts.pad_before, texts.pad_target)))
         for batch in batches
@@ -135,7 +135,7 @@ def beside_theirs(bench: Bench, batches: Sequence[Batch], texts: Texts) -> list[
 
 
 def optimizer_of(side: Side) -> torch.optim.Optimizer:
-    """AdamW over what the phase trains."""
+    """Return AdamW over the parameters that the phase trains."""
     return torch.optim.AdamW(
         for_phase(side.model, side.phase).values(),
         lr=side.phase.schedule.learning_rate,
@@ -144,7 +144,7 @@ def optimizer_of(side: Side) -> torch.optim.Optimizer:
 
 
 def timed_step(bench: Bench, side: Side, optimizer: torch.optim.Optimizer) -> Callable[[Any], float]:
-    """Seconds of one update on a batch; gradients and dropout are switched before the clock starts."""
+    """Return a function that times an update on a batch; gradients and dropout are set before the clock starts."""
 
     def step(batch: Any) -> None:
         moved = batch.to(bench.device)
@@ -161,7 +161,7 @@ def timed_step(bench: Bench, side: Side, optimizer: torch.optim.Optimizer) -> Ca
 
 
 def bare_passes(bench: Bench, model: Pacer) -> Callable[[Batch], float]:
-    """Seconds of a forward pass without and one with a backward pass through the language model's layers."""
+    """Return a function that times two forward passes, one with backward, through the language model's layers."""
 
     def timed(batch: Batch) -> float:
         for_phase(model, CALIBRATE)
@@ -180,7 +180,7 @@ def bare_passes(bench: Bench, model: Pacer) -> Callable[[Batch], float]:
 
 
 def step_flops(model: Pacer, batches: Sequence[Batch], forwards: int = 1) -> float:
-    """FLOPs of steps over all batches; see :func:`language_flops`."""
+    """Return the FLOPs of steps over all batches; see :func:`language_flops`."""
     return sum(
         language_flops(model.language.config, batch.length.tolist(), int(batch.predicted.sum()), forwards=forwards)
         for batch in batches
@@ -188,7 +188,7 @@ def step_flops(model: Pacer, batches: Sequence[Batch], forwards: int = 1) -> flo
 
 
 def most_memory(bench: Bench, timed: Callable[[Any], float], batches: Sequence[Any]) -> int:
-    """Most bytes that a step on one of the batches holds; on a GPU with all that lies there already."""
+    """Return the most bytes that a step on one of the batches holds; on a GPU including what is already allocated."""
     most = 0
     for batch in batches:
         held = torch.cuda.memory_allocated(bench.device) if bench.on_gpu else 0
@@ -200,7 +200,7 @@ def most_memory(bench: Bench, timed: Callable[[Any], float], batches: Sequence[A
 
 
 def loss_and_gradients(bench: Bench, side: Side, batch: Any) -> Found:
-    """Terms of the loss and the gradients of all that is trained, without dropout."""
+    """Return the terms of the loss and the gradients of all trained parameters, without dropout."""
     trained = for_phase(side.model, side.phase, training=False)
     loss, parts = side.loss(batch.to(bench.device))
     loss.backward()
@@ -211,17 +211,17 @@ def loss_and_gradients(bench: Bench, side: Side, batch: Any) -> Found:
 
 
 def assert_same_step(bench: Bench, phase: Phase, ours: Pacer, texts: Texts, pair: tuple[Batch, FixedBatch]) -> None:
-    """Both sides have the same loss and gradients on a pair of batches.
+    """Assert that both sides have the same loss and gradients on a pair of batches.
 
     Raises:
-        Unequal: they have not.
+        Unequal: they differ.
     """
     found = [loss_and_gradients(bench, side, own) for side, own in zip(sides_of(bench, phase, ours, CHECKED), pair)]
     assert_agree(f"{NAMES[phase.name]}, {texts.name} texts, {bench.preset.dtype}", *found, bench.preset.tolerances)
 
 
 def assert_same_in_float32(bench: Bench) -> None:
-    """Both sides agree closely in a model of two layers that is not rounded.
+    """Assert that both sides agree closely for a model of two layers in float32.
 
     Raises:
         Unequal: they do not.

@@ -1,15 +1,15 @@
-"""Training steps and loss heads, each beside what one writes straightforwardly after LLM-RG4.
+"""Training steps and loss heads, each compared with a straightforward implementation after LLM-RG4.
 
     python bench/train.py                                     # CPU shapes, under five minutes on two cores
     python bench/train.py --preset gpu --out bench/results/train.md   # the published model's shapes, on a GPU
     python bench/train.py --only head,steps                   # some parts: head, steps, calibrate, cost
 
-All weights, texts and image states are random; the shapes and the distribution of lengths are what counts. Both sides
-of a comparison have the same weights and records. That their losses and gradients agree is asserted first, without
-dropout; then they are timed in turns, with dropout as in training: medians, and the range of the ratios of the turns.
-A step is: batch to the device, forward, loss, backward, AdamW; reading records and features is not part of it. Memory
-is the peak of what tensors hold at a time. Nothing else should run meanwhile. Results are printed as Markdown; a bar
-that is missed says so.
+All weights, texts and image states are random; only the shapes and the distribution of lengths matter. Both sides of a
+comparison have the same weights and records. First, their losses and gradients are checked to agree, without dropout.
+Then they are timed in turns, with dropout as in training; results are medians, and the range of the turns' ratios. A
+step moves the batch to the device and does forward, loss, backward and AdamW; it reads no records or features. Memory
+is the peak that tensors hold at a time. Nothing else should run meanwhile. Results are printed as Markdown, which marks
+missed bars.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Section(NamedTuple):
 
 
 def measure_head(bench: Bench) -> Section:
-    """Time and peak memory of the loss head, with and without the divergence."""
+    """Measure time and peak memory of the loss head, with and without the divergence."""
     preset, shape, rows = bench.preset, bench.preset.head, []
     for name, divergence in (("Cross-entropy", False), ("Cross-entropy and KL", True)):
         bench.say(f"loss head: {name}")
@@ -88,7 +88,7 @@ def measure_head(bench: Bench) -> Section:
             found.append(({"loss": loss}, {"hidden": case.hidden.grad.clone()}))
         assert_agree(name, *found, preset.tolerances)
         for call in calls:
-            case.hidden.grad = None  # the gradient counts
+            case.hidden.grad = None  # the gradient counts towards the peak
             peaks.append(bench.peak(call))
         ours, theirs = in_turns([bench.seconds] * 2, [calls], preset.repeats)
         faster, shown = ratio(theirs, ours)
@@ -117,7 +117,7 @@ def measure_head(bench: Bench) -> Section:
 
 
 def compared_steps(bench: Bench, phase: Phase, kinds: Sequence[Texts]) -> list[list[str]]:
-    """Rows of the table: a phase's step of both sides, for each kind of texts."""
+    """Return the table's rows for a phase's step of both sides, one for each kind of texts."""
     name, model = NAMES[phase.name], model_of(bench, phase)
     sides = sides_of(bench, phase, model)
     optimizer = optimizer_of(sides[0])
@@ -129,7 +129,7 @@ def compared_steps(bench: Bench, phase: Phase, kinds: Sequence[Texts]) -> list[l
         pairs = beside_theirs(bench, batches, texts)
         assert_same_step(bench, phase, model, texts, pairs[-1])
         warm = pairs if bench.on_gpu else pairs[-1:]
-        for batch, _ in warm:  # the optimizer takes its memory
+        for batch, _ in warm:  # the optimizer allocates its memory
             steps[0](batch)
         peaks = [most_memory(bench, own, [pair[place] for pair in warm]) for place, own in enumerate(steps)]
         rate = bench.gemm_rate()
@@ -159,7 +159,7 @@ def compared_steps(bench: Bench, phase: Phase, kinds: Sequence[Texts]) -> list[l
 
 
 def measure_steps(bench: Bench) -> Section:
-    """Whole steps of both sides."""
+    """Measure whole steps of both sides."""
     preset = bench.preset
     agreed = within(preset.tolerances)
     if preset.dtype != torch.float32:
@@ -189,7 +189,7 @@ def measure_steps(bench: Bench) -> Section:
 
 
 def measure_calibrate(bench: Bench) -> Section:
-    """Our Calibrate step beside our Commit step on the same batches, and beside bare passes of the language model."""
+    """Compare our Calibrate step with our Commit step on the same batches, and with bare language model passes."""
     bench.say("Calibrate beside Commit")
     commit, merged = without_calibrator(bench.model), with_merged_lora(bench.model)
     batches = our_batches(bench, make_records(bench.preset.texts[-1], bench.preset), COMMIT)
@@ -219,7 +219,7 @@ def measure_calibrate(bench: Bench) -> Section:
 
 
 def measure_cost(bench: Bench) -> Section:
-    """Our Commit step at three widths, lengths and batch sizes, all samples of a batch equally long."""
+    """Measure our Commit step at three widths, lengths and batch sizes, with equally long samples in a batch."""
     preset = bench.preset
     size, length = preset.batch_size, preset.lengths[-1]
     rate = bench.gemm_rate()
@@ -248,7 +248,7 @@ def measure_cost(bench: Bench) -> Section:
 
 
 def cost_row(bench: Bench, model: Pacer, size: int, length: int, rate: float) -> list[str]:
-    """Our Commit step of one model on one batch."""
+    """Return the row of our Commit step for one model and one batch."""
     side = our_side(without_calibrator(model), COMMIT)
     records = equal_records(length, size, bench.preset.queries)
     micro = records.epoch(size, 1)[0]
@@ -297,7 +297,7 @@ def run(preset: Preset, parts: Sequence[str]) -> list[Section]:
 
 
 def report(preset: Preset, sections: Sequence[Section], command: str, load: float) -> str:
-    """The results as Markdown."""
+    """Return the results as Markdown."""
     versions = ", ".join(
         [
             f"Python {platform.python_version()}",

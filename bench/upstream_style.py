@@ -1,14 +1,14 @@
-"""The baseline of `bench/train.py`: training steps as one writes them straightforwardly after LLM-RG4.
+"""The baseline of `bench/train.py`: training steps written straightforwardly after LLM-RG4.
 
-The layout is LLM-RG4's: the text before the image padded on the left to a fixed length behind which BOS stands, the
-text after it padded on the right to the batch's longest, the target padded on the right to a fixed length; an
-attention mask hides the padding. The language model gives logits for all positions, which are taken to float32;
-cross-entropy (``reduction="none"``) and the divergence are taken over all of them and masked by their weights. LoRA
-stays beside the frozen weights, as peft leaves it. Router, interface, calibrator and the losses' definitions are
-PACER's own, so that both sides differ in the language model's part alone.
+The layout is that of LLM-RG4. BOS and the text before the image are padded on the left to a fixed length. The text
+after the image is padded on the right to the longest in the batch, and the target on the right to a fixed length. An
+attention mask hides the padding. The language model computes logits for all positions, which are converted to float32.
+Cross-entropy (``reduction="none"``) and the divergence are computed at all positions and masked by their weights. LoRA
+is not merged into the frozen weights, as in peft. Router, interface, calibrator and the losses' definitions are those
+of PACER, so that the two sides differ only in the language model's part.
 
-One thing is kinder than LLM-RG4: position ids count real positions only, as the other side's do, without which the
-losses could not agree.
+One thing is better than in LLM-RG4: position ids count only real positions, as on the other side. Otherwise the losses
+could not agree.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ IGNORED = -100
 
 
 def all_position_nll(logits: Tensor, labels: Tensor) -> Tensor:
-    """logits [B, T, V] float32, labels [B, T] of the next tokens (-100: none) -> [B, T], zero where there is none."""
+    """Return the losses [B, T] for logits [B, T, V] float32 and next tokens ``labels`` [B, T] (-100: none, loss 0)."""
     nll = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
     return nll.view_as(labels)
 
 
 def all_position_divergence(teacher: Tensor, student: Tensor) -> Tensor:
-    """Logits [B, T, V] float32 of both -> ``KL(p_teacher || p_student)`` [B, T]."""
+    """Return ``KL(p_teacher || p_student)`` [B, T] from the logits [B, T, V] float32 of both."""
     own, known = F.log_softmax(student, dim=-1), F.log_softmax(teacher, dim=-1)
     return F.kl_div(own, known, reduction="none", log_target=True).sum(-1)
 
@@ -46,7 +46,7 @@ def all_position_head(
     teacher: Tensor | None,
     divergence_weight: Tensor | None,
 ) -> Tensor:
-    """``sum(weight * nll) + sum(divergence_weight * KL)`` with full logits.
+    """Return ``sum(weight * nll) + sum(divergence_weight * KL)``, with full logits.
 
     Args:
         hidden, teacher: [B, T, d]. head: [V, d]. labels: [B, T] of the next tokens. weight, divergence_weight: [B, T].
@@ -65,7 +65,7 @@ class FixedBatch:
     """A batch in LLM-RG4's layout: L = 1 + ``before`` positions, Q visual ones, A of text, M of target; T in all.
 
     Attributes:
-        left: [B, L] and right: [B, A + M] token ids. mask: [B, T] int64. labels: [B, T], -100 where there is no loss.
+        left: [B, L] and right: [B, A + M] token ids. mask: [B, T] int64. labels: [B, T], -100 for no loss.
         weight, emphasis: [B, T]. kappa: [B]. consistency: [B, T] bool. prefix_mask: [B, L + Q + A] bool.
         sources: the :class:`pacer.model.pacer.Batch` whose sources are used.
     """
@@ -82,13 +82,13 @@ class FixedBatch:
     sources: Any
 
     def to(self, device: torch.device) -> FixedBatch:
-        """The same batch on another device."""
+        """Return the same batch on another device."""
         return self._each(
             lambda value: value.to(device) if value is self.sources else value.to(device, non_blocking=True)
         )
 
     def pin_memory(self) -> FixedBatch:
-        """The same batch in page-locked memory."""
+        """Return the same batch in page-locked memory."""
         return self._each(lambda value: value.pin_memory())
 
     def _each(self, change: Callable[[Any], Any]) -> FixedBatch:
@@ -96,7 +96,7 @@ class FixedBatch:
 
 
 def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBatch:
-    """A right-padded :class:`pacer.model.pacer.Batch` in LLM-RG4's layout.
+    """Convert a right-padded :class:`pacer.model.pacer.Batch` to LLM-RG4's layout.
 
     Args:
         queries: Q. before, target: fixed lengths of the text before the image (without BOS) and of the target.
@@ -137,7 +137,7 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
 
 
 def _embed(model: Any, batch: FixedBatch) -> tuple[Tensor, Tensor]:
-    """Input embeddings [B, T, d] and the source tokens [B, 3, Q, d]."""
+    """Return the input embeddings [B, T, d] and the source tokens [B, 3, Q, d]."""
     sources = model.interface.fuse(model.compress(batch.sources).tokens, batch.sources.availability)
     embed = model.language.get_input_embeddings()
     left, right = embed(batch.left), embed(batch.right)
@@ -145,7 +145,7 @@ def _embed(model: Any, batch: FixedBatch) -> tuple[Tensor, Tensor]:
 
 
 def _logits(model: Any, inputs: Tensor, batch: FixedBatch) -> Tensor:
-    """[B, T, V] in float32."""
+    """Return the logits [B, T, V] in float32."""
     places = (batch.mask.cumsum(1) - 1).clamp(min=0)
     output = model.language(inputs_embeds=inputs, attention_mask=batch.mask, position_ids=places, use_cache=False)
     return output.logits.float()
@@ -161,13 +161,13 @@ def _likelihood(logits: Tensor, batch: FixedBatch) -> dict[str, Tensor]:
 
 
 def commit_losses(model: Any, batch: FixedBatch) -> dict[str, Tensor]:
-    """The terms of the trajectory objective."""
+    """Return the terms of the trajectory objective."""
     inputs, _ = _embed(model, batch)
     return _likelihood(_logits(model, inputs, batch), batch)
 
 
 def calibrate_losses(model: Any, batch: FixedBatch) -> dict[str, Tensor]:
-    """The terms of the complete objective: the frozen parent and the corrected model, each with full logits."""
+    """Return the terms of the complete objective, with full logits of the frozen parent and of the corrected model."""
     inputs, tokens = _embed(model, batch)
     width = batch.prefix_mask.shape[1]
     with torch.no_grad():

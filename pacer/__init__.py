@@ -2,7 +2,7 @@
 
 import os
 
-# OpenMP's threads wait for each other in a loop. Beside another busy process that takes many times as long as the work,
-# so they give the core up after a short while (docs/performance.md). It is read when torch is first imported; a value
-# of the user's own stays.
+# OpenMP threads wait for each other in a busy loop. If another process uses the cores, waiting takes many times as long
+# as the work, so the threads yield the core after a short while (docs/performance.md). The variable is read when torch
+# is first imported; a value that the user has set is kept.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")

@@ -1,6 +1,6 @@
-"""RadEval's numbers of every scored report, as a file for `score.columns` (docs/evaluation.md).
+"""RadEval's scores of every report, as a file for `score.columns` (docs/evaluation.md).
 
-Run it with RadEval's own environment, which `make radeval` makes:
+Run it in RadEval's own environment, which `make radeval` creates:
 
 .venv-radeval/bin/python scorers/radeval.py metrics/cases.parquet radeval.parquet [--metrics bleu rouge radgraph ...]
 """
@@ -14,8 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-#: Metrics of RadEval with a number for each report, and the weights that each wants, by repository of the Hugging Face
-#: hub.
+#: RadEval's metrics that score each report, and the Hugging Face repositories of the weights that each metric needs.
 WEIGHTS = {
     "bleu": (),
     "rouge": (),
@@ -46,9 +45,9 @@ def main() -> None:
 
 
 def evaluate(metric: str, references: list[str], hypotheses: list[str]) -> dict[str, list[float]]:
-    """The numbers of each report by name; ends the program where the metric cannot be made."""
+    """Return the scores of each report by name; exit if the metric cannot be computed."""
     sys.path = [folder for folder in sys.path if Path(folder).resolve() != Path(__file__).resolve().parent]
-    from radeval import RadEval  # the package, and not this file, which has its name
+    from radeval import RadEval  # the package, not this file of the same name
 
     try:
         evaluator = RadEval(metrics=[metric], per_sample=True, show_progress=False)
@@ -59,7 +58,7 @@ def evaluate(metric: str, references: list[str], hypotheses: list[str]) -> dict[
 
 
 def snapshots(repository: str) -> list[str]:
-    """Commits of a repository of the hub that the cache has."""
+    """Return the commits of a hub repository that are in the cache."""
     from huggingface_hub import scan_cache_dir
 
     cached = [found for found in scan_cache_dir().repos if found.repo_id == repository]

@@ -1,4 +1,4 @@
-"""Stage `anchor_sample`: the stratified train records that are labelled by the LLM."""
+"""Stage `anchor_sample`: the stratified sample of train records that the LLM labels."""
 
 from pathlib import Path
 

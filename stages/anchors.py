@@ -1,4 +1,4 @@
-"""Stage `anchors`: the commitment target of every record, by its LLM answer or by the rules."""
+"""Stage `anchors`: the commitment target of every record, from its LLM answer or from the rules."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Stage `backbones`: the frozen models, each in the format of the published one or as a pointer with hashes."""
+"""Stage `backbones`: the frozen models, each in the format of the published model or as a pointer with hashes."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Stages `*_decode` of the baselines: a report for every record of the split, by the model named."""
+"""Stages `*_decode` of the baselines: a report for every record of the split; the command line names the model."""
 
 import os
 import sys

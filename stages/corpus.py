@@ -12,7 +12,7 @@ def main() -> None:
     params = load_params()
     audit = build_corpus(params.corpus, Path("data/source"), Path("data/corpus"))
     counts = audit["contexts"]
-    # settings of later stages, which dvc.yaml does not declare here: nothing that is written follows from them
+    # checks settings of later stages; dvc.yaml does not declare them here, because no output depends on them
     check_splits({(c, s) for c, splits in counts.items() for s in splits if splits[s]["records"]}, params)
 
 

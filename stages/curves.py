@@ -10,7 +10,7 @@ from dvclive import Live
 
 @contextmanager
 def dvclive_log(scratch: Path, final: Path) -> Generator:
-    """Curves in the run's scratch directory; moved to ``final`` when the phase has ended."""
+    """Yield a function that logs curves in the run's scratch directory; move them to ``final`` when the phase ends."""
     live_directory = scratch / "live"
     shutil.rmtree(live_directory, ignore_errors=True)  # after a resume the earlier points are logged again
     with Live(str(live_directory), save_dvc_exp=False, dvcyaml=None, monitor_system=False) as live:

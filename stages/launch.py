@@ -1,8 +1,8 @@
 """Start a stage in every process that accelerate's configuration or the visible devices ask for.
 
-Started as ``python stages/launch.py SCRIPT [ARGUMENT...]``. Several processes are ``accelerate launch``'s, without its
-list of the values that were left to it: they are meant to be. Where one is all there is it is this one, so that a small
-machine imports torch once a stage.
+Usage: ``python stages/launch.py SCRIPT [ARGUMENT...]``. Several processes are started by ``accelerate launch``, without
+its warning about default values, which are intended. A single process is this one, so that a small machine imports
+torch only once per stage.
 """
 
 import logging
@@ -10,13 +10,13 @@ import runpy
 import sys
 from pathlib import Path
 
-import pacer  # noqa: F401  says how threads wait, before torch is imported
+import pacer  # noqa: F401  sets how threads wait, before torch is imported
 
 # isort: split
 import torch
 from accelerate.commands.config import default_config_file
 
-#: How accelerate begins its list of the values that were left to it.
+#: Start of accelerate's warning about values that were left to their defaults.
 _LEFT_TO_IT = "The following values were not passed to `accelerate launch`"
 
 if __name__ == "__main__":

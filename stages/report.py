@@ -1,4 +1,4 @@
-"""Stage `report`: one self-contained page, with tables and figures beside it."""
+"""Stage `report`: one self-contained page, with tables and figures next to it."""
 
 from pathlib import Path
 

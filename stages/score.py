@@ -1,4 +1,4 @@
-"""Stage `score`, and `*_score` of a baseline named: the predictions of the decoded records against their references."""
+"""Stage `score`, and `*_score` of a named baseline: scores of the decoded records against their references."""
 
 import sys
 from pathlib import Path

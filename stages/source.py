@@ -1,4 +1,4 @@
-"""Stage `source`: the raw corpus, generated in MIMIC-RG4's layout, or a pointer to files that stay."""
+"""Stage `source`: the raw corpus, generated in MIMIC-RG4's layout, or a pointer to files that stay in place."""
 
 from pathlib import Path
 

@@ -154,7 +154,8 @@ def text_limit(directory: Path) -> int | None:
     settings = read_json(directory / "config.json")
     positions = settings.get("max_position_embeddings")
     # RoBERTa and its relatives number positions from the padding id + 1
-    behind = settings.get("pad_token_id", 1) + 1 if "roberta" in str(text_family(directory)) else 0
+    padding = settings.get("pad_token_id")
+    behind = (1 if padding is None else padding) + 1 if "roberta" in str(text_family(directory)) else 0
     return None if positions is None else positions - behind
 
 

@@ -1,4 +1,4 @@
-"""SimMLM and RAGPT beside PACER, through the interfaces of training and decoding.
+"""The baselines SimMLM and RAGPT, with the same interfaces of training and decoding as PACER.
 
 Uses training, decoding and what lies below them.
 """

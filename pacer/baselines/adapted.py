@@ -34,7 +34,7 @@ from pacer.training.run import Inputs, OpenLog, run_training
 
 
 class Adapted(Pacer):
-    """A trained model (LoRA merged) whose parameters are all frozen but those of ``added``.
+    """A trained model (LoRA merged) whose parameters are all frozen except those of ``added``.
 
     Args:
         parent: shares its modules with this one. settings: of the baseline.
@@ -53,7 +53,7 @@ class Adapted(Pacer):
         self.added: Any = self.new_modules(settings)
 
     def new_modules(self, settings: Any) -> nn.Module:
-        """The modules that the baseline adds, as they are before training."""
+        """Return the modules that the baseline adds, in their state before training."""
         raise NotImplementedError
 
 
@@ -74,11 +74,11 @@ def train_adapted(
 ) -> None:
     """Train modules added to the frozen parent ``inputs.start`` and publish them as ``out``; a stopped run continues.
 
-    They see all contexts on the parent's routes. Seed and weight decay are those of ``settings``, not of ``params``.
+    Training uses all contexts and the parent's routes. Seed and weight decay are those of ``settings``, not ``params``.
 
     Args:
-        make_examples: called as :class:`~pacer.training.examples.Examples`. made_with: hash of what else the baseline
-            reads, which decoding must find unchanged. columns: other values of the phase.
+        make_examples: called like :class:`~pacer.training.examples.Examples`. made_with: hash of the baseline's other
+            inputs, which must be unchanged when decoding. columns: other values of the phase.
     """
     assert inputs.start is not None
     start, parent = inputs.start, read_record(inputs.start)
@@ -114,14 +114,14 @@ def train_adapted(
 def load_adapted(
     baseline: type[AnyBaseline], checkpoint: Path, backbones: Path
 ) -> tuple[AnyBaseline, CheckpointRecord]:
-    """A trained baseline, ready for inference; its checkpoint holds the added modules alone.
+    """Load a trained baseline for inference; its checkpoint holds only the added modules.
 
     Raises:
-        CheckpointError: it is of something else, its weights do not fit, or the parent or a frozen model is not the one
+        CheckpointError: it is of another model, its weights do not fit, or the parent or a frozen model is not the one
             that it was trained on.
         ConfigError: its settings are of another version.
     """
-    record, _ = load_weights(checkpoint)  # makes sure that the parent is the same
+    record, _ = load_weights(checkpoint)  # checks that the parent is the same
     if record.phase != baseline.name:
         raise CheckpointError(f"{checkpoint} is a checkpoint of {record.phase}, expected one of {baseline.name}")
     if record.baseline is None or record.parent is None:

@@ -3,9 +3,9 @@
     entries.parquet       one row per entry: record_id, study_id, subject_id
     sources/              compressed sources [3, Q, d_v] of the entries, in files that are mapped, not loaded
     neighbours.parquet    one row per frontal image: its k nearest entries of other subjects and their similarity
-    bank.json             what it was made of: hashes of parent, store and records, settings, precision, counts
+    bank.json             its inputs: hashes of parent, store and records, settings, precision, counts
 
-Only records of split train enter, and of them none whose subject is also in another split.
+It contains only records of split train whose subject is in no other split.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from pacer.model.pacer import read_sources
 from pacer.training.run import mixed_precision
 
 _ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES, _KEYS = "entries.parquet", "neighbours.parquet", "bank.json", "sources", "keys"
-#: The tensor of a file of sources or keys.
+#: Name of the tensor in a file of sources or keys.
 _TENSOR = "tokens"
-#: Entries or images of one file, those compressed at a time, and queries compared at a time.
+#: Entries or images in one file, number compressed at a time, and queries compared at a time.
 _BLOCK, _BATCH, _QUERIES = 256, 32, 1024
 
 
 def bank_entries(records: pl.DataFrame, settings: Bank) -> pl.DataFrame:
-    """The records that enter: train, context mw, of subjects that no other split has; ``settings.entries`` at most.
+    """Return the records of the bank: train, context mw, of subjects in no other split; at most ``settings.entries``.
 
     Raises:
-        DataError: there is none.
+        DataError: there are none.
     """
     elsewhere = records.filter(pl.col("split") != "train")["subject_id"].unique()
     complete = records.filter((pl.col("split") == "train") & (pl.col("context") == "mw"))
@@ -64,7 +64,7 @@ def bank_entries(records: pl.DataFrame, settings: Bank) -> pl.DataFrame:
 def nearest(
     queries: Tensor, keys: Tensor, query_subjects: Sequence[str], key_subjects: Sequence[str], k: int
 ) -> tuple[Tensor, Tensor]:
-    """The k entries of largest cosine for each query, none of its own subject.
+    """Return the k entries with the largest cosine for each query, none of its own subject.
 
     Args:
         queries: [n, d_v], keys: [m, d_v], of unit norm.
@@ -73,7 +73,7 @@ def nearest(
         entries [n, k] and their cosines [n, k], the nearest first.
 
     Raises:
-        DataError: a subject leaves fewer than k entries.
+        DataError: fewer than k entries remain without those of some subject.
     """
     _, subjects = np.unique([*key_subjects, *query_subjects], return_inverse=True)
     of_keys, of_queries = torch.from_numpy(subjects).split([len(keys), len(queries)])
@@ -93,7 +93,7 @@ def nearest(
 def build_bank(
     settings: Bank, precision: str, records: pl.DataFrame, backbones: Path, features: Path, parent: Path, out: Path
 ) -> None:
-    """Make the bank of ``parent`` and publish it as ``out``. A stopped run continues.
+    """Build the bank of ``parent`` and publish it as ``out``. A stopped run continues.
 
     Args:
         precision: ``train.precision``. records: of all splits; each of their frontal images gets its neighbours.
@@ -124,11 +124,11 @@ def build_bank(
         store = open_features(features, backbones, accelerator.device)
 
         def sources_of(rows: list[dict[str, Any]]) -> Tensor:
-            """Compressed sources [n, 3, Q, d_v]."""
+            """Return the compressed sources [n, 3, Q, d_v]."""
             return model.compress(read_sources(rows, store).to(accelerator.device)).tokens.to(dtype)
 
         def keys_of(frontals: list[str]) -> Tensor:
-            """Compressed frontal tokens, averaged, with unit norm [n, d_v]."""
+            """Return the mean of the compressed frontal tokens, with unit norm [n, d_v]."""
             states = store.depth_states(frontals).to(accelerator.device)
             tokens = model.interface.compress_frontal(model.refine(states)[0])
             return F.normalize(tokens.float().mean(1), dim=-1)
@@ -144,7 +144,7 @@ def build_bank(
 
 
 def _write_tables(entries: pl.DataFrame, images: pl.DataFrame, keys: Tensor, k: int, directory: Path) -> None:
-    """Write the entries, and the k nearest of them of each image; ``keys`` [images, d_v]."""
+    """Write the entries, and the k nearest entries of each image; ``keys`` is [images, d_v]."""
     place = {image: number for number, image in enumerate(images["frontal"])}
     entry_keys = keys[[place[image] for image in entries["frontal"]]]
     subjects = images["subject_id"].to_list(), entries["subject_id"].to_list()
@@ -160,8 +160,8 @@ def _write_tables(entries: pl.DataFrame, images: pl.DataFrame, keys: Tensor, k: 
 def _write_blocks(
     compute: Callable[[list[Any]], Tensor], items: list[Any], directory: Path, accelerator: Accelerator
 ) -> None:
-    """What ``compute`` makes of all items, in files of ``_BLOCK``. Processes take files in turn; those of a stopped run
-    stay."""
+    """Write the results of ``compute`` for all items, in files of ``_BLOCK``. Processes take files in turn; files of a
+    stopped run are kept."""
     with Ticker(directory.name, len(items), shown=accelerator.is_main_process) as ticker:
         for number in range(accelerator.process_index, -(-len(items) // _BLOCK), accelerator.num_processes):
             path = directory / f"{number:06d}.safetensors"
@@ -175,21 +175,21 @@ def _write_blocks(
 
 
 def _read_blocks(directory: Path) -> list[Tensor]:
-    """The tensors of all files, mapped into memory."""
+    """Return the tensors of all files, mapped into memory."""
     return [load_file(path)[_TENSOR] for path in sorted(directory.iterdir())]
 
 
 class Retrieval:
-    """A bank on disk: neighbours of a frontal image.
+    """A bank on disk, which gives the neighbours of a frontal image.
 
     Args:
-        directory: what :func:`build_bank` made. parent: checkpoint that it must have been made with.
+        directory: output of :func:`build_bank`. parent: the checkpoint that it must have been built with.
 
     Attributes:
-        hash: of what the bank was made of.
+        hash: of the bank's inputs.
 
     Raises:
-        CheckpointError: it was made with another parent.
+        CheckpointError: the bank was built with another parent.
     """
 
     def __init__(self, directory: Path, parent: Path):
@@ -202,10 +202,10 @@ class Retrieval:
         self._sources = _read_blocks(directory / _SOURCES)
 
     def entries(self, frontals: Sequence[str]) -> np.ndarray:
-        """Entry numbers [B, k], the nearest first.
+        """Return the entry numbers [B, k] of each image's neighbours, the nearest first.
 
         Raises:
-            DataError: the bank does not know an image.
+            DataError: the bank has no neighbours of an image.
         """
         if unknown := [image for image in frontals if image not in self._place]:
             raise DataError(
@@ -214,7 +214,7 @@ class Retrieval:
         return self._entries[[self._place[image] for image in frontals]]
 
     def read(self, frontals: Sequence[str]) -> Tensor:
-        """Compressed sources [B, k, 3, Q, d_v] of each image's neighbours."""
+        """Return the compressed sources [B, k, 3, Q, d_v] of each image's neighbours."""
         entries = self.entries(frontals)
         rows = [self._sources[entry // _BLOCK][entry % _BLOCK] for entry in entries.ravel().tolist()]
         return torch.stack(rows).unflatten(0, entries.shape)

@@ -1,4 +1,4 @@
-"""Pairs of one examination with more and with fewer sources, drawn as SimMLM draws them."""
+"""Pairs of the same examination with more and with fewer sources, drawn as in SimMLM."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ DRAWS = (("sw", "sn"), ("mn", "sn"), ("mw", "sn"), ("sw", "sn"), ("mw", "sw"), (
 
 
 def pair_draws(contexts: Collection[str]) -> list[tuple[str, str]]:
-    """The draws that these contexts leave."""
+    """Return the draws that these contexts allow."""
     return [(more, fewer) for more, fewer in DRAWS if more in contexts and fewer in contexts]
 
 
 class PairTable(RecordTable):
-    """Records, and behind them pairs of train records of one frontal image, numbered on from the last record.
+    """Records, followed by pairs of train records with the same frontal image, numbered after the last record.
 
     Each pair has three parts. The first is the record with more sources. The second is the record with fewer, and the
-    third is the second with the sources of the first: one target with fewer and with more sources, which the ranking
-    compares. ``parts_of`` gives the numbers of a pair's parts. Each draw of :func:`pair_draws` has numbers of its own,
-    so a micro-batch of each in turn keeps the published frequencies.
+    third is the second with the sources of the first. The ranking compares these two, which have the same target.
+    ``parts_of`` gives the numbers of a pair's parts. Each draw of :func:`pair_draws` has separate numbers, so taking a
+    micro-batch of each draw in turn keeps the published frequencies.
 
     Args:
         records: the table of records.
@@ -61,11 +61,11 @@ class PairTable(RecordTable):
         self.bounds = np.cumsum([len(self), *map(len, parts)])
 
     def parts_of(self, rows: np.ndarray) -> np.ndarray:
-        """Numbers of the first parts of these pairs, then of the second, then of the third."""
+        """Return the numbers of the first parts of these pairs, then of the second, then of the third."""
         return np.concatenate([rows + part * len(self.pairs) for part in range(3)])
 
     def row(self, number: int) -> Row:
-        """All columns of a record, or of a part of a pair."""
+        """Return all columns of a record, or of a part of a pair."""
         if number < len(self):
             return super().row(number)
         part, place = divmod(number - len(self), len(self.pairs))
@@ -81,14 +81,14 @@ class PairTable(RecordTable):
         return poorer | {"context": context} | sources
 
     def record_id(self, number: int) -> str:
-        """The id of a record, or both of a pair."""
+        """Return the id of a record, or both ids of a pair."""
         if number < len(self):
             return super().record_id(number)
         richer, poorer = self.pairs[(number - len(self)) % len(self.pairs)]
         return f"{super().record_id(int(richer))}>{super().record_id(int(poorer))}"
 
     def rows(self, split: str, contexts: Sequence[str]) -> dict[str, np.ndarray]:
-        """Of the train split the pairs of each draw, in turn; of another split its records per context."""
+        """Return the pairs of each draw for the train split, and the records of each context for another split."""
         if split != "train":
             return super().rows(split, contexts)
         return {
@@ -102,7 +102,7 @@ class PairedExamples(Examples):
     """Examples whose train micro-batches hold the first parts of pairs, then the second, then the third.
 
     Args:
-        table: of the records. rest: as of the base class.
+        table: of the records. rest: as for the base class.
     """
 
     def __init__(self, table: RecordTable, *rest: Any):
@@ -110,13 +110,13 @@ class PairedExamples(Examples):
         super().__init__(self.pair_table, *rest)
 
     def statistics(self) -> SequenceStatistics:
-        """As of the records; a pair is as long as its longest part."""
+        """Return the statistics of records and pairs; a pair is as long as its longest part."""
         counts, lengths = super().statistics()
         of_pairs = np.maximum(*lengths[self.pair_table.pairs.T])
         return SequenceStatistics(counts, np.concatenate([lengths, of_pairs]))
 
     def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> Batch:
-        """All parts of each pair, on the route that the pair's visit draws; the third parts have no weight."""
+        """Return all parts of each pair, on the route drawn for the pair's visit; the third parts have no weight."""
         routes = self.routes(micro.rows, micro.visits, rho, seed)
         batch = self.batch(self.pair_table.parts_of(micro.rows), routes * 3, lambda_q)
         for weight in (batch.omega, batch.s, batch.kappa, batch.omega_cons):

@@ -1,7 +1,7 @@
-"""RAGPT on the frozen parent: missing sources generated from retrieved neighbours, and prompts that know them.
+"""RAGPT on the frozen parent: missing sources generated from retrieved neighbours, and prompts based on them.
 
-Adapted from RAGPT (Lang et al., 2025) as PACER's appendix "Incomplete-Multimodal Baseline Adaptations" says;
-``docs/experiments.md`` says what of it is our reading. Everything works on compressed sources (width d_v), before the
+Adapted from RAGPT (Lang et al., 2025) as described in PACER's appendix "Incomplete-Multimodal Baseline Adaptations";
+``docs/experiments.md`` lists our own interpretations. Everything works on compressed sources (width d_v), before the
 parent's projection.
 """
 
@@ -45,11 +45,11 @@ class RetrievedBatch(Batch):
 
 
 class MissingGenerator(nn.Module):
-    r"""Tokens of a missing source from those of its neighbours (published "missing modality generator").
+    r"""Generates the tokens of a missing source from those of its neighbours (published "missing modality generator").
 
         F = mean_k neighbours;  F' = Re IFFT(W * FFT(F));  out = W_o LN(F + Dropout(F')) + b_o
 
-    The transform goes along the tokens. W [Q, d_v] is complex and starts as the unit complex normal.
+    The transform runs along the tokens. W [Q, d_v] is complex, initialised from the unit complex normal distribution.
 
     Args:
         num_tokens: Q. width: d_v. dropout: of F'.
@@ -57,7 +57,7 @@ class MissingGenerator(nn.Module):
 
     def __init__(self, num_tokens: int, width: int, dropout: float):
         super().__init__()
-        # real and imaginary part in the last dimension: all trained parameters have one type
+        # real and imaginary part in the last dimension, so that all trained parameters have the same type
         self.filter = nn.Parameter(torch.view_as_real(torch.randn(num_tokens, width, dtype=torch.cfloat)).clone())
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(width)
@@ -72,10 +72,10 @@ class MissingGenerator(nn.Module):
 
 
 class ContextPrompts(nn.Module):
-    """Prompt tokens of a source that asks its neighbours (published "context-aware prompter").
+    """Prompt tokens of a source, by attention to its neighbours (published "context-aware prompter").
 
-    One head: queries are the source's own tokens, keys and values the neighbours', all maps shared by the sources; the
-    answers are averaged down to ``tokens`` prompts.
+    There is one head: queries come from the source's own tokens, keys and values from its neighbours'. The sources
+    share all maps. The outputs are averaged down to ``tokens`` prompts.
     """
 
     def __init__(self, width: int, tokens: int):
@@ -92,7 +92,7 @@ class ContextPrompts(nn.Module):
 
 
 class Added(nn.Module):
-    """RAGPT's modules: a generator each for the lateral and the prior slot, the prompter, and its projection to d."""
+    """RAGPT's modules: one generator each for the lateral and prior slots, the prompter, and its projection to d."""
 
     def __init__(self, num_tokens: int, d_vision: int, d_model: int, prompt_tokens: int, dropout: float):
         super().__init__()
@@ -102,7 +102,7 @@ class Added(nn.Module):
         self.project = nn.Linear(d_vision, d_model)
 
     def fill(self, compressed: Tensor, neighbours: Tensor, availability: Tensor) -> Tensor:
-        """Compressed sources [B, 3, Q, d_v] with generated ones in the missing slots; what is there stays."""
+        """Return compressed sources [B, 3, Q, d_v] with generated ones in missing slots; the others are unchanged."""
         slots = [compressed[:, 0]]
         for column, generate in enumerate((self.lateral, self.prior)):
             rows, slot = (~availability[:, column]).nonzero().squeeze(1), compressed[:, column + 1]
@@ -113,41 +113,41 @@ class Added(nn.Module):
         return torch.stack(slots, dim=1)
 
     def prompt(self, filled: Tensor, neighbours: Tensor) -> Tensor:
-        """Prompts [B, 3 * prompt_tokens, d] of the frontal, lateral and prior slot."""
+        """Return the prompts [B, 3 * prompt_tokens, d] of the frontal, lateral and prior slots."""
         answers = [self.prompts(filled[:, s], neighbours[:, :, s].to(filled.dtype)) for s in range(3)]
         return self.project(torch.cat(answers, dim=1))
 
 
 @dataclass(frozen=True)
 class PromptedTokens(SourceTokens):
-    """Source tokens of filled slots, with the ``prompts`` [B, P, d] that stand behind BOS."""
+    """Source tokens of filled slots, with the ``prompts`` [B, P, d] that follow BOS."""
 
     prompts: Tensor
 
 
 class RAGPT(Adapted):
-    """The parent with all slots filled, and with P prompts behind the prefix's BOS.
+    """The parent with all slots filled, and with P prompts after the prefix's BOS.
 
-    The places of a batch do not count the prompts. Where no source is missing the visual tokens are the parent's.
+    Positions in a batch do not count the prompts. If no source is missing, the visual tokens are those of the parent.
     """
 
     name, settings_type = "ragpt", RAGPTSettings
 
     def new_modules(self, settings: RAGPTSettings) -> Added:
-        """The generators, the prompter and its projection."""
+        """Return the generators, the prompter and its projection."""
         num_queries, d_vision = self.interface.queries.shape
         d_model = self.language.config.hidden_size
         return Added(num_queries, d_vision, d_model, settings.prompt_tokens, settings.dropout)
 
     def fuse(self, compressed: Tensor, batch: Batch) -> PromptedTokens:
-        """The source tokens of filled slots, and the prompts."""
+        """Return the source tokens of filled slots, and the prompts."""
         assert isinstance(batch, RetrievedBatch) and batch.neighbours is not None
         filled = self.added.fill(compressed, batch.neighbours, batch.availability)
         fused = self.interface.fuse(filled, torch.ones_like(batch.availability))
         return PromptedTokens(fused.tokens, fused.fused, self.added.prompt(filled, batch.neighbours))
 
     def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
-        """Input embeddings [B, T + P, d] with the prompts in the places 1 to P."""
+        """Return input embeddings [B, T + P, d] with the prompts at positions 1 to P."""
         assert not frontal_only
         embedded = super().embed(batch)
         assert isinstance(embedded.sources, PromptedTokens)
@@ -156,7 +156,7 @@ class RAGPT(Adapted):
         return embedded._replace(inputs=inputs)
 
     def predicting_states(self, inputs: Tensor, batch: Batch) -> Tensor:
-        """Hidden states [n, d] that predict the n target tokens; the prompts move them P places to the right."""
+        """Return hidden states [n, d] that predict the n target tokens; the prompts shift them P positions right."""
         predicting = F.pad(batch.predicting, (inputs.shape[1] - batch.ids.shape[1], 0))
         return self.hidden(inputs, predicting)[predicting]
 
@@ -165,7 +165,7 @@ class RetrievedExamples(Examples):
     """Examples with the neighbours of each record.
 
     Args:
-        rest: as of the base class. retrieval: the bank.
+        rest: as for the base class. retrieval: the bank.
     """
 
     def __init__(self, *rest: Any, retrieval: Retrieval):
@@ -173,27 +173,27 @@ class RetrievedExamples(Examples):
         self.retrieval = retrieval
 
     def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> RetrievedBatch:
-        """The batch of these rows."""
+        """Return the batch of these rows."""
         frontals = [self.table.row(int(number))["frontal"] for number in rows]
         return RetrievedBatch(**vars(super().batch(rows, commits, lambda_q)), neighbours=self.retrieval.read(frontals))
 
 
 class RetrievedGenerator(Generator):
-    """Generation with the neighbours of each record; arguments as of :class:`RetrievedExamples`."""
+    """Generation with the neighbours of each record; arguments as for :class:`RetrievedExamples`."""
 
     def __init__(self, *rest: Any, retrieval: Retrieval):
         super().__init__(*rest)
         self.retrieval = retrieval
 
     def batch(self, record: Row) -> RetrievedBatch:
-        """Prefix and the target's BOS of one record, with its neighbours."""
+        """Return the prefix and the target's BOS of one record, with its neighbours."""
         return RetrievedBatch(**vars(super().batch(record)), neighbours=self.retrieval.read([record["frontal"]]))
 
 
 def train_ragpt(
     settings: RAGPTSettings, params: Params, inputs: Inputs, bank: Path, out: Path, open_log: OpenLog
 ) -> None:
-    """Train RAGPT with the ``bank`` of its parent; as :func:`~pacer.baselines.adapted.train_adapted`.
+    """Train RAGPT with the ``bank`` of its parent; see :func:`~pacer.baselines.adapted.train_adapted`.
 
     Raises:
         CheckpointError: the bank was made with another parent.
@@ -205,7 +205,7 @@ def train_ragpt(
 
 
 def ragpt_generator(bank: Path, parent: Path) -> OpenGenerator:
-    """Opens a RAGPT checkpoint as :func:`~pacer.decoding.run.trained_generator`, with the ``bank`` of its ``parent``.
+    """Return a :func:`~pacer.decoding.run.trained_generator` for RAGPT, with the ``bank`` of its ``parent``.
 
     Raises:
         CheckpointError: the bank was made with another parent, or (on opening) the checkpoint with another bank.

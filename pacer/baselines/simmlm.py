@@ -1,7 +1,7 @@
-"""SimMLM on the frozen parent: residual experts of the sources, mixed by a gate that knows which are there.
+"""SimMLM on the frozen parent: residual experts of the sources, mixed by a gate over those that are available.
 
-Adapted from SimMLM (Li et al., 2025) as PACER's appendix "Incomplete-Multimodal Baseline Adaptations" says;
-``docs/experiments.md`` says what of it is our reading.
+Adapted from SimMLM (Li et al., 2025) as described in PACER's appendix "Incomplete-Multimodal Baseline Adaptations";
+``docs/experiments.md`` lists our own interpretations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ResidualExperts(nn.Module):
         u      = [mean Z_f; a_l mean Z_l; a_p mean Z_p]                     zeros kept, as in the published router
         w      = softmax over observed s of (W_o GELU(W_i LN(u) + b_i) + b_o)_s
 
-    An absent source has the logit minus infinity, so w is 0 there. W_up is zero-initialised: nothing is added at start.
+    An absent source has the logit minus infinity, so its w is 0. W_up starts at zero, so at first nothing is added.
 
     Args:
         d_model: d. rank: r. d_gate: hidden width of the gate.
@@ -49,14 +49,14 @@ class ResidualExperts(nn.Module):
         self.gate_out = nn.Linear(d_gate, 3)
 
     def mixture(self, tokens: Tensor, availability: Tensor) -> Tensor:
-        """w [B, 3] of source tokens [B, 3, Q, d] (zeros where absent) and availability [B, 2] bool."""
-        observed = F.pad(availability, (1, 0), value=True)  # [B, 3]: the frontal is always there
+        """Return w [B, 3] for source tokens [B, 3, Q, d] (zeros if absent) and availability [B, 2] bool."""
+        observed = F.pad(availability, (1, 0), value=True)  # [B, 3]: the frontal is always available
         means = torch.where(observed.unsqueeze(-1), tokens.mean(2), 0)
         logits = self.gate_out(F.gelu(self.gate_in(self.gate_norm(means.flatten(1)))))
         return logits.float().masked_fill(~observed, -torch.inf).softmax(-1)
 
     def forward(self, tokens: Tensor, availability: Tensor) -> Tensor:
-        """w_s R_s(Z_s) [B, 3, Q, d], zero where a source is absent; arguments as of :meth:`mixture`."""
+        """Return w_s R_s(Z_s) [B, 3, Q, d], zero for an absent source; arguments as for :meth:`mixture`."""
         experts = [
             up(F.gelu(down(norm(tokens[:, s]))))
             for s, (norm, down, up) in enumerate(zip(self.norms, self.down, self.up, strict=True))
@@ -65,19 +65,19 @@ class ResidualExperts(nn.Module):
 
 
 class SimMLM(Adapted):
-    """The parent with experts: Z_s + w_s R_s(Z_s) before its fusion (``per_slot``), or their sum behind the fusion.
+    """The parent with experts: w_s R_s(Z_s) is added to Z_s before the fusion (``per_slot``), or their sum after it.
 
-    Parent and baseline are the same function at the start.
+    At the start, the baseline computes the same function as the parent.
     """
 
     name, settings_type = "simmlm", SimMLMSettings
 
     def new_modules(self, settings: SimMLMSettings) -> ResidualExperts:
-        """The experts and their gate."""
+        """Return the experts and their gate."""
         return ResidualExperts(self.language.config.hidden_size, rank=settings.rank, d_gate=settings.d_gate)
 
     def fuse(self, compressed: Tensor, batch: Batch) -> SourceTokens:
-        """The source tokens and the visual tokens, with what the experts add."""
+        """Return the source tokens and the visual tokens, including what the experts add."""
         tokens = self.interface.project(compressed, batch.availability)
         residual = self.added(tokens, batch.availability)
         if self.settings.mixing == "per_slot":
@@ -89,16 +89,16 @@ class SimMLM(Adapted):
 def paired_objective(
     model: SimMLM, batch: Batch, losses: LossWeights, *, settings: SimMLMSettings, **named: Any
 ) -> Objective:
-    """The parent's objective over both halves of a batch, plus ``alpha * mean relu(n_more - n_fewer)``.
+    """Return the parent's objective over the first two parts of pairs, plus ``alpha * mean relu(n_more - n_fewer)``.
 
-    n is a sample's negative log-likelihood over the weight of what is supervised, ``sum(omega l) / sum(omega)``.
-    Nothing is detached: where more evidence explains the target worse, the gradient also raises the other loss.
+    n is the weighted mean of a sample's negative log-likelihoods, ``sum(omega l) / sum(omega)``. Nothing is detached:
+    if more evidence explains the target worse, the gradient also raises the loss with less evidence.
 
     Args:
         batch: the first parts of pairs (:class:`~pacer.baselines.pairs.PairTable`), then the second, then the third.
-            The third have no weight of their own; the ranking compares them with the second, with the second's weights.
-        settings: alpha, and twice the pairs of a micro-batch over all processes. named: as of
-            :func:`~pacer.training.losses.objective`.
+            The third have no weight; the ranking compares them with the second, using the weights of the second.
+        settings: ``alpha``, and ``batch_size``, which is twice the number of pairs in a micro-batch of all processes.
+            named: as for :func:`~pacer.training.losses.objective`.
     """
     assert batch.omega is not None
     result, at = objective(model, batch, losses, **named), batch.predicted
@@ -114,7 +114,7 @@ def paired_objective(
 
 
 def train_simmlm(settings: SimMLMSettings, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
-    """Train SimMLM; as :func:`~pacer.baselines.adapted.train_adapted`."""
+    """Train SimMLM; see :func:`~pacer.baselines.adapted.train_adapted`."""
     in_pairs = settings.model_copy(update={"batch_size": settings.batch_size // 2})
     loss = partial(paired_objective, settings=settings)
     train_adapted(SimMLM, settings, params, inputs, out, open_log, PairedExamples, schedule=in_pairs, objective=loss)

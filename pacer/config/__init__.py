@@ -1,7 +1,7 @@
-"""Typed parameters, by groups of ``params.yaml``; DVC tracks the values, so no stage depends on this package.
+"""Typed parameters, grouped as in ``params.yaml``. DVC tracks the values, so no stage depends on this package.
 
-A class is the group of its name; ``configs/phantom.yaml`` says what each key means. Uses core only. What many packages
-use can be imported from here, the rest from its file.
+Each class describes the group of the same name; ``configs/phantom.yaml`` explains each key. Uses core only. What many
+packages need can be imported from here, the rest from its module.
 """
 
 from pacer.config.anchors import Labelling

@@ -1,4 +1,4 @@
-"""The frozen models, the stand-ins for them, and what is stored of them (``features``)."""
+"""The frozen models, their stand-ins, and which of their hidden states are stored (``features``)."""
 
 import json
 from pathlib import Path
@@ -103,7 +103,7 @@ class Backbones(Strict):
 
 
 def _training_settings(backbones: dict[str, Any], role: str) -> dict[str, Any]:
-    """What a stand-in of this role is trained with, by key of the group ``backbones``."""
+    """Return the settings that a stand-in of this role is trained with, by key of the group ``backbones``."""
     standin = {f"{role}_standin.{key}": value for key, value in backbones[f"{role}_standin"].items()}
     return {"seed": backbones["seed"], "train_on": backbones["train_on"]} | standin
 

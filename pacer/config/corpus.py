@@ -10,7 +10,7 @@ from pacer.core.contexts import Context
 #: How report text is cleaned; :data:`pacer.data.cleaning.CLEANERS` has the functions.
 Cleaner = Literal["upstream", "iu_xray"]
 
-#: Keys of a format's group that it needs; rg4 needs the annotations of its contexts.
+#: Required keys of each format's group; rg4 requires the annotations of its contexts.
 _NEEDED = {
     "mimic_cxr": ("reports", "metadata", "split"),
     "r2gen": ("annotation",),

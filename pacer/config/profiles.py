@@ -1,6 +1,6 @@
 """Profiles: ``configs/phantom.yaml`` has every key; other parameter files may have only the values that differ.
 
-Such a file names the profile that it is read over, in its key ``extends``.
+The key ``extends`` of such a file names the profile that it modifies.
 """
 
 import io
@@ -13,12 +13,12 @@ from pacer.config.params import Params, parse_params
 from pacer.config.strict import read_mapping
 from pacer.core.errors import ConfigError
 
-#: The folder of the profiles, and the key of a file for the profile to start from.
+#: Folder of the profiles, and the key with which a file names the profile that it extends.
 CONFIGS, EXTENDS = Path("configs"), "extends"
 
 
 def profile_text(path: str | Path) -> str:
-    """A whole parameter file as YAML: the profile that it extends, with its values and comments.
+    """Return a complete parameter file as YAML: the profile that it extends, with its own values and comments.
 
     Raises:
         ConfigError: the file, or one that it extends, is missing or is not YAML.
@@ -33,10 +33,10 @@ def profile_text(path: str | Path) -> str:
 
 
 def load_profile(path: str | Path) -> Params:
-    """The values of a parameter file, complete or not.
+    """Read and validate a parameter file, complete or not.
 
     Raises:
-        ConfigError: as :func:`profile_text`; or a value is refused.
+        ConfigError: as for :func:`profile_text`, or a value is not valid.
     """
     return parse_params(YAML(typ="safe").load(profile_text(path)), str(path))
 
@@ -58,7 +58,7 @@ def _merged(path: Path, yaml: YAML) -> CommentedMap:
 
 
 def _overlay(base: CommentedMap, values: CommentedMap) -> None:
-    """Put values and the comments beside them into the mapping that they differ from."""
+    """Overwrite entries of ``base`` with ``values`` and their end-of-line comments."""
     for key, value in values.items():
         if isinstance(value, CommentedMap) and isinstance(base.get(key), CommentedMap) and base[key]:
             _overlay(base[key], value)

@@ -1,7 +1,7 @@
-"""The base of all groups of parameters (typed, frozen, no unknown keys), and reading a file of groups.
+"""The base of all groups of parameters (typed, frozen, no unknown keys), and functions that read a file of groups.
 
-An unknown key, a wrong type or a forbidden value is one :class:`ConfigError` that names the key, the value and what is
-allowed.
+An unknown key, a wrong type or a forbidden value raises a :class:`ConfigError` that names the key, the value and what
+is allowed.
 """
 
 from pathlib import Path
@@ -17,10 +17,10 @@ Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NaturalFloat = Annotated[float, Field(ge=0.0)]
-#: A size of a trained block; bounded, so that a foreign model cannot exhaust the memory.
+#: A size in a trained block; bounded so that a model from elsewhere cannot exhaust the memory.
 Size = Annotated[int, Field(ge=1, le=16_384)]
 Beams = Annotated[int, Field(ge=1, le=64)]
-#: Tokens of one text; and the exponent of a report's length, bounded to keep scores finite.
+#: Number of tokens in a text, and exponent of a report's length, which is bounded to keep scores finite.
 Tokens = Annotated[int, Field(ge=1, le=100_000)]
 LengthPenalty = Annotated[float, Field(ge=-10.0, le=10.0)]
 
@@ -38,13 +38,13 @@ def read_params(path: str | Path, kind: type[Groups]) -> Groups:
     """Read and validate a parameter file of the given groups.
 
     Raises:
-        ConfigError: the file is missing, is not YAML, or any value is refused; all problems are listed.
+        ConfigError: the file is missing, is not YAML, or has an invalid value; all problems are listed.
     """
     return validated(read_mapping(path, YAML(typ="safe")), str(path), kind)
 
 
 def read_mapping(path: str | Path, yaml: YAML) -> Any:
-    """The groups of a parameter file, as ``yaml`` reads them, unvalidated.
+    """Read the groups of a parameter file with ``yaml``, without validation.
 
     Raises:
         ConfigError: the file is missing, is not YAML, or is not a mapping.
@@ -56,7 +56,7 @@ def read_mapping(path: str | Path, yaml: YAML) -> Any:
             f"{path} does not exist; correct the path, or run this from the root of the repository"
         ) from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)  # of YAML, whose whole text quotes the file
+        mark = getattr(error, "problem_mark", None)  # of a YAML error, whose full text quotes the file
         reason = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else " ".join(str(error).split())
         raise ConfigError(f"{path} cannot be read as YAML: {reason}; correct the file") from None
     if not isinstance(raw, dict):
@@ -68,7 +68,7 @@ def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
     """Validate a plain dictionary as the content of a parameter file of the given groups.
 
     Raises:
-        ConfigError: any value is refused; all problems are listed after ``origin``.
+        ConfigError: a value is not valid; all problems are listed after ``origin``.
     """
     try:
         return kind.model_validate(raw)
@@ -78,7 +78,7 @@ def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:
 
 
 def _explain(problem: Any) -> str:
-    """One problem in words: the key, the value that arrived, what is allowed."""
+    """Describe one problem: the key, the value received, and what is allowed."""
     key, value = ".".join(map(str, problem["loc"])), problem["input"]
     if problem["type"] in ("missing", "extra_forbidden"):
         return f"{key} is missing" if problem["type"] == "missing" else f"unknown key {key}"

@@ -10,7 +10,7 @@ Context = Literal["sn", "sw", "mn", "mw"]
 #: with prior report.
 CONTEXTS: tuple[Context, ...] = ("sn", "sw", "mn", "mw")
 
-#: What each gives the model, in words.
+#: The sources that each context gives the model, in words.
 SOURCES: dict[str, str] = {
     "sn": "frontal",
     "sw": "frontal + previous report",
@@ -20,17 +20,17 @@ SOURCES: dict[str, str] = {
 
 
 def availability(context: str) -> tuple[bool, bool]:
-    """``a = (a_l, a_p)``: is the lateral view there, is the previous report there."""
+    """Return ``a = (a_l, a_p)``: whether the lateral view and the previous report are available."""
     if context not in CONTEXTS:
         raise ValueError(f"context {context!r} is not one of {', '.join(CONTEXTS)}")
     return context[0] == "m", context[1] == "w"
 
 
 def context_of(lateral: bool, prior: bool) -> Context:
-    """The context of an availability pair; the inverse of :func:`availability`."""
+    """Return the context of an availability pair; the inverse of :func:`availability`."""
     return next(context for context in CONTEXTS if availability(context) == (lateral, prior))
 
 
 def contexts_within(lateral: bool, prior: bool) -> tuple[Context, ...]:
-    """The contexts that these sources allow, in the order of :data:`CONTEXTS`."""
+    """Return the contexts that these sources allow, in the order of :data:`CONTEXTS`."""
     return tuple(c for c in CONTEXTS if lateral >= availability(c)[0] and prior >= availability(c)[1])

@@ -1,4 +1,4 @@
-"""The CPU that this process runs on: threads, and arithmetic that it is fast at."""
+"""The CPU of this process: number of threads, and which arithmetic is fast."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 
 
 def share_cores(local_processes: int) -> None:
-    """Give this process its share of the cores (a launcher of several processes would leave each one thread)."""
+    """Give this process its share of the cores (by default, a launcher gives each of several processes one thread)."""
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_processes))
 
 
 def gains_from_bfloat16() -> bool:
-    """Whether the CPU multiplies matrices of bfloat16 faster than of float32: with AMX, and AMD's with AVX512-BF16.
-    Intel's with AVX512-BF16 alone take up to 1.4 times as long (docs/training.md)."""
+    """Return whether the CPU multiplies bfloat16 matrices faster than float32: with AMX, or by AMD with AVX512-BF16.
+    Intel CPUs with AVX512-BF16 but no AMX take up to 1.4 times as long (docs/training.md)."""
     known = torch.cpu.get_capabilities()
     return bool(known.get("amx_bf16") or (known.get("avx512_bf16") and "Intel" not in str(known.get("cpu_name"))))

@@ -1,7 +1,7 @@
 """Errors that a user can act on.
 
-Every error says what arrived, what was expected and what to do, and names the record where there is one.
-No message may hold report text: patient text stays out of terminals and logs.
+Every message says what was received, what was expected and what to do, and names the record if there is one.
+No message may contain report text, because patient text must stay out of terminals and logs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 _FULL = "the disk is full; free some space and run the same command again"
 _NO_MEMORY = "out of memory; docs/training.md lists what each phase needs, and which settings need less"
-#: What to do where the system or a library says this; a thread that cannot start lacks memory.
+#: Advice for each phrase in an error of the system or a library; a thread that cannot start lacks memory.
 _ADVICE = {
     os.strerror(errno.ENOSPC): _FULL,
     os.strerror(errno.EDQUOT): _FULL,
@@ -27,7 +27,7 @@ class PacerError(Exception):
 
 
 class ConfigError(PacerError):
-    """A parameter is unknown, of the wrong type, or outside what is allowed."""
+    """A parameter is unknown, of the wrong type, or outside the allowed range."""
 
 
 class DataError(PacerError):
@@ -35,7 +35,7 @@ class DataError(PacerError):
 
 
 class BackboneError(PacerError):
-    """Weights of a frozen model are missing or are not what they should be."""
+    """Weights of a frozen model are missing or are not the expected ones."""
 
 
 class CheckpointError(PacerError):
@@ -43,11 +43,10 @@ class CheckpointError(PacerError):
 
 
 def run_cleanly(main: Callable[[], None]) -> None:
-    """Run a stage's ``main``; an error that the user can act on becomes one line on stderr and exit code 1, Ctrl-C one
-    and exit code 130.
+    """Run a stage's ``main``, and turn an error that the user can act on into one line on stderr and exit code 1.
 
-    These are a PacerError, a full disk, too little memory, and a file that the system does not give. ``--traceback`` on
-    the command line shows where it was raised as well.
+    Such errors are a PacerError, a full disk, too little memory, and a file that the system cannot provide. Ctrl-C also
+    gives one line, and exit code 130. With ``--traceback`` on the command line, the traceback is printed as well.
     """
     show_traceback = "--traceback" in sys.argv
     if show_traceback:
@@ -70,7 +69,7 @@ def run_cleanly(main: Callable[[], None]) -> None:
 
 
 def _message(error: Exception) -> str | None:
-    """What the user can do about an error; None where that is not known."""
+    """Return what the user can do about an error, or None if that is not known."""
     if isinstance(error, PacerError):
         return str(error)
     if isinstance(error, MemoryError):

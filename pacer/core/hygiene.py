@@ -9,12 +9,12 @@ from pathlib import PureWindowsPath
 
 #: Control characters other than tab and line ends.
 CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
-#: These, and half of a surrogate pair, which JSON can spell but no encoding, tokenizer or table has.
+#: Control characters, and half a surrogate pair, which JSON can express but encodings, tokenizers and tables refuse.
 _NO_TEXT = re.compile(rf"{CONTROL}|[\ud800-\udfff]")
 
 
 def fault_of(text: str) -> str | None:
-    """The first character that no text holds, in words; None where there is none."""
+    """Describe the first character that a text must not contain; None if there is none."""
     fault = _NO_TEXT.search(text)
     if fault is None:
         return None
@@ -22,23 +22,23 @@ def fault_of(text: str) -> str | None:
     return f"character {fault.start() + 1:,} is {kind} U+{ord(fault[0]):04X}; give plain text"
 
 
-#: How programs and people write that there is no text, what is neither letter nor digit around it left out.
+#: What programs and people write if there is no text, without surrounding characters other than letters and digits.
 ABSENT_WORDS = frozenset({"n/a", "n.a", "na", "nan", "nat", "nil", "none", "null", "not available", "not applicable"})
 _ABSENT = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?", re.IGNORECASE)
 
 
 def is_absent(text: str) -> bool:
-    """Whether a text that is not blank has no letter or digit, or is one of :data:`ABSENT_WORDS`, in any case and with
-    marks around it."""
+    """Return whether a text that is not blank has no letter or digit, or is one of :data:`ABSENT_WORDS`. Case and
+    surrounding punctuation are ignored."""
     return bool(_ABSENT.fullmatch(text) and text.strip())
 
 
-#: Ids are names: characters in one.
+#: Most characters in an id.
 LONGEST_ID = 200
 
 
 def id_fault(text: str) -> str | None:
-    """Why a text is no id of a record, study or patient; None where it may be one."""
+    """Return why a text cannot be the id of a record, study or patient; None if it can."""
     if text != text.strip() or not text:
         return "an id is not blank and has no blanks at its ends"
     if len(text) > LONGEST_ID:
@@ -50,19 +50,19 @@ def id_fault(text: str) -> str | None:
 
 
 def cell(text: str) -> str:
-    """A user's text as a cell of a CSV file that people open: a spreadsheet must not take it for a formula."""
+    """Return a user's text as a CSV cell, with an apostrophe before it if a spreadsheet would read it as a formula."""
     return f"'{text}" if text.startswith(tuple("=+-@\t\r")) else text
 
 
 def file_name(text: str) -> str:
-    """An id of the user's as part of a file's name, another one for every id: letters, digits, ``_`` and ``-`` alone,
-    and the beginning of its hash where that changes it or cuts it (at 80)."""
+    """Return a user's id as part of a file name, different for every id: only letters, digits, ``_`` and ``-``, and the
+    beginning of its hash if that changes the id or cuts it (at 80)."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", text)[:80]
     return name if name == text else f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def path_outside_root(path: str) -> str | None:
-    """Why a relative path that a user's file holds is not below the folder it counts from; None where it is."""
+    """Return why a path in a user's file does not lie below the folder that it is relative to; None if it does."""
     if path.startswith("/") or PureWindowsPath(path).drive:
         return "it is an absolute path; write it relative to the folder"
     return "it is outside the folder" if os.path.normpath(path).split("/")[0] == ".." else None

@@ -1,6 +1,6 @@
 """Atomic files and directories, content hashes, JSON files.
 
-Nothing is ever half-written under its final name: content goes to a temporary name beside the target and is renamed.
+Nothing is ever half-written under its final name: content goes to a temporary path next to the target, then is renamed.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from pacer.core.errors import DataError, PacerError
 
 
 def hash_bytes(content: bytes) -> str:
-    """SHA-256 of ``content``, in hex."""
+    """Return the SHA-256 of ``content``, in hex."""
     return hashlib.sha256(content).hexdigest()
 
 
 def hash_file(path: str | Path) -> str:
-    """SHA-256 of a file's content, in hex."""
+    """Return the SHA-256 of a file's content, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_json(value: Any) -> str:
-    """SHA-256 of a JSON-serialisable value, independent of key order."""
+    """Return the SHA-256 of a JSON-serialisable value, independent of key order."""
     return hash_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 @contextmanager
 def opened(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
-    """Open a file for reading bytes; what ends in ``.gz`` is unpacked."""
+    """Open a file for reading bytes; decompress it if its name ends in ``.gz``."""
     with gzip.open(path) if str(path).lower().endswith(".gz") else open(path, "rb") as file:
         yield file
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Every file below a folder, in an order that does not depend on the disk.
+    """Yield every file below a folder, in an order that does not depend on the disk.
 
     Symbolic links are followed; a folder that can be reached in several ways is walked once, so loops end.
 
     Raises:
-        DataError: a folder cannot be read; files would be missing without notice.
+        DataError: a folder cannot be read, so files would be missing without notice.
     """
 
     def refuse(error: OSError) -> None:
@@ -69,11 +69,11 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
-    """Give a temporary path beside ``path``; on success it is renamed to ``path``, else removed.
+    """Yield a temporary path next to ``path``, which is renamed to ``path`` on success, else removed.
 
     Args:
-        durable: also wait for the disk, so that the content survives a power failure. For what cannot be made again at
-            little cost: training state, answers that were paid for.
+        durable: also wait for the disk, so that the content survives a power failure. For content that is costly to
+            make again: training state, answers that were paid for.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -124,15 +124,15 @@ def read_json(path: str | Path) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Why bytes are not valid JSON; a decoder's own words quote them."""
+    """Return why bytes are not valid JSON, without quoting them as a decoder's message does."""
     return "not UTF-8; save the file as UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Number and value of each line of JSON (``.gz`` is unpacked); blank lines are skipped.
+    """Yield the number and value of each line of JSON (``.gz`` is decompressed); skip blank lines.
 
     Raises:
-        DataError: the file is missing or cut off, or a line is malformed; file and line are named.
+        DataError: the file is missing or cut off, or a line is malformed; the message names file and line.
     """
     try:
         with opened(path) as file:
@@ -144,7 +144,7 @@ def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
 
 
 def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int, Any]]:
-    """:func:`numbered_jsonl` of lines that were read already; ``path`` is for errors."""
+    """Do as :func:`numbered_jsonl`, for lines that have already been read; ``path`` is for messages."""
     for number, line in enumerate(lines, start=1):
         try:
             text = line.decode("utf-8-sig")
@@ -155,20 +155,20 @@ def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int,
 
 
 def read_jsonl(path: str | Path) -> list[Any]:
-    """The values of :func:`numbered_jsonl`."""
+    """Return the values of :func:`numbered_jsonl`."""
     return [value for _, value in numbered_jsonl(path)]
 
 
 @contextmanager
 def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -> Generator[Path]:
-    """The resumable working directory of ``out``: ``<out>.scratch/<fingerprint>/``, locked while in use.
+    """Yield the resumable working directory of ``out``, ``<out>.scratch/<fingerprint>/``, locked while in use.
 
-    The fingerprint covers parameters and the inputs' manifests, so a changed setting never meets stale state;
-    directories of other fingerprints are removed. The caller renames what is whole into ``out`` (:func:`publish`),
-    after which the scratch directory is gone.
+    The fingerprint covers parameters and the inputs' manifests, so stale state is never used with changed settings;
+    directories of other fingerprints are removed. The caller renames finished content to ``out`` (:func:`publish`),
+    which also removes the scratch directory.
 
     Args:
-        main: False in the other processes of a run, which learn the name alone: its first process holds the directory.
+        main: False in all but the first process of a run; they only get the name, and the first holds the lock.
 
     Raises:
         PacerError: another process holds the directory.
@@ -189,10 +189,10 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
 
 @contextmanager
 def locked(path: Path, refusal: str) -> Generator[None]:
-    """Hold a file locked; the system frees it when the process ends, however it ends.
+    """Hold a lock on a file; the system releases it when the process ends for any reason.
 
     Raises:
-        PacerError: another process holds it, in the words of ``refusal``; or the file system has no locks.
+        PacerError: another process holds the lock (the message is ``refusal``), or the file system has no locks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as lock:
@@ -247,21 +247,21 @@ def _remove_scratch(out: Path) -> None:
     if scratch.exists():
         _remove_folders(scratch)
         (scratch / "lock").unlink(missing_ok=True)
-        with suppress(OSError):  # another process has just begun to use it, or a file of it is still mapped
+        with suppress(OSError):  # another process has just begun to use it, or one of its files is still mapped
             scratch.rmdir()
 
 
 def _remove_folders(parent: Path, but: Path | None = None) -> None:
-    """Remove scratch directories. The name goes first: a run that is killed meanwhile must not resume a part of one."""
+    """Remove scratch directories, each renamed first, so that no run resumes from one that was partly removed."""
     for directory in [path for path in parent.iterdir() if path.is_dir() and path != but]:
         removed = directory.with_name(f"removed-{directory.name.removeprefix('removed-')}")
         os.replace(directory, removed)
-        shutil.rmtree(removed, ignore_errors=True)  # NFS holds on to files that are in use
+        shutil.rmtree(removed, ignore_errors=True)  # NFS keeps files that are in use
 
 
 @contextmanager
 def atomic_directory(out: str | Path) -> Generator[Path]:
-    """A directory that appears under ``out`` only when the block ends without an error."""
+    """Yield a directory that appears as ``out`` only if the block ends without an error."""
     with scratch_directory(out, "new") as directory:
         shutil.rmtree(directory)
         directory.mkdir()

@@ -1,4 +1,4 @@
-"""Append-only files of JSON lines that survive being cut off anywhere: what is done so far of work that resumes."""
+"""Append-only files of JSON lines, which record the progress of resumable work and survive being cut off anywhere."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pacer.core.io import parse_lines
 
 
 def read_journal(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Number and value of each line but a last one that a kill cut off; nothing where there is no file.
+    """Yield the number and value of each line, except a last one that a kill cut off; nothing if there is no file.
 
     Raises:
-        DataError: a line is malformed; file and line are named.
+        DataError: a line is malformed; the message names file and line.
     """
     return parse_lines(_whole_lines(Path(path)).split(b"\n"), path)
 
 
 class Journal:
-    """Appends to a journal, whose torn last line is cut off first. Threads may share it. A context manager."""
+    """Appends to a journal, after removing an incomplete last line. Thread-safe; a context manager."""
 
     def __init__(self, path: str | Path):
         path = Path(path)
@@ -38,7 +38,7 @@ class Journal:
         self._file.close()
 
     def append(self, row: dict[str, Any], *, durable: bool = False) -> None:
-        """Hand a line to the system, which keeps it when this process dies; with ``durable``, wait for the disk."""
+        """Hand a line to the system, which keeps it even if this process dies; with ``durable``, wait for the disk."""
         with self._lock:
             self._file.write(json.dumps(row).encode() + b"\n")
             self._file.flush()

@@ -1,7 +1,7 @@
 """Prefetching by threads.
 
-Threads rather than processes: what takes time here (copying states out of mapped files, decoding images, an encoder)
-runs outside Python's lock, and a batch of a hundred megabytes need not travel between processes.
+Threads suffice, because the slow work (copying states out of mapped files, decoding images, an encoder) runs outside
+Python's lock. Processes would have to exchange batches of a hundred megabytes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Result = TypeVar("Result")
 
 
 def prefetch(make: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2) -> Generator[Result]:
-    """``make(item)`` for every item, in order, whatever the number of ``workers`` (0: when asked).
+    """Yield ``make(item)`` for every item, in order, whatever the number of ``workers`` (0: made on request).
 
     Args:
-        items: read by the thread that asks. ahead: how many are made or wait, beyond one for each worker.
+        items: read by the calling thread. ahead: number of results in progress or waiting, beyond one for each worker.
 
     Raises:
-        Exception: what ``make`` raised, in the place of its result.
+        Exception: raised by ``make``, in place of its result.
     """
     if workers == 0:
         yield from map(make, items)

@@ -9,15 +9,15 @@ from accelerate.utils import parse_choice_from_env, parse_flag_from_env
 
 from pacer.core.errors import ConfigError
 
-#: How long processes wait for each other: one may have a survey, a validation or the slower disk.
+#: How long processes wait for each other: one may be doing a survey or a validation, or have a slower disk.
 PATIENCE = timedelta(hours=2)
 
-#: What an accelerate configuration may ask for that would split the model, as the launcher's variables name it.
+#: Names, in the launcher's variables, of features of accelerate that would split the model.
 _SPLITTING = ("FSDP", "DEEPSPEED", "MEGATRON_LM", "PARALLELISM_CONFIG")
 
 
 def process_state() -> PartialState:
-    """The processes that the launcher started, on CPUs where it said so (by itself the class looks for GPUs alone).
+    """Return the state of the launcher's processes, on CPUs if it says so (by default the class looks only for GPUs).
 
     Raises:
         ConfigError: see :func:`open_accelerator`.
@@ -27,10 +27,10 @@ def process_state() -> PartialState:
 
 
 def open_accelerator(mixed_precision: str) -> Accelerator:
-    """The processes that the launcher started, for training in ``mixed_precision`` (``no`` | ``bf16``).
+    """Return an accelerator of the launcher's processes, for training in ``mixed_precision`` (``no`` | ``bf16``).
 
     Raises:
-        ConfigError: the accelerate configuration asks for something that the frozen, replicated model does not take.
+        ConfigError: the accelerate configuration asks for something that the frozen, replicated model does not allow.
     """
     _check_launcher()
     return Accelerator(mixed_precision=mixed_precision, kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])

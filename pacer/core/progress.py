@@ -1,4 +1,4 @@
-"""Progress of long work: a live bar with rate and time left on a terminal, plain lines in a log file or a child."""
+"""Progress of long work: a live bar with rate and time left on a terminal, plain lines in a log or a child process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ticker(tqdm):
         shown: False shows nothing (processes other than the first).
     """
 
-    monitor_interval = 0  # no thread beside the work
+    monitor_interval = 0  # no monitoring thread
 
     def __init__(self, what: str, total: int | None, done: int = 0, shown: bool = True):
         layout: dict[str, Any] = {"dynamic_ncols": True}
@@ -37,7 +37,7 @@ class Ticker(tqdm):
 
 
 class _Lines:
-    """stderr with a line for each state of a bar, which would be written over the one before."""
+    """Writes each state of a bar to stderr on a new line, instead of over the previous one."""
 
     def write(self, text: str) -> None:
         if state := text.strip():

@@ -61,7 +61,8 @@ def clinical_efficacy(
         lengths = f"{len(truth)} reference rows, {len(predicted)} hypothesis rows"
         raise DataError(f"{lengths}, {'no' if studies is None else len(studies)} studies; one per record each")
     if rule.duplicates == "first" and studies is not None:
-        first = sorted({study or row: row for row, study in reversed(list(enumerate(studies)))}.values())
+        known = [study if study is not None and study.strip() else row for row, study in enumerate(studies)]
+        first = sorted({study: row for row, study in reversed(list(enumerate(known)))}.values())
         truth, predicted = truth[first], predicted[first]
     averages = {
         f"{name}_{average}": value

@@ -1,4 +1,4 @@
-"""A trained model for its users: export, Reporter, many cases, page.
+"""Use of a trained model: export, reports of one or many cases, and the web page.
 
 Uses reporting, decoding, phantom and what lies below them.
 """

@@ -1,4 +1,4 @@
-"""Reports for the cases of a table, a JSON line each."""
+"""Reports for a table of cases, one JSON line each."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 _OTHERS = ("prior", "indication", "history", "view", "sections")
 #: Columns of a table of cases; all but ``frontal`` may be missing.
 COLUMNS = ("case", "frontal", "lateral", *_OTHERS)
-#: Bad cases that a message lists.
+#: Most unusable cases that a message lists.
 _SHOWN = 20
 
 
 class Summary(NamedTuple):
-    """``reports`` written, and how many of them are ``truncated``: stopped at the token limit."""
+    """The number of ``reports`` written, and how many of them were ``truncated`` at the token limit."""
 
     reports: int
     truncated: int
 
 
 def read_cases(path: Path) -> list[Case]:
-    """The cases of a table, in its order; names are distinct. Paths of images are relative to the table's folder.
+    """Read the cases of a table in order, with distinct names. Image paths are relative to the table's folder.
 
     Raises:
-        DataError: the table cannot be read, holds no case, has an unknown column or two cases of one name, or a case
-            has no frontal image, a name that cannot be shown, or a previous report that is the name of a file (all
-            such cases are named).
+        DataError: the table cannot be read, has no case, an unknown, repeated or missing column, or two cases with the
+            same name; or a case has no frontal image, a name that cannot be shown, or a previous report that is a file
+            name. The message lists the first of these cases.
     """
     table = open_table(path)
     columns = [column.strip().lower() for column in table.columns]
@@ -77,13 +77,13 @@ def read_cases(path: Path) -> list[Case]:
 
 
 def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> Summary:
-    """Write a line to ``out`` as each report ends: :meth:`pacer.serving.case.Result.as_dict`.
+    """Write each report to ``out`` as soon as it is finished, as a line with :meth:`pacer.serving.case.Result.as_dict`.
 
-    Every case is prepared before the first report is written, and again when its turn comes: the images of all would
-    not fit into memory.
+    Every case is prepared before the first report is written, and again when its turn comes. The images of all cases
+    would not fit into memory.
 
     Raises:
-        DataError: cases cannot be used (they are named, with the reason). FileExistsError: ``out`` exists.
+        DataError: cases cannot be used (the message lists the first, with reasons). FileExistsError: ``out`` exists.
     """
     problems = list[str]()
     with Ticker("check cases", len(cases)) as ticker:
@@ -106,7 +106,7 @@ def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> Summar
 
 
 def _refuse(problems: Sequence[str], cases: int) -> None:
-    """Raise an error that lists the problems of cases, if there is one."""
+    """Raise an error that lists the problems of the cases, if there are any."""
     if problems:
         listed = "".join(f"\n  {problem}" for problem in problems[:_SHOWN])
         more = f"\n  ... and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""

@@ -1,4 +1,4 @@
-"""The model card: what an exported model is, what it learnt from, how well it does, and what it is not for."""
+"""The model card: what an exported model is, its training data and scores, and what it must not be used for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model_card(
     *,
     with_backbones: bool,
 ) -> str:
-    """The card in Markdown, ``templates/card.md`` filled in.
+    """Return the card in Markdown, from ``templates/card.md``.
 
     Args:
         records: ``records.parquet``. origins: provenance of each frozen model. scores: ``scores`` and ``signature`` of

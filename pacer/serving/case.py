@@ -1,4 +1,4 @@
-"""A case as a person has it, the same case prepared as in training, and what the model says about it."""
+"""A case from a user, the same case prepared as in training, and the model's result for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ View = Literal["AP", "PA", "other"]
 Sections = Literal["findings+impression", "findings", "impression"]
 
 NOTICE = "For research only. Not for clinical decisions."
-#: Of a model that was trained on a generated corpus.
+#: Note for a model that was trained on a generated corpus.
 GENERATED_NOTE = (
     "this model learnt from generated images and reports alone; its statements about real radiographs are meaningless"
 )
@@ -31,11 +31,11 @@ class Case:
 
     Attributes:
         frontal, lateral: a path, the bytes of a file or a Pillow image.
-        prior: the previous report as it was written. indication, history: the same. Texts without a visible character
-            count as absent.
-        view: of the frontal image, AP or PA; None: as its DICOM file says, else unknown (``other``).
-        sections: asked for; None: those that the model was trained to write.
-        name: stands in messages and results.
+        prior: the previous report as written. indication, history: likewise. A text without a visible character counts
+            as absent.
+        view: of the frontal image, AP or PA. None: read from its DICOM file, else unknown (``other``).
+        sections: those requested. None: those that the model was trained to write.
+        name: identifies the case in messages and results.
     """
 
     frontal: ImageSource
@@ -48,12 +48,12 @@ class Case:
     name: str = "case"
 
     def images(self) -> dict[str, ImageSource]:
-        """``frontal``, and ``lateral`` where there is one."""
+        """Return the images by name: ``frontal``, and ``lateral`` if there is one."""
         return {"frontal": self.frontal} | ({} if self.lateral is None else {"lateral": self.lateral})
 
 
 class Truncation(NamedTuple):
-    """Tokens that were cut off as training cuts them: of the previous report, of indication and history together."""
+    """Numbers of tokens cut off, as in training: of the previous report, and of indication and history together."""
 
     prior_tokens: int
     clinical_context_tokens: int
@@ -61,7 +61,7 @@ class Truncation(NamedTuple):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A case that can be used: images [1 or 3, H, W] uint8 as the encoder sees them, texts as the model reads them;
+    """A checked case: images [1 or 3, H, W] uint8 as the encoder sees them, texts as the model reads them, and
     ``notes`` about the files."""
 
     name: str
@@ -76,7 +76,7 @@ class Prepared:
     truncation: Truncation
 
     def all_notes(self) -> tuple[str, ...]:
-        """Sentences about what might surprise a person: of the files, and what was cut off."""
+        """Return sentences about anything unexpected: the notes about the files, and what was cut off."""
         return self.notes + tuple(
             f"{count:,} tokens of the {what} were cut off, as in training"
             for count, what in zip(self.truncation, ("previous report", "indication and history"))
@@ -88,7 +88,7 @@ class Prepared:
         return context_of(self.lateral is not None, self.prior is not None)
 
     def in_context(self, context: Context) -> Prepared:
-        """The same case without the sources that the context does not have."""
+        """Return the case without the sources that the context lacks."""
         lateral, prior = availability(context)
         truncation = self.truncation if prior else self.truncation._replace(prior_tokens=0)
         return replace(
@@ -98,12 +98,12 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Routing:
-    """Where one image's evidence was taken from.
+    """The encoder depths from which the model took the evidence in one image.
 
     Attributes:
-        image: what the encoder saw, resized and cropped: [H, W] or [H, W, 3] uint8. weights: [rows, columns, K]
+        image: the encoder's input, resized and cropped: [H, W] or [H, W, 3] uint8. weights: [rows, columns, K]
             float32, depth weights of each patch, which sum to 1; patch (r, c) covers the pixels from
-            ``(r * H / rows, c * W / columns)``. depths: encoder block of each of the K weights, 1 is the first.
+            ``(r * H / rows, c * W / columns)``. depths: encoder block of each of the K weights, counted from 1.
     """
 
     image: np.ndarray
@@ -111,24 +111,24 @@ class Routing:
     depths: tuple[int, ...]
 
     def means(self) -> dict[int, float]:
-        """Mean weight of each depth."""
+        """Return the mean weight of each depth."""
         return {depth: float(mean) for depth, mean in zip(self.depths, self.weights.mean((0, 1)), strict=True)}
 
 
 @dataclass(frozen=True)
 class Result:
-    """What the model says about one case.
+    """The model's result for one case.
 
     Attributes:
-        report: the report alone. generated: the raw text, commitment and markers included.
-        commitment: positive, negative and uncertain findings that were stated before the report; None where there are
-            none (a model without Commit, or a text that holds none).
-        fallback: no report could be found in the text, so all of it stands for the report.
-        truncated: as many tokens as are allowed, so the end may be missing. tokens: generated.
-        truncation: of the inputs.
-        notes: sentences about what might surprise a person: truncation, DICOM files that name another view, and
-            what holds for every report of the model.
-        gate: of Calibrate, 0 to 1; None without. frontal, lateral: routing; lateral None without the view.
+        report: only the report. generated: the raw text, including commitment and markers.
+        commitment: positive, negative and uncertain findings stated before the report; None if there is no commitment
+            (a model without Commit, or a text without one).
+        fallback: whether no report was found in the text, so that ``report`` is the whole text.
+        truncated: whether the token limit was reached, so the end may be missing. tokens: number generated.
+        truncation: tokens cut off from the inputs.
+        notes: sentences about anything unexpected: truncation, DICOM files that name another view or part of the
+            body, and notes that apply to every report of the model.
+        gate: of Calibrate, 0 to 1; None without it. frontal, lateral: routing; ``lateral`` is None without that view.
         context, view, sections: what the model was given and asked for.
     """
 
@@ -149,17 +149,17 @@ class Result:
     lateral: Routing | None = field(repr=False)
 
     def findings(self) -> dict[str, str]:
-        """Each finding of the commitment and its polarity: positive, negative or uncertain."""
+        """Return each finding of the commitment with its polarity: positive, negative or uncertain."""
         if self.commitment is None:
             return {}
         return {finding: polarity for polarity in POLARITIES for finding in getattr(self.commitment, polarity)}
 
     def routing(self) -> dict[str, Routing]:
-        """``frontal``, and ``lateral`` where there is one."""
+        """Return the routing by image: ``frontal``, and ``lateral`` if there is one."""
         return {"frontal": self.frontal} | ({} if self.lateral is None else {"lateral": self.lateral})
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, with the mean depth weights of each image."""
+        """Return a dictionary for JSON, with the mean depth weights of each image."""
         routing = {
             view: {"means": {str(depth): round(mean, 6) for depth, mean in routing.means().items()}}
             for view, routing in self.routing().items()
@@ -183,7 +183,7 @@ class Result:
 
 
 def notes_of(results: Collection[Result]) -> list[str]:
-    """Sentences about what might surprise a person, each once; those of one report alone begin with its context."""
+    """Return the results' notes without repeats, then warnings about single reports, which begin with the context."""
     notes = [note for result in results for note in result.notes]
     for result in results:
         if result.fallback:

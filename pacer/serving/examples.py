@@ -1,4 +1,4 @@
-"""Example cases for the page: examinations of a phantom world of their own, drawn when they are asked for."""
+"""Example cases for the page: examinations from a separate phantom world, drawn on request."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pacer.phantom.render import render_frontal, render_lateral
 from pacer.phantom.world import PhantomStudy, make_world
 from pacer.serving.case import Case
 
-#: Seed of a world that no corpus and no stand-in was made from, and its patients: enough for one case of each kind.
+#: Seed of a world that no corpus or stand-in uses, and its number of patients: enough for one case of each kind.
 _SEED, _PATIENTS = 2_024, 60
-#: Pixels of a side.
+#: Height and width in pixels.
 SIZE = 448
 
-#: What a case is good for, and which examinations are.
+#: Title of each kind of example, and which examinations belong to it.
 _KINDS: dict[str, Callable[[PhantomStudy], bool]] = {
     "Several findings": lambda study: len(study.findings) >= 4 and not study.lateral_only and not study.prior_only,
     "Findings on the lateral view only": lambda study: bool(study.lateral_only) and not study.prior_only,
@@ -26,7 +26,7 @@ _KINDS: dict[str, Callable[[PhantomStudy], bool]] = {
 
 
 def example_cases() -> list[Case]:
-    """One case of each kind, all with a lateral view and a previous report; always the same."""
+    """Return one case of each kind, always the same, each with a lateral view and a previous report."""
     world = make_world(_SEED, _PATIENTS, 2.5, lateral_fraction=0.8)
     studies = [study for patient in world for study in patient.studies if study.has_lateral and study.prior is not None]
     return [_example(title, next(filter(fits, studies))) for title, fits in _KINDS.items()]

@@ -1,4 +1,4 @@
-"""Turn a trained model of the pipeline into one directory that needs nothing of the pipeline."""
+"""Export of a trained model to one directory that works without the pipeline."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from pacer.model.checkpoint import (
 )
 from pacer.serving.card import model_card
 from pacer.serving.layout import BACKBONES, CARD, SETTINGS, TOKENIZER
-from pacer.serving.package import GENERATED, PackageSettings, Search, States, Texts, write_manifest
+from pacer.serving.package import GENERATED, VERSION, PackageSettings, Search, States, Texts, write_manifest
 
 #: Files of a language model's directory that its tokenizer may read.
 _TOKENIZER_FILES = "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "config.json"
-#: Settings of the group ``decode`` that decide about the text of a report; the engine and the batch size do not.
+#: Settings of the group ``decode`` that affect the text of a report; the engine and the batch size do not.
 _DECIDING = {"num_beams", "min_new_tokens", "max_new_tokens", "repetition_penalty", "length_penalty"}
 
 
@@ -47,20 +47,20 @@ def export_model(
     metrics: Path | None = None,
     with_backbones: bool = False,
 ) -> bool:
-    """Write a self-contained model directory, whole or not at all.
+    """Write a self-contained model directory, completely or not at all.
 
     Returns:
-        Whether its card has scores: those in ``metrics`` belong to this very model and search.
+        Whether the model card has scores: only if those in ``metrics`` belong to exactly this model and search.
 
     Args:
-        out: absent or empty. decode: settings of the reports' search.
-        model, backbones, features, records: outs of the stages ``calibrate`` (or ``parent``), ``backbones``,
-            ``features`` and ``corpus``. metrics: of ``score``; what is there goes into the model card.
+        out: absent or empty. decode: settings of the search for reports.
+        model, backbones, features, records: outputs of the stages ``calibrate`` (or ``parent``), ``backbones``,
+            ``features`` and ``corpus``. metrics: output of ``score``, whose scores go into the model card.
         with_backbones: copy the frozen models; else the directory refers to them, with hashes.
 
     Raises:
-        DataError: ``out`` is not empty or cannot be written, or an input is missing. CheckpointError: the model is of
-            the warm-up, or was trained on other frozen models than those at hand.
+        DataError: ``out`` is not empty or cannot be written, or an input is missing. CheckpointError: the model is a
+            warm-up, or was trained with other frozen models than those in ``backbones``.
     """
     check_replaceable(out)
     if read_record(model).phase == "warmup":
@@ -69,7 +69,7 @@ def export_model(
         )
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)
-    load_tokenizer(backbones)  # it has BOS and EOS
+    load_tokenizer(backbones)  # checks that it has BOS and EOS
     settings = _settings(records, features, record, decode)
     scores = _scores(metrics, model, decode)
     origins = {name: provenance(backbones / name) for name in FROZEN}
@@ -104,7 +104,7 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
     if not {"cleaner", "target"} <= about.keys():
         raise DataError(f"{records} does not say how its texts were cleaned; run the corpus stage")
     return PackageSettings(
-        version=1,
+        version=VERSION,
         contexts=[context for context in CONTEXTS if context in trained],
         states=_states(features, record),
         texts=Texts(cleaner=about["cleaner"], target=about["target"]),
@@ -113,10 +113,10 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
 
 
 def _states(features: Path, record: CheckpointRecord) -> States:
-    """How the store's states were made: training and decoding read them there.
+    """Return how the states in the store were computed, which training and decoding read.
 
     Raises:
-        DataError: they do not belong to the model, or another version of this software made them.
+        DataError: they do not belong to the model, or another version of this software computed them.
     """
     encoding = FeatureStore(features).encoding
     if any(record.frozen.get(name) != fingerprint for name, fingerprint in encoding.encoders.items()):
@@ -145,7 +145,7 @@ def _states(features: Path, record: CheckpointRecord) -> States:
 
 
 def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]:
-    """``scores`` and ``signature`` of a run, where its predictions come from these weights and this search."""
+    """Return ``scores`` and ``signature`` of a run, if its predictions come from these weights and this search."""
     names = ("scores", "signature")
     if metrics is None or not all((metrics / f"{name}.json").is_file() for name in names):
         return {}
@@ -157,7 +157,7 @@ def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]
 
 
 def _bring(source: Path, out: Path, *, copy: bool) -> None:
-    """A frozen model as a copy of its files, or as a pointer with their hashes; both have the model's fingerprint."""
+    """Write a frozen model as a copy of its files or a pointer with their hashes; both keep the model's fingerprint."""
     target = resolve(source)
     if (source / POINTER).is_file():
         names = sorted(read_pointer(source).files)

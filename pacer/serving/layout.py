@@ -1,4 +1,4 @@
-"""Names of the files of an exported model, and whether a folder is one; importable without torch."""
+"""File names of an exported model, and a check that a folder is one; importable without torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SETTINGS, MANIFEST, CARD, TOKENIZER, BACKBONES = "reporter.json", "manifest.json
 
 
 def check_exported(directory: Path) -> None:
-    """Refuse a folder that no ``pacer export`` wrote, before anything is loaded.
+    """Refuse a folder that ``pacer export`` did not write, before anything is loaded.
 
     Raises:
         CheckpointError: the folder does not exist, or lacks the manifest or the settings.

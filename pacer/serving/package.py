@@ -1,4 +1,4 @@
-"""What an exported model directory consists of (the table in ``docs/serving.md``), and how it is read back."""
+"""The contents of an exported model directory (see the table in ``docs/serving.md``), and how to read them back."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from pacer.features.store import ROUNDING_VERSION
 from pacer.model.assemble import FROZEN
 from pacer.serving.layout import BACKBONES, MANIFEST, SETTINGS, check_exported
 
-#: Of this layout. A change that older software cannot read counts up.
+#: Version of this layout; increases with every change that older software cannot read.
 VERSION = 1
-#: Entry of the manifest: the model was trained on a generated corpus (absent: not known).
+#: Entry of the manifest: whether the model was trained on a generated corpus (absent: unknown).
 GENERATED = "generated_corpus"
 
 
 class States(Strict):
-    """How the states were made that the model was trained on; ``preparation`` and ``rounding`` count the changes of
-    the software that make others."""
+    """How the states in the model's training were computed; ``preparation`` and ``rounding`` are versions of the
+    software, which increase when the states change."""
 
     depths: Annotated[list[Positive], Field(min_length=1)]
     dtype: Literal["float32", "float16", "bfloat16"]
@@ -43,14 +43,14 @@ class States(Strict):
 
 
 class Texts(Strict):
-    """``cleaner`` of previous reports, and the ``target`` that the model was trained to write."""
+    """The ``cleaner`` of previous reports, and the ``target`` that the model was trained to write."""
 
     cleaner: Cleaner
     target: Literal["findings_and_impression", "findings"]
 
 
 class Search(Strict):
-    """Those settings of the group ``decode`` that decide about tokens."""
+    """The settings of the group ``decode`` that control the search for tokens."""
 
     engine: Literal["beam", "generate"]
     num_beams: Beams
@@ -61,17 +61,17 @@ class Search(Strict):
     batch_size: Positive
 
     def decode(self, **changes: Any) -> Decode:
-        """The group ``decode`` of a pipeline, without a split but for ``changes``.
+        """Return these settings as a complete group ``decode`` of a pipeline, with ``changes``.
 
         Raises:
-            ConfigError: it could not have these values.
+            ConfigError: the group cannot have these values.
         """
         whole = {"split": "test", "limit": None, "examples": 0, "controls": []}
         return validated(whole | self.model_dump() | changes, f"{SETTINGS}, search", Decode)
 
 
 class PackageSettings(Strict):
-    """What a report depends on beside weights, tokenizer and frozen models: ``reporter.json``."""
+    """What a report depends on besides weights, tokenizer and frozen models (``reporter.json``)."""
 
     version: Positive
     contexts: Annotated[list[Context], Field(min_length=1)]
@@ -81,11 +81,11 @@ class PackageSettings(Strict):
 
 
 def read_settings(directory: Path) -> PackageSettings:
-    """The settings of an exported model whose files are all what its manifest says.
+    """Read the settings of an exported model, and check its files against the manifest.
 
     Raises:
-        CheckpointError: the folder is no exported model, is of another version, or a file is missing or has changed.
-        ConfigError: the settings are not what they should be.
+        CheckpointError: the folder is not an exported model, has another version, or a file is missing or has changed.
+        ConfigError: a setting is not valid.
     """
     check_exported(directory)
     manifest = read_json(directory / MANIFEST)
@@ -98,7 +98,7 @@ def read_settings(directory: Path) -> PackageSettings:
     listed = manifest.get("files")
     if not isinstance(listed, dict):
         raise CheckpointError(f"{directory / MANIFEST} does not say which files there are; copy the folder again")
-    # what lies behind a link to a folder, or above the directory, is not among them
+    # excludes files behind a link to a folder and files outside the directory
     there = {str(PurePosixPath(path.relative_to(directory))) for path in directory.rglob("*") if path.is_file()}
     for name, expected in listed.items():
         if name not in there:
@@ -121,7 +121,7 @@ def read_settings(directory: Path) -> PackageSettings:
 
 
 def write_manifest(directory: Path, about: dict[str, Any]) -> None:
-    """Hashes of all files below an exported model's directory, and what else is known about it."""
+    """Write the hashes of all files below an exported model's directory, and the entries of ``about``."""
     files = {
         str(PurePosixPath(path.relative_to(directory))): hash_file(path)
         for path in sorted(directory.rglob("*"))
@@ -132,16 +132,17 @@ def write_manifest(directory: Path, about: dict[str, Any]) -> None:
 
 @contextmanager
 def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
-    """A folder ``{vision,language,text}`` of the frozen models, for as long as it takes to load them.
+    """Yield a temporary folder ``{vision,language,text}`` from which the frozen models can be loaded.
 
-    A pointer whose target is gone is followed to the same revision in this machine's hub cache; hashes are compared
-    wherever a model lies.
+    If the target of a pointer is gone, the same revision in this machine's hub cache is used. Hashes are compared
+    wherever a model is stored.
 
     Args:
-        given: a folder with the three, or some of the three, which are used in place of the directory's own.
+        given: a folder with some or all of the three, which are used instead of the directory's own.
 
     Raises:
-        ConfigError: ``given`` is no folder. BackboneError: a frozen model is nowhere; the message says how to get it.
+        ConfigError: ``given`` is not a folder. BackboneError: a frozen model was not found; the message says how to
+            get it.
     """
     if given is not None and not given.is_dir():
         raise ConfigError(f"backbones {given} is not a folder; name one that holds vision, language and text")
@@ -164,7 +165,7 @@ def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
 
 
 def _cached(source: Path, name: str, path: str) -> Path | None:
-    """The same revision of a published model in the hub cache."""
+    """Return the path of the same revision of a published model in the hub cache."""
     origin = provenance(source)
     if origin.get("provider") != "hub":
         raise BackboneError(

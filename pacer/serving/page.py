@@ -1,5 +1,5 @@
-"""The page of one model, for one user of this machine. Its server keeps nothing of a case: the browser holds the images
-and sends them with each request."""
+"""The web page of one model, for a single user of this machine. Its server stores nothing of a case: the browser holds
+the images and sends them with each request."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from pacer.serving.examples import example_cases
 from pacer.serving.reporter import Reporter
 from pacer.serving.sources import MAX_BYTES, MAX_CHARACTERS, load_image
 
-#: Names of this machine that no other machine can reach.
+#: Host names of the loopback interface, which no other machine can reach.
 LOOPBACK = ("127.0.0.1", "localhost")
-#: Bytes of a request: two images and three texts, in JSON at most 12 bytes a character.
+#: Most bytes in a request: two images, and three texts of at most 12 bytes a character in JSON.
 MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
-#: Paths that take an image or a case.
+#: Paths that accept an image or a case.
 _POSTS = ("/look/frontal", "/look/lateral", "/report/own", "/report/contexts")
-#: Digits of a Content-Length.
+#: Most digits in a Content-Length.
 _LONGEST_LENGTH = 12
 _HTML = "text/html; charset=utf-8"
 _HEADERS = {
@@ -48,16 +48,16 @@ _HEADERS = {
 
 
 class Page(ThreadingTCPServer):
-    """Serves the page on the loopback interface alone; reports are written one at a time.
+    """Serves the page on the loopback interface only, and handles one report request at a time.
 
     Args:
-        log: gets a line for an unexpected error.
+        log: receives one line for each unexpected error.
 
     Attributes:
-        files: content and type of what a browser may get, by path.
+        files: content and MIME type of each file that a browser may fetch, by path.
 
     Raises:
-        ConfigError: the port cannot be had.
+        ConfigError: the port cannot be used.
     """
 
     allow_reuse_address = True
@@ -84,14 +84,14 @@ class Page(ThreadingTCPServer):
                 self.files[f"/example/{number}/{place}"] = content.getvalue(), "image/png"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Log type and place of an unexpected error; its message may quote the case."""
+        """Log only the type and location of an unexpected error, because its message may quote the case."""
         error = sys.exception()
         if error is not None and not isinstance(error, ConnectionError):
             place = traceback.extract_tb(error.__traceback__)[-1]
             self.log(f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}")
 
     def look(self, place: str, body: bytes) -> str:
-        """A picture of an image that was handed in.
+        """Return the HTML preview of an uploaded image.
 
         Raises:
             DataError: the image cannot be used.
@@ -101,7 +101,7 @@ class Page(ThreadingTCPServer):
         return view.preview(image, place, caption)
 
     def report(self, kind: str, body: bytes) -> str:
-        """The report of a request's case, or with ``kind`` ``contexts`` those of all its contexts.
+        """Return the HTML report of a request's case, or its reports in all contexts if ``kind`` is ``contexts``.
 
         Raises:
             DataError: the case cannot be used.
@@ -114,7 +114,7 @@ class Page(ThreadingTCPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers what the page asks, and nothing that another site's page could ask."""
+    """Answers requests from the page, and refuses any that another site's page could send."""
 
     server: Page  # ty: ignore[incompatible-mutable-override]
     timeout = 60  # seconds without a byte from the browser
@@ -143,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(status, html.encode(), _HTML)
 
     def _answer(self, body: bytes) -> str | None:
-        """The HTML that was asked for; None where nobody waits for it any more."""
+        """Return the requested HTML, or None if the browser no longer waits for it."""
         what = self.path.rpartition("/")[2]
         if self.path.startswith("/look/"):
             return self.server.look(what, body)
@@ -151,12 +151,12 @@ class _Handler(BaseHTTPRequestHandler):
             return None if self._left() else self.server.report(what, body)
 
     def _left(self) -> bool:
-        """Whether the browser has closed the connection, as it does when a case is edited."""
+        """Return whether the browser has closed the connection, as it does when a case is edited."""
         readable, _, _ = select.select([self.connection], [], [], 0)
         return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
 
     def _refusal(self) -> tuple[int, bytes] | None:
-        """Status and sentence for a request that the page does not make."""
+        """Return a status and a sentence for a request that the page would not send, else None."""
         host = self.headers.get("Host", "")
         if host.partition(":")[0] not in LOOPBACK:
             return 421, b"The page is served to this machine alone, as localhost."
@@ -183,14 +183,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Requests are not logged."""
+        """Do nothing; requests are not logged."""
 
 
 def read_case(body: bytes) -> Case:
-    """The case of a request for reports: a line of JSON with texts and ``sizes``, then the bytes of the images.
+    """Read the case from a request for reports: a line of JSON with texts and ``sizes``, then the bytes of the images.
 
     Raises:
-        DataError: it has no image, or is not a request that the page makes.
+        DataError: the request has no image, or the page would not send it.
     """
     first, _, images = body.partition(b"\n")
     try:
@@ -207,7 +207,7 @@ def read_case(body: bytes) -> Case:
 
 
 def _page(reporter: Reporter, cases: list[Case]) -> str:
-    """The page itself; it asks for no source that the model was not trained on."""
+    """Return the HTML of the page, which asks only for sources that the model was trained on."""
     laterals, priors = (any(availability(context)[place] for context in reporter.contexts) for place in (0, 1))
     examples = [
         {

@@ -1,4 +1,4 @@
-"""Reports for images and texts as a person has them, by the very steps of training and of the stage ``decode``."""
+"""Reports for a user's images and texts, by exactly the steps of training and of the stage ``decode``."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from pacer.serving.sources import load_image, load_prior, load_text
 
 
 class Reporter:
-    """Writes reports with an exported model. Threads must not call it at once.
+    """Writes reports with an exported model. It is not thread-safe.
 
     Args:
-        directory: made by ``pacer export``. device: None: the first GPU, else the CPU.
-        backbones: folder with frozen models in ``vision``, ``language`` and ``text`` (those that are there count),
-            for a directory that came without them from another machine.
-        batch_size: cases generated at a time; it does not change a report. None: ``decode.batch_size`` of the export.
+        directory: written by ``pacer export``. device: None: the first GPU, else the CPU.
+        backbones: folder with some or all of the frozen models ``vision``, ``language`` and ``text``, for a directory
+            that came without them from another machine.
+        batch_size: cases generated at a time; does not change a report. None: ``decode.batch_size`` of the export.
 
     Attributes:
-        settings: of the export. contexts: that the model was trained on. commit: does it state findings first?
-        depths: encoder blocks that it draws on, 1 is the first. notes: sentences that hold for each of its reports.
+        settings: of the export. contexts: those of the model's training. commit: whether it states findings first.
+        depths: encoder blocks that it uses, counted from 1. notes: sentences that apply to each of its reports.
 
     Raises:
-        CheckpointError: the directory is no exported model, not whole, or the frozen models are not its own.
-        BackboneError: a frozen model is not there. ConfigError: the batch size is below 1.
+        CheckpointError: the directory is not an exported model or not complete, or the frozen models do not belong to
+            it. BackboneError: a frozen model is missing. ConfigError: the batch size is below 1.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Reporter:
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
 
     def __call__(self, *sources: Any, **named: Any) -> Result:
-        """The report of one case; takes the arguments of :class:`pacer.serving.case.Case`.
+        """Generate the report of one case; takes the arguments of :class:`pacer.serving.case.Case`.
 
         Raises:
             DataError: as :meth:`prepare`.
@@ -92,7 +92,7 @@ class Reporter:
         """Check a case and prepare it as training does, without the model.
 
         Raises:
-            DataError: a source cannot be used, or the model was trained without such a source. One sentence that
+            DataError: a source cannot be used, or the model was trained without it. The message is one sentence that
                 names the case and the source.
         """
         name, notes = case.name, []
@@ -134,7 +134,7 @@ class Reporter:
         return prepared
 
     def in_all_contexts(self, case: Case | Prepared) -> dict[Context, Result]:
-        """The same case in each context that both its sources and the model allow, in the order SN, SW, MN, MW."""
+        """Generate reports in each context that the case's sources and the model allow, in the order SN, SW, MN, MW."""
         prepared = self._prepared(case)
         allowed = contexts_within(*availability(prepared.context))
         contexts = [context for context in allowed if context in self.contexts]
@@ -142,7 +142,7 @@ class Reporter:
         return dict(zip(contexts, results, strict=True))
 
     def generate(self, cases: Sequence[Case | Prepared]) -> list[Result]:
-        """The reports of several cases, in their order.
+        """Generate the reports of several cases, in their order.
 
         Raises:
             DataError: as :meth:`prepare`, for the first case that cannot be used. PacerError: as :meth:`stream`.
@@ -152,9 +152,9 @@ class Reporter:
         return [results[number] for number in range(len(prepared))]
 
     def stream(self, cases: Iterable[Case | Prepared]) -> Iterator[tuple[int, Result]]:
-        """Number of a case in the order of ``cases``, and its result as soon as it is there.
+        """Yield the number of each case in the order of ``cases``, and its result as soon as it is finished.
 
-        Cases are asked for when there is room for them, so there may be any number.
+        Cases are taken only when there is room for them, so there may be any number.
 
         Raises:
             DataError: as :meth:`prepare`, when the case's turn comes. PacerError: the device has too little memory.
@@ -162,7 +162,7 @@ class Reporter:
         return self._stream(cases, self.batch_size)
 
     def _stream(self, cases: Iterable[Case | Prepared], batch_size: int) -> Iterator[tuple[int, Result]]:
-        """:meth:`stream` with ``batch_size`` cases at a time, for each of which memory is reserved."""
+        """Do as :meth:`stream`, with ``batch_size`` cases at a time, for each of which memory is reserved."""
         self._generator.decode = self._generator.decode.model_copy(update={"batch_size": batch_size})
         waiting: dict[int, Prepared] = {}
 
@@ -204,7 +204,7 @@ class Reporter:
         return cleaned
 
     def _truncation(self, prior: str | None, indication: str | None, history: str | None) -> Truncation:
-        """What the encoder of previous reports and the prompt cut. View and sections stand where nothing is cut."""
+        """Return what the text encoder and the prompt cut off; they cut nothing where view and sections stand."""
         before, _ = instruction(
             view="other", sections="findings", indication=indication, history=history, commit=self.commit
         )
@@ -237,7 +237,7 @@ class Reporter:
         )
 
     def _routing(self, levels: Tensor, weights: Tensor) -> Routing:
-        """Patches lie in rows; the grid has the image's proportions."""
+        """Return an image's routing; patches are ordered by rows, and the grid has the image's proportions."""
         rows, columns = self._features.images.grid
         planes = self._features.images.preparation.picture(levels).permute(1, 2, 0).numpy()
         return Routing(
@@ -248,7 +248,7 @@ class Reporter:
 
 
 def _direction(view: Any) -> Any:
-    """``AP`` or ``PA`` for either in any case and with blanks around it; anything else as it is."""
+    """Return ``AP`` or ``PA`` in capitals and without surrounding blanks, and anything else unchanged."""
     letters = view.strip().upper() if isinstance(view, str) else view
     return letters if letters in ("AP", "PA") else view
 

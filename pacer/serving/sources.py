@@ -1,7 +1,7 @@
-"""What a person hands in, judged before any work: images of any kind, and texts.
+"""Images of any kind and texts from users, checked before any work.
 
-Every refusal is one sentence of a :class:`~pacer.core.errors.DataError` that names the case and the source and quotes
-nothing of its content.
+Every refusal is a :class:`~pacer.core.errors.DataError` of one sentence, which names the case and the source but never
+quotes its content.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ ImageSource = str | PathLike | bytes | Image.Image
 
 #: Larger files are refused unread. An uncompressed radiograph of 4,000 by 5,000 pixels of 16 bits has 40 million bytes.
 MAX_BYTES = 100_000_000
-#: Longer texts are refused: reports have hundreds to a few thousand characters, and the encoder reads their start.
+#: Longer texts are refused: reports have hundreds to a few thousand characters, and the encoder reads only the start.
 MAX_CHARACTERS = 20_000
-#: Pillow's names of what may be read besides DICOM; others start programs or hold films.
+#: Pillow's names of the formats accepted besides DICOM; others start programs or contain videos.
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP")
 
-#: DICOM's transfer syntax that packs the whole data set; what it unpacks to is not known beforehand.
+#: The DICOM transfer syntax that compresses the whole data set; the unpacked size is not known beforehand.
 _DEFLATED = b"1.2.840.10008.1.2.1.99"
-#: A word with a slash or the ending of a file's name.
+#: A word that contains a slash or ends like a file name.
 _PATH = re.compile(r"\S*/\S*|\S+\.\w+")
 
 
 def load_image(source: ImageSource, name: str) -> Opened:
-    """One radiograph.
+    """Load one radiograph.
 
     Args:
         name: of case and source, for messages.
 
     Raises:
-        DataError: the source is of another type, too large, empty, no image, damaged, or no single radiograph.
+        DataError: the source has another type, or is too large, empty, damaged, not an image or not one radiograph.
     """
     if isinstance(source, Image.Image):
         return Opened(as_radiograph(source, name), None)
     if isinstance(source, str | PathLike):
         content = _read(Path(source), f"image {name}")
-        name = f"{name}, {source}"  # the ending marks a DICOM file without preamble, as it does in a corpus
+        name = f"{name}, {source}"  # the file extension marks a DICOM file without preamble, as in a corpus
     elif isinstance(source, bytes):
         content = source
     else:
@@ -77,7 +77,7 @@ def load_image(source: ImageSource, name: str) -> Opened:
 
 
 def _read(path: Path, name: str) -> bytes:
-    """A file of at most :data:`MAX_BYTES`; a larger one is refused unread."""
+    """Read a file of at most :data:`MAX_BYTES`; refuse a larger one unread."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -93,20 +93,20 @@ def _read(path: Path, name: str) -> bytes:
 def _dicom_view(content: bytes) -> View | None:
     if content[128:132] != b"DICM":
         return None
-    import pydicom  # loaded already: the image has been read
+    import pydicom  # already imported to read the image
 
     try:
         header = pydicom.dcmread(io.BytesIO(content), stop_before_pixels=True, specific_tags=["ViewPosition"])
         return parse_view(str(header.get("ViewPosition") or ""))
-    except Exception:  # whatever a damaged field raises: it says nothing about an image that is whole
+    except Exception:  # a damaged field can raise anything; the image itself may still be intact
         return None
 
 
 def load_text(text: str | None, name: str) -> str | None:
-    """A text as it was given; None without a visible character, and for a word that stands for no text (``N/A``).
+    """Return a text unchanged, or None if it has no visible character or only says that there is none (``N/A``).
 
     Raises:
-        DataError: it is of another type, too long, or holds control characters.
+        DataError: the text has another type, is too long, or contains control characters.
     """
     if text is None:
         return None
@@ -120,10 +120,10 @@ def load_text(text: str | None, name: str) -> str | None:
 
 
 def load_prior(text: str | None, name: str) -> str | None:
-    """A previous report, as :func:`load_text`.
+    """Return a previous report, as :func:`load_text` does.
 
     Raises:
-        DataError: as there, or it is the path of a file, which would be read as a report.
+        DataError: as for :func:`load_text`, or the text is a file path, which would be read as a report.
     """
     loaded = load_text(text, name)
     words = [] if loaded is None else loaded.split()

@@ -18,7 +18,7 @@ from pacer.reporting.overlay import routing_overlay
 from pacer.serving.case import Result, notes_of
 
 TEMPLATES = Path(__file__).parent / "templates"
-#: Upper end of a gate, and what it means; Calibrate starts at 0.1.
+#: Upper limit of the gate for each description; Calibrate starts at 0.1.
 _GATES = ((0.05, "hardly at all"), (0.25, "a little"), (0.6, "moderately"), (1.0, "strongly"))
 
 
@@ -26,17 +26,17 @@ render = partial(html.render, folder=TEMPLATES)
 
 
 def gate_words(gate: float) -> str:
-    """How much Calibrate corrects the prompt, in words."""
+    """Describe in words how much Calibrate corrects the prompt."""
     return next(words for limit, words in _GATES if gate <= limit)
 
 
 def problem(sentence: str) -> str:
-    """A refusal in the place of what was asked for."""
+    """Return the HTML of a refusal, shown instead of the requested content."""
     return Markup('<p class="problem" role="alert">{}</p>').format(sentence)
 
 
 def preview(image: Image.Image, name: str, caption: str) -> str:
-    """A radiograph that was handed in, reduced."""
+    """Return the HTML of an uploaded radiograph, reduced in size."""
     small = image.copy()
     small.thumbnail((LONGEST_EDGE, LONGEST_EDGE), Image.Resampling.LANCZOS)
     figure = Markup(
@@ -47,7 +47,7 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
 
 
 def result_page(result: Result) -> str:
-    """One report: commitment, marked report, gate, routing maps and notes."""
+    """Return the HTML of one report: commitment, marked report, gate, routing maps and notes."""
     overlays = [
         routing_overlay(name, Image.fromarray(routing.image), routing.weights, routing.depths)
         for name, routing in result.routing().items()
@@ -69,7 +69,7 @@ def result_page(result: Result) -> str:
 
 
 def contexts_page(results: Mapping[Context, Result]) -> str:
-    """The same case in several contexts: the commitments that differ, and every report with its marks."""
+    """Return the HTML of one case in several contexts: the commitments that differ, and every marked report."""
     rows = [(finding, [result.findings().get(finding) for result in results.values()]) for finding in FINDINGS]
     first, *others = results.values()
     stated = statements(first.report)
@@ -87,7 +87,7 @@ def contexts_page(results: Mapping[Context, Result]) -> str:
 
 
 def _commitment(result: Result) -> frozenset[Statement] | None:
-    """What was committed to; None where there is no commitment, or no report after it."""
+    """Return the committed statements, or None if there is no commitment or no report after it."""
     return None if result.commitment is None or result.fallback else committed(result.commitment)
 
 

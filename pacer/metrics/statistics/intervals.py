@@ -161,7 +161,9 @@ def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis
     each context separately. ``reports``: ``hypothesis`` or a control."""
     rows = label_counts(*(present(labels_of(cases, side), rule) for side in ("reference", reports)))
     if rule.duplicates == "first" and "study_id" in cases.columns:
-        unknown = cases["study_id"].fill_null("") == ""  # each counts as its own study, as in the scores
+        unknown = (
+            cases["study_id"].fill_null("").str.strip_chars() == ""
+        )  # each counts as its own study, as in the scores
         first = cases.select(pl.struct("context", "study_id").is_first_distinct()).to_series()
         rows[~(first | unknown).to_numpy()] = 0
     return rows

@@ -70,7 +70,7 @@ def test_the_first_row_of_a_study_counts_where_the_convention_says_so():
         assert clinical_efficacy(references, hypotheses, convention, studies) == clinical_efficacy(
             references[kept], hypotheses[kept], convention
         )
-    unknown = ["a", None, "a", None, "", ""]  # a row of an unknown study is not the same study's as another one
+    unknown = ["a", None, "a", "", " ", " "]  # a row of an unknown study is not the same study's as another one
     assert clinical_efficacy(references, hypotheses, "nicolson", unknown)["n"] == 5
     with pytest.raises(DataError, match="6 reference rows, 6 hypothesis rows, 2 studies"):
         clinical_efficacy(references, hypotheses, "nicolson", ["a", "b"])
