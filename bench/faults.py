@@ -171,16 +171,10 @@ def remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def contents(path: Path) -> dict[str, Any]:
-    """Return the hashes of files; for generated reports, their lines without the seconds that they took."""
+def contents(path: Path) -> dict[str, str]:
+    """Return the hash of each file."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    look = untimed if path.name == "generated" else hash_file
-    return {str(file.relative_to(path)): look(file) for file in files}
-
-
-def untimed(path: Path) -> Any:
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.suffix == ".jsonl" else []
-    return [row | {"seconds": None} for row in rows] or path.read_text()
+    return {str(file.relative_to(path)): hash_file(file) for file in files}
 
 
 def tried(project: Project, step: Step, draw: random.Random, fault: str) -> dict[str, Any]:
