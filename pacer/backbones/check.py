@@ -70,7 +70,8 @@ def check_settings(params: Params, role: str, directory: Path) -> None:
         limit = text_limit(directory)
         if limit is not None and params.features.prior_tokens > limit:
             raise ConfigError(
-                f"features.prior_tokens = {params.features.prior_tokens}, and the text encoder has {limit} positions"
+                f"features.prior_tokens = {params.features.prior_tokens}, but the text encoder has only {limit} "
+                "positions"
             )
     elif role == "language":
         if params.lora.targets is None:
@@ -84,6 +85,6 @@ def _check_marks(params: Params, tokens: int) -> None:
     counted = corpus.phantom.vocabulary if corpus.source == "phantom" else _LLAMA_TOKENS
     if params.emphasis.source == "corpus" and corpus.format == "rg4" and tokens != counted:
         raise ConfigError(
-            f"emphasis.source: corpus takes marks that count the tokens of a tokenizer of {counted}, and the language "
-            f"model's has {tokens}; set emphasis.source: computed"
+            f"emphasis.source: corpus expects marks that count the tokens of a tokenizer of {counted} tokens, but the "
+            f"language model's has {tokens}; set emphasis.source: computed"
         )

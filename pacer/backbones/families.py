@@ -99,7 +99,7 @@ def patch_grid(config: Any, height: int, width: int) -> tuple[int, int]:
     if (height, width) != sides and not VISION[config.model_type].any_size:
         raise BackboneError(
             f"the image processor gives {height} x {width} pixels, and the {config.model_type} encoder takes "
-            f"{sides[0]} x {sides[1]} alone; set that size in preprocessor_config.json"
+            f"{sides[0]} x {sides[1]} only; set that size in preprocessor_config.json"
         )
     return height // config.patch_size, width // config.patch_size
 
@@ -188,7 +188,7 @@ def check_language(directory: Path) -> None:
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except Exception as error:  # a configuration can break the construction of a model in any way
         raise BackboneError(
-            f"{directory} is a {config.model_type} model, of which transformers makes no causal language model "
+            f"{directory} is a {config.model_type} model, and transformers has no causal language model for it "
             f"({type(error).__name__})"
         ) from None
     if reason := _unlike_llama(model):

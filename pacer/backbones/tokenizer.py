@@ -79,7 +79,7 @@ def _sentencepiece(model: Path) -> SentencePieceProcessor:
     try:
         return SentencePieceProcessor(str(model))
     except (OSError, RuntimeError):
-        raise BackboneError(f"{model} is no sentencepiece model; fetch it again") from None
+        raise BackboneError(f"{model} is not a sentencepiece model; fetch it again") from None
 
 
 def _scores(reference: SentencePieceProcessor) -> dict[str, float]:

@@ -181,8 +181,8 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
                     rows.append(tuple(cells) or (None,) * len(columns))
                 else:
                     raise DataError(
-                        f"{path}, line {line}: {len(cells)} cells, but the header has {len(columns)}; the separator "
-                        f"is read as {separator}, and a cell that holds one needs quotes"
+                        f"{path}, line {line}: {len(cells)} cells, but the header has {len(columns)}; cells are "
+                        f"separated by {separator}, and a cell that contains one needs quotes"
                     )
                 line = reader.line_num + 1
     except csv.Error as error:

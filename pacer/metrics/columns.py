@@ -100,8 +100,8 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collect
     no_number = texts.is_not_null() & texts.cast(pl.Float64, strict=False).is_null()
     if 0 < no_number.sum() < texts.count() / 2:
         raise DataError(
-            f"{where}: most cells are numbers, that of record {ids.filter(no_number)[0]} is none; write numbers as "
-            "0.9, and leave an unknown one empty"
+            f"{where}: most cells are numbers, but that of record {ids.filter(no_number)[0]} is not; write numbers "
+            "like 0.9, and leave missing ones empty"
         )
     if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
         raise DataError(f"{where} has {count} different texts, more than {_MOST_VALUES}; give numbers, or bands")

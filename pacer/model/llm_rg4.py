@@ -118,7 +118,7 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
         names = first
     missing = sorted(theirs for theirs in names.values() if theirs not in state)
     if len(missing) == len(names):
-        raise CheckpointError(f"{origin} is no checkpoint of LLM-RG4: it holds {', '.join(sorted(state)[:5])}")
+        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: it holds {', '.join(sorted(state)[:5])}")
     if missing:
         raise CheckpointError(f"{origin} is an incomplete checkpoint of LLM-RG4. Missing: {', '.join(missing)}")
     interface = {ours: state[theirs] for ours, theirs in names.items()}
@@ -169,7 +169,7 @@ def _state(content: Any, origin: str) -> dict[str, Tensor]:
         raise CheckpointError(f"{origin} holds {type(content).__name__}, expected named tensors")
     if strange := [str(name) for name, value in content.items() if not isinstance(value, Tensor)]:
         names = ", ".join(strange[:5])
-        raise CheckpointError(f"{origin} is no checkpoint of LLM-RG4: besides tensors it holds {names}")
+        raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: besides tensors it holds {names}")
     return dict(content)
 
 

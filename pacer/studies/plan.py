@@ -127,7 +127,7 @@ def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
         last = f"{BASELINE_DEFINITION}:{target}"
     if last not in known or not _scores(known[last]):
         ends = [name for name, stage in known.items() if _scores(stage)]
-        raise ConfigError(f"{last} is no stage that makes {SCORES}; those are {', '.join(ends)}")
+        raise ConfigError(f"{last} is not a stage that makes {SCORES}; those are {', '.join(ends)}")
     makers = {out: stage.name for stage in known.values() for out in stage.outs}
     order: dict[str, Stage] = {}
 
@@ -217,7 +217,7 @@ def _place(params: Overrides, path: str, origin: str) -> tuple[Overrides, str]:
     for parent in parents:
         group = group.get(parent) if isinstance(group, dict) else None
     if not isinstance(group, dict) or last not in group:
-        raise ConfigError(f"{origin}: {path} is no parameter")
+        raise ConfigError(f"{origin}: {path} is not a parameter")
     return group, last
 
 

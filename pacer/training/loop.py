@@ -268,7 +268,7 @@ class _Run:
         what, value = ("gradient norm", norm) if math.isfinite(loss) else ("loss", loss)
         raise PacerError(
             f"{self.phase.name}: the {what} of update {self.done} is {value} on records {', '.join(ids)}; the last "
-            f"state stays, so lower {self.phase.name}.learning_rate or inspect these"
+            f"state stays, so lower {self.phase.name}.learning_rate or inspect these records"
         )
 
     def _train_mode(self) -> None:

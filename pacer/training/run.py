@@ -212,7 +212,7 @@ def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> s
     if record.model.quantization != new.model.quantization:
         before, now = (quantization or "none" for quantization in (record.model.quantization, new.model.quantization))
         raise CheckpointError(
-            f"{start} was trained with train.quantization: {before}, and the settings say {now}; all phases train on "
+            f"{start} was trained with train.quantization: {before}, but the settings say {now}; all phases train on "
             f"one frozen model: set train.quantization: {before}, or start from another checkpoint"
         )
     for name, parameter in model.named_parameters():

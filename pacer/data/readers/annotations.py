@@ -61,7 +61,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Create an object; refuse a repeated split, which would hide the first one."""
     names = [name for name, _ in pairs]
     if twice := next((split for split in SPLITS if names.count(split) > 1), None):
-        raise ValueError(f"the split {twice} is there twice")
+        raise ValueError(f"the split {twice} occurs twice")
     return dict(pairs)
 
 

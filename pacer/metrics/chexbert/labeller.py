@@ -107,7 +107,7 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
         ) from None
     state = content.get("model_state_dict") if isinstance(content, dict) else None
     if not isinstance(state, dict):
-        raise BackboneError(f"{path} is no CheXbert checkpoint: it has no state dictionary under model_state_dict")
+        raise BackboneError(f"{path} is not a CheXbert checkpoint: it has no state dictionary under model_state_dict")
     state = {str(key).removeprefix("module."): value for key, value in state.items()}
     state.pop("bert.embeddings.position_ids", None)  # a buffer saved by older versions of transformers
     try:

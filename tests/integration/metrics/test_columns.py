@@ -70,7 +70,7 @@ def test_a_word_among_numbers_is_named_and_words_for_no_value_are_none(tmp_path:
     absent = [*rows[:3], "3,N/A\n", "4,NA\n", *rows[5:]]
     found = read_score_columns(written(tmp_path, "record_id,mine\n" + "".join(absent)), ids, [])
     assert names_by_kind(found)["scores"] == ["mine"] and found["mine"].null_count() == 2
-    with pytest.raises(DataError, match="column mine: most cells are numbers, that of record 3 is none"):
+    with pytest.raises(DataError, match="column mine: most cells are numbers, but that of record 3 is not"):
         read_score_columns(written(tmp_path, "record_id,mine\n" + "".join([*rows[:3], "3,?\n", *rows[4:]])), ids, [])
 
 

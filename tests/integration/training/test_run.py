@@ -157,7 +157,7 @@ def test_a_start_from_another_quantization_is_refused(phase, tmp_path: Path) -> 
     record = read_record(tmp_path / "warmup")
     other = record.model.model_copy(update={"quantization": "nf4"})
     record.model_copy(update={"model": other}).write(tmp_path / "warmup")
-    with pytest.raises(CheckpointError, match=r"trained with train.quantization: nf4, and the settings say none"):
+    with pytest.raises(CheckpointError, match=r"trained with train.quantization: nf4, but the settings say none"):
         phase("parent", parameters(), "warmup")
 
 

@@ -126,7 +126,7 @@ def test_an_encoder_of_one_size_refuses_another(tmp_path: Path) -> None:
     folder = write_encoder("vit", tmp_path)
     path = folder / "preprocessor_config.json"
     write_json(path, read_json(path) | {"size": {"height": 70, "width": 70}})
-    with pytest.raises(BackboneError, match="gives 70 x 70 pixels, and the vit encoder takes 56 x 56 alone"):
+    with pytest.raises(BackboneError, match="gives 70 x 70 pixels, and the vit encoder takes 56 x 56 only"):
         ImageEncoder(folder, [BLOCKS])
 
 
@@ -160,7 +160,7 @@ SMALL: dict[str, Any] = {
         (lambda: Gemma2Config(**SMALL, head_dim=8), r"\(gemma2\) .*it changes its logits \(final_logit_softcapping\)"),
         (lambda: CohereConfig(**SMALL), r"it changes its logits \(logit_scale\)"),
         (lambda: GPT2Config(n_embd=24, n_layer=1, n_head=2), r"blocks of attention and MLP in `model\.layers`"),
-        (lambda: T5Config(d_model=24, num_layers=1), r"is a t5 model, of which transformers makes no causal"),
+        (lambda: T5Config(d_model=24, num_layers=1), r"is a t5 model, and transformers has no causal"),
     ],
 )
 def test_language_models_that_cannot_work_are_refused_by_name(
@@ -256,11 +256,15 @@ def changed(**groups: dict[str, Any]) -> Params:
             {"features": {"depths": [1, 3]}, "interface": {"num_heads": 3}},
             r"interface\.num_heads \(3\) must divide the width of the vision encoder \(16\)",
         ),
-        ("text", {"features": {"prior_tokens": 600}}, r"prior_tokens = 600, and the text encoder has 512 positions"),
+        (
+            "text",
+            {"features": {"prior_tokens": 600}},
+            r"prior_tokens = 600, but the text encoder has only 512 positions",
+        ),
         (
             "language",
             {"emphasis": {"source": "corpus"}},
-            r"emphasis\.source: corpus .* of a tokenizer of \d+, and the language model's has 597; set emphasis",
+            r"emphasis\.source: corpus .* of a tokenizer of \d+ tokens, but the language model's has 597; set emphasis",
         ),
     ],
 )

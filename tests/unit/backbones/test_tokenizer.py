@@ -143,7 +143,7 @@ def test_the_merges_that_transformers_makes_are_refused(vicuna: Path, tmp_path: 
 def test_a_damaged_model_is_named(vicuna: Path, tmp_path: Path) -> None:
     shutil.copytree(vicuna, tmp_path, dirs_exist_ok=True)
     (tmp_path / SENTENCEPIECE).write_bytes(b"<!DOCTYPE html>")
-    with pytest.raises(BackboneError, match=r"tokenizer\.model is no sentencepiece model"):
+    with pytest.raises(BackboneError, match=r"tokenizer\.model is not a sentencepiece model"):
         read_tokenizer(tmp_path)
 
 

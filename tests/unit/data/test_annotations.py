@@ -29,7 +29,7 @@ def test_any_bytes_give_one_clear_error(tmp_path_factory, content, name) -> None
             (text, "must be an object of the splits train, val, test, each with a list of records")
             for text in ("[]", "{}", '{"training": []}', '{"train": {}}')
         ),
-        ('{"train": [], "train": []}', "the split train is there twice"),
+        ('{"train": [], "train": []}', "the split train occurs twice"),
         ('{"train": [1 2]}', "Expecting ',' delimiter: line 1 column 14"),
         ('{"train": [' + "[" * 100_000, "cannot be read as JSON"),
         ('{"train": [1' + "0" * 5000 + "]}", "cannot be read as JSON"),

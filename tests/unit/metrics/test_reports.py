@@ -107,7 +107,7 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         ("r.csv", f"id,id,report\n1,1,{SECRET}\n", "column name more than once"),
         ("r.csv", "id;report\n1;x\n", "begins with what could be its name"),
         ("r.csv", f"1;{SECRET} .\n2;{SECRET}\n", "every line holds a semicolon, tab or bar"),
-        ("r.csv", f"id;report\n1;{SECRET}, small\n", "2 cells, but the header has 1; the separator is read as comma"),
+        ("r.csv", f"id;report\n1;{SECRET}, small\n", "2 cells, but the header has 1; cells are separated by comma"),
         ("r.json", "[1]", "must be an object of ids and texts, got a list of 1"),
         ("r.json", json.dumps({"a": [SECRET, SECRET]}), "row 1, text: expected text, got a list of 2"),
         ("r.json", '{"": "a"}', "row 1, id: expected an id"),

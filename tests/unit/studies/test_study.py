@@ -214,7 +214,7 @@ def test_overrides_change_their_values_alone_and_keep_the_comments() -> None:
 @pytest.mark.parametrize("key", ["calibrate.lambda", "nothing.at_all", "train.workers.more", "calibrat"])
 def test_an_override_that_is_no_parameter_is_refused(tmp_path: Path, key: str) -> None:
     study = read(tmp_path, GOOD.replace("calibrate.gate_inputs: none", f"{key}: 1"))
-    with pytest.raises(ConfigError, match=f"study mine, row one: {key} is no parameter"):
+    with pytest.raises(ConfigError, match=f"study mine, row one: {key} is not a parameter"):
         planned(study, yaml_of("micro"))
 
 
