@@ -196,7 +196,7 @@ def test_half_of_a_second_stage_is_no_first_stage(state, change: dict) -> None:
 
 @pytest.mark.parametrize("name", ["model.layers.0.self_attn.q_proj.weight", "bert.embeddings.weight", "router.eta"])
 def test_other_weights_are_refused_with_what_they_hold(name: str) -> None:
-    with pytest.raises(CheckpointError, match=rf"no checkpoint of LLM-RG4: it holds {name}"):
+    with pytest.raises(CheckpointError, match=rf"not an LLM-RG4 checkpoint: it holds {name}"):
         import_llm_rg4({name: torch.zeros(1)})
 
 
