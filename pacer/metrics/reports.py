@@ -27,6 +27,7 @@ from pacer.config import Strict
 from pacer.config.corpus import Cleaner
 from pacer.core.contexts import Context
 from pacer.core.errors import DataError
+from pacer.core.io import opened
 from pacer.data.tables import Table, open_table
 from pacer.data.values import shown
 
@@ -163,6 +164,9 @@ def _read(path: Path, headings: Collection[str | None], option: str) -> Table:
                     f"{path}: its only column begins with what could be its name, which would be scored as a report; "
                     f"name the column with {option}, and separate its cells by commas (.csv) or tabs (.tsv)"
                 )
+            with opened(path) as file:  # which a table passes over, and here all pairs would move up
+                if not file.readline().removeprefix(b"\xef\xbb\xbf").strip():
+                    raise DataError(f'{path}, line 1: a blank line; write "" for an empty report')
             table = table._replace(columns=[_ALONE], numbers=[1, *table.numbers], rows=[(first,), *table.rows])
             if all(text and _OTHER_SEPARATOR.search(text) for (text,) in table.rows):
                 raise DataError(

@@ -94,6 +94,8 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         ("r.csv", f'id,report\n1,"{SECRET}\n', "line 2: unexpected end of data; the file is cut off"),
         ("r.csv", f"{SECRET} .\n\na .\n", 'line 2: a blank line; write "" for an empty report'),
         ("r.csv", f"report\n{SECRET}\n\n", "line 3: a blank line"),
+        ("r.csv", "\na small effusion .\n", "line 1: a blank line"),
+        ("r.csv", "\ufeff\na small effusion .\n", "line 1: a blank line"),
         (
             "r.csv",
             f"{SECRET}!,b\n1,x\n",
