@@ -60,6 +60,10 @@ def trained_generator(
     return make_generator(model, load_tokenizer(backbones), store, record.model, config, device), record
 
 
+#: Settings that change no finished report, so a stopped run may continue with other values. The split and the limit
+#: choose the records, which have a hash of their own.
+CHANGEABLE = frozenset({"split", "limit", "engine", "batch_size", "examples", "controls"})
+
 #: Called like :func:`trained_generator`.
 OpenGenerator = Callable[[Path, Path, Path, Decode, torch.device], tuple[Generator, CheckpointRecord]]
 
@@ -77,7 +81,7 @@ def decode_records(
     """Decode ``records`` of the configured split, and its control inputs, into ``out``.
 
     Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors`` and ``manifest.json``.
-    A stopped run continues with the records that have no prediction yet.
+    A stopped run continues with the records that have no prediction yet, also if settings in :data:`CHANGEABLE` differ.
 
     Args:
         about: additional entries of the manifest.
@@ -93,8 +97,9 @@ def decode_records(
 
     generator, record = open_generator(checkpoint, backbones, features, config, torch.device(state.device or "cpu"))
     weights = weights_hash(checkpoint)
+    search = config.model_dump(exclude=set(CHANGEABLE))
     fingerprint = hash_json(
-        [(checkpoint / RECORD).read_text(), weights, config.model_dump(), cases.to_dicts(), content_hash(features)]
+        [(checkpoint / RECORD).read_text(), weights, search, cases.to_dicts(), content_hash(features)]
     )
     main = state.is_main_process
     with scratch_directory(out, fingerprint, main=main) as directory:
@@ -105,7 +110,7 @@ def decode_records(
         _decode(generator, runs, routed, parts, state)
         state.wait_for_everyone()
         if main:
-            _collect(_finished(parts), runs, final)
+            _collect(_finished(parts), runs, routed, final)
             manifest = {
                 "split": config.split,
                 "checkpoint": record.phase,
@@ -152,22 +157,18 @@ def _decode(
     """
     done = _finished(parts)
     state.wait_for_everyone()  # no process appends before all have read
-    todo = [
-        (name, row)
-        for name, part in runs.items()
-        for row in part.iter_rows(named=True)
-        if (name, row["record_id"]) not in done
-    ]
+    planned = [(name, row) for name, part in runs.items() for row in part.iter_rows(named=True)]
+    todo = [(name, row) for name, row in planned if not _is_done(done.get((name, row["record_id"])), name, routed)]
     # similar lengths are decoded together, the longest first, because they need the most memory
     todo.sort(key=lambda item: -sum(map(len, generator.prompt_ids(item[1]))))
     mine = todo[state.process_index :: state.num_processes]
     with (
-        Ticker("decode", sum(map(len, runs.values())), done=len(done)) as ticker,
+        Ticker("decode", len(planned), done=len(planned) - len(todo)) as ticker,
         Journal(parts / f"{state.process_index}.jsonl") as journal,
     ):
         for place, result in generator.stream([row for _, row in mine]):
             name, row = mine[place]
-            routing = _routing(result) if name == "" and row["record_id"] in routed else None
+            routing = _routing(result) if _keeps_routing(name, row["record_id"], routed) else None
             line = {"run": name, "routing": routing, **_line(row["record_id"], result, generator.commit)}
             journal.append(line)
             ticker.advance()
@@ -186,31 +187,42 @@ def _line(record_id: str, result: Generated, commit: bool) -> dict[str, object]:
     }
 
 
+def _keeps_routing(run: str, record_id: str, routed: set[str]) -> bool:
+    return run == "" and record_id in routed
+
+
+def _is_done(line: dict | None, run: str, routed: set[str]) -> bool:
+    """Return whether a record needs no decoding. If the examples have changed since, depth weights may be missing."""
+    return line is not None and (line["routing"] is not None or not _keeps_routing(run, line["record_id"], routed))
+
+
 def _routing(result: Generated) -> dict[str, list]:
     views = {"frontal": result.frontal_weights, "lateral": result.lateral_weights}
     return {view: weights.float().tolist() for view, weights in views.items() if weights is not None}
 
 
 def _finished(parts: Path) -> dict[tuple[str, str], dict]:
-    """Read the predictions of all processes so far.
+    """Read the predictions of all processes so far; of two for one record, the one with depth weights.
 
     Raises:
         DataError: a line is damaged; the message names file and line.
     """
-    lines = (line for path in sorted(parts.glob("*.jsonl")) for _, line in read_journal(path))
+    lines = [line for path in sorted(parts.glob("*.jsonl")) for _, line in read_journal(path)]
+    lines.sort(key=lambda line: line["routing"] is not None)
     return {(line.pop("run"), line["record_id"]): line for line in lines}
 
 
-def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], out: Path) -> None:
-    """Write prediction files in the records' order, and the depth weights that were kept."""
+def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], routed: set[str], out: Path) -> None:
+    """Write prediction files in the records' order, and the depth weights of the records ``routed``."""
     routing = {}
     for name, part in runs.items():
         # records of a control go to the file of the context in their record ids
         by_context = defaultdict(list)
         for record_id in part["record_id"]:
             line = finished[name, record_id]
-            for view, weights in (line.pop("routing") or {}).items():
-                routing[f"{record_id}/{view}"] = torch.tensor(weights)
+            weights_of = line.pop("routing") or {}
+            if _keeps_routing(name, record_id, routed):
+                routing |= {f"{record_id}/{view}": torch.tensor(weights) for view, weights in weights_of.items()}
             by_context[record_id.split("-", 1)[0]].append(line)
         for context, lines in by_context.items():
             write_jsonl(out / name / f"{context}.jsonl", lines)

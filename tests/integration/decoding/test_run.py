@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
+from pacer.config import Decode
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file
 from pacer.decoding import run
@@ -119,6 +120,61 @@ def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path
     monkeypatch.setattr(Generator, "stream", counted)
     assert stage("again") == files
     assert decoded == [total - 17 + cut]
+
+
+@pytest.mark.parametrize("examples", [0, 1, 6])
+def test_a_stopped_run_goes_on_with_other_settings_that_change_no_report(
+    stage, tmp_path: Path, monkeypatch, examples: int
+) -> None:
+    """A smaller batch, another engine, other examples and fewer controls; depth weights that are lacking are made."""
+    changes = {"batch_size": 1, "engine": "generate", "examples": examples, "controls": ["no_lateral"]}
+    files = stage("out", **changes)
+    part = stopped(stage, tmp_path, monkeypatch, 40)
+    begun = [(line["run"], line["record_id"]) for line in map(json.loads, part.read_text().splitlines())]
+    again = []
+    line = run._line
+    monkeypatch.setattr(run, "_line", lambda record_id, *rest: again.append(record_id) or line(record_id, *rest))
+    assert stage("again", **changes) == files
+    planned = sum(content.count(b"\n") for name, content in files.items() if name.endswith(".jsonl"))
+    kept = [name for name, _ in begun if name in ("", "controls/no_lateral")]
+    repeated = len(again) - (planned - len(kept))
+    assert 0 <= repeated <= examples
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "kept"),
+    [
+        ("split", "all", True),  # the same records here
+        ("limit", 100, True),  # the same
+        ("limit", 7, False),
+        ("engine", "generate", True),
+        ("num_beams", 2, False),
+        ("min_new_tokens", 3, False),
+        ("max_new_tokens", 19, False),
+        ("repetition_penalty", 1.5, False),
+        ("length_penalty", 1.0, False),
+        ("batch_size", 1, True),
+        ("examples", 3, True),
+        ("controls", [], True),
+    ],
+)
+def test_which_settings_discard_finished_reports(stage, monkeypatch, setting: str, value: Any, kept: bool) -> None:
+    used = []
+
+    def stop(out: Path, fingerprint: str, *, main: bool) -> None:
+        used.append(fingerprint)
+        raise Killed
+
+    monkeypatch.setattr(run, "scratch_directory", stop)
+    for changes in ({}, {setting: value}):
+        with pytest.raises(Killed):
+            stage("out", **changes)
+    assert (used[0] == used[1]) == kept
+
+
+def test_every_setting_is_judged() -> None:
+    (judged,) = (mark for mark in test_which_settings_discard_finished_reports.pytestmark if mark.name == "parametrize")
+    assert {setting for setting, *_ in judged.args[1]} == set(Decode.model_fields)
 
 
 def test_a_damaged_line_of_a_stopped_run_is_named(stage, tmp_path: Path, monkeypatch) -> None:

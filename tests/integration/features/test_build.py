@@ -7,6 +7,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -20,7 +21,9 @@ from pacer.data.radiographs import NOT_AN_IMAGE
 from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder
 from pacer.features.shards import Entry, take_over, write_shard
+from pacer.features.store import IMAGES as IMAGES_INDEX
 from pacer.features.store import MANIFEST, FeatureStore
+from pacer.features.store import PRIORS as PRIORS_INDEX
 from tests.support.building import CONFIG, IMAGES, SHARD, TEXTS, Setting, content, cut, make_images, setting, shard_of
 
 __all__ = ["setting"]
@@ -170,6 +173,33 @@ def test_the_plan_is_announced(
     assert told and float(told[1]) * 1e3 == pytest.approx(size, rel=0.01)
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert "to encode" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "again"),
+    [
+        ("mode", "pixels", {IMAGES_INDEX}),
+        ("depths", [2, 3], {IMAGES_INDEX}),
+        ("dtype", "float16", {IMAGES_INDEX, PRIORS_INDEX}),
+        ("precision", "bfloat16", {IMAGES_INDEX, PRIORS_INDEX}),
+        ("batch_size", 1, set()),
+        ("shard_size", 2, set()),
+        ("workers", 0, set()),
+        ("prior_tokens", 8, {PRIORS_INDEX}),
+    ],
+)
+def test_which_settings_encode_again(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], setting: str, value: Any, again: set[str]
+) -> None:
+    """The tables of the store name the keys by which entries are taken over."""
+    out, settings = tmp_path / "out", CONFIG.model_copy(update={setting: value})
+    assert settings != CONFIG
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
+    before = {index: pl.read_parquet(out / index)["key"].to_list() for index in (IMAGES_INDEX, PRIORS_INDEX)}
+    encoded.clear()
+    build.build_store(settings, images, TEXTS, backbones, out)
+    assert {index for index, keys in before.items() if pl.read_parquet(out / index)["key"].to_list() != keys} == again
+    assert IMAGES_INDEX in again or not encoded
 
 
 def test_unreadable_images_are_listed_and_the_rest_is_kept(

@@ -72,7 +72,8 @@ def test_an_answer_is_used_as_long_as_the_question_is_the_same(endpoint, asking,
     other parameters never ask."""
     label_sample(sample, records, asking(), tmp_path)
     first = (tmp_path / "llm_cache.jsonl").read_text()
-    for change in ({"concurrency": 1}, {"max_dollars": 5.0}, {"timeout": 3.0}, {"attempts": 1}):
+    limits = ({"max_requests": 99}, {"max_dollars": 5.0}, {"input_price": 0.1}, {"output_price": 0.1})
+    for change in (*limits, {"concurrency": 1}, {"timeout": 3.0}, {"attempts": 1}, {"unanswered": "rules"}):
         assert label_sample(sample, records, asking(**change), tmp_path)["reused"] == 6
     assert (tmp_path / "llm_cache.jsonl").read_text() == first
     assert sum(endpoint.seen.values()) == 6
