@@ -44,14 +44,15 @@ def token_terms(
     # reuse memory between chunks: allocating new pages takes longer than the arithmetic
     size = min(max(1, limit // len(head)), n)
     buffers = [terms.new_empty(size, len(head)) for _ in range(2 * len(groups))]
+    factor = head if head.is_cuda else head.to(terms.dtype)  # what a CPU multiplies (see _logits)
     with torch.no_grad():
         for group, taught in groups:
             for rows in group.split(size or 1):
-                logits, p, scale = _softmax(hidden[rows], head, buffers[:2])
+                logits, p, scale = _softmax(hidden[rows].to(head.dtype), factor, buffers[:2])
                 target = targets[rows].unsqueeze(1)
                 terms[0, rows] = (scale - logits.gather(1, target)).squeeze(1)
                 if taught is not None:
-                    logits_0, p_0, scale_0 = _softmax(taught[rows], head, buffers[2:])
+                    logits_0, p_0, scale_0 = _softmax(taught[rows].to(head.dtype), factor, buffers[2:])
                     terms[1, rows] = torch.linalg.vecdot(p_0, logits_0.sub_(logits)) - (scale_0 - scale).squeeze(1)
                     if slopes is not None:
                         slopes[1, rows] = (torch.sub(p, p_0, out=p_0).to(head.dtype) @ head).to(slopes.dtype)
@@ -67,10 +68,19 @@ def token_terms(
 def _softmax(hidden: Tensor, head: Tensor, buffers: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """[m, d] -> logits and probabilities [m, V], in the first rows of the buffers, and the logsumexp [m, 1]."""
     logits, p = (buffer[: len(hidden)] for buffer in buffers)
-    if logits.dtype == head.dtype:
-        torch.mm(hidden.to(head.dtype), head.T, out=logits)
-    else:
-        logits.copy_(hidden.to(head.dtype) @ head.T)
+    _logits(hidden, head, logits)
     torch.softmax(logits, 1, out=p)
     # logsumexp: the largest probability is exp(0) over the sum
     return logits, p, logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
+
+
+def _logits(hidden: Tensor, head: Tensor, out: Tensor) -> None:
+    """Write ``hidden @ head.T`` [m, V] with sums in the type of ``out``, float32 for operands in bfloat16.
+
+    Logits of 20 to 30 have steps of .125 in bfloat16: a divergence of the distributions would be mostly rounding. A GPU
+    adds up in float32 and can return that; a CPU cannot, so its operands are converted first, which is exact.
+    """
+    if hidden.is_cuda and hidden.dtype != out.dtype:
+        torch.mm(hidden, head.T, out_dtype=out.dtype, out=out)
+    else:
+        torch.mm(hidden.to(out.dtype), head.T, out=out)
