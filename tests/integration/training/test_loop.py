@@ -60,6 +60,42 @@ def test_dropout_follows_the_seed(setting, accelerator, tmp_path: Path, monkeypa
     assert len(set(first) | set(second)) == len(first) + len(second) == 12  # six updates each
 
 
+class SecondProcess:
+    """An accelerator that says it is the second process; all else is the given one's."""
+
+    process_index = 1
+
+    def __init__(self, accelerator):
+        self.accelerator = accelerator
+
+    def __getattr__(self, name: str):
+        return getattr(self.accelerator, name)
+
+
+def test_every_process_draws_another_dropout(
+    setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: dict[int, list[int]] = {}
+    for process in (accelerator, SecondProcess(accelerator)):
+        model, examples = setting("parent")
+        drawn = seeds[process.process_index] = []
+        (tmp_path / str(process.process_index)).mkdir()
+        with monkeypatch.context() as patch:
+            patch.setattr(torch, "manual_seed", drawn.append)
+            phase = phase_of("parent", parameters())
+            loop.train(model, examples, phase, process, tmp_path / str(process.process_index), lambda *_: None)
+    assert len(seeds[0]) == len(seeds[1]) == 6 and not set(seeds[0]) & set(seeds[1])
+
+
+def test_the_optimiser_is_adamw_with_its_usual_betas(setting, accelerator) -> None:
+    """Loshchilov and Hutter 2019, as PyTorch and upstream have it; the paper gives the learning rates alone."""
+    optimizer = loop._Run(*setting("parent"), phase_of("parent", parameters()), accelerator).optimizer
+    assert type(optimizer) is torch.optim.AdamW
+    [group] = optimizer.param_groups
+    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.999), 1e-8, 0.01)
+    assert not group["amsgrad"] and not group["maximize"]
+
+
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
     name: str, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

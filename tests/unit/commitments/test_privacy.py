@@ -12,7 +12,16 @@ from tests.support.labelling import KEY
 
 
 @pytest.mark.parametrize(
-    ("consent", "said"), [(None, "not set"), ("api.openai.com", "'api.openai.com'"), ("localhost", "'localhost'")]
+    ("consent", "said"),
+    [
+        (None, "not set"),
+        ("api.openai.com", "'api.openai.com'"),
+        ("localhost", "'localhost'"),
+        ("0.0.1", "'0.0.1'"),  # the end of the host's name, its start, and a longer name on either side
+        ("127.0.0", "'127.0.0'"),
+        ("1127.0.0.1", "'1127.0.0.1'"),
+        ("127.0.0.1.example.org", "'127.0.0.1.example.org'"),
+    ],
 )
 def test_nothing_is_sent_without_consent(endpoint, asking, sample, records, tmp_path, consent, said) -> None:
     config = asking().model_copy(update={"send_reports_to": consent})

@@ -16,6 +16,16 @@ def calibrator() -> PrefixCalibrator:
     return module
 
 
+def test_dropout_is_in_the_bottleneck() -> None:
+    """With one dimension there, a token's correction is dropped as a whole or not at all."""
+    torch.manual_seed(3)
+    module = PrefixCalibrator(12, rank=1, dropout=0.5).train()
+    torch.nn.init.normal_(module.up.weight)
+    mask, available = torch.ones(4, 25, dtype=torch.bool), torch.ones(4, 2, dtype=torch.bool)
+    dropped = module(torch.randn(4, 25, 12), mask, torch.randn(4, 3, 4, 12), available).residual == 0
+    assert torch.equal(dropped.any(-1), dropped.all(-1)) and 20 < dropped.all(-1).sum() < 80
+
+
 @given(
     st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=5),
     st.sampled_from([float("nan"), float("inf"), 1e38]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -30,6 +31,23 @@ def test_without_the_package_it_is_refused(backbones: Path, monkeypatch: pytest.
     monkeypatch.setattr(assemble, "is_bitsandbytes_available", lambda: False)
     with pytest.raises(BackboneError, match=r"quantization = nf4 needs the package bitsandbytes.*'.\[nf4\]'"):
         build_model(backbones, quantised())
+
+
+def test_the_type_is_normal_float(backbones: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dettmers et al. 2023: NF4 with double quantisation, multiplied in the given type."""
+    asked: dict[str, Any] = {}
+
+    def from_pretrained(directory: Path, **options: Any) -> None:
+        asked.update(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(assemble, "is_bitsandbytes_available", lambda: True)
+    monkeypatch.setattr(assemble.AutoModelForCausalLM, "from_pretrained", from_pretrained)
+    with pytest.raises(KeyboardInterrupt):
+        assemble.load_nf4(backbones / "language", torch.bfloat16)
+    config = asked["quantization_config"]
+    assert config.load_in_4bit and config.bnb_4bit_quant_type == "nf4" and config.bnb_4bit_use_double_quant
+    assert config.bnb_4bit_compute_dtype == torch.bfloat16
 
 
 def lora_of(model: Pacer) -> list[LoraLayer]:

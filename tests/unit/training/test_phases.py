@@ -190,6 +190,16 @@ def test_dropout_is_on_where_a_phase_trains_and_nowhere_else(
     assert name == "calibrate" or True in met["interface.frontal.attention"]
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_dropout_is_as_large_as_its_settings_say(share: float, backbones: Path) -> None:
+    model = assemble(backbones, "calibrate", trained=False, dropout=share)
+    for source in (model.interface.frontal, model.interface.lateral, model.interface.prior):
+        assert source.attention.dropout == share
+    assert model.calibrator is not None and model.calibrator.dropout.p == share
+    lora = [module for name, module in model.language.named_modules() if "lora_dropout" in name]
+    assert {module.p for module in lora if isinstance(module, torch.nn.Dropout)} == ({share} if share else set())
+
+
 def test_the_teacher_is_the_parent_itself(backbones: Path, examples) -> None:
     """The consistency term against a second model that has the parent's weights and no calibrator."""
     model = assemble(backbones, "calibrate", trained=True, merged=True).eval()
