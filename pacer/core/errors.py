@@ -48,9 +48,10 @@ def run_cleanly(main: Callable[[], None]) -> None:
 
     Such errors are a PacerError, a full disk, too little memory, and a file that the system cannot provide. Ctrl-C also
     gives one line, and exit code 130. With ``--traceback`` on the command line, the traceback is printed as well.
+    Characters that the terminal's encoding lacks are shown as ``?``.
     """
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # what its encoding lacks is shown as "?"; stderr never fails
+        sys.stdout.reconfigure(errors="replace")  # stderr never fails
     show_traceback = "--traceback" in sys.argv
     if show_traceback:
         sys.argv.remove("--traceback")
