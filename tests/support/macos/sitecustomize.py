@@ -1,9 +1,12 @@
-"""A process as on a Mac, as far as another machine can have one: no `sched_getaffinity`, and a GPU called `mps`.
+"""A process as on a Mac, as far as another machine can have one.
+
+It lacks `sched_getaffinity`, its child processes begin anew instead of as copies, and it finds a GPU called `mps`.
 
 Python imports this file by itself where its folder is on PYTHONPATH. A tensor cannot be moved to the pretended GPU.
 """
 
 import importlib.util
+import multiprocessing
 import os
 import sys
 from types import ModuleType
@@ -12,6 +15,7 @@ from typing import Any
 for name in ("sched_getaffinity", "sched_setaffinity"):
     if hasattr(os, name):
         delattr(os, name)
+multiprocessing.set_start_method("spawn")
 
 
 class _Torch:
