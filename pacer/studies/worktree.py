@@ -230,7 +230,7 @@ def git(folder: Path, *arguments: str) -> str:
         PacerError: it failed.
     """
     command = [*WITHOUT_GIT, "git", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         reason = f"git {' '.join(arguments[:2])} failed: {done.stderr.strip()}"
         raise PacerError(f"{reason}; studies need the root of a git repository with a commit")

@@ -1,4 +1,4 @@
-"""The real DAG through DVC on the micro profile, in a repository of its own."""
+"""The real DAG through DVC on the micro profile, in a repository of its own and in processes like those of macOS."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def test_every_declared_output_is_there_and_no_scratch_is_left(finished: Reposit
     page = (finished.folder / "reports" / "index.html").read_text()
     assert 'src="http' not in page and "<script" not in page and len(page) > 10_000
     assert not list(finished.folder.rglob("*.scratch"))
+
+
+def test_the_processes_of_the_run_lacked_what_macos_lacks(finished: Repository) -> None:
+    alike = "import os, torch; print(hasattr(os, 'sched_getaffinity'), torch.backends.mps.is_available())"
+    assert finished.run(sys.executable, "-c", alike) == "False True\n"
 
 
 def test_a_second_run_runs_nothing(finished: Repository) -> None:
