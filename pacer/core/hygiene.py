@@ -33,6 +33,23 @@ def is_absent(text: str) -> bool:
     return bool(_ABSENT.fullmatch(text) and text.strip())
 
 
+#: A number as spreadsheets and decimal types write a long id: with an exponent, or whole with a decimal point.
+_ROUNDED = re.compile(r"[+-]?(?:\d+[.,]\d+e[+-]?\d+|\d+e\+\d+|(\d{16,})[.,]0*)", re.IGNORECASE | re.ASCII)
+#: From here on, a decimal number (float64) no longer tells neighbouring whole numbers apart.
+LARGEST_EXACT = 2**53
+
+
+def rounding_fault(text: str) -> str | None:
+    """Return why a text is no id if a spreadsheet or a number type has rounded it (``1.23457E+12``); else None."""
+    match = _ROUNDED.fullmatch(text.strip())
+    if match is None or (match[1] and int(match[1]) < LARGEST_EXACT):
+        return None
+    return (
+        "an id that a spreadsheet or a number type has rounded, so that different ids became one; "
+        "export ids as text from where the table was made"
+    )
+
+
 #: Most characters in an id.
 LONGEST_ID = 200
 
@@ -46,7 +63,7 @@ def id_fault(text: str) -> str | None:
     place = next((number for number, character in enumerate(text) if not character.isprintable()), None)
     if place is not None:
         return f"character {place + 1} of an id is U+{ord(text[place]):04X}, which does not show"
-    return None
+    return rounding_fault(text)
 
 
 def cell(text: str) -> str:

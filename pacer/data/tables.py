@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from pacer.core.errors import DataError
+from pacer.core.hygiene import LARGEST_EXACT, rounding_fault
 from pacer.core.io import numbered_jsonl, opened
 from pacer.data.values import quoted, shown
 
@@ -111,6 +112,17 @@ class Table(NamedTuple):
             ]
         frame = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()))
         return frame.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else frame
+
+    def check_ids(self, columns: Sequence[str]) -> None:
+        """Refuse ids that were rounded, because they would join what does not belong together.
+
+        Raises:
+            DataError: a column holds such an id.
+        """
+        for name in columns:
+            for place, text in zip(self.places, self.frame([name])[name], strict=True):
+                if text is not None and (fault := rounding_fault(text)):
+                    raise DataError(f"{self.path}, {place}, {name}: {text} is {fault}")
 
 
 def open_table(path: str | Path, form: CsvForm = AS_NAMED) -> Table:
@@ -213,5 +225,6 @@ def _as_text(value: Any, place: str, decimal: bool) -> str | None:
         value = value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
-    is_whole = isinstance(value, float) and value.is_integer() and not decimal
+    # a larger number has been rounded: its point or exponent stays, by which the checks of ids know it
+    is_whole = isinstance(value, float) and value.is_integer() and not decimal and abs(value) < LARGEST_EXACT
     return str(int(value) if is_whole else value)

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import polars as pl
 
-from pacer.core.hygiene import CONTROL, is_absent
+from pacer.core.hygiene import CONTROL, id_fault, is_absent
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.priors import choose_priors
 from pacer.data.readers.dates import DATE_FORMS, TIME_FORMS, parse_day, parse_time
@@ -76,6 +76,9 @@ def studies_of(images: pl.DataFrame, file: str, unit: str, role: str, account: A
     for view in images.filter(pl.col("rank").is_null())["view"]:
         account.count("unknown_views", role, "(none)" if view is None else quoted(view))
     studies = _with_priors(_grouped(images), role, account)
+    for column in _STUDY:
+        fault = mapped(column, id_fault)
+        studies = account.divert(studies, column, fault.is_not_null(), fault, BAD, mapped(column, quoted))
     for fault, (field, reason, quotable) in _FAULTS.items():
         values = mapped(f"given {quotable}", lambda values: " and ".join(map(quoted, values)) or None)
         studies = account.divert(studies, field, pl.col(fault), reason, BAD, values if quotable in _QUOTED else None)
@@ -146,7 +149,9 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
 
 def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
     """Add the previous report of each study, and the details of its choice."""
-    is_bad = pl.any_horizontal(pl.col(list(_FAULTS)), pl.col(REPORT).str.contains(CONTROL).fill_null(False))
+    bad_id = pl.any_horizontal(mapped(column, id_fault).is_not_null() for column in _STUDY)
+    bad_text = pl.col(REPORT).str.contains(CONTROL).fill_null(False)
+    is_bad = pl.any_horizontal(pl.col(list(_FAULTS)), bad_id, bad_text)
     dated = studies.select(*_STUDY, "day", "clock", has_report=pl.col("has_report") & ~is_bad)
     choices = choose_priors(dated)
     has_prior = pl.col("prior_study_id").is_not_null()

@@ -116,6 +116,7 @@ def read_views(path: Path) -> dict[str, View]:
                 f"{path} needs one of the columns {', '.join(group)}; it has {shown_columns(table.columns)}"
             )
     image_column, view_columns = columns[0][0], columns[1]
+    table.check_ids([image_column])
     views: dict[str, View] = {}
     for place, row in zip(table.places, table.frame([image_column, *view_columns]).to_dicts(), strict=True):
         if any(row.values()) and not (row[image_column] or "").strip():

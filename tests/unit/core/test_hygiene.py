@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.core.hygiene import ABSENT_WORDS, cell, fault_of, file_name, id_fault, is_absent, path_outside_root
+from pacer.core.hygiene import (
+    ABSENT_WORDS,
+    cell,
+    fault_of,
+    file_name,
+    id_fault,
+    is_absent,
+    path_outside_root,
+    rounding_fault,
+)
 
 
 def test_no_cell_is_a_formula() -> None:
@@ -76,7 +85,8 @@ def test_ids_that_could_be_paths_or_endings_are_none_as_names() -> None:
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))
 def test_an_id_is_a_name_that_one_can_see(text: str) -> None:
-    assert (id_fault(text) is None) == (text.isprintable() and text == text.strip() != "")
+    usable = text.isprintable() and text == text.strip() != "" and rounding_fault(text) is None
+    assert (id_fault(text) is None) == usable
 
 
 def test_ids_that_are_none() -> None:
@@ -90,3 +100,18 @@ def test_ids_that_are_none() -> None:
     ):
         assert why in str(id_fault(text))
     assert id_fault("2019/0012") is id_fault("../../x") is id_fault("Müller 7") is None  # no path is made of them
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1.23457E+12", "1,23457E+12", "1.2e+05", "1E+12", "-1.5e17", "1.2345678901234568e+17", "9007199254740992.0"],
+)
+def test_an_id_that_was_rounded_is_none(text: str) -> None:
+    assert "has rounded" in str(id_fault(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["101.0", "12e45", "1E5", "3e-4", "1.2.840.10008", "9007199254740993", "9007199254740991.0"]
+)
+def test_ids_that_only_look_rounded(text: str) -> None:
+    assert id_fault(text) is None

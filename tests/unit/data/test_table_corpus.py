@@ -217,3 +217,19 @@ def test_slashes_and_dots_may_stay_in_an_id(studies: Studies) -> None:
         studies.add(study, "2180-01-01", image="one.png", subject=f"patient of {study}")
     studies.build()
     assert set(studies.records["study_id"]) == {"2019/0012", "../../x"}
+
+
+@pytest.mark.parametrize("rounded", ["1.23457E+12", "1,23457e+12", "1.2E+05"])
+def test_patients_whose_ids_were_rounded_get_no_report_of_each_other(studies: Studies, rounded: str) -> None:
+    studies.settings = {"max_bad_rows": 4}
+    studies.add("s1", "2020-01-01", subject=rounded)
+    studies.add("s2", "2020-01-05", subject=rounded)
+    studies.add("s3", "2020-01-05", subject="101.0")
+    studies.add(rounded, "2020-01-06", subject="101.0")
+    studies.add("s4", "2020-01-07", subject="101.0")
+    audit = studies.build()
+    assert audit["excluded"]["count"] == 3
+    assert all("has rounded" in reason for reason in audit["excluded"]["reasons"])
+    # the study of a rounded id is an earlier one without a report
+    assert studies.priors == [("s4", "s3", 2.0, "date")]
+    assert f"{rounded}, an id that" in (studies.folder / "corpus" / "problems.csv").read_text()

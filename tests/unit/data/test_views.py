@@ -124,3 +124,9 @@ def test_images_in_folders(tmp_path: Path) -> None:
 def test_repeated_images_of_the_same_view(tmp_path: Path) -> None:
     rows = [{"image": "a", "view": ""}, {"image": "a.png", "view": "PA"}, {"image": "a", "view": "PA"}]
     assert read_views(write(tmp_path / "v.csv", rows)) == {"a": PA}
+
+
+def test_a_table_of_views_whose_ids_were_rounded_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "views.csv").write_text("image,view\na,PA\n1.23457E+12,LL\n")
+    with pytest.raises(DataError, match=r"line 3, image: 1.23457E\+12 is an id that .* has rounded"):
+        read_views(tmp_path / "views.csv")
