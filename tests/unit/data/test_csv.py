@@ -180,5 +180,5 @@ def test_a_decimal_number_that_tells_no_neighbours_apart_keeps_its_form(tmp_path
     (tmp_path / "ids.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     table = open_table(tmp_path / "ids.jsonl")
     assert table.frame(["id"])["id"].to_list() == ["9007199254740992.0", "1e+17", "101", str(10**17)]
-    with pytest.raises(DataError, match="line 1, id: 9007199254740992.0 is an id that"):
+    with pytest.raises(DataError, match=r"line 1, id: 9007199254740992\.0 is an id that"):
         table.check_ids(["id"])

@@ -19,7 +19,10 @@ TEXTS = {
     "AP|ap| AP |AP SUPINE|AP Supine|AP erect|AP AXIAL|AP_horizontal|AP LLD|AP left lateral decubitus": AP,
     "PA|PA LLD|PA RLD|Frontal PA|PA erect": PA,
     "FRONTAL|Frontal|AP/PA": OTHER,
-    "LATERAL|Lateral|LL|RL|L|LARGE LATERAL|XTABLE LATERAL|left lateral": LATERAL,
+    "LATERAL|Lateral|LL|RL|L|LARGE LATERAL|XTABLE LATERAL|left lateral|Right lateral": LATERAL,
+    "postero-anterior|Posteroanterior|postero anterior|posterior-anterior|Chest, postero-anterior (PA)": PA,
+    "antero-posterior|ANTEROPOSTERIOR|anterior posterior|antero-posterior, supine|Antero-Posterior axial": AP,
+    "antero-posterior oblique|left anterior oblique|left lateral decubitus|anterior|postero-anterior and lateral": None,
     "|  |unknown|APSUPINE|LAO|LATERAL OBLIQUE|PA and lateral|Frontal/Lateral|SWIMMERS|LLD|lateral decubitus": None,
     "APEX|PAN|APICAL|PASSIVE|PARTERECT|APERTURE|LAPSUPINE|MARKER L": None,
 }
