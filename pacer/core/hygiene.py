@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import os
 import re
 from pathlib import PureWindowsPath
@@ -20,6 +21,36 @@ def fault_of(text: str) -> str | None:
         return None
     kind = "half of a surrogate pair:" if "\ud800" <= fault[0] <= "\udfff" else "the control character"
     return f"character {fault.start() + 1:,} is {kind} U+{ord(fault[0]):04X}; give plain text"
+
+
+#: Residue of another format in a text. The patterns are also polars', which knows no look-around.
+RESIDUE = {
+    "entities": r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});",
+    "escapes such as _x000D_": r"_x[0-9A-Fa-f]{4}_",
+    "soft hyphens, non-breaking and invisible blanks": "[\u00a0\u00ad\u2007\u200b\u2011\u202f\u2060\ufeff]",
+    "tags": r"</?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*=[^<>]*)?\s*/?>",
+    # after punctuation or before anything but a small letter or digit, so not in a path
+    r"\n, \r or \t written out": r"(?:^|[^A-Za-z0-9:\\])\\[nrt]|\\[nrt](?:[^a-z0-9]|$)",
+}
+ANY_RESIDUE = "|".join(RESIDUE.values())
+_ENTITY, _ESCAPES = re.compile(RESIDUE["entities"]), re.compile(r"(?:_x[0-9A-Fa-f]{4}_)+")
+_PLAIN = str.maketrans(
+    dict.fromkeys("\u00ad\u200b\u2060\ufeff") | dict.fromkeys("\u00a0\u2007\u202f", " ") | {"\u2011": "-"}
+)
+
+
+def without_residue(text: str) -> str:
+    """Return the text without entities, ``_x000D_``, and soft or non-breaking characters: as it was before another
+    format escaped it. A carriage return becomes a line feed. Tags and a written-out ``\\n`` stay: they can be text."""
+    text = _ESCAPES.sub(_decoded, text)
+    while (plain := _ENTITY.sub(lambda entity: html.unescape(entity[0]).replace("\r", "\n"), text)) != text:
+        text = plain  # &amp;lt; was escaped twice
+    return text.translate(_PLAIN)
+
+
+def _decoded(escapes: re.Match[str]) -> str:
+    units = bytes.fromhex("".join(re.findall(r"_x(.{4})_", escapes[0])))
+    return units.decode("utf-16-be", "replace").replace("\r", "\n")
 
 
 #: What programs and people write if there is no text, without surrounding characters other than letters and digits.

@@ -32,6 +32,8 @@ TOPICS = {
     "lateral_of_another_study": ("Lateral image of another study", False),
     "other_parts": ("Images whose DICOM tag names another part of the body", False),
     "priors": ("Studies that have no certain predecessor", True),
+    "residue": ("Texts with residue of another format, which is learnt as words", False),
+    "unescaped": ("Texts that were escaped for another format, and are read as they were before", True),
     "unknown_fields": ("Fields that are not used", False),
     "unknown_views": ("Images whose view is not known", False),
 }

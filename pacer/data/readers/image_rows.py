@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import polars as pl
 
-from pacer.core.hygiene import CONTROL, id_fault, is_absent
+from pacer.core.hygiene import ANY_RESIDUE, CONTROL, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.priors import choose_priors
 from pacer.data.readers.dates import DATE_FORMS, TIME_FORMS, parse_day, parse_time
@@ -92,6 +92,10 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Set blank texts and words for absent text to null; add ``day``, ``clock``, ``known_split`` and the ``rank`` of
     the view (each null if not understood), and the faults of the rows."""
     for name in TEXTS:
+        escaped = pl.when(pl.col(name).str.contains(ANY_RESIDUE)).then(name).alias(name)
+        plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
+        account.count("unescaped", "texts", name, int((plain != images[name]).sum()))
+        images = images.with_columns(pl.coalesce(plain, name).alias(name))
         absent = mapped(name, is_absent, pl.Boolean).fill_null(False)
         account.count("absent_words", "texts", name, int(images.select(absent.sum()).item()))
         images = images.with_columns(pl.when(~absent & pl.col(name).str.contains(r"\S")).then(name).alias(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from pathlib import PurePosixPath
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from pacer.core.hygiene import (
     ABSENT_WORDS,
+    ANY_RESIDUE,
     cell,
     fault_of,
     file_name,
@@ -19,6 +21,7 @@ from pacer.core.hygiene import (
     is_absent,
     path_outside_root,
     rounding_fault,
+    without_residue,
 )
 
 
@@ -115,3 +118,31 @@ def test_an_id_that_was_rounded_is_none(text: str) -> None:
 )
 def test_ids_that_only_look_rounded(text: str) -> None:
     assert id_fault(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Heart &lt; 1/2&#x0D; Lungs&nbsp;clear.&#160;Ok_x000D_", "Heart < 1/2\n Lungs clear. Ok\n"),
+        ("&amp;lt; 5 mm; a &amp; b &#39;c&#39;", "< 5 mm; a & b 'c'"),
+        ("No effusion._x000D_\nHeart", "No effusion.\n\nHeart"),
+        ("_xD83D__xDE00_ _x005F_x000D_", "\U0001f600 _x000D_"),
+        ("pneumo\u00adthorax, non\u2011calcified, 3\u00a0cm\u202fwide\u200b", "pneumothorax, non-calcified, 3 cm wide"),
+    ],
+)
+def test_what_another_format_escaped_is_plain_again(text: str, plain: str) -> None:
+    assert re.search(ANY_RESIDUE, text) and without_residue(text) == plain
+
+
+@pytest.mark.parametrize(
+    "text", ["< 5 mm", "R&D; a & b", "T1\\n2", "a\\b", "C:\\new", "_x00_ ___ _x000", "1 < x > 0", "<3>"]
+)
+def test_texts_without_residue(text: str) -> None:
+    assert re.search(ANY_RESIDUE, text) is None and without_residue(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["a.<br/>b", "<BR>", "</p>", '<div class="x">', "\\nHeart", "clear.\\r\\n2. Lungs", "clear\\n"]
+)
+def test_tags_and_written_escapes_are_found_and_stay(text: str) -> None:
+    assert re.search(ANY_RESIDUE, text) and without_residue(text) == text

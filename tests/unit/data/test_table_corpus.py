@@ -233,3 +233,13 @@ def test_patients_whose_ids_were_rounded_get_no_report_of_each_other(studies: St
     # the study of a rounded id is an earlier one without a report
     assert studies.priors == [("s4", "s3", 2.0, "date")]
     assert f"{rounded}, an id that" in (studies.folder / "corpus" / "problems.csv").read_text()
+
+
+def test_residue_of_another_format_is_undone_or_counted(studies: Studies) -> None:
+    studies.add("s1", "2020-01-01", findings="\\n1.  Heart normal.\\n2. Lungs clear.")
+    studies.add("s2", "2020-01-02", findings="Heart &lt; 3 cm_x000D_\nwide.&nbsp;Lungs clear.")
+    notes = studies.build()["notes"]
+    assert notes["unescaped"] == {"texts": {"findings": 1}}
+    written = {r"\n, \r or \t written out": 1}
+    assert notes["residue"] == {"findings": written, "prior_findings": written}
+    assert studies.records.filter(study_id="s2")["report"][0] == "heart < 3 cm wide . lungs clear ."
