@@ -81,6 +81,9 @@ def rounding_fault(text: str) -> str | None:
     )
 
 
+#: What programs write into an empty cell; unlike ``N/A``, none is an id that somebody could have.
+EMPTY_CELL = r"(?i)^\s*(?:nan|nat|none|null|<na>)?\s*$"
+
 #: Most characters in an id.
 LONGEST_ID = 200
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import LONGEST_ID, id_fault
+from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault
 from pacer.core.progress import Ticker
 from pacer.data.tables import open_table
 from pacer.serving.case import Case
@@ -51,7 +52,9 @@ def read_cases(path: Path) -> list[Case]:
     cases, problems = list[Case](), list[str]()
     for place, values in zip(table.places, table.frame(table.columns).iter_rows(), strict=True):
         row = dict.fromkeys(COLUMNS) | {
-            name: value.strip() or None for name, value in zip(columns, values, strict=True) if value is not None
+            name: value.strip()
+            for name, value in zip(columns, values, strict=True)
+            if value is not None and not re.search(EMPTY_CELL, value)
         }
         if not any(row.values()):
             continue

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import polars as pl
 
-from pacer.core.hygiene import ANY_RESIDUE, CONTROL, id_fault, is_absent, without_residue
+from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.priors import choose_priors
 from pacer.data.readers.dates import DATE_FORMS, TIME_FORMS, parse_day, parse_time
@@ -29,12 +29,14 @@ OPTIONAL = ("date", "time", "indication", "history", "split")
 COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
 #: Columns whose text is used unchanged.
 TEXTS = (*REPORT, "indication", "history")
+#: Column for the dates in a form with the year first, if a reader changes it; messages quote ``date``.
+YEAR_FIRST = "year_first"
 #: Column for the reason why a reader excludes a study; its report, if any, can still be a previous report.
 UNUSED = "unused"
 
 _SPLITS = dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val") | {"train": "train", "test": "test"}
 #: A date and time in one cell.
-_INSTANT = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[T ](.*:.*)$"
+_INSTANT = r"^([0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{4}/[0-9]{1,2}/[0-9]{1,2})(?:T|,? )(.*:.*)$"
 _STUDY = ["subject", "study"]
 #: Views in order of preference.
 _VIEWS = ("PA", "AP", "other", "lateral")
@@ -100,17 +102,18 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         account.count("absent_words", "texts", name, int(images.select(absent.sum()).item()))
         images = images.with_columns(pl.when(~absent & pl.col(name).str.contains(r"\S")).then(name).alias(name))
     others = [name for name in COLUMNS if name not in TEXTS]
-    images = images.with_columns(pl.col(others).str.strip_chars().replace("", None))
+    images = images.with_columns(pl.col(others).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None))
+    written = pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date").str.strip_chars()
     images = images.with_columns(
         id="study",
-        day=pl.col("date").str.replace(_INSTANT, "$1"),
-        date_clock=pl.col("date").str.extract(_INSTANT, 2),
+        day=written.str.replace(_INSTANT, "$1"),
+        date_clock=written.str.extract(_INSTANT, 2),
         clock=mapped("time", parse_time, pl.Time),
         known_split=pl.col("split").str.to_lowercase().replace_strict(_SPLITS, default=None),
         rank=mapped("view", _rank_of, pl.Int64),
     )
     images = images.with_columns(mapped("day", parse_day, pl.Date), mapped("date_clock", parse_time, pl.Time))
-    no_clock = pl.col("date").str.contains(_INSTANT) & pl.col("date_clock").is_null()
+    no_clock = written.str.contains(_INSTANT) & pl.col("date_clock").is_null()
     # if all dates are at midnight, they have no times; midnight never conflicts with the column ``time``
     is_timed = pl.col("date_clock") != pl.lit(time())
     clock = pl.when(is_timed.any()).then(pl.coalesce("clock", "date_clock")).otherwise("clock").alias("clock")

@@ -243,3 +243,27 @@ def test_residue_of_another_format_is_undone_or_counted(studies: Studies) -> Non
     written = {r"\n, \r or \t written out": 1}
     assert notes["residue"] == {"findings": written, "prior_findings": written}
     assert studies.records.filter(study_id="s2")["report"][0] == "heart < 3 cm wide . lungs clear ."
+
+
+def test_dates_as_spreadsheets_write_them(studies: Studies) -> None:
+    studies.dates = "MM/DD/YYYY"
+    studies.add("s1", "5/6/2018 8:30")
+    studies.add("s2", "5/6/2018 13:05")
+    studies.add("s3", "5/6/2018 1:06:07 PM")
+    studies.add("s4", "12/31/2018 0:00")
+    studies.build()
+    assert [(study, prior) for study, prior, *_ in studies.priors] == [("s2", "s1"), ("s3", "s2"), ("s4", "s3")]
+    studies.add("s5", "13/6/2018 8:30")
+    with pytest.raises(DataError, match="date: 13/6/2018 8:30, expected"):
+        studies.build()
+
+
+@pytest.mark.parametrize("empty", ["nan", "NaN", "None", "NULL", "NaT", "<NA>"])
+def test_what_programs_write_for_nothing_is_an_empty_cell(studies: Studies, empty: str) -> None:
+    studies.settings = {"max_bad_rows": 2}
+    studies.add("s1", "2020-01-01", time=empty)
+    studies.add("s2", "2020-01-02", subject=empty, time="8:30")
+    studies.add("s3", "2020-01-03", time="1:05 PM", subject=empty)
+    studies.add("s4", "2020-01-04", time="1:05 PM")
+    assert studies.build()["excluded"]["reasons"] == {"subject: the id is missing": 2}
+    assert studies.priors == [("s4", "s1", 3.0, "date")]
