@@ -34,6 +34,8 @@ Kind = Literal["csv", "json", "jsonl", "parquet"]
 
 #: Separators of CSV files, by their names in the settings.
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+#: Excel's first line that names the separator.
+_DECLARED = re.compile(r'"?sep=([^"])"?\s*', re.IGNORECASE)
 #: Half of a surrogate pair, which JSON can contain but a table cannot.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -183,7 +185,10 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
     separator = form.delimiter or ("tab" if path.name.lower().removesuffix(".gz").endswith(".tsv") else "comma")
     try:
         with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
-            lines = chain([file.readline().removeprefix("\ufeff")], file)
+            first = file.readline().removeprefix("\ufeff")
+            if declared := _DECLARED.fullmatch(first):
+                separator, first = _declared(declared[1], form, path), ""
+            lines = chain([first], file)
             reader = csv.reader(lines, delimiter=SEPARATORS[separator], strict=True)
             for cells in reader:
                 if not columns:
@@ -206,6 +211,21 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
             f"{path}, after line {line}: not {form.encoding.upper()}; save the file as UTF-8{way}"
         ) from None
     return Table(path, "csv", columns, numbers, rows)
+
+
+def _declared(sign: str, form: CsvForm, path: Path) -> str:
+    """Return the name of the separator that a file's first line declares."""
+    separator = next((name for name, known in SEPARATORS.items() if known == sign), None)
+    if separator is None or form.delimiter not in (None, separator):
+        way = f"{form.settings}delimiter is {form.delimiter}" if form.delimiter else f"one of {', '.join(SEPARATORS)}"
+        raise DataError(f"{path}, line 1 says sep={sign}, but expected {way}")
+    return separator
+
+
+def other_separator(columns: Sequence[str]) -> str | None:
+    """Return the name of the separator that stands in the name of a file's only column; None if there is none."""
+    names = [name for name, sign in SEPARATORS.items() if len(columns) == 1 and sign in columns[0]]
+    return names[0] if names else None
 
 
 def shown_columns(names: Sequence[str]) -> str:

@@ -33,6 +33,7 @@ TOPICS = {
     "other_parts": ("Images whose DICOM tag names another part of the body", False),
     "priors": ("Studies that have no certain predecessor", True),
     "residue": ("Texts with residue of another format, which is learnt as words", False),
+    "two_texts": ("Studies with two texts that differ only in dates; the first is used", False),
     "unescaped": ("Texts that were escaped for another format, and are read as they were before", True),
     "unknown_fields": ("Fields that are not used", False),
     "unknown_views": ("Images whose view is not known", False),

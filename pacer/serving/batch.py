@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault
 from pacer.core.progress import Ticker
-from pacer.data.tables import open_table
+from pacer.data.tables import open_table, other_separator
 from pacer.serving.case import Case
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ def read_cases(path: Path) -> list[Case]:
     """
     table = open_table(path)
     columns = [column.strip().lower() for column in table.columns]
+    if separator := other_separator(columns):
+        raise DataError(
+            f"{path}: its only column has a name with a {separator}; separate cells by commas (.csv) or tabs (.tsv), "
+            "or name the sign in a first line such as sep=;"
+        )
     if unknown := [column for column in columns if column not in COLUMNS]:
         raise DataError(f"{path} has an unknown column {unknown[0]!r:.40}; expected {', '.join(COLUMNS)}")
     if len(set(columns)) != len(columns):

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 import polars as pl
 
+from pacer.core.errors import DataError
 from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.priors import choose_priors
@@ -44,6 +45,8 @@ _VIEWS = ("PA", "AP", "other", "lateral")
 _COMPARED = {"date": "day", "time": "clock", "split": "known_split"} | {name: name for name in TEXTS}
 #: Fields whose refused values may be quoted.
 _QUOTED = ("subject", "date", "time", "split")
+#: Dates and de-identified words, in which two texts of a study may differ.
+_REMOVED = r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}|_+|\[\*\*[^\[\]]*\*\*\]|X{3,}|\s+"
 #: Faults of a study (each a column): its field, the message, and the column whose values are quoted.
 _FAULTS = {
     "two subjects": ("study", "the study is given under more than one subject", "subject"),
@@ -78,6 +81,9 @@ def studies_of(images: pl.DataFrame, file: str, unit: str, role: str, account: A
     for view in images.filter(pl.col("rank").is_null())["view"]:
         account.count("unknown_views", role, "(none)" if view is None else quoted(view))
     studies = _with_priors(_grouped(images), role, account)
+    _check_study_ids(studies, file)
+    two_texts = pl.col("two_texts") & ~pl.any_horizontal(f"several {name}" for name in TEXTS)
+    account.count("two_texts", role, "studies", int(studies.select(two_texts.sum()).item()))
     for column in _STUDY:
         fault = mapped(column, id_fault)
         studies = account.divert(studies, column, fault.is_not_null(), fault, BAD, mapped(column, quoted))
@@ -137,8 +143,12 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
         pl.col("bad date", "bad time", "bad split", "two times").any(),
         pl.col(UNUSED).drop_nulls().first(),
         *(value.first() for value in values.values()),
-        *((value.n_unique() > 1).alias(f"several {name}") for name, value in values.items()),
+        *(
+            ((value.str.replace_all(_REMOVED, " ") if name in TEXTS else value).n_unique() > 1).alias(f"several {name}")
+            for name, value in values.items()
+        ),
         *(given[name].alias(f"given {name}") for name in _QUOTED[1:]),
+        two_texts=pl.any_horizontal(values[name].n_unique() > 1 for name in TEXTS),
         has_image=pl.col("image").is_not_null().any(),
     )
     subjects = studies.group_by("study").agg(given["subject"].alias("given subject"))
@@ -152,6 +162,17 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
         pl.col("several time") | pl.col("two times"),
         has_report=pl.any_horizontal(pl.col(REPORT).is_not_null()),
     )
+
+
+def _check_study_ids(studies: pl.DataFrame, file: str) -> None:
+    """Refuse ids that number the studies of each patient anew, once instead of in every row."""
+    repeated = studies.filter("two subjects")
+    if 2 * repeated.height > studies.height and repeated["subject"].n_unique() > 2:
+        study, subject = repeated.select(mapped("study", quoted), mapped("subject", quoted)).row(0)
+        raise DataError(
+            f"{file}: study ids repeat across patients ({repeated['study'].n_unique():,} ids of several patients, "
+            f"such as {study}); make them unique, for example {subject}_{study}"
+        )
 
 
 def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:

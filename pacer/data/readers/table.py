@@ -15,7 +15,7 @@ from pacer.core.errors import DataError
 from pacer.data.account import Account
 from pacer.data.readers.image_rows import COLUMNS, REPORT, REQUIRED, YEAR_FIRST, studies_of
 from pacer.data.source import Source
-from pacer.data.tables import CsvForm, open_table, shown_columns
+from pacer.data.tables import CsvForm, open_table, other_separator, shown_columns
 from pacer.data.values import quoted
 
 
@@ -66,6 +66,11 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
         column for column in dict.fromkeys(named) if column in have and have.count(column) + named.count(column) > 2
     ]
     problems += [f"column {column} is there, or is named, more than once" for column in twice]
+    if (separator := other_separator(have)) is not None:
+        raise DataError(
+            f"{path}: its only column has a name with a {separator}; if its cells are separated so, "
+            f"set corpus.table.delimiter: {separator}"
+        )
     if problems:
         raise DataError(
             f"{path}: {'; '.join(problems)}. Columns of the table: {shown_columns(have)}; "

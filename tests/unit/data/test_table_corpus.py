@@ -12,8 +12,10 @@ from PIL import Image
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.build_corpus import build_corpus
+from pacer.data.readers.table import _columns
 from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
 from pacer.data.source import point_to_files
+from pacer.data.tables import CsvForm, open_table
 from tests.support.profiles import profile
 
 
@@ -267,3 +269,60 @@ def test_what_programs_write_for_nothing_is_an_empty_cell(studies: Studies, empt
     studies.add("s4", "2020-01-04", time="1:05 PM")
     assert studies.build()["excluded"]["reasons"] == {"subject: the id is missing": 2}
     assert studies.priors == [("s4", "s1", 3.0, "date")]
+
+
+def test_study_numbers_of_each_patient_are_told_once(studies: Studies) -> None:
+    for patient in ("patient1", "patient2", "patient3"):
+        studies.add("study1", "2020-01-01", subject=patient)
+    with pytest.raises(DataError, match=r"study ids repeat across patients .* for example patient1_study1") as error:
+        studies.build()
+    assert str(error.value).count("study1") == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("NO CHANGE SINCE 5/2/2000. CLEAR.", "NO CHANGE SINCE 7-10-13. CLEAR.", True),
+        ("Since ___ clear.", "Since [**2101-3-4**]  clear.", True),
+        ("Since XXXX clear.", "Since __ clear.", True),
+        ("Effusion of 1-2 cm.", "Effusion of 2-3 cm.", False),
+        ("Clear.", "Effusion.", False),
+    ],
+)
+def test_two_texts_of_a_study(studies: Studies, one: str, other: str, same: bool) -> None:
+    studies.settings = {"max_bad_rows": 9}
+    studies.add("s1", "2020-01-01", findings=one)
+    studies.add("s1", "2020-01-01", view="LATERAL", findings=other)
+    studies.add("s2", "2020-01-02")
+    audit = studies.build()
+    assert audit["notes"].get("two_texts") == ({"table": {"studies": 1}} if same else None)
+    texts = studies.records.filter(study_id="s1")["report_raw"].unique().to_list()
+    assert texts == ([one] if same else [])
+
+
+def test_backslashes_in_paths_are_read_where_the_file_is_there(studies: Studies) -> None:
+    (studies.folder / "images" / "p1").mkdir()
+    studies.add("s1", "2020-01-01", image="p1/a.png")
+    studies.rows[0]["image"] = "p1\\a.png"
+    studies.build()
+    images = pl.read_parquet(studies.folder / "corpus" / "images.parquet")
+    assert images.select("image_id", "path").row(0) == ("p1\\a.png", str(studies.folder / "images" / "p1/a.png"))
+    studies.rows[0]["image"] = "..\\a.png"
+    with pytest.raises(DataError, match="outside the folder"):
+        studies.build()
+
+
+def test_another_separator_names_the_setting(studies: Studies) -> None:
+    studies.add("s1", "2020-01-01")
+    studies.delimiter = "semicolon"
+    studies.build()
+    table = studies.folder / "studies.csv"
+    form = CsvForm("semicolon", settings="corpus.table.")
+    plain = open_table(table, form)
+    with pytest.raises(DataError, match=r"set corpus\.table\.delimiter: semicolon"):
+        _columns(table, open_table(table).columns, {})
+    table.write_text("sep=;\n" + table.read_text())
+    for way in (form, CsvForm()):
+        assert open_table(table, way)[2:] == plain._replace(numbers=[3])[2:]
+    with pytest.raises(DataError, match=r"line 1 says sep=;, but expected corpus\.table.delimiter is comma"):
+        open_table(table, CsvForm("comma", settings="corpus.table."))
