@@ -8,7 +8,8 @@ from datetime import date, time
 #: Message for a date that cannot be read.
 DATE_FORMS = (
     "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or YYYY-MM-DD HH:MM[:SS], a day that exists, without a time zone "
-    "(05/06/2018 could be two days: of a table, corpus.table.dates says which)"
+    "(05/06/2018 could be two days: of a table, corpus.table.dates says which; "
+    "a number that only orders a patient's studies is order in corpus.table.columns)"
 )
 #: Message for a time that cannot be read.
 TIME_FORMS = (

@@ -26,7 +26,7 @@ from pacer.data.values import mapped, quoted
 #: Required and optional columns of the rows.
 REQUIRED = ("subject", "study", "view", "image")
 REPORT = ("findings", "impression")  # at least one of them
-OPTIONAL = ("date", "time", "indication", "history", "split")
+OPTIONAL = ("date", "time", "order", "indication", "history", "split")
 COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
 #: Columns whose text is used unchanged.
 TEXTS = (*REPORT, "indication", "history")
@@ -42,9 +42,13 @@ _STUDY = ["subject", "study"]
 #: Views in order of preference.
 _VIEWS = ("PA", "AP", "other", "lateral")
 #: Fields in which the rows of a study must agree, and the columns that are compared.
-_COMPARED = {"date": "day", "time": "clock", "split": "known_split"} | {name: name for name in TEXTS}
+_COMPARED = {"date": "day", "time": "clock", "order": "number_of_order", "split": "known_split"} | {
+    name: name for name in TEXTS
+}
 #: Fields whose refused values may be quoted.
-_QUOTED = ("subject", "date", "time", "split")
+_QUOTED = ("subject", "date", "time", "order", "split")
+#: An interval that deserves a look, in days: 100 years.
+_LONG = 36_525
 #: Dates and de-identified words, in which two texts of a study may differ.
 _REMOVED = r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}|_+|\[\*\*[^\[\]]*\*\*\]|X{3,}|\s+"
 #: Faults of a study (each a column): its field, the message, and the column whose values are quoted.
@@ -52,6 +56,7 @@ _FAULTS = {
     "two subjects": ("study", "the study is given under more than one subject", "subject"),
     "bad date": ("date", DATE_FORMS, "date"),
     "bad time": ("time", TIME_FORMS, "time"),
+    "bad order": ("order", "expected a whole number of at most nine digits", "order"),
     "bad split": ("split", "expected train, val (valid, validate, validation, dev) or test", "split"),
     **{
         f"several {name}": (name, "the study has different values of it; its rows must agree", name)
@@ -115,6 +120,7 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         day=written.str.replace(_INSTANT, "$1"),
         date_clock=written.str.extract(_INSTANT, 2),
         clock=mapped("time", parse_time, pl.Time),
+        number_of_order=pl.col("order").str.extract(r"^([0-9]{1,9})(?:\.0)?$").cast(pl.Int64),
         known_split=pl.col("split").str.to_lowercase().replace_strict(_SPLITS, default=None),
         rank=mapped("view", _rank_of, pl.Int64),
     )
@@ -127,6 +133,7 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         clock,
         (pl.col("date").is_not_null() & (pl.col("day").is_null() | no_clock)).alias("bad date"),
         (pl.col("time").is_not_null() & pl.col("clock").is_null()).alias("bad time"),
+        (pl.col("order").is_not_null() & pl.col("number_of_order").is_null()).alias("bad order"),
         (pl.col("split").is_not_null() & pl.col("known_split").is_null()).alias("bad split"),
         (is_timed & (pl.col("clock") != pl.col("date_clock"))).fill_null(False).alias("two times"),
     )
@@ -140,7 +147,7 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
     studies = images.group_by(_STUDY, maintain_order=True).agg(
         pl.col("file", "row", "line", "id").first(),
         pl.col("rows").sum(),
-        pl.col("bad date", "bad time", "bad split", "two times").any(),
+        pl.col("bad date", "bad time", "bad order", "bad split", "two times").any(),
         pl.col(UNUSED).drop_nulls().first(),
         *(value.first() for value in values.values()),
         *(
@@ -180,9 +187,22 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
     bad_id = pl.any_horizontal(mapped(column, id_fault).is_not_null() for column in _STUDY)
     bad_text = pl.col(REPORT).str.contains(CONTROL).fill_null(False)
     is_bad = pl.any_horizontal(pl.col(list(_FAULTS)), bad_id, bad_text)
+    # numbers of order stand for days, which are no dates: the gaps between them are unknown
+    has_order = studies["number_of_order"].count() > 0
+    if has_order:
+        ranks = pl.col("number_of_order").rank("dense").cast(pl.Int32).cast(pl.Date)
+        studies = studies.with_columns(day=ranks)
     dated = studies.select(*_STUDY, "day", "clock", has_report=pl.col("has_report") & ~is_bad)
     choices = choose_priors(dated)
     has_prior = pl.col("prior_study_id").is_not_null()
+    if has_order:
+        by_order = pl.when(has_prior).then(pl.lit("order")).alias("rule")
+        choices = choices.with_columns(by_order, gap_days=pl.lit(None, pl.Float64))
+    long = choices.filter(pl.col("gap_days") > _LONG)
+    account.count("long_gaps", role, "studies more than 100 years after their previous one", long.height)
+    of_day = pl.len().over("subject", "day")
+    midnight = choices.filter((of_day > 1) & (pl.col("clock") == pl.time(0)))
+    account.count("priors", role, "at 00:00:00 on a day with another study", midnight.height)
     account.count("priors", role, "undated", choices["day"].null_count())
     account.count("priors", role, "same day, order unknown", int(choices["unordered"].sum()))
     choices = choices.drop("day", "clock", "has_report", "unordered").with_columns(

@@ -54,7 +54,8 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
 
     A name without a mapping maps to itself, unless the column of that name is mapped to another name.
     """
-    names = {name: name for name in COLUMNS if name not in mapping.values()} | mapping
+    # a column named order may hold anything
+    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")} | mapping
     named = list(names.values())
     problems = [f"unknown key {name}, not one of {', '.join(COLUMNS)}" for name in names.keys() - COLUMNS]
     for name in dict.fromkeys((*REQUIRED, *mapping)):
@@ -66,6 +67,8 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
         column for column in dict.fromkeys(named) if column in have and have.count(column) + named.count(column) > 2
     ]
     problems += [f"column {column} is there, or is named, more than once" for column in twice]
+    if "order" in mapping and names.get("date") in have:
+        problems.append(f"order and {names['date']} both order the studies: take one out of the table or the mapping")
     if (separator := other_separator(have)) is not None:
         raise DataError(
             f"{path}: its only column has a name with a {separator}; if its cells are separated so, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
@@ -25,6 +25,7 @@ class Studies:
     delimiter: str | None = None
     encoding = "utf-8"
     dates: str | None = None
+    columns: ClassVar[dict[str, str]] = {}
 
     def __init__(self, folder: Path):
         self.folder, self.rows, self.settings = folder, [], {}
@@ -61,7 +62,7 @@ class Studies:
                 "images": "images",
                 "table": {
                     "file": "studies.csv",
-                    "columns": {},
+                    "columns": self.columns,
                     "delimiter": self.delimiter,
                     "encoding": self.encoding,
                     "dates": self.dates,
@@ -326,3 +327,24 @@ def test_another_separator_names_the_setting(studies: Studies) -> None:
         assert open_table(table, way)[2:] == plain._replace(numbers=[3])[2:]
     with pytest.raises(DataError, match=r"line 1 says sep=;, but expected corpus\.table.delimiter is comma"):
         open_table(table, CsvForm("comma", settings="corpus.table."))
+
+
+@pytest.mark.parametrize("name", ["nth", "date"])
+def test_a_number_of_order_instead_of_dates(studies: Studies, name: str) -> None:
+    studies.columns = {"order": name}
+    studies.settings = {"max_bad_rows": 1}
+    for study, nth in (("s1", 10), ("s2", 9), ("s3", "9.5"), ("s4", "11")):
+        studies.add(study, "")
+        del studies.rows[-1]["date"]
+        studies.rows[-1][name] = str(nth)
+    assert studies.build()["excluded"]["reasons"] == {"order: expected a whole number of at most nine digits": 1}
+    assert studies.priors == [("s1", "s2", None, "order"), ("s4", "s1", None, "order")]
+
+
+def test_intervals_and_midnights_are_counted(studies: Studies) -> None:
+    studies.add("s1", "1900-01-01")
+    studies.add("s2", "2020-01-02 00:00:00")
+    studies.add("s3", "2020-01-02 08:30")
+    notes = studies.build()["notes"]
+    assert notes["long_gaps"] == {"table": {"studies more than 100 years after their previous one": 1}}
+    assert notes["priors"]["table"]["at 00:00:00 on a day with another study"] == 1
