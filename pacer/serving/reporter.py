@@ -18,6 +18,7 @@ from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerErro
 from pacer.core.io import read_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.radiographs import OTHER_PART
+from pacer.data.readers.views import parse_view
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
 from pacer.features.encoder import ImageEncoder, TextEncoder
@@ -249,9 +250,9 @@ class Reporter:
 
 
 def _direction(view: Any) -> Any:
-    """Return ``AP`` or ``PA`` in capitals and without surrounding blanks, and anything else unchanged."""
-    letters = view.strip().upper() if isinstance(view, str) else view
-    return letters if letters in ("AP", "PA") else view
+    """Return the direction of a frontal view, in any of the words that tables use, and anything else unchanged."""
+    parsed = parse_view(view)
+    return parsed.view if parsed is not None and parsed.kind == "frontal" else view
 
 
 def _one_of(value: Any, allowed: tuple[Any, ...], name: str) -> Any:
