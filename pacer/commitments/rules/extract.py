@@ -5,7 +5,8 @@ of a finding gets a polarity from the cues around it, uncertainty before negatio
 negations. A negative mention is provisional: the first positive or uncertain mention decides, even if it comes later.
 The extractor works on raw and cleaned reports.
 
-``docs/commitments.md`` has its results, ``docs/method.md`` the interpretation of the paper's description.
+Segments (``segments.py``) have mentions of names and cues (``matching.py``, by the tables of ``table.py``), and
+``polarity.py`` finds which cues reach which mention. ``docs/commitments.md`` has results, ``docs/method.md`` the paper.
 """
 
 from __future__ import annotations
@@ -46,11 +47,10 @@ def extract_anchor(report: str) -> Anchor:
     verdict: dict[str, str] = {}
     last: tuple[str, ...] = ()
     for segment in segments(report):
-        readings = _read(segment.strip())
-        for findings, polarity in readings:
+        for findings, polarity in _read(segment.strip()):
             last = findings or last
-            for finding in last if polarity is not None else ():
-                if _overrides(polarity, verdict.get(finding)):
+            for finding in last:
+                if polarity is not None and _overrides(polarity, verdict.get(finding)):
                     verdict[finding] = polarity
     return _anchor_of(frozenset(verdict.items()))
 
@@ -95,7 +95,7 @@ def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
 
 def _overrides(polarity: str, before: str | None) -> bool:
     """Whether a later mention changes the verdict."""
-    return before is None or (before == "negative" and polarity in ("positive", "uncertain"))
+    return before is None or before == "negative" != polarity
 
 
 @lru_cache(maxsize=1 << 14)

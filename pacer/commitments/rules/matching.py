@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from re import _constants as code  # ty: ignore[unresolved-import]
-from re import _parser as parser  # ty: ignore[unresolved-import]
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from pacer.commitments.rules.table import Row
+
+#: The parser of the standard library's regular expressions.
+_parser: Any = import_module("re._parser")
+
+_END: Any = (None, None)
 
 #: Maximum number of distinct words whose rows are cached.
 _WORDS = 1 << 16
@@ -26,25 +30,26 @@ class Match(NamedTuple):
 def literals(words: str) -> frozenset[str]:
     """Return pieces of words of which every match of a regular expression contains at least one. Text that has none of
     them need not be searched. Empty if there are no such pieces."""
-    return _literals(parser.parse(words))
+    return _literals(_parser.parse(words))
 
 
 def _literals(items: Any) -> frozenset[str]:
     """Return the pieces that a sequence of parsed items requires: those of its most telling item."""
-    choices, run = [], ""
-    for operation, value in [*items, (None, None)]:
-        if operation is code.LITERAL and chr(value) not in " -":
+    choices: list[frozenset[str]] = []
+    run = ""
+    for operation, value in [*items, _END]:
+        if operation is _parser.LITERAL and chr(value) not in " -":
             run += chr(value)
             continue
         if run:
             choices.append(frozenset((run,)))
             run = ""
-        if operation is code.SUBPATTERN:
+        if operation is _parser.SUBPATTERN:
             choices.append(_literals(value[-1]))
-        elif operation is code.BRANCH:
+        elif operation is _parser.BRANCH:
             branches = [_literals(branch) for branch in value[1]]
-            choices.append(frozenset().union(*branches) if all(branches) else frozenset())
-        elif operation is code.MAX_REPEAT and value[0] > 0 or operation is code.MIN_REPEAT and value[0] > 0:
+            choices.append(frozenset[str]().union(*branches) if all(branches) else frozenset())
+        elif operation in (_parser.MAX_REPEAT, _parser.MIN_REPEAT) and value[0] > 0:
             choices.append(_literals(value[2]))
     return max(choices, key=lambda pieces: min(map(len, pieces), default=0), default=frozenset())
 
@@ -60,7 +65,7 @@ class Patterns:
         self._rows = rows
         expressions = [f"(?:{row.words})" if row.anywhere else f" (?:{row.words})" for row in rows]
         self._searches = [(rank, re.compile(text).finditer) for rank, text in enumerate(expressions)]
-        self._always, self._bits = 0, {}
+        self._always, self._bits = 0, dict[str, int]()
         for rank, row in enumerate(rows):
             pieces = literals(row.words)
             self._always |= 0 if pieces else 1 << rank

@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from pacer.commitments.rules.matching import Match
+from pacer.commitments.rules.table import GROUPS
 
 
 class Reading(NamedTuple):
@@ -82,44 +83,10 @@ def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
     return cue.start < min(ceiling, mention.end + backwards)
 
 
-#: Text allowed between two findings of one list. (Cleaned reports contain "andor".)
-_LISTED = re.compile(r" (?:(or|and|nor|andor) )?(?:(?!is\b|are\b|with|no\b|but\b|there\b|the\b)[\w-]+ ){0,3}")
-
-#: A course stated for the preceding finding.
-_COURSE = re.compile(
-    r" (?:(?:has|have) (?:\w+ly |now |since )?(?:increased|decreased|improved|worsened|progressed)"
-    r"|(?:(?:has|have) (?:\w+ly |now |since )?)?(?:developed|appeared|formed|accumulated)"
-    r"|(?:is|are|remains?|appears?) (?:\w+ly )?(?:stable|unchanged|increased|decreased|improved|larger|smaller"
-    r"|persistent|similar|again|still|now|small|moderate|large|mild|severe|minimal|new|worse|better)|persists?"
-    r"|now (?:seen|present|evident|visible|noted)"
-    r"|(?:stable|unchanged|improved|worse|larger|smaller)(?=$| (?:from|since|compared|in|as|when|and)\b))\b"
-)
-_ALTERNATIVE = re.compile(r"\b(?:or|nor|andor)\b")
-#: A finding with a place or cause is present: "small left effusion or thickening", "opacity from edema or pneumonia".
-_FOUND = re.compile(
-    r"\b(?:left|right|bilateral|(?:bi)?bas\w+|retrocardiac|perihilar|apical|lobe|due|from|secondary|related|reflect\w*"
-    r"|represent\w*)\b"
-)
-_CONJUNCTION = re.compile(r"\b(?:or|nor|andor|and)\b")
+_LISTED, _COURSE, _FOUND, _VERB = (re.compile(GROUPS[name]) for name in ("listed", "course", "found", "verb"))
+_PART_OF, _ITS_PART, _PLACE, _PLACED = (re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed"))
+_ALTERNATIVE, _CONJUNCTION = re.compile(r"\b(?:or|nor|andor)\b"), re.compile(r"\b(?:or|nor|andor|and)\b")
 _BESIDES = re.compile(r"\band\b(?! or\b)")
-
-#: A mention that contains a verb is a separate statement: "heart size is enlarged".
-_VERB = re.compile(r" (?:is|are|was|were|has|have|appears?|remains?) ")
-
-#: Parts, location and placement of a device: statements about them do not change the device's polarity.
-_PART_OF = re.compile(
-    r"\b(?:(?:tips?|ends?|side-? ?(?:ports?|holes?)|course|position|malposition\w*) of|kink\w* (?:of|in)"
-    r"|complications?) (?:\w+ ){0,4}$|\bside $"
-)
-_ITS_PART = re.compile(
-    r" (?:(?:line|tube|catheter|lead|distal|proximal) )?(?:tips?|side-? ?(?:ports?|holes?)|course)\b"
-)
-_PLACE = re.compile(
-    r" (?:below|beyond|past|distal\w*|within|above|terminat\w*|ends?|ending|project\w*|coil\w*|curl\w*|loop\w*|locat\w*"
-    r"|position\w*|(?:in|at) (?:the )?(?:\w+ ){0,2}(?:stomach|o?esophagus|svc|vena|atri\w+|ventric\w+|duodenum|trachea"
-    r"|bronchus|jejunum|junction|level|carina))\b"
-)
-_PLACED = re.compile(r"(?: (?:line|tube|catheter|lead))?[ -](?:placement|insertion|associated|related|fractur\w+)\b")
 
 
 def _end_of_list(segment: str, mentions: list[Match], index: int) -> int:
@@ -159,13 +126,10 @@ def _spent(segment: str, cue: Match, index: int, mentions: list[Match], cues: li
         return False
     before = mentions[index - 1][1]
     # "no effusion or edema, cardiomegaly": the "or" has closed the list, unless another one follows
-    if (
-        row.says == "negative"
-        and start == before + 1
-        and mentions[index - 1].row.findings != mentions[index].row.findings
-    ):
-        if _ALTERNATIVE.search(segment, cue_end, before) and not _ALTERNATIVE.search(segment, end):
-            return True
+    new = start == before + 1 and mentions[index - 1].row.findings != mentions[index].row.findings
+    closed = _ALTERNATIVE.search(segment, cue_end, before) and not _ALTERNATIVE.search(segment, end)
+    if row.says == "negative" and new and closed:
+        return True
     if _VERB.search(segment, start, end):
         return True
     # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is unchanged"

@@ -6,54 +6,43 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from pacer.commitments.rules.table import GROUPS
+
 #: Ends of segments; the periods of decimal numbers, "vs." and "dr." do not count.
 _END = re.compile(r"[.;!](?<!\bvs\.)(?<!\bvs \.)(?<!\bdr\.)(?:(?<=!)|(?!\d))")
 #: Punctuation within a sentence becomes blank, and all digits become 0, because no rule uses the value of a number.
 _PLAIN = str.maketrans(dict.fromkeys(',:/\\()[]{}"_*&+', " ") | dict.fromkeys("123456789", "0"))
 _WORD = re.compile(r"\S+")
 
-#: Sections that say what was asked or done, not what is seen.
-_ABOUT = (
-    r"(?:clinical (?:history|indications?|information)|(?:patient )?history|indications?|reason for (?:the )?(?:exam"
-    r"|examination|study)|comparisons?|techniques?)"
-)
-#: Such a section up to the next heading.
+_ABOUT = f"(?i:{GROUPS['aside']})"
+#: A section that says what was asked or done, not what is seen, up to the next heading.
 _ASIDE = re.compile(
-    rf"(?:^|(?<=\n)|(?<=[.!?;] ))[ \t]*(?i:{_ABOUT})\s*:.*?(?=(?:\n|[.!?;] |(?<=[a-z]) )\s*(?!(?i:{_ABOUT})\b)"
-    rf"(?:(?i:findings?|impressions?|conclusions?)\b[^:\n]{{0,30}}|[A-Z][A-Z /&-]{{3,40}}):)",
+    rf"(?:^|(?<=\n)|(?<=[.!?;] ))[ \t]*{_ABOUT}\s*:.*?(?=(?:\n|[.!?;] |(?<=[a-z]) )\s*(?!{_ABOUT}\b)"
+    r"(?:(?i:findings?|impressions?|conclusions?)\b[^:\n]{0,30}|[A-Z][A-Z /&-]{3,40}):)",
     re.DOTALL,
 )
-#: Words that no item of a list ends with: the sentence goes on in the next line.
-_RUNS_ON = "(?<!,)(?<!-)" + "".join(
-    rf"(?<!\b{word})"
-    for word in "and or nor no not of in on at with without the a an is are was were be to for by from than new left"
-    " right bilateral small large mild moderate focal acute pleural pulmonary possible probable likely".split()
-)
+#: The line before a break is a whole item. (Each word looks back by itself, because their lengths differ.)
+_WHOLE = "(?<!,)(?<!-)" + "".join(rf"(?<!\b{word})" for word in GROUPS["unfinished"][3:-1].split("|"))
 #: Where a segment ends besides punctuation: a question, a paragraph, an item of a list, a line that begins with a
 #: capital after a line that is a whole item, and the next label of a line of labels.
 _BREAK = re.compile(
     r"(?<=\w\?)\s|\n(?=\s*(?:\n|[-*•] |\d{1,2}[.)] ))"
-    rf"|(?i:{_RUNS_ON})[ \t]*\n(?=[ \t]*[A-Z][a-z])"
+    rf"|(?i:{_WHOLE})[ \t]*\n(?=[ \t]*[A-Z][a-z])"
     r"|(?<=[a-z)]) (?=[A-Z][a-z]+(?: [a-z]+){0,2}: )"
 )
-#: Where the items of a list in small letters end.
-_ITEM = re.compile(rf"(?i:{_RUNS_ON})[ \t]*\n(?![ \t]*(?:and|or|nor|with|in|at|of|on|is|are|to|which)\b)")
+#: Where the items of a list of short lines end, whatever their letters.
+_ITEM = re.compile(rf"(?i:{_WHOLE}[ \t]*\n(?![ \t]*(?:and|or|nor|with|in|at|of|on|is|are|to|which)\b))")
 _ITEM_LENGTH = 40
-_VALUES = (
-    r"no(?: evidence)?|none|nil|absent|negative|neg|not (?:present|seen|identified|evident|visuali[sz]ed)|resolved|yes|present|positive"
-    r"|possible|possibly|probable|probably|likely|questionable|equivocal|suspected|uncertain|doubtful|unclear"
-    r"|\([-−–+]\)|[-−–+](?=\s*(?:[.,;\n]|$))"
-)
-#: Texts that change their length: negative contractions (the cleaner drops the apostrophe), words that a hyphen and a
-#: line break divide, soft hyphens, and the value of a name ("Pneumothorax: no"), which ends its segment.
+#: Texts that change their length: words that a hyphen and a line break or a soft hyphen divide, negative contractions
+#: (the cleaner drops the apostrophe), and the value of a name ("Pneumothorax: no"), which ends its segment.
 _EDITS = re.compile(
     r"(?P<joined>\xad\s*|(?<=[a-z])-\n\s*(?=[a-z]))"
-    r"|\b(?P<verb>is|are|was|were|do|does|did|has|have|had|could|would|should|ca)n(?:['’]t|t)\b"
-    rf"|\s*(?::|(?<=\s)[-–—](?=\s)|(?=\([-−–+]\)))\s*(?P<value>{_VALUES})(?=\s*(?:[.,;!?\n]|$|[a-z][a-z ]{{2,30}}(?::|\s[-–—]\s)))",
-    re.IGNORECASE,
+    r"|\b(?P<verb>is|are|was|were|do|does|did|has|have|had|could|would|should|ca)n['’]?t\b"
+    rf"|\s*(?::|(?<=\s)[-–—](?=\s)|(?=\([-−–+]\)))\s*(?P<value>{GROUPS['value']})"
+    r"(?=\s*(?:[.,;!?\n]|$|[a-z][a-z ]{2,30}(?::|\s[-–—]\s)))"
 )
 #: Every text to edit has one of these; looking for them is faster.
-_SIGNS = ("\xad", "-\n", "- ", ":", "'t", "’t", "snt ", "rent ", "dnt ", "cant ", "(-")
+_SIGNS = ("\xad", "-\n", "- ", ":", "'t", "’t", "snt ", "rent ", "dnt ", "cant ", "(-", "(+", "(−", "– ", "— ")
 _DENIED = re.compile(r"\(?[-−–]\)?")
 
 
@@ -67,12 +56,8 @@ def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
     blank has the place of the first blank that it replaces."""
     text, edits = _normalise(report)
     origin: list[int] = []
-    done = 0
-    for start, end, length in edits:
-        origin += range(done, start)
-        origin += (min(start + step, end - 1) for step in range(length))
-        done = end
-    origin += range(done, len(report))
+    for done, (start, end, length) in zip([0, *(edit[1] for edit in edits)], [*edits, (len(report), len(report), 0)]):
+        origin += [*range(done, start), *(min(start + step, end - 1) for step in range(length))]
     bounds = [0, *(place for end in _END.finditer(text) for place in end.span()), len(text)]
     for first, last in list(pairwise(bounds))[::2]:
         places: list[int] = []
@@ -90,7 +75,7 @@ def _normalise(report: str) -> tuple[str, list[tuple[int, int, int]]]:
     Returns:
         The text, and what was replaced by text of another length: start and end in the report, new length.
     """
-    text, edits = report, []
+    text, edits = report, list[tuple[int, int, int]]()
     if ":" in text:
         text = _ASIDE.sub(lambda aside: "!" + " " * (len(aside[0]) - 1), text)
     if "\n" in text or "?" in text or ":" in text:
@@ -101,13 +86,9 @@ def _normalise(report: str) -> tuple[str, list[tuple[int, int, int]]]:
     if len(lower) != len(text):  # a few capitals become two characters in lower case
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
 
-    def edited(match: re.Match[str]) -> str:
-        new = _edited(match)
-        edits.append((*match.span(), len(new)))
-        return new
-
     if any(sign in lower for sign in _SIGNS):
-        lower = _EDITS.sub(edited, lower)
+        edits = [(*match.span(), len(_edited(match))) for match in _EDITS.finditer(lower)]
+        lower = _EDITS.sub(_edited, lower)
     return lower.translate(_PLAIN), edits
 
 

@@ -40,50 +40,26 @@ def _lines(name: str) -> list[dict[str, str]]:
     return [dict(zip(head, line, strict=True)) for line in lines]
 
 
-def _reach(side: str, reach: str) -> tuple[int, int]:
-    """Return how many characters a cue reaches forwards (to findings after it) and backwards."""
-    numbers = [int(number) for number in reach.split(", ") if number]
-    if not side:
-        return 0, 0
-    return {"before": (numbers[0], 0), "after": (0, numbers[0])}.get(side) or (numbers[0], numbers[-1])
+def _expand(words: str) -> str:
+    return re.sub(r"\{([a-z]\w*)\}", lambda group: GROUPS[group[1]], words)
 
 
-def _groups() -> dict[str, str]:
-    """Return the groups of ``words.tsv``; a group may use those above it."""
-    groups: dict[str, str] = {}
-    for line in _lines("words.tsv"):
-        groups[line["group"]] = f"(?:{_expand(line['words'], groups)})"
-    return groups
+#: The groups of ``words.tsv``; a group may use those above it.
+GROUPS: dict[str, str] = {}
+for _line in _lines("words.tsv"):
+    GROUPS[_line["group"]] = f"(?:{_expand(_line['words'])})"
 
 
-def _expand(words: str, groups: dict[str, str]) -> str:
-    return re.sub(r"\{([a-z]\w*)\}", lambda group: groups[group[1]], words)
-
-
-_GROUPS = _groups()
-
-NAMES: tuple[Row, ...] = tuple(
-    Row(
-        line["says"],
-        _expand(line["words"], _GROUPS),
-        line["example"],
-        line["reading"],
-        findings=tuple(filter(None, line["findings"].split(", "))),
+def _row(line: dict[str, str]) -> Row:
+    side, numbers = line.get("side", ""), [int(number) for number in line.get("reach", "").split(", ") if number]
+    return Row(
+        *(line["says"], _expand(line["words"]), line["example"], line["reading"]),
+        findings=tuple(filter(None, line.get("findings", "").split(", "))),
         anywhere=line["start"] == "anywhere",
+        side=side,
+        reach=(numbers[0] if side and side != "after" else 0, numbers[-1] if side and side != "before" else 0),
+        ends=frozenset(filter(None, line.get("ends", "").split(", "))),
     )
-    for line in _lines("names.tsv")
-)
 
-CUES: tuple[Row, ...] = tuple(
-    Row(
-        line["says"],
-        _expand(line["words"], _GROUPS),
-        line["example"],
-        line["reading"],
-        anywhere=line["words"].startswith("\\?"),
-        side=line["side"],
-        reach=_reach(line["side"], line["reach"]),
-        ends=frozenset(filter(None, line["ends"].split(", "))),
-    )
-    for line in _lines("cues.tsv")
-)
+
+NAMES, CUES = (tuple(map(_row, _lines(table))) for table in ("names.tsv", "cues.tsv"))
