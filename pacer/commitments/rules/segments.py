@@ -26,7 +26,7 @@ _WHOLE = "(?<!,)(?<!-)" + "".join(rf"(?<!\b{word})" for word in GROUPS["unfinish
 #: Where a segment ends besides punctuation: a question, a paragraph, an item of a list, a line that begins with a
 #: capital after a line that is a whole item, and the next label of a line of labels.
 _BREAK = re.compile(
-    r"(?<=\w\?)\s|\n(?=\s*(?:\n|[-*•] |\d{1,2}[.)] ))"
+    r"(?<=\w\?)\s|\n(?=\s*(?:\n|[-*•] |\d{1,2}[.)] |[a-z]\) ))"
     rf"|(?i:{_WHOLE})[ \t]*\n(?=[ \t]*[A-Z][a-z])"
     r"|(?<=[a-z)]) (?=[A-Z][a-z]+(?: [a-z]+){0,2}: )"
 )
@@ -34,15 +34,37 @@ _BREAK = re.compile(
 _ITEM = re.compile(rf"(?i:{_WHOLE}[ \t]*\n(?![ \t]*(?:and|or|nor|with|in|at|of|on|is|are|to|which)\b))")
 _ITEM_LENGTH = 40
 #: Texts that change their length: words that a hyphen and a line break or a soft hyphen divide, negative contractions
-#: (the cleaner drops the apostrophe), and the value of a name ("Pneumothorax: no"), which ends its segment.
+#: (the cleaner drops the apostrophe), a label that is repeated behind it, and the value of a name ("Pneumothorax: no"), which ends its segment.
 _EDITS = re.compile(
     r"(?P<joined>\xad\s*|(?<=[a-z])-\n\s*(?=[a-z]))"
     r"|\b(?P<verb>is|are|was|were|do|does|did|has|have|had|could|would|should|ca)n['’]?t\b"
-    rf"|\s*(?::|(?<=\s)[-–—](?=\s)|(?=\([-−–+]\)))\s*(?P<value>{GROUPS['value']})"
-    r"(?=\s*(?:[.,;!?\n]|$|[a-z][a-z ]{2,30}(?::|\s[-–—]\s)))"
+    r"|\b(?P<label>[a-z]{4,}?)s?\s*:(?=[^.;:\n]*\b(?P=label))"
+    rf"|\s*(?:[:=]|(?<=\s)[-–—](?=\s)|(?=\((?:[-−–+]|no|yes|absent|present)))\s*(?P<value>{GROUPS['value']})"
+    r"(?=\s*(?:[.,;!?/|\n]|$|[a-z][a-z ]{2,30}(?::|\s[-–—]\s)))"
 )
 #: Every text to edit has one of these; looking for them is faster.
-_SIGNS = ("\xad", "-\n", "- ", ":", "'t", "’t", "snt ", "rent ", "dnt ", "cant ", "(-", "(+", "(−", "– ", "— ")
+_SIGNS = (
+    "\xad",
+    "-\n",
+    "- ",
+    ":",
+    "=",
+    "(no",
+    "(yes",
+    "(absent",
+    "(present",
+    "'t",
+    "’t",
+    "snt ",
+    "rent ",
+    "dnt ",
+    "cant ",
+    "(-",
+    "(+",
+    "(−",
+    "– ",
+    "— ",
+)
 _DENIED = re.compile(r"\(?[-−–]\)?")
 
 
@@ -93,8 +115,8 @@ def _normalise(report: str) -> tuple[str, list[tuple[int, int, int]]]:
 
 
 def _edited(match: re.Match[str]) -> str:
-    if match["joined"]:
-        return ""
+    if match["joined"] or match["label"]:
+        return " " * bool(match["label"])
     if match["verb"]:
         return f"{'can' if match['verb'] == 'ca' else match['verb']} not"
     return f" ={_DENIED.sub('-', match['value'])}!"
