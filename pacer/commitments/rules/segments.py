@@ -34,7 +34,8 @@ _BREAK = re.compile(
 _ITEM = re.compile(rf"(?i:{_WHOLE}[ \t]*\n(?![ \t]*(?:and|or|nor|with|in|at|of|on|is|are|to|which)\b))")
 _ITEM_LENGTH = 40
 #: Texts that change their length: words that a hyphen and a line break or a soft hyphen divide, negative contractions
-#: (the cleaner drops the apostrophe), a label that is repeated behind it, and the value of a name ("Pneumothorax: no"), which ends its segment.
+#: (the cleaner drops the apostrophe), a label that its value repeats, and the value of a name ("Pneumothorax: no"),
+#: which ends its segment.
 _EDITS = re.compile(
     r"(?P<joined>\xad\s*|(?<=[a-z])-\n\s*(?=[a-z]))"
     r"|\b(?P<verb>is|are|was|were|do|does|did|has|have|had|could|would|should|ca)n['’]?t\b"
@@ -78,8 +79,8 @@ def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
     blank has the place of the first blank that it replaces."""
     text, edits = _normalise(report)
     origin: list[int] = []
-    for done, (start, end, length) in zip([0, *(edit[1] for edit in edits)], [*edits, (len(report), len(report), 0)]):
-        origin += [*range(done, start), *(min(start + step, end - 1) for step in range(length))]
+    for done, (start, end, places) in zip([0, *(edit[1] for edit in edits)], [*edits, (len(report), len(report), [])]):
+        origin += [*range(done, start), *places]
     bounds = [0, *(place for end in _END.finditer(text) for place in end.span()), len(text)]
     for first, last in list(pairwise(bounds))[::2]:
         places: list[int] = []
@@ -91,13 +92,14 @@ def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
             yield " ".join(text[first:last].split()), places
 
 
-def _normalise(report: str) -> tuple[str, list[tuple[int, int, int]]]:
+def _normalise(report: str) -> tuple[str, list[tuple[int, int, list[int]]]]:
     """Lower-case a report, mark the ends of segments, and replace punctuation and digits.
 
     Returns:
-        The text, and what was replaced by text of another length: start and end in the report, new length.
+        The text, and what was replaced by text of another length: start and end in the report, and the place there of
+        each new letter.
     """
-    text, edits = report, list[tuple[int, int, int]]()
+    text, edits = report, list[tuple[int, int, list[int]]]()
     if ":" in text:
         text = _ASIDE.sub(lambda aside: "!" + " " * (len(aside[0]) - 1), text)
     if "\n" in text or "?" in text or ":" in text:
@@ -109,7 +111,7 @@ def _normalise(report: str) -> tuple[str, list[tuple[int, int, int]]]:
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
 
     if any(sign in lower for sign in _SIGNS):
-        edits = [(*match.span(), len(_edited(match))) for match in _EDITS.finditer(lower)]
+        edits = [(*match.span(), _places(match)) for match in _EDITS.finditer(lower)]
         lower = _EDITS.sub(_edited, lower)
     return lower.translate(_PLAIN), edits
 
@@ -120,3 +122,9 @@ def _edited(match: re.Match[str]) -> str:
     if match["verb"]:
         return f"{'can' if match['verb'] == 'ca' else match['verb']} not"
     return f" ={_DENIED.sub('-', match['value'])}!"
+
+
+def _places(match: re.Match[str]) -> list[int]:
+    """Return the place in the report of each letter of the new text; a value has two signs before it."""
+    first, ahead = (match.start("value"), 2) if match["value"] else (match.start(), 0)
+    return [min(first + max(step - ahead, 0), match.end() - 1) for step in range(len(_edited(match)))]
