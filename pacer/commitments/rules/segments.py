@@ -79,8 +79,11 @@ def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
     blank has the place of the first blank that it replaces."""
     text, edits = _normalise(report)
     origin: list[int] = []
-    for done, (start, end, places) in zip([0, *(edit[1] for edit in edits)], [*edits, (len(report), len(report), [])]):
-        origin += [*range(done, start), *places]
+    done = 0
+    for start, end, edited in edits:
+        origin += [*range(done, start), *edited]
+        done = end
+    origin += range(done, len(report))
     bounds = [0, *(place for end in _END.finditer(text) for place in end.span()), len(text)]
     for first, last in list(pairwise(bounds))[::2]:
         places: list[int] = []
