@@ -16,7 +16,7 @@ def main() -> None:
     config = load_params().anchors
     sample = pl.read_parquet("data/anchors/sample.parquet")
     records = read_records(Path("data/corpus/records.parquet"), COLUMNS)
-    audit = label_sample(sample, records, config.llm, Path("data/anchors"))
+    audit = label_sample(sample, records, config.llm, Path("data/anchors"), config.rules)
     write_json("data/anchors/llm_audit.json", audit)
 
 

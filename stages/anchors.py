@@ -3,13 +3,15 @@
 from pathlib import Path
 
 from pacer.commitments.targets import build_anchors
+from pacer.config import load_params
 from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
 
 
 def main() -> None:
     anchors = Path("data/anchors")
-    audit = build_anchors(Path("data/corpus/records.parquet"), anchors / "llm_cache.jsonl", anchors / "anchors.parquet")
+    records, cache, out = Path("data/corpus/records.parquet"), anchors / "llm_cache.jsonl", anchors / "anchors.parquet"
+    audit = build_anchors(records, cache, out, load_params().anchors.rules)
     parts = {"sample": read_json(anchors / "sample_audit.json"), "labelling": read_json(anchors / "llm_audit.json")}
     write_json(anchors / "audit.json", audit | parts)
 
