@@ -7,8 +7,8 @@ import polars as pl
 from pacer.commitments.labelling import label_sample
 from pacer.commitments.sampling import COLUMNS
 from pacer.config import load_params
-from pacer.core.errors import run_cleanly
 from pacer.core.io import write_json
+from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_records
 
 
@@ -21,4 +21,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pacer.commitments.targets import build_anchors
 from pacer.config import load_params
-from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
+from pacer.core.outputs import run_stage
 
 
 def main() -> None:
@@ -17,4 +17,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)
