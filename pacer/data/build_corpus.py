@@ -55,8 +55,9 @@ def build_corpus(
         originals = None if references is None else read_original_findings(references)
         draft = draft_records(form.read(source, config, account), config, form, originals, account)
         headers = inspect(images_of(draft.records), source.images)
-        for part in headers["part"].drop_nulls():
-            account.count("other_parts", "images", part)
+        for topic, column in (("other_parts", "part"), ("ignored_fields", "ignored")):
+            for value in headers[column].drop_nulls():
+                account.count(topic, "images", value)
         unusable = headers.drop_nulls("problem")
         records, wording = keep_sound(draft.records, unusable, source.images, form, account)
         rows = _rows(account, records, draft.beyond_limit)

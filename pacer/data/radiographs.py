@@ -47,16 +47,25 @@ _OTHER_PARTS = re.compile(
     r"|HEAD|HEEL|HIP|HUMERUS|JAW|KNEE|LEG|MANDIBLE|MAXILLA|ORBIT|PATELLA|PELVIS|SHOULDER|SINUS|SKULL|TEETH|THIGH|THUMB"
     r"|TOE|WRIST|ZYGOMA)S?\b"
 )
+#: DICOM elements without which the pixels cannot be decoded, and the tags of the three forms of pixel data.
+_NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
+_PIXELS = {0x7FE00008: "FloatPixelData", 0x7FE00009: "DoubleFloatPixelData", 0x7FE00010: "PixelData"}
+#: Storage classes of X-ray angiography and radiofluoroscopy, and the pixel relationships for which their modality table
+#: or slope leads back to the beam's intensity: it is not for display (PS3.3 C.8.7.1.1.3), and DCMTK does not apply it.
+_ANGIOGRAPHY = tuple(f"1.2.840.10008.5.1.4.1.1.{number}" for number in ("12.1", "12.2", "12.3", "12.1.1", "12.2.1"))
+_NOT_LINEAR = ("LOG", "DISP")
 #: Key of ``Image.info`` for a body part other than the chest.
 OTHER_PART = "other_part"
 
 
 class Header(NamedTuple):
-    """Width and height of the image that :func:`open_image` returns, and any non-chest body part in a DICOM tag."""
+    """Width and height of the image that :func:`open_image` returns; of a DICOM file also any non-chest body part, and
+    the field that is not followed because its value has no meaning."""
 
     width: int
     height: int
     part: str | None = None
+    ignored: str | None = None
 
 
 class ImageError(DataError):
@@ -119,7 +128,8 @@ def image_header(path: str | Path) -> Header:
     with _problems_of(path), open(path, "rb") as file:
         if _is_dicom(file, path):
             header = _read_dicom(file, header_only=True)
-            return Header(header.Columns, header.Rows, _other_part(header))
+            ignored = "RescaleSlope 0" if _number(header, "RescaleSlope", 1.0) == 0 else None
+            return Header(header.Columns, header.Rows, _other_part(header), ignored)
         with Image.open(file) as image:
             _check_header(image)
             return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
@@ -256,10 +266,21 @@ def _pydicom() -> ModuleType:
 def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     """Read the data set; refuse it unless it is a single grey image that an installed decoder can read."""
     pydicom = _pydicom()
+    pixels: list[str] = []
+
+    def at_pixels(tag: int, _: str | None, length: int) -> bool:
+        if tag in _PIXELS and length:
+            pixels.append(_PIXELS[tag])
+        return header_only and tag in _PIXELS
+
     # force: some files have the extension but no DICOM preamble; those without the fields are refused below
-    data = pydicom.dcmread(file, force=True, stop_before_pixels=header_only)
-    if "Rows" not in data or "Columns" not in data:
+    data = pydicom.filereader.read_partial(file, at_pixels, force=True)
+    missing = [name for name in _NEEDED if name not in pixels and data.get(name) in (None, "", b"")]
+    if not pixels and len(missing) == len(_NEEDED):
         raise UnidentifiedImageError
+    if missing:
+        instead = f"; it has {pixels[0]}, which is not read" if pixels and "PixelData" in missing else ""
+        raise _Refused(f"its DICOM header lacks {', '.join(missing)}{instead}")
     modality = str(data.get("Modality") or "").strip().upper()
     if modality and modality not in _MODALITIES:
         raise _Refused(f"its Modality is not one of a radiograph's: {', '.join(_MODALITIES)}")
@@ -270,10 +291,17 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
         and data.get("BitsAllocated") in (8, 16)
         and data.get("HighBit", high_bit) == high_bit
     ):
-        raise _Refused("it is not one frame, MONOCHROME1 or MONOCHROME2, of 8 or 16 bits with HighBit BitsStored - 1")
+        raise _Refused(
+            "it is not one frame, MONOCHROME1 or MONOCHROME2 (PhotometricInterpretation), of 8 or 16 bits with HighBit "
+            "BitsStored - 1"
+        )
     _check_size(data.Columns, data.Rows)
     if "TransferSyntaxUID" not in data.file_meta:
-        raise _Refused("it does not name its transfer syntax")
+        if data.original_encoding != (True, True):
+            raise _Refused(
+                "it does not name its transfer syntax, and is not in the default one (Implicit VR Little Endian)"
+            )
+        data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
     if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
         raise RuntimeError
     return data
@@ -288,9 +316,9 @@ def _other_part(data: Dataset) -> str | None:
 def _dicom_grey(data: FileDataset) -> np.ndarray:
     """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels: exact, fast and small.
 
-    ``apply_modality_lut`` and ``apply_voi_lut`` of pydicom 3.0 are not used. They refuse tables with one-byte entries
-    or an odd depth, wrap if values exceed an 8-bit table, and round some ties of a window to the next level, which
-    would change what earlier versions stored.
+    ``apply_modality_lut`` and ``apply_voi_lut`` of pydicom 3.0 are not used. They refuse tables with signed or one-byte
+    entries or an odd depth, wrap if values exceed an 8-bit table, and round some ties of a window to the next level,
+    which would change what earlier versions stored.
     """
     stored = data.pixel_array  # sign extended, without bits outside the values (overlays of old files)
     lowest = int(stored.min())
@@ -299,7 +327,8 @@ def _dicom_grey(data: FileDataset) -> np.ndarray:
     padding = np.zeros(values.shape, dtype=bool)
     if (first := data.get("PixelPaddingValue")) is not None:
         last = data.get("PixelPaddingRangeLimit")
-        low, high = sorted((int(first), int(first if last is None else last)))
+        signed = data.PixelRepresentation == 1
+        low, high = sorted(_us_or_ss(int(bound), signed) for bound in (first, first if last is None else last))
         padding = (values >= low) & (values <= high)
     present = np.zeros(values.shape, dtype=bool)
     present[places] = True
@@ -310,6 +339,11 @@ def _dicom_grey(data: FileDataset) -> np.ndarray:
     if grey is None:
         inside = measured[present] if present.any() else np.zeros(1)
         grey = _full_range(measured, inside.min(), inside.max())
+    if present.sum() > 1 and not np.ptp(grey[present]):
+        modality = "ModalityLUTSequence" if data.get("ModalityLUTSequence") else "RescaleSlope"
+        voi = "VOILUTSequence" if data.get("VOILUTSequence") else "WindowCenter and WindowWidth"
+        by = voi if np.ptp(measured[present]) else modality
+        raise _Refused(f"its pixels differ, but its {by} would show all in one grey (correct or remove the field)")
     if data.PhotometricInterpretation == "MONOCHROME1":
         grey = 255 - grey
     grey[padding] = 0
@@ -318,9 +352,15 @@ def _dicom_grey(data: FileDataset) -> np.ndarray:
 
 def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
     """Convert stored values to the modality's measurements by its table, or else by slope and intercept."""
+    if data.get("SOPClassUID") in _ANGIOGRAPHY and data.get("PixelIntensityRelationship") in _NOT_LINEAR:
+        return values.astype(np.float64)
     if data.get("ModalityLUTSequence"):
-        return _look_up(data, data.ModalityLUTSequence[0], values)[0].astype(np.float64)
-    measured = values * _number(data, "RescaleSlope", 1.0) + _number(data, "RescaleIntercept", 0.0)
+        signed = data.PixelRepresentation == 1
+        return _look_up(data, data.ModalityLUTSequence[0], values, signed)[0].astype(np.float64)
+    slope = _number(data, "RescaleSlope", 1.0)
+    if slope == 0:  # it has no meaning, and some devices write it with an intercept of 0 for none
+        return values.astype(np.float64)
+    measured = values * slope + _number(data, "RescaleIntercept", 0.0)
     if not np.isfinite(measured).all():
         raise _Refused("its RescaleSlope or RescaleIntercept is not finite")
     return measured
@@ -330,7 +370,11 @@ def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
     """Convert measured values to grey by the file's first VOI table or window (PS3.3 C.11.2); None if there is none
     that the standard allows."""
     if data.get("VOILUTSequence"):
-        entries, largest = _look_up(data, data.VOILUTSequence[0], np.rint(values).astype(np.int64))
+        lowest = -(1 << data.BitsStored - 1) if data.PixelRepresentation == 1 else 0
+        ends = _measured(data, np.array([lowest, lowest + (1 << data.BitsStored) - 1]))
+        entries, largest = _look_up(
+            data, data.VOILUTSequence[0], np.rint(values).astype(np.int64), bool(ends.min() < 0)
+        )
         return np.rint(entries * (255 / largest)).astype(np.uint8)
     center, width = _number(data, "WindowCenter", np.nan), _number(data, "WindowWidth", np.nan)
     function = str(data.get("VOILUTFunction") or "LINEAR").upper()
@@ -349,17 +393,31 @@ def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
     return _full_range(values, center - width / 2, center + width / 2)
 
 
-def _look_up(data: FileDataset, item: Dataset, values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Look up integer values in a DICOM table, clamped to its ends; return the entries and the largest allowed one."""
+def _us_or_ss(value: int, signed: bool) -> int:
+    """Return a 16-bit value as what it stands for; the VR with which it was written, US or SS, is often the other."""
+    value &= 0xFFFF
+    return value - (1 << 16) if signed and value >= 1 << 15 else value
+
+
+def _look_up(data: FileDataset, item: Dataset, values: np.ndarray, signed: bool) -> tuple[np.ndarray, int]:
+    """Look up integer values in a DICOM table, clamped to its ends; return the entries and the largest possible one.
+
+    ``signed``: whether the values that the table is for can be negative.
+    """
     count, first, depth = (int(number) for number in item.LUTDescriptor)
-    entries = item.LUTData
-    if isinstance(entries, bytes):
-        one_byte = len(entries) <= (count or 1 << 16) + 1
+    count, first = (count & 0xFFFF) or 1 << 16, _us_or_ss(first, signed)
+    words = item.LUTData
+    if isinstance(words, bytes):
         order = "<" if data.file_meta.TransferSyntaxUID.is_little_endian else ">"
-        entries = np.frombuffer(entries, dtype="u1" if one_byte else order + "u2")
-    entries = np.atleast_1d(np.asarray(entries, dtype=np.int64))[: count or 1 << 16]
-    # on some devices the entries exceed the stated depth
-    largest = max((1 << depth) - 1, int(entries.max()))
+        words = np.frombuffer(words + bytes(len(words) % 2), dtype=order + "u2")
+    entries = np.atleast_1d(np.asarray(words, dtype=np.int64)) & 0xFFFF  # unsigned, whatever the VR (PS3.3 C.11.1.1.1)
+    if count > 1 and 2 * len(entries) <= count + 1:  # two to a word, the first in its low byte
+        entries, depth = entries.astype("<u2").view(np.uint8).astype(np.int64), 8
+    entries = entries[:count]
+    largest = int(entries.max())
+    # on some devices the entries have more bits than stated, or are all of one of the smaller depths
+    if largest < (1 << depth) - 1 and largest not in ((1 << bits) - 1 for bits in range(8, depth)):
+        largest = (1 << depth) - 1
     return entries[(values - first).clip(0, len(entries) - 1)], largest
 
 

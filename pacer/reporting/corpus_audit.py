@@ -29,6 +29,7 @@ _NAMED = 5
 TOPICS = {
     "absent_words": ("Texts such as N/A, which count as absent", False),
     "assumed_views": ("Views assumed, from the order of the images", False),
+    "ignored_fields": ("Images with a DICOM field that has no meaning and is not followed", False),
     "lateral_of_another_study": ("Lateral image of another study", False),
     "long_gaps": ("Intervals between studies that deserve a look", False),
     "other_parts": ("Images whose DICOM tag names another part of the body", False),

@@ -41,6 +41,14 @@ def test_another_part_of_the_body_is_no_problem(tmp_path: Path) -> None:
     assert found.select("problem", "part").rows() == [(None, "ABDOMEN"), (None, None)]
 
 
+def test_a_field_that_is_ignored_is_no_problem(tmp_path: Path) -> None:
+    write_dicom(tmp_path / "a.dcm", np.arange(400).reshape(20, 20), RescaleSlope=0, RescaleIntercept=0)
+    write_dicom(tmp_path / "b.dcm", np.arange(400).reshape(20, 20), PixelData=None)
+    found = inspect_images(["a.dcm", "b.dcm"], tmp_path)
+    lacking = "the image cannot be used: its DICOM header lacks PixelData"
+    assert found.select("problem", "ignored").rows() == [(None, "RescaleSlope 0"), (lacking, None)]
+
+
 def test_problems(folder: Path) -> None:
     (folder / "text.jpg").write_text("not an image")
     (folder / "dir.jpg").mkdir()

@@ -297,6 +297,10 @@ def test_the_first_window_decides(tmp_path: Path, center: Any, width: Any, photo
     np.testing.assert_array_equal(opened(path), 255 - expected if photometric == "MONOCHROME1" else expected)
 
 
+def window(center: float, width: float) -> dict[str, float]:
+    return {"WindowCenter": center, "WindowWidth": width}
+
+
 def test_the_other_window_functions(tmp_path: Path) -> None:
     window = {"WindowCenter": 1000, "WindowWidth": 800}
     exact = opened(write_dicom(tmp_path / "a.dcm", RAMP, VOILUTFunction="LINEAR_EXACT", **window))
@@ -325,9 +329,17 @@ def test_the_window_is_in_rescaled_units(tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened(path), stretched(RAMP * 0.25 - 100.5, -0.5, 199.5))
     path = write_dicom(tmp_path / "b.dcm", RAMP, RescaleSlope=-2, RescaleIntercept=7)
     np.testing.assert_array_equal(opened(path), stretched(-RAMP, -2047, 0))
-    for slope in (0, "1e999"):
-        with pytest.raises(ImageError):
-            open_image(write_dicom(tmp_path / "c.dcm", RAMP, RescaleSlope=slope, RescaleIntercept=7))
+    with pytest.raises(ImageError):
+        open_image(write_dicom(tmp_path / "c.dcm", RAMP, RescaleSlope="1e999", RescaleIntercept=7))
+
+
+def test_a_slope_of_zero_is_ignored_and_told(tmp_path: Path) -> None:
+    """As `dcm2pnm +Wi 1` does: "invalid value for 'RescaleSlope' (0) ... ignoring modality transformation"."""
+    rescale = {"RescaleSlope": 0, "RescaleIntercept": 500}
+    path = write_dicom(tmp_path / "a.dcm", RAMP, **window(1000, 800), **rescale)
+    np.testing.assert_array_equal(opened(path), opened(write_dicom(tmp_path / "b.dcm", RAMP, **window(1000, 800))))
+    assert image_header(path).ignored == "RescaleSlope 0"
+    assert image_header(tmp_path / "b.dcm").ignored is None
 
 
 def lut(entries: list[int], first: int, depth: int, packed: bool = False) -> Dataset:
@@ -347,6 +359,73 @@ def test_tables_hold_their_ends_and_come_before_windows(tmp_path: Path, packed: 
     modality.ModalityLUTType = "OD"
     result = opened(write_dicom(tmp_path / "b.dcm", stored, ModalityLUTSequence=[modality]))
     np.testing.assert_array_equal(result, stretched(np.array([[50, 50, 50, 40, 30, 10, 10]]), 10, 50))
+
+
+#: A ramp of 12 bits at the places 0, 90, 500, 1000, 2047, 3000, 4095, as `dcm2pnm +Wl 1 --ignore-vlut-depth` of DCMTK
+#: 3.6.7 shows it through the tables below (`+Wi 1` for windows). It rounds differently: 1 is allowed.
+PLACES = np.array([[0, 90, 500, 1000, 2047, 3000, 4095]])
+LINE = [0, 5, 31, 62, 127, 187, 255]
+WINDOWED = [0, 0, 0, 127, 255, 255, 255]
+TWELVE = list(range(4096))
+SIXTEEN = [step * 65535 // 4095 for step in TWELVE]
+EIGHT = [step >> 4 for step in TWELVE]
+PACKED = np.array(EIGHT, dtype=np.uint8).view("<u2").tolist()
+FLUOROSCOPY = {"SOPClassUID": "1.2.840.10008.5.1.4.1.1.12.2", **window(1000, 800)}
+
+
+def table(
+    entries: list[int], first: int, depth: int, vr: str = "US", first_vr: str = "US", count: int | None = None
+) -> list[Dataset]:
+    item = Dataset()
+    item.add_new("LUTDescriptor", first_vr, [len(entries) if count is None else count, first, depth])
+    item.add_new("LUTData", vr, np.array(entries, dtype="<u2").tobytes() if vr == "OW" else entries)
+    return [item]
+
+
+@pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
+@pytest.mark.parametrize(
+    ("low", "fields", "expected"),
+    [
+        (0, {"VOILUTSequence": table(TWELVE, 0, 16)}, LINE),
+        (0, {"VOILUTSequence": table(EIGHT, 0, 16)}, LINE),
+        (0, {"VOILUTSequence": table([e * 60000 // 65535 for e in SIXTEEN], 0, 16)}, [0, 5, 28, 57, 117, 171, 234]),
+        # DCMTK ignores data of VR SS; the standard (PS3.3 C.11.1.1.1) has them unsigned
+        (0, {"VOILUTSequence": table([e - 65536 if e > 32767 else e for e in SIXTEEN], 0, 16, "SS")}, LINE),
+        (0, {"VOILUTSequence": table(PACKED, 0, 8, "OW", count=4096)}, LINE),
+        (0, {"VOILUTSequence": table(PACKED, 0, 16, "OW", count=4096)}, LINE),
+        (0, {"VOILUTSequence": table(PACKED, 0, 8, "US", count=4096)}, LINE),
+        (-2048, {"VOILUTSequence": table(TWELVE, 63488, 12)}, LINE),
+        (-2048, {"VOILUTSequence": table(TWELVE, -2048, 12, first_vr="SS")}, LINE),
+        (0, {"RescaleIntercept": -1024, "RescaleSlope": 1, "VOILUTSequence": table(TWELVE, 64512, 12)}, LINE),
+        (
+            -2048,
+            {
+                "RescaleIntercept": 32768,
+                "RescaleSlope": 16,
+                "VOILUTSequence": table(SIXTEEN[::16], -32768, 16, first_vr="SS"),
+            },
+            [0, 0, 0, 0, 0, 255, 255],
+        ),
+        (0, {"PixelIntensityRelationship": "LOG", "ModalityLUTSequence": table(TWELVE[::-1], 0, 12)}, WINDOWED),
+        (0, {"PixelIntensityRelationship": "DISP", "RescaleSlope": 2, "RescaleIntercept": 0}, WINDOWED),
+    ],
+)
+def test_a_field_is_read_by_its_content(
+    tmp_path: Path, low: int, fields: dict[str, Any], expected: list[int], photometric: str
+) -> None:
+    fields = FLUOROSCOPY | fields if "PixelIntensityRelationship" in fields else fields
+    result = opened(write_dicom(tmp_path / "a.dcm", PLACES + low, 12, low < 0, photometric, **fields))
+    shown = 255 - np.array([expected]) if photometric == "MONOCHROME1" else [expected]
+    np.testing.assert_allclose(result, shown, atol=1)
+
+
+def test_padding_of_the_other_vr_is_known(tmp_path: Path) -> None:
+    stored = np.array([[-2000, 10, 20, 30]])
+    path = write_dicom(tmp_path / "a.dcm", stored, 16, True)
+    data = pydicom.dcmread(path)
+    data.add_new("PixelPaddingValue", "US", 63536)
+    data.save_as(path)
+    np.testing.assert_array_equal(opened(path), [[0, 0, 128, 255]])
 
 
 @pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
@@ -387,7 +466,9 @@ def test_grey_follows_the_stored_value(
     try:
         result = opened(path)
     except ImageError as error:
-        assert error.problem.endswith(pixels.ONE_COLOUR) and (windowed or len(set(values)) == 1)
+        assert ("WindowWidth would show" in error.problem and windowed) or (
+            error.problem.endswith(pixels.ONE_COLOUR) and len(set(values)) == 1
+        )
         return
     assert result.dtype == np.uint8 and result.shape == (1, len(values))
     steps = np.diff(result[0, np.argsort(values, kind="stable")].astype(int))
@@ -461,9 +542,51 @@ def test_twelve_bit_jpeg_that_pillow_cannot_read(tmp_path: Path) -> None:
 def test_headers_that_contradict_the_pixels(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="with HighBit BitsStored - 1"):
         open_image(write_dicom(tmp_path / "a.dcm", RAMP << 4, HighBit=15))
-    for fields in ({"Rows": RAMP.shape[0] + 7}, {"PixelData": None}):
-        with pytest.raises(ImageError, match=r"decoded \(it is cut off or damaged\)"):
-            open_image(write_dicom(tmp_path / "b.dcm", RAMP, **fields))
+    with pytest.raises(ImageError, match=r"decoded \(it is cut off or damaged\)"):
+        open_image(write_dicom(tmp_path / "b.dcm", RAMP, Rows=RAMP.shape[0] + 7))
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+@pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, DeflatedExplicitVRLittleEndian, ImplicitVRLittleEndian])
+def test_a_missing_element_is_named_from_the_header(tmp_path: Path, read: Any, syntax: str) -> None:
+    for name in ("SamplesPerPixel", "PixelRepresentation", "BitsStored", "PixelData", "Rows"):
+        with pytest.raises(ImageError, match=f"its DICOM header lacks {name}$"):
+            read(write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax, **{name: None}))
+    with pytest.raises(ImageError, match="PhotometricInterpretation"):
+        read(write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax, PhotometricInterpretation=None))
+    floats = {"PixelData": None, "FloatPixelData": RAMP.astype("<f4").tobytes()}
+    with pytest.raises(ImageError, match="lacks PixelData; it has FloatPixelData, which is not read"):
+        read(write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax, **floats))
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+def test_a_file_without_meta_header_is_in_the_default_syntax(tmp_path: Path, read: Any) -> None:
+    for syntax in (ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian):
+        path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax)
+        length = struct.unpack("<I", path.read_bytes()[140:144])[0]
+        path.write_bytes(path.read_bytes()[144 + length :])
+        if syntax == ImplicitVRLittleEndian:
+            read(path)
+            np.testing.assert_array_equal(opened(path), stretched(RAMP, 0, 2047))
+            continue
+        with pytest.raises(ImageError, match="does not name its transfer syntax, and is not in the default one"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        (window(32767, 16), "WindowCenter and WindowWidth"),
+        ({"RescaleSlope": "1e-20", "RescaleIntercept": 1000}, "RescaleSlope"),
+        ({"VOILUTSequence": [lut([0, 100, 4095], 5000, 12)]}, "VOILUTSequence"),
+        ({"ModalityLUTSequence": [lut([0, 100, 4095], 5000, 12)]}, "ModalityLUTSequence"),
+    ],
+)
+def test_a_transform_that_flattens_pixels_is_named(tmp_path: Path, fields: dict[str, Any], name: str) -> None:
+    for stored in (RAMP, np.vstack([RAMP, [9, 9, 9]])):  # with and without padding
+        path = write_dicom(tmp_path / "a.dcm", stored, PixelPaddingValue=9, **fields)
+        with pytest.raises(ImageError, match=f"its pixels differ, but its {name} would show all in one grey"):
+            open_image(path)
 
 
 @pytest.mark.parametrize("read", [open_image, image_header])
