@@ -122,8 +122,6 @@ class _Run:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name in self.parameters)
         model.to(accelerator.device)
-        for parameter in self.parameters.values():
-            parameter.grad = torch.zeros_like(parameter)  # stays zero for a source that no row has
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
         )
@@ -200,6 +198,9 @@ class _Run:
     def gradient(self, micros: list[Part]) -> dict[str, float]:
         """Store the accumulated gradient of the micro-batches in the parameters; return the values to log.
 
+        A parameter of a source that no row has, on any process, gets no gradient at all. So the optimiser skips it: no
+        weight decay, no momentum, no count of its steps, as in upstream, which does not call its module then.
+
         Processes communicate twice: for the denominators of the losses, and for gradients and logged values together.
         """
         train, device = self.phase.train, self.accelerator.device
@@ -207,7 +208,7 @@ class _Run:
         torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
         below = torch.stack([denominators(batch) for _, batch in micros]).to(device)
         below = self.accelerator.reduce(below, reduction="sum")
-        self.optimizer.zero_grad(set_to_none=False)
+        self.optimizer.zero_grad()
         metrics, totals = StepMetrics(int(self.accelerator.is_main_process)), []
         for (_, batch), sums in zip(micros, below, strict=True):
             batch = batch.to(device)
@@ -229,11 +230,15 @@ class _Run:
         """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return the added numbers."""
         if self.accelerator.num_processes == 1:
             return sums
-        gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
-        flat = self.accelerator.reduce(torch.cat([*(g.flatten() for g in gradients), sums]), reduction="sum")
-        *parts, sums = flat.split([*(g.numel() for g in gradients), len(sums)])
-        for gradient, part in zip(gradients, parts, strict=True):
-            gradient.copy_(part.view_as(gradient))
+        parameters = list(self.parameters.values())
+        present = sums.new_tensor([parameter.grad is not None for parameter in parameters])
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flat = torch.cat([*(gradient.flatten() for gradient in gradients), present, sums])
+        *parts, present, sums = self.accelerator.reduce(flat, reduction="sum").split(
+            [*(parameter.numel() for parameter in parameters), len(parameters), len(sums)]
+        )
+        for parameter, part, processes in zip(parameters, parts, present.tolist(), strict=True):
+            parameter.grad = part.view_as(parameter) if processes else None
         return sums
 
     def validate(self) -> dict[str, float]:
