@@ -21,10 +21,12 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
+from pacer.core.contexts import CONTEXTS, availability, context_of
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
+from pacer.data.schemas import SPLITS
 from pacer.model.pacer import Batch, Pacer
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.head import token_terms
@@ -111,6 +113,8 @@ class _Run:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
         means: sum and count, by name, of the values of the updates since the last logged point. A micro-batch has one
             context, so an update covers few contexts; a value that it lacks is averaged over the other updates.
+        sources: whether train records have a lateral, a prior. unseen: contexts of which no record was trained on yet.
+        unused: parameters without a gradient so far.
     """
 
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
@@ -129,6 +133,11 @@ class _Run:
         self.means: dict[str, tuple[float, int]] = {}
         self.history: list[tuple[dict[str, float], int]] = []
         self.best: dict[str, Any] | None = None
+        self.unused = set(self.parameters)
+        trained_on = examples.table.context[examples.table.split == SPLITS.index("train")]
+        self.unseen = {CONTEXTS[number] for number in np.unique(trained_on)}.intersection(phase.contexts)
+        has_lateral, has_prior = zip(*map(availability, self.unseen), strict=True)
+        self.sources = {"lateral": any(has_lateral), "prior": any(has_prior)}
 
     @property
     def trained(self) -> dict[str, Tensor]:
@@ -185,6 +194,8 @@ class _Run:
         micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
         waited = time.perf_counter() - started
         values = self.gradient(micros)
+        if self.unused:
+            self._check_use([batch for _, batch in micros])
         self.optimizer.step()
         elapsed = time.perf_counter() - started
         tokens = values.pop("tokens") * len(micros)
@@ -264,6 +275,24 @@ class _Run:
         means = {name: total / count for name, (total, count) in self.means.items()}
         self.means = {}
         return means | now
+
+    def _check_use(self, batches: list[Batch]) -> None:
+        """Refuse a parameter that training cannot reach, as soon as every context of the phase had a record.
+
+        Raises:
+            PacerError: a parameter got no gradient so far, although records have its source.
+        """
+        self.unused -= {name for name, parameter in self.parameters.items() if parameter.grad is not None}
+        self.unseen -= {context_of(*sources) for batch in batches for sources in batch.availability.tolist()}
+        if self.unseen:
+            return
+        absent = {name for name, has in self.sources.items() if not has}
+        if unreached := sorted(name for name in self.unused if not absent.intersection(name.split("."))):
+            raise PacerError(
+                f"{self.phase.name}: {unreached[0]} got no gradient, as {len(unreached)} of {len(self.parameters)} "
+                "trained tensors, so training would leave it as it is; if it is of LoRA, name other lora.targets"
+            )
+        self.unused.clear()
 
     def _stop(self, micros: list[Part], totals: list[Tensor], loss: float, norm: float) -> None:
         """Raise an error naming the records of micro-batches with a non-finite loss (all, if only the gradient is)."""

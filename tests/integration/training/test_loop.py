@@ -127,6 +127,22 @@ def test_a_source_that_no_row_of_an_update_has_is_not_stepped(
     assert 0 < steps["lateral"] < 12 and 0 < steps["prior"] < 12
 
 
+def test_a_parameter_that_the_loss_never_reaches_is_refused(setting, accelerator, tmp_path: Path) -> None:
+    """The loss reads the head's weight and never calls the module, so LoRA beside it would stay zero."""
+    model, examples = setting("parent")
+    model.language.lm_head.lora_beside = torch.nn.Linear(2, 2)
+    message = r"parent: language.lm_head.lora_beside.bias got no gradient, as 2 of \d+ trained tensors"
+    with pytest.raises(PacerError, match=message):
+        loop.train(model, examples, phase_of("parent", parameters()), accelerator, tmp_path, lambda *_: None)
+
+
+@pytest.mark.parametrize("contexts", [["sn"], ["sn", "mn"]])
+def test_a_source_without_records_may_stay_untrained(setting, accelerator, tmp_path: Path, contexts: list[str]) -> None:
+    model, examples = setting("parent")
+    params = parameters(parent={"contexts": contexts})
+    loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda *_: None)
+
+
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
 def test_a_stopped_run_continues_as_if_nothing_had_happened(
     name: str, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
