@@ -4,7 +4,9 @@
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
-PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+# Programs are named by their path: GNU make 3.81, the one of macOS, looks for them on the PATH that it was started with.
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
@@ -16,57 +18,57 @@ help:  ## list the targets
 setup: $(READY)  ## virtual environment with the pinned packages (a minute; nothing to do when it is current)
 
 $(READY): pyproject.toml constraints.txt
-	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/python || { $(PYTHON) check_setup.py && $(PYTHON) -m venv $(VENV); }
 	$(PIP) torch
 	$(PIP) -e '.[dev]'
 	touch $@
 
 stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes) and compare them with their card
-	python -m pacer.backbones.bundle
+	$(BIN)/python -m pacer.backbones.bundle
 
 radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/evaluation.md)
 	test -x .venv-radeval/bin/python || $(PYTHON) -m venv .venv-radeval
 	.venv-radeval/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt RadEval==2.2.1 polars
 
 repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
-	dvc repro
+	$(BIN)/dvc repro
 	@echo; sed -n '/^|/p' reports/tables/scores.md; echo; echo "$(CURDIR)/reports/index.html has all of it"
 
 experiments: $(READY)  ## the experiments of this commit: mean F1 and BLEU-4, and the parameters that differ
 	@groups=$$(sed -n 's/^\([a-z_]*\):.*/\1/p' params.yaml | paste -s -d '|' -); \
-	dvc exp show --no-pager --only-changed --keep 'Experiment|mean\.(f1|bleu4)$$' --drop "(?!($$groups)\.)"
+	$(BIN)/dvc exp show --no-pager --only-changed --keep 'Experiment|mean\.(f1|bleu4)$$' --drop "(?!($$groups)\.)"
 
 quick: $(READY)  ## the unit tests, with few examples of each property: a minute
-	pytest tests/unit -q -n logical --maxprocesses 4 --dist loadfile --hypothesis-profile quick
+	$(BIN)/pytest tests/unit -q -n logical --maxprocesses 4 --dist loadfile --hypothesis-profile quick
 
 test: $(READY)  ## unit and integration tests, the real pipeline in miniature among them (no network, no GPU): 4 to 8 minutes
-	pytest tests/unit tests/integration -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest tests/unit tests/integration -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 thorough: $(READY)  ## all tests, 300 examples of each property, every point of a kill, browsers, real files: 15 minutes on a quiet machine, hours on a busy one
-	pytest tests -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile thorough
+	$(BIN)/pytest tests -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile thorough
 
 format: $(READY)  ## lay the code out
-	ruff format
+	$(BIN)/ruff format
 
 coverage: $(READY)  ## `make test`, and the lines that it did not reach (htmlcov/index.html)
-	pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov=pacer --cov-report=term:skip-covered --cov-report=html
+	$(BIN)/pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov=pacer --cov-report=term:skip-covered --cov-report=html
 
 check: $(READY)  ## layout, lint and types
-	ruff format --check --quiet || { echo "not formatted; run: make format"; exit 1; }
-	ruff check
-	TY_MAX_PARALLELISM=1 ty check  # with several threads it judges an import cycle differently now and then
+	$(BIN)/ruff format --check --quiet || { echo "not formatted; run: make format"; exit 1; }
+	$(BIN)/ruff check
+	TY_MAX_PARALLELISM=1 $(BIN)/ty check  # with several threads it judges an import cycle differently now and then
 
 bench: $(READY)  ## measure the building blocks on this machine (some minutes; `stages` needs a finished run)
-	for script in train decode features corpus stages; do echo "== $$script" && python bench/$$script.py || exit 1; done
+	for script in train decode features corpus stages; do echo "== $$script" && $(BIN)/python bench/$$script.py || exit 1; done
 
 gpu: $(READY)  ## tests and measurements that need a GPU: 40 minutes at most (PARTS="tests decode": these; MINUTES=9: some)
-	python bench/gpu.py $(PARTS) $(if $(MINUTES),--minutes $(MINUTES))
+	$(BIN)/python bench/gpu.py $(PARTS) $(if $(MINUTES),--minutes $(MINUTES))
 
 faults: $(READY)  ## kills and full disks over the micro profile, in WORK=FOLDER; an hour, goes on after a stop (OPTIONS="--kills 10")
-	python bench/faults.py $(or $(WORK),../pacer-faults) $(OPTIONS)
+	$(BIN)/python bench/faults.py $(or $(WORK),../pacer-faults) $(OPTIONS)
 
 figures: $(READY)  ## draw the report page again from what the last run left, without DVC
-	python stages/report.py
+	$(BIN)/python stages/report.py
 
 clean:  ## remove the environment and tool caches; data, models and results stay
 	rm -rf $(VENV) .coverage htmlcov .pytest_cache .ruff_cache .hypothesis *.egg-info

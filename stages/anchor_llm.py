@@ -7,8 +7,8 @@ import polars as pl
 from pacer.commitments.labelling import label_sample
 from pacer.commitments.sampling import COLUMNS
 from pacer.config import load_params
-from pacer.core.errors import run_cleanly
 from pacer.core.io import write_json
+from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_records
 
 
@@ -16,9 +16,9 @@ def main() -> None:
     config = load_params().anchors
     sample = pl.read_parquet("data/anchors/sample.parquet")
     records = read_records(Path("data/corpus/records.parquet"), COLUMNS)
-    audit = label_sample(sample, records, config.llm, Path("data/anchors"))
+    audit = label_sample(sample, records, config.llm, Path("data/anchors"), config.rules)
     write_json("data/anchors/llm_audit.json", audit)
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

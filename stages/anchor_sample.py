@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pacer.commitments.sampling import COLUMNS, sample_records
 from pacer.config import load_params
-from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_path, write_json
+from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_records
 
 
@@ -19,4 +19,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

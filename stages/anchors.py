@@ -3,16 +3,18 @@
 from pathlib import Path
 
 from pacer.commitments.targets import build_anchors
-from pacer.core.errors import run_cleanly
+from pacer.config import load_params
 from pacer.core.io import read_json, write_json
+from pacer.core.outputs import run_stage
 
 
 def main() -> None:
     anchors = Path("data/anchors")
-    audit = build_anchors(Path("data/corpus/records.parquet"), anchors / "llm_cache.jsonl", anchors / "anchors.parquet")
+    records, cache, out = Path("data/corpus/records.parquet"), anchors / "llm_cache.jsonl", anchors / "anchors.parquet"
+    audit = build_anchors(records, cache, out, load_params().anchors.rules)
     parts = {"sample": read_json(anchors / "sample_audit.json"), "labelling": read_json(anchors / "llm_audit.json")}
     write_json(anchors / "audit.json", audit | parts)
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

@@ -3,12 +3,12 @@
 from functools import partial
 from pathlib import Path
 
-from pacer.backbones.check import check_settings
+from pacer.backbones.check import check_settings, check_standin
 from pacer.backbones.make_backbones import MODELS, locate_backbones, make_standins
 from pacer.backbones.pointers import resolve
 from pacer.config import load_params
-from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_directory
+from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_images, read_records
 from pacer.model.prompt import instruction
 
@@ -23,8 +23,10 @@ def main() -> None:
         for role in MODELS:
             if getattr(params.backbones, role).provider in ("hub", "local"):
                 check_settings(params, role, resolve(out / role))
+            else:
+                check_standin(params, role)
         make_standins(params.backbones, records, images, instruct, out)
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

@@ -11,7 +11,7 @@ from pacer.baselines.simmlm import SimMLM
 from pacer.config import Decode, load_params
 from pacer.config.baselines import load_baseline_params
 from pacer.core.devices import share_cores
-from pacer.core.errors import run_cleanly
+from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_records
 from pacer.decoding.run import decode_records, trained_generator
 
@@ -36,4 +36,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

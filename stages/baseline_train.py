@@ -12,7 +12,7 @@ from pacer.baselines.simmlm import train_simmlm
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
 from pacer.core.devices import share_cores
-from pacer.core.errors import run_cleanly
+from pacer.core.outputs import run_stage
 from pacer.training.run import Inputs
 
 MODELS = Path("baselines/models")
@@ -37,4 +37,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pacer.config import load_params
-from pacer.core.errors import run_cleanly
+from pacer.core.outputs import run_stage
 from pacer.data.build_corpus import build_corpus
 from pacer.data.splits import check_splits
 
@@ -17,4 +17,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pacer.config import load_params
-from pacer.core.errors import run_cleanly
+from pacer.core.outputs import run_stage
 from pacer.emphasis.build_emphasis import build_emphasis
 
 
@@ -13,4 +13,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

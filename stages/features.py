@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pacer.config import load_params
 from pacer.core.devices import share_cores
-from pacer.core.errors import run_cleanly
+from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_images, read_records
 from pacer.features.encode import build_store
 
@@ -20,4 +20,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

@@ -20,7 +20,7 @@ from accelerate.commands.config import default_config_file
 _LEFT_TO_IT = "The following values were not passed to `accelerate launch`"
 
 if __name__ == "__main__":
-    if torch.accelerator.device_count() > 1 or Path(default_config_file).exists():
+    if torch.cuda.device_count() > 1 or Path(default_config_file).exists():
         from accelerate.commands.accelerate_cli import main
 
         launcher = logging.getLogger("accelerate.commands.launch")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
-from pacer.core.errors import CheckpointError, ConfigError, run_cleanly
+from pacer.core.errors import CheckpointError, ConfigError
+from pacer.core.outputs import run_stage
 from pacer.model.llm_rg4 import adopt_llm_rg4, import_llm_rg4
 
 
@@ -21,4 +22,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

@@ -7,7 +7,7 @@ from pacer.baselines.bank import build_bank
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
 from pacer.core.devices import share_cores
-from pacer.core.errors import run_cleanly
+from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_records
 
 
@@ -20,4 +20,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from pacer.config import load_params
-from pacer.core.errors import run_cleanly
+from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_records
 from pacer.metrics.chexbert.reference_labels import label_references
 
@@ -23,4 +23,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pacer.config import load_params
-from pacer.core.errors import run_cleanly
+from pacer.core.outputs import run_stage
 from pacer.reporting.build_report import build_report
 
 
@@ -14,4 +14,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

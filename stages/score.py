@@ -7,8 +7,8 @@ import polars as pl
 
 from pacer.config import load_params
 from pacer.core.contexts import CONTEXTS
-from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json
+from pacer.core.outputs import run_stage
 from pacer.metrics.inputs import ScoreInputs
 from pacer.metrics.score import score_decoded
 
@@ -35,4 +35,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

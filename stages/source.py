@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from pacer.config import load_params
-from pacer.core.errors import run_cleanly
 from pacer.core.io import atomic_directory
+from pacer.core.outputs import run_stage
 from pacer.data.source import point_to_files
 from pacer.phantom.generate import generate_phantom
 
@@ -19,4 +19,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

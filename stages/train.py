@@ -9,7 +9,7 @@ from curves import dvclive_log
 
 from pacer.config import load_params
 from pacer.core.devices import share_cores
-from pacer.core.errors import run_cleanly
+from pacer.core.outputs import run_stage
 from pacer.training.run import Inputs, run_phase
 
 
@@ -31,4 +31,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

@@ -5,9 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pacer.backbones.families import check_language, check_text, default_targets, read_config, text_limit, vision_config
+from pacer.backbones.families import (
+    check_language,
+    check_lora_targets,
+    check_text,
+    read_config,
+    text_limit,
+    vision_config,
+)
 from pacer.backbones.tokenizer import borrowed_bos, read_tokenizer
 from pacer.config import Params
+from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.model.prompt import BEFORE_END, continuation_ids
 
@@ -74,9 +82,14 @@ def check_settings(params: Params, role: str, directory: Path) -> None:
                 "positions"
             )
     elif role == "language":
-        if params.lora.targets is None:
-            default_targets(read_config(directory).model_type)
+        check_lora_targets(directory, params.lora.targets)
         _check_marks(params, read_tokenizer(directory).vocab_size)
+
+
+def check_standin(params: Params, role: str) -> None:
+    """Refuse settings that do not fit a stand-in of a role: lora.targets, as a language stand-in is a small Llama."""
+    if role == "language":
+        check_lora_targets(CARD.parent / role, params.lora.targets)
 
 
 def _check_marks(params: Params, tokens: int) -> None:

@@ -195,6 +195,34 @@ def check_language(directory: Path) -> None:
         raise BackboneError(f"the language model in {directory} ({config.model_type}) cannot be used: {reason}")
 
 
+def lora_targets(language: Any, targets: list[str] | None) -> list[str]:
+    """Return the linear layers that get LoRA: ``targets``, or PEFT's defaults for the model.
+
+    Args:
+        language: a causal language model, possibly on the meta device.
+
+    Raises:
+        ConfigError: a target is no linear layer of the model's blocks, or PEFT has no defaults for the model. The loss
+            reads the head's weight without calling the head, so LoRA beside it would stay zero.
+    """
+    targets = default_targets(language.config.model_type) if targets is None else targets
+    linear = [f".{name}" for name, module in language.named_modules() if isinstance(module, nn.Linear)]
+    inside = [name for name in linear if name.startswith(f".{language.base_model_prefix}.")]
+    for target in targets:
+        if not any(name.endswith(f".{target}") for name in inside):
+            known = ", ".join(sorted({name.rsplit(".", 1)[-1] for name in inside}))
+            head = any(name.endswith(f".{target}") for name in linear)
+            reason = "would stay zero there, as the loss does not call this layer" if head else "finds no such layer"
+            raise ConfigError(f"lora.targets: {target}: LoRA {reason}; the layers of the model's blocks are {known}")
+    return targets
+
+
+def check_lora_targets(directory: Path, targets: list[str] | None) -> None:
+    """Refuse targets that :func:`lora_targets` refuses, without reading weights."""
+    with torch.device("meta"):
+        lora_targets(AutoModelForCausalLM.from_config(read_config(directory)), targets)
+
+
 def default_targets(family: str) -> list[str]:
     """Return the layers to which PEFT adds LoRA by default in language models of a family.
 

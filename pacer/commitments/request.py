@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES
-from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.rules import EXTRACTORS
 from pacer.config import Labelling
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_json
@@ -32,11 +32,14 @@ class Question(NamedTuple):
         return -(-sum(len(message["content"]) for message in self.request["messages"]) // 4)
 
 
-def build_questions(sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, prompt: str) -> list[Question]:
+def build_questions(
+    sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, prompt: str, rules: str = "careful"
+) -> list[Question]:
     """Build the question of every sampled record.
 
     Args:
         sample: the table that :func:`pacer.commitments.sampling.sample_records` returns.
+        rules: ``anchors.rules``, the rule set of the candidate ``regex_anchor``.
 
     Raises:
         DataError: a sampled record is not in the corpus.
@@ -50,7 +53,7 @@ def build_questions(sample: pl.DataFrame, records: pl.DataFrame, config: Labelli
             "sample_uid": row["record_id"],
             "scenario": row["context"],
             "report": row["report_raw"],
-            "regex_anchor": extract_anchor(row["report_raw"]).as_dict(),
+            "regex_anchor": EXTRACTORS[rules](row["report_raw"]).as_dict(),
             "risk_buckets": row["strata"],
         }
         user = {"role": "user", "content": json.dumps(content, ensure_ascii=False)}

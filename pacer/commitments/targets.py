@@ -11,7 +11,7 @@ import polars as pl
 
 from pacer.commitments.anchor import ANCHOR_SCHEMA, FINDINGS, POLARITIES, Anchor
 from pacer.commitments.answers import STATUSES, Answer, read_answer, read_answers
-from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.rules import EXTRACTORS
 from pacer.commitments.sampling import COLUMNS, refuse_held_out
 from pacer.core.errors import DataError
 from pacer.data.schemas import read_records, write_table
@@ -20,13 +20,14 @@ from pacer.data.schemas import read_records, write_table
 ORIGINS = ("llm", "rules")
 
 
-def build_anchors(records: Path, cache: Path, out: Path) -> dict[str, Any]:
+def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful") -> dict[str, Any]:
     """Write the anchor of every record.
 
     Args:
         records: ``records.parquet``; rules read ``report_raw``.
         cache: ``llm_cache.jsonl``. Records with unreadable answers get their anchors from the rules.
         out: output table of :data:`~pacer.commitments.anchor.ANCHOR_SCHEMA`, in the order of the records.
+        rules: ``anchors.rules``, the rule set of the records without an answer.
 
     Returns:
         The audit: origins of the anchors, their content, and the agreement of answers and rules.
@@ -37,7 +38,7 @@ def build_anchors(records: Path, cache: Path, out: Path) -> dict[str, Any]:
     """
     table = read_records(records, COLUMNS)
     answers = _read_cache(cache, table)
-    by_rules = [extract_anchor(report) for report in table["report_raw"]]
+    by_rules = [EXTRACTORS[rules](report) for report in table["report_raw"]]
     labelled = {record_id: answer.anchor for record_id, answer in answers.items() if answer.anchor is not None}
     ids = table["record_id"].to_list()
     anchors = [labelled.get(record_id, anchor) for record_id, anchor in zip(ids, by_rules, strict=True)]

@@ -38,6 +38,7 @@ class Labelling(Strict):
 class Anchors(Strict):
     seed: Natural
     sample_per_context: Natural
+    rules: Literal["careful", "paper"]
     llm: Labelling
 
 

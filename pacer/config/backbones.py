@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,8 @@ _LOCATED_BY = {"bundled": (), "standin": (), "hub": ("id", "revision"), "local":
 
 class Backbone(Strict):
     """Where one frozen model comes from."""
+
+    form: ClassVar[str] = "{provider: hub, id: microsoft/rad-dino, revision: main}"
 
     provider: Literal["bundled", "standin", "hub", "local"]
     id: str | None = None

@@ -48,9 +48,14 @@ def _merged(path: Path, yaml: YAML) -> CommentedMap:
     if path.name == "params.yaml":
         raise ConfigError(f"{path} must have every key, because DVC reads it; write it with `pacer use NAME`")
     name = values.pop(EXTENDS)
-    base = next((file for file in (path.with_name(f"{name}.yaml"), CONFIGS / f"{name}.yaml") if file.exists()), None)
-    if base is None or base == path:
-        raise ConfigError(f"{path}: extends {name!r}, which is not a profile in {CONFIGS}; `pacer use` lists them")
+    places = [path.with_name(f"{name}.yaml"), CONFIGS / f"{name}.yaml"]
+    base = next((file for file in places if file.exists() and file != path), None)
+    if base is None:
+        looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))
+        raise ConfigError(
+            f"{path}: extends {name!r}, but there is no {looked}; name a profile that `pacer use` lists, and run this "
+            "from the root of the repository"
+        )
     merged = _merged(base, yaml)
     _overlay(merged, values)
     merged.ca.comment = values.ca.comment  # the comment at the top of the file
@@ -58,9 +63,15 @@ def _merged(path: Path, yaml: YAML) -> CommentedMap:
 
 
 def _overlay(base: CommentedMap, values: CommentedMap) -> None:
-    """Overwrite entries of ``base`` with ``values`` and their end-of-line comments."""
+    """Overwrite entries of ``base`` with ``values`` and their end-of-line comments.
+
+    An empty mapping empties the entry. A model from another place keeps nothing of the old place, such as its revision.
+    """
+    if any(key in base and values.get(key, base[key]) != base[key] for key in ("provider", "id", "path")):
+        for key in ("id", "revision", "path"):
+            base.pop(key, None)
     for key, value in values.items():
-        if isinstance(value, CommentedMap) and isinstance(base.get(key), CommentedMap) and base[key]:
+        if isinstance(value, CommentedMap) and value and isinstance(base.get(key), CommentedMap) and base[key]:
             _overlay(base[key], value)
         else:
             base[key] = value

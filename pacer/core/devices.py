@@ -1,15 +1,46 @@
-"""The CPU of this process: number of threads, and which arithmetic is fast."""
+"""What this process computes on: its device, the CPU's threads, and which arithmetic is fast."""
 
 from __future__ import annotations
 
-import os
+import sys
+from functools import cache
 
 import torch
+
+from pacer.core.machine import core_count
+
+
+def compute_device() -> torch.device:
+    """Return the device that models run on: a CUDA GPU, else the CPU; a line on stderr says once that another GPU is
+    not used."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    _say_unsupported()
+    return torch.device("cpu")
+
+
+def unsupported_gpu() -> str | None:
+    """Return a sentence on a GPU of this machine that is not supported; None if there is none.
+
+    A Mac's GPU has no float64, in which losses are added up. Others were not tried.
+    """
+    present = {
+        "this Mac's GPU (mps)": torch.backends.mps.is_available(),
+        "an Intel GPU (xpu)": torch.xpu.is_available(),
+    }
+    name = next((name for name, available in present.items() if available), None)
+    return name and f"{name} is not supported, models run on the CPU"
+
+
+@cache
+def _say_unsupported() -> None:
+    if sentence := unsupported_gpu():
+        print(sentence, file=sys.stderr, flush=True)
 
 
 def share_cores(local_processes: int) -> None:
     """Give this process its share of the cores (by default, a launcher gives each of several processes one thread)."""
-    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_processes))
+    torch.set_num_threads(max(1, core_count() // local_processes))
 
 
 def gains_from_bfloat16() -> bool:

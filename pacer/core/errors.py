@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from io import TextIOWrapper
 
 _FULL = "the disk is full; free some space and run the same command again"
 _NO_MEMORY = "out of memory; docs/training.md lists what each phase needs, and which settings need less"
@@ -47,7 +48,10 @@ def run_cleanly(main: Callable[[], None]) -> None:
 
     Such errors are a PacerError, a full disk, too little memory, and a file that the system cannot provide. Ctrl-C also
     gives one line, and exit code 130. With ``--traceback`` on the command line, the traceback is printed as well.
+    Characters that the terminal's encoding lacks are shown as ``?``.
     """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # stderr never fails
     show_traceback = "--traceback" in sys.argv
     if show_traceback:
         sys.argv.remove("--traceback")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import os
 import re
 from pathlib import PureWindowsPath
@@ -22,6 +23,36 @@ def fault_of(text: str) -> str | None:
     return f"character {fault.start() + 1:,} is {kind} U+{ord(fault[0]):04X}; give plain text"
 
 
+#: Residue of another format in a text. The patterns are also polars', which knows no look-around.
+RESIDUE = {
+    "entities": r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});",
+    "escapes such as _x000D_": r"_x[0-9A-Fa-f]{4}_",
+    "soft hyphens, non-breaking and invisible blanks": "[\u00a0\u00ad\u2007\u200b\u2011\u202f\u2060\ufeff]",
+    "tags": r"</?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*=[^<>]*)?\s*/?>",
+    # after punctuation or before anything but a small letter or digit, so not in a path
+    r"\n, \r or \t written out": r"(?:^|[^A-Za-z0-9:\\])\\[nrt]|\\[nrt](?:[^a-z0-9]|$)",
+}
+ANY_RESIDUE = "|".join(RESIDUE.values())
+_ENTITY, _ESCAPES = re.compile(RESIDUE["entities"]), re.compile(r"(?:_x[0-9A-Fa-f]{4}_)+")
+_PLAIN = str.maketrans(
+    dict.fromkeys("\u00ad\u200b\u2060\ufeff") | dict.fromkeys("\u00a0\u2007\u202f", " ") | {"\u2011": "-"}
+)
+
+
+def without_residue(text: str) -> str:
+    """Return the text without entities, ``_x000D_``, and soft or non-breaking characters: as it was before another
+    format escaped it. A carriage return becomes a line feed. Tags and a written-out ``\\n`` stay: they can be text."""
+    text = _ESCAPES.sub(_decoded, text)
+    while (plain := _ENTITY.sub(lambda entity: html.unescape(entity[0]).replace("\r", "\n"), text)) != text:
+        text = plain  # &amp;lt; was escaped twice
+    return text.translate(_PLAIN)
+
+
+def _decoded(escapes: re.Match[str]) -> str:
+    units = bytes.fromhex("".join(re.findall(r"_x(.{4})_", escapes[0])))
+    return units.decode("utf-16-be", "replace").replace("\r", "\n")
+
+
 #: What programs and people write if there is no text, without surrounding characters other than letters and digits.
 ABSENT_WORDS = frozenset({"n/a", "n.a", "na", "nan", "nat", "nil", "none", "null", "not available", "not applicable"})
 _ABSENT = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?", re.IGNORECASE)
@@ -32,6 +63,26 @@ def is_absent(text: str) -> bool:
     surrounding punctuation are ignored."""
     return bool(_ABSENT.fullmatch(text) and text.strip())
 
+
+#: A number as spreadsheets and decimal types write a long id: with an exponent, or whole with a decimal point.
+_ROUNDED = re.compile(r"[+-]?(?:\d+[.,]\d+e[+-]?\d+|\d+e\+\d+|(\d{16,})[.,]0*)", re.IGNORECASE | re.ASCII)
+#: From here on, a decimal number (float64) no longer tells neighbouring whole numbers apart.
+LARGEST_EXACT = 2**53
+
+
+def rounding_fault(text: str) -> str | None:
+    """Return why a text is no id if a spreadsheet or a number type has rounded it (``1.23457E+12``); else None."""
+    match = _ROUNDED.fullmatch(text.strip())
+    if match is None or (match[1] and int(match[1]) < LARGEST_EXACT):
+        return None
+    return (
+        "an id that a spreadsheet or a number type has rounded, so that different ids became one; "
+        "export ids as text from where the table was made"
+    )
+
+
+#: What programs write into an empty cell; unlike ``N/A``, none is an id that somebody could have.
+EMPTY_CELL = r"(?i)^\s*(?:nan|nat|none|null|<na>)?\s*$"
 
 #: Most characters in an id.
 LONGEST_ID = 200
@@ -46,7 +97,7 @@ def id_fault(text: str) -> str | None:
     place = next((number for number, character in enumerate(text) if not character.isprintable()), None)
     if place is not None:
         return f"character {place + 1} of an id is U+{ord(text[place]):04X}, which does not show"
-    return None
+    return rounding_fault(text)
 
 
 def cell(text: str) -> str:

@@ -236,7 +236,9 @@ def publish(directory: str | Path, out: str | Path, *, durable: bool = False) ->
                 with open(file, "rb") as content:
                     os.fsync(content.fileno())
     out.parent.mkdir(parents=True, exist_ok=True)
-    if out.exists():
+    if out.is_symlink():
+        out.unlink()  # what it points to is not ours
+    elif out.exists():
         shutil.rmtree(out)
     os.replace(directory, out)
     _remove_scratch(out)

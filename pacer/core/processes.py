@@ -7,6 +7,7 @@ from datetime import timedelta
 from accelerate import Accelerator, InitProcessGroupKwargs, PartialState
 from accelerate.utils import parse_choice_from_env, parse_flag_from_env
 
+from pacer.core.devices import compute_device
 from pacer.core.errors import ConfigError
 
 #: How long processes wait for each other: one may be doing a survey or a validation, or have a slower disk.
@@ -17,13 +18,13 @@ _SPLITTING = ("FSDP", "DEEPSPEED", "MEGATRON_LM", "PARALLELISM_CONFIG")
 
 
 def process_state() -> PartialState:
-    """Return the state of the launcher's processes, on CPUs if it says so (by default the class looks only for GPUs).
+    """Return the state of the launcher's processes, on the CPU if it says so or there is no CUDA GPU.
 
     Raises:
         ConfigError: see :func:`open_accelerator`.
     """
     _check_launcher()
-    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"), timeout=PATIENCE)
+    return PartialState(cpu=_on_cpu(), timeout=PATIENCE)
 
 
 def open_accelerator(mixed_precision: str) -> Accelerator:
@@ -33,7 +34,13 @@ def open_accelerator(mixed_precision: str) -> Accelerator:
         ConfigError: the accelerate configuration asks for something that the frozen, replicated model does not allow.
     """
     _check_launcher()
-    return Accelerator(mixed_precision=mixed_precision, kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)])
+    patience = InitProcessGroupKwargs(timeout=PATIENCE)
+    return Accelerator(cpu=_on_cpu(), mixed_precision=mixed_precision, kwargs_handlers=[patience])
+
+
+def _on_cpu() -> bool:
+    """Decide for accelerate, which by itself would choose GPUs that are not supported."""
+    return parse_flag_from_env("ACCELERATE_USE_CPU") or compute_device().type == "cpu"
 
 
 def _check_launcher() -> None:

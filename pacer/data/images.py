@@ -53,6 +53,9 @@ def _look(image_id: str, folder: Path) -> tuple[object, ...]:
     """Inspect one image; return its row of :data:`SCHEMA`."""
     path = os.path.join(folder, image_id)
     problem = path_outside_root(image_id)
+    if problem is None and "\\" in image_id and not os.path.exists(path):  # written on Windows
+        path = os.path.join(folder, image_id.replace("\\", "/"))
+        problem = path_outside_root(image_id.replace("\\", "/"))
     if problem is None:
         try:
             size, header = os.stat(path).st_size, image_header(path)

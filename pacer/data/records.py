@@ -12,7 +12,7 @@ from typing import NamedTuple
 import polars as pl
 
 from pacer.config import Corpus
-from pacer.core.hygiene import CONTROL, fault_of, id_fault, is_absent
+from pacer.core.hygiene import CONTROL, RESIDUE, fault_of, id_fault, is_absent
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.cleaning import CLEANERS
 from pacer.data.formats import Format
@@ -97,6 +97,8 @@ def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Accou
         return is_absent(text) and (config.format != "rg4" or says_something(text))
 
     for name in _TEXTS:
+        for residue, pattern in RESIDUE.items():
+            account.count("residue", name, residue, int(studies[name].str.contains(pattern).sum()))
         field, has_control = form.names.get(name, name), pl.col(name).str.contains(CONTROL)
         studies = account.divert(studies, field, has_control, mapped(name, fault_of))
         studies = studies.with_columns(is_absent=mapped(name, is_word, pl.Boolean).fill_null(False))

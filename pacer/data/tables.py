@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from pacer.core.errors import DataError
+from pacer.core.hygiene import LARGEST_EXACT, rounding_fault
 from pacer.core.io import numbered_jsonl, opened
 from pacer.data.values import quoted, shown
 
@@ -33,6 +34,8 @@ Kind = Literal["csv", "json", "jsonl", "parquet"]
 
 #: Separators of CSV files, by their names in the settings.
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+#: Excel's first line that names the separator.
+_DECLARED = re.compile(r'"?sep=([^"])"?\s*', re.IGNORECASE)
 #: Half of a surrogate pair, which JSON can contain but a table cannot.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -112,6 +115,17 @@ class Table(NamedTuple):
         frame = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()))
         return frame.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else frame
 
+    def check_ids(self, columns: Sequence[str]) -> None:
+        """Refuse ids that were rounded, because they would join what does not belong together.
+
+        Raises:
+            DataError: a column holds such an id.
+        """
+        for name in columns:
+            for place, text in zip(self.places, self.frame([name])[name], strict=True):
+                if text is not None and (fault := rounding_fault(text)):
+                    raise DataError(f"{self.path}, {place}, {name}: {text} is {fault}")
+
 
 def open_table(path: str | Path, form: CsvForm = AS_NAMED) -> Table:
     """Read a table: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``) or ``.parquet``.
@@ -171,7 +185,10 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
     separator = form.delimiter or ("tab" if path.name.lower().removesuffix(".gz").endswith(".tsv") else "comma")
     try:
         with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
-            lines = chain([file.readline().removeprefix("\ufeff")], file)
+            first = file.readline().removeprefix("\ufeff")
+            if declared := _DECLARED.fullmatch(first):
+                separator, first = _declared(declared[1], form, path), ""
+            lines = chain([first], file)
             reader = csv.reader(lines, delimiter=SEPARATORS[separator], strict=True)
             for cells in reader:
                 if not columns:
@@ -196,6 +213,21 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
     return Table(path, "csv", columns, numbers, rows)
 
 
+def _declared(sign: str, form: CsvForm, path: Path) -> str:
+    """Return the name of the separator that a file's first line declares."""
+    separator = next((name for name, known in SEPARATORS.items() if known == sign), None)
+    if separator is None or form.delimiter not in (None, separator):
+        way = f"{form.settings}delimiter is {form.delimiter}" if form.delimiter else f"one of {', '.join(SEPARATORS)}"
+        raise DataError(f"{path}, line 1 says sep={sign}, but expected {way}")
+    return separator
+
+
+def other_separator(columns: Sequence[str]) -> str | None:
+    """Return the name of the separator that stands in the name of a file's only column; None if there is none."""
+    names = [name for name, sign in SEPARATORS.items() if len(columns) == 1 and sign in columns[0]]
+    return names[0] if names else None
+
+
 def shown_columns(names: Sequence[str]) -> str:
     """List the columns of a file for an error; without a header, a long name could be report text, so it is hidden."""
     return ", ".join(quoted(name, 50, 2) for name in names) or "no columns"
@@ -213,5 +245,6 @@ def _as_text(value: Any, place: str, decimal: bool) -> str | None:
         value = value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
-    is_whole = isinstance(value, float) and value.is_integer() and not decimal
+    # a larger number has been rounded: its point or exponent stays, by which the checks of ids know it
+    is_whole = isinstance(value, float) and value.is_integer() and not decimal and abs(value) < LARGEST_EXACT
     return str(int(value) if is_whole else value)

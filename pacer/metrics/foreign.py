@@ -11,6 +11,7 @@ import polars as pl
 from pacer.config.decode import Score
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError
+from pacer.core.hygiene import ANY_RESIDUE
 from pacer.data.cleaning import CLEANERS
 from pacer.data.schemas import read_about
 from pacer.metrics.cases import UNKNOWN
@@ -131,6 +132,10 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     written = given.select("id", pl.col("text").alias("hypothesis"))
     cases = expected.join(written, on="id", how="left", maintain_order="left")
     missing = cases["hypothesis"].null_count()
+    # counted before cleaning, which breaks it up; only files that have some get an entry
+    texts = {"references": cases["text"], "hypotheses": cases["hypothesis"]}
+    found = {f"residue_{side}": int(column.str.contains(ANY_RESIDUE).sum()) for side, column in texts.items()}
+    residue = {name: count for name, count in found.items() if count}
     reports = _changed(cases["hypothesis"].fill_null("").to_list(), protocol)
     clean = CLEANERS.get(protocol.clean_references, str)
 
@@ -144,7 +149,7 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
         *(pl.lit(None, kind).alias(name) for name, kind in PREDICTIONS.items() if name in _NOT_SAID),
         pl.lit(False).alias("fallback"),
     )
-    counts: dict[str, Any] = {"missing_hypotheses": missing}
+    counts: dict[str, Any] = {"missing_hypotheses": missing} | residue
     for side, name in (("references", "report"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[name].str.contains(_UNCLEAN).sum())
     return cases.with_columns(anchor_columns(cases["report_raw"], "reference")), counts

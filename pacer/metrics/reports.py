@@ -119,6 +119,7 @@ def reports_of(
             raise DataError(f"{path}, {place}, {ids[0]}: expected an id, text or a whole number, got {shown(key)}")
     known = {name.strip().lower(): name for name in names}
     further = {name: known[name] for name in EXTRA_COLUMNS if name in known}
+    table.check_ids([*ids[:1], *(further[name] for name in ("study_id", "subject_id") if name in further)])
     cells = table.frame(list({*columns.values(), *further.values()}))
     text = cells[text_name].fill_null("") if table.kind == "csv" else cells[text_name]
     rows = pl.DataFrame({"id": [str(key) for key in keys], "text": text}).with_columns(

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from pacer.backbones.families import default_targets
+from pacer.backbones.families import lora_targets
 from pacer.core.contexts import availability
-from pacer.core.errors import ConfigError
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
@@ -171,14 +170,9 @@ class Pacer(nn.Module):
         """Add LoRA to the language model's ``targets`` (paper: q_proj and v_proj; None: PEFT's defaults for the model).
 
         Raises:
-            ConfigError: a target is not a linear layer of this language model, or PEFT has no defaults for the model.
+            ConfigError: see :func:`~pacer.backbones.families.lora_targets`.
         """
-        targets = default_targets(self.language.config.model_type) if targets is None else targets
-        linear = [f".{name}" for name, module in self.language.named_modules() if isinstance(module, nn.Linear)]
-        for target in targets:
-            if not any(name.endswith(f".{target}") for name in linear):
-                known = ", ".join(sorted({name.rsplit(".", 1)[-1] for name in linear}))
-                raise ConfigError(f"lora.targets: the language model has no {target}; its linear layers are {known}")
+        targets = lora_targets(self.language, targets)
         config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets, bias="none")
         inject_adapter_in_model(config, self.language)
         for name, parameter in self.language.named_parameters():

@@ -30,8 +30,12 @@ TOPICS = {
     "absent_words": ("Texts such as N/A, which count as absent", False),
     "assumed_views": ("Views assumed, from the order of the images", False),
     "lateral_of_another_study": ("Lateral image of another study", False),
+    "long_gaps": ("Intervals between studies that deserve a look", False),
     "other_parts": ("Images whose DICOM tag names another part of the body", False),
     "priors": ("Studies that have no certain predecessor", True),
+    "residue": ("Texts with residue of another format, which is learnt as words", False),
+    "two_texts": ("Studies with two texts that differ only in dates; the first is used", False),
+    "unescaped": ("Texts that were escaped for another format, and are read as they were before", True),
     "unknown_fields": ("Fields that are not used", False),
     "unknown_views": ("Images whose view is not known", False),
 }

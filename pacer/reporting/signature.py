@@ -95,6 +95,12 @@ def reading_notes(signature: Signature) -> list[str]:
             f"{counted} have capitals or periods without a blank before them, which move BLEU, ROUGE-L and CIDEr; to "
             f"score cleaned text: {options}"
         )
+    notes += [
+        f"{count} of {pairs} {side} have residue of another format (&lt; _x000D_ <br/>, soft hyphens, a written \\n), "
+        "which is scored as words; take it out of the file"
+        for side in unclean
+        if (count := protocol.get(f"residue_{side}", 0))
+    ]
     if len(set(cleaners.values()) - {"none"}) > 1:
         notes.append(
             f"warning: references are cleaned by {cleaners['references']}, reports by {cleaners['hypotheses']}"

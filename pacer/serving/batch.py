@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import LONGEST_ID, id_fault
+from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault
 from pacer.core.progress import Ticker
-from pacer.data.tables import open_table
+from pacer.data.tables import open_table, other_separator
 from pacer.serving.case import Case
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ def read_cases(path: Path) -> list[Case]:
     """
     table = open_table(path)
     columns = [column.strip().lower() for column in table.columns]
+    if separator := other_separator(columns):
+        raise DataError(
+            f"{path}: its only column has a name with a {separator}; separate cells by commas (.csv) or tabs (.tsv), "
+            "or name the sign in a first line such as sep=;"
+        )
     if unknown := [column for column in columns if column not in COLUMNS]:
         raise DataError(f"{path} has an unknown column {unknown[0]!r:.40}; expected {', '.join(COLUMNS)}")
     if len(set(columns)) != len(columns):
@@ -51,7 +57,9 @@ def read_cases(path: Path) -> list[Case]:
     cases, problems = list[Case](), list[str]()
     for place, values in zip(table.places, table.frame(table.columns).iter_rows(), strict=True):
         row = dict.fromkeys(COLUMNS) | {
-            name: value.strip() or None for name, value in zip(columns, values, strict=True) if value is not None
+            name: value.strip()
+            for name, value in zip(columns, values, strict=True)
+            if value is not None and not re.search(EMPTY_CELL, value)
         }
         if not any(row.values()):
             continue

@@ -13,10 +13,12 @@ from torch import Tensor
 from pacer.backbones.pointers import resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
+from pacer.core.devices import compute_device
 from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.radiographs import OTHER_PART
+from pacer.data.readers.views import parse_view
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
 from pacer.features.encoder import ImageEncoder, TextEncoder
@@ -59,7 +61,7 @@ class Reporter:
         self.batch_size = settings.search.batch_size if batch_size is None else batch_size
         if self.batch_size < 1:
             raise ConfigError(f"batch_size = {batch_size}: expected at least 1")
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = torch.device(device or compute_device())
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
@@ -248,9 +250,9 @@ class Reporter:
 
 
 def _direction(view: Any) -> Any:
-    """Return ``AP`` or ``PA`` in capitals and without surrounding blanks, and anything else unchanged."""
-    letters = view.strip().upper() if isinstance(view, str) else view
-    return letters if letters in ("AP", "PA") else view
+    """Return the direction of a frontal view, in any of the words that tables use, and anything else unchanged."""
+    parsed = parse_view(view)
+    return parsed.view if parsed is not None and parsed.kind == "frontal" else view
 
 
 def _one_of(value: Any, allowed: tuple[Any, ...], name: str) -> Any:

@@ -20,7 +20,7 @@ from pacer.core.io import hash_json
 from pacer.studies.study import BASELINE_KEY, Overrides, Study
 
 PARAMS, BASELINE_PARAMS = "params.yaml", BASELINE_KEY.removesuffix(":")
-DEFINITION, BASELINE_DEFINITION = "dvc.yaml", "baselines/dvc.yaml"
+DEFINITION, BASELINE_DEFINITION = "dvc.yaml", "baselines/stages.yaml"
 #: The last stage of a run of the pipeline; later stages do not affect scores.
 TARGET = "score"
 SCORES = "scores.json"
@@ -120,11 +120,9 @@ def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
     Raises:
         ConfigError: there is no such stage, or it makes no scores.
     """
-    known = _stages(DEFINITION, read(DEFINITION))
-    last = TARGET
+    known, last = _stages(read(DEFINITION)), target or TARGET
     if target is not None:
-        known |= _stages(BASELINE_DEFINITION, read(BASELINE_DEFINITION))
-        last = f"{BASELINE_DEFINITION}:{target}"
+        known |= _stages(read(BASELINE_DEFINITION))
     if last not in known or not _scores(known[last]):
         ends = [name for name, stage in known.items() if _scores(stage)]
         raise ConfigError(f"{last} is not a stage that makes {SCORES}; those are {', '.join(ends)}")
@@ -145,33 +143,39 @@ def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
 
 def all_outs(read: Callable[[str], str]) -> list[str]:
     """Return the outs of every stage of the pipeline and of the baselines."""
-    known = [stage for path in (DEFINITION, BASELINE_DEFINITION) for stage in _stages(path, read(path)).values()]
+    known = [stage for path in (DEFINITION, BASELINE_DEFINITION) for stage in _stages(read(path)).values()]
     return [out for stage in known for out in stage.outs]
 
 
-def _stages(definition: str, text: str) -> dict[str, Stage]:
-    """Return the stages of a ``dvc.yaml``, by the names that DVC uses for them in the root."""
-    folder, stages = posixpath.dirname(definition), {}
+def _stages(text: str) -> dict[str, Stage]:
+    """Return the stages of a ``dvc.yaml`` by their names."""
+
+    def paths(entries: list) -> list[str]:
+        """Return paths from the root; an entry may be a mapping of a path to its options."""
+        return [posixpath.normpath(next(iter(entry)) if isinstance(entry, dict) else entry) for entry in entries]
+
+    stages = {}
     for name, stage in YAML(typ="safe").load(text)["stages"].items():
-        start = posixpath.join(folder, stage.get("wdir", "."))
-
-        def paths(entries: list, start: str = start) -> list[str]:
-            """Return paths from the root; an entry may be a mapping of a path to its options."""
-            names = (next(iter(entry)) if isinstance(entry, dict) else entry for entry in entries)
-            return [posixpath.normpath(posixpath.join(start, name)) for name in names]
-
         params: dict[str, list[str]] = {}
         for entry in stage.get("params", []):
             for file, keys in (entry if isinstance(entry, dict) else {PARAMS: [entry]}).items():
-                params.setdefault(paths([file])[0], []).extend(keys)
+                params.setdefault(file, []).extend(keys)
         entries = [entry for kind in ("outs", "metrics", "plots") for entry in stage.get(kind, [])]
         options = [next(iter(entry.values())) if isinstance(entry, dict) else {} for entry in entries]
         plain = [entry for entry, option in zip(entries, options, strict=True) if not option.get("cache", True)]
         persist = [entry for entry, option in zip(entries, options, strict=True) if option.get("persist")]
-        address = f"{definition}:{name}" if folder else name
         deps = dict.fromkeys(paths(stage.get("deps", [])))
-        stages[address] = Stage(address, stage["cmd"], deps, params, *map(paths, (entries, plain, persist)))
+        stages[name] = Stage(name, stage["cmd"], deps, params, *map(paths, (entries, plain, persist)))
     return stages
+
+
+def with_baselines(pipeline: str, baselines: str, run: Run) -> str:
+    """Return the text of a ``dvc.yaml`` with the stages of ``run`` that are a baseline's."""
+    written = io.StringIO()
+    merged, added = (YAML(typ="safe").load(text) for text in (pipeline, baselines))
+    merged["stages"] |= {name: stage for name, stage in added["stages"].items() if name in run.keys}
+    YAML(typ="safe").dump(merged, written)
+    return written.getvalue()
 
 
 def _scores(stage: Stage) -> str:

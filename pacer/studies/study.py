@@ -49,8 +49,8 @@ Name = Annotated[str, Field(min_length=1)]
 class Row(Strict):
     """One system: parameters that differ from ``params.yaml``, or a folder written by ``pacer score``.
 
-    ``target``: the stage of ``baselines/dvc.yaml`` that scores a baseline. ``needs``: parameters without which the row
-    is left out. ``how``: how to make the reports whose scores ``files`` holds.
+    ``target``: the stage of ``baselines/stages.yaml`` that scores a baseline. ``needs``: parameters without which the
+    row is left out. ``how``: how to make the reports whose scores ``files`` holds.
     """
 
     name: Name

@@ -24,7 +24,15 @@ from ruamel.yaml import YAML
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json, write_json, write_text
 from pacer.studies.dvc import WITHOUT_GIT
-from pacer.studies.plan import Run, all_outs, overridden
+from pacer.studies.plan import (
+    BASELINE_DEFINITION,
+    BASELINE_PARAMS,
+    DEFINITION,
+    Run,
+    all_outs,
+    overridden,
+    with_baselines,
+)
 
 LOCK = "dvc.lock"
 
@@ -97,6 +105,9 @@ class Worktree:
         write_json(self.marker, {"study": study, "experiment": run.name})
         for file, overrides in run.overrides.items():
             write_text(self.tree / file, overridden(self._repository.read(file), overrides, file))
+        if BASELINE_PARAMS in run.overrides:
+            pipeline, baselines = map(self._repository.read, (DEFINITION, BASELINE_DEFINITION))
+            write_text(self.tree / DEFINITION, with_baselines(pipeline, baselines, run))
         self._configure()
         self._link(run.values.values(), run.outs)
         self.adopt(run)
@@ -199,10 +210,11 @@ class Worktree:
 
     def save(self, run: Run) -> None:
         """Record the tracked files, with scores and ``dvc.lock``, as the experiment of a run."""
+        git(self.tree, "checkout", "--quiet", self._repository.commit, "--", DEFINITION)  # without baselines' stages
         name, new = run.name, git(self.tree, "ls-files", "--others", "--exclude-standard").splitlines()
         git(self.tree, "add", "--update")
         # no other new files: cases contain report texts
-        known = tuple(f"{path}/" for path in (LOCK, f"baselines/{LOCK}", *run.plain))
+        known = tuple(f"{path}/" for path in (LOCK, *run.plain))
         git(self.tree, "add", "--", *(path for path in new if f"{path}/".startswith(known)))
         files, head = git(self.tree, "write-tree").strip(), self._repository.head
         author = ("-c", "user.name=pacer", "-c", "user.email=pacer@localhost")
@@ -230,7 +242,7 @@ def git(folder: Path, *arguments: str) -> str:
         PacerError: it failed.
     """
     command = [*WITHOUT_GIT, "git", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         reason = f"git {' '.join(arguments[:2])} failed: {done.stderr.strip()}"
         raise PacerError(f"{reason}; studies need the root of a git repository with a commit")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import resource
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -24,6 +23,7 @@ from torch import Tensor
 from pacer.core.contexts import CONTEXTS, availability, context_of
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path
+from pacer.core.machine import peak_memory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS
@@ -357,7 +357,7 @@ def _memory(device: torch.device) -> int:
     """Return the peak memory of this process in bytes: GPU memory, or else main memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return peak_memory()
 
 
 def _step_seed(seed: int, phase: str, update: int, rank: int) -> int:

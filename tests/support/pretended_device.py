@@ -19,6 +19,8 @@ from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+import pacer.core.processes
+
 aten = torch.ops.aten
 _COPIES = (aten.copy_, aten._to_copy)
 _INDEXING = (aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_)
@@ -143,6 +145,7 @@ def pretended() -> Iterator[torch.device]:
     torch.__future__.set_swap_module_params_on_conversion(True)
     with (
         patch.object(accelerate.state.PartialState, "__init__", choosing),
+        patch.object(pacer.core.processes, "compute_device", lambda: DEVICE),
         patch.object(concurrent.futures.thread._WorkItem, "run", running),
         _Everywhere(),
     ):

@@ -16,6 +16,8 @@ from ruamel.yaml import YAML
 from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[2]
+#: Its `sitecustomize.py` takes from every process what macOS lacks.
+MACOS = Path(__file__).with_name("macos")
 STAGES = (
     "source",
     "corpus",
@@ -51,7 +53,7 @@ class Repository:
         self.environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(folder),
+            "PYTHONPATH": f"{MACOS}{os.pathsep}{folder}",
             "HF_HUB_OFFLINE": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "PYTHONWARNINGS": "default",

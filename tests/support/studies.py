@@ -38,7 +38,6 @@ stages:
 BASELINES = """\
 stages:
   simmlm_score:
-    wdir: ..
     cmd: python code/stage.py simmlm
     deps: [code/stage.py, models/weights]
     params: [baselines/params.yaml: [simmlm]]
@@ -107,7 +106,7 @@ class TinyRepository:
         self.told.mkdir(parents=True)
         self.write("code/stage.py", STAGE.format(told=self.told))
         self.write("code/report.py", "")
-        for path, text in (("dvc.yaml", PIPELINE), ("baselines/dvc.yaml", BASELINES), ("studies/tiny.yaml", STUDY)):
+        for path, text in (("dvc.yaml", PIPELINE), ("baselines/stages.yaml", BASELINES), ("studies/tiny.yaml", STUDY)):
             self.write(path, text)
         self.write(".gitignore", IGNORED)
         self.write("params.yaml", yaml_of("micro"))

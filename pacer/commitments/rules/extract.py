@@ -5,7 +5,8 @@ of a finding gets a polarity from the cues around it, uncertainty before negatio
 negations. A negative mention is provisional: the first positive or uncertain mention decides, even if it comes later.
 The extractor works on raw and cleaned reports.
 
-``docs/commitments.md`` has its results, ``docs/method.md`` the interpretation of the paper's description.
+Segments (``segments.py``) have mentions of names and cues (``matching.py``, by the tables of ``table.py``), and
+``polarity.py`` finds which cues reach which mention. ``docs/commitments.md`` has results, ``docs/method.md`` the paper.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
-from pacer.commitments.rules.cues import CUES
 from pacer.commitments.rules.matching import Match, Patterns
-from pacer.commitments.rules.mentions import FINDINGS_OF, MENTIONS, NORMALITY
 from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import located_segments, segments
+from pacer.commitments.rules.table import CUES, NAMES
 
 
 class Mention(NamedTuple):
@@ -39,16 +39,19 @@ class Mention(NamedTuple):
     decided: bool
 
 
-_MENTIONS, _CUES = Patterns(MENTIONS), Patterns(CUES)
+_NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
 
 
 def extract_anchor(report: str) -> Anchor:
     """Extract the findings that a report affirms, denies or leaves uncertain; unmentioned findings are in no field."""
     verdict: dict[str, str] = {}
+    last: tuple[str, ...] = ()
     for segment in segments(report):
-        for finding, polarity in _read(segment.strip()):
-            if _overrides(polarity, verdict.get(finding)):
-                verdict[finding] = polarity
+        for findings, polarity in _read(segment.strip()):
+            last = findings or last
+            for finding in last:
+                if polarity is not None and _overrides(polarity, verdict.get(finding)):
+                    verdict[finding] = polarity
     return _anchor_of(frozenset(verdict.items()))
 
 
@@ -57,12 +60,14 @@ def find_mentions(report: str) -> list[Mention]:
     :func:`extract_anchor`."""
     mentions: list[Mention] = []
     verdict: dict[str, tuple[str, int]] = {}
+    last: tuple[str, ...] = ()
     for segment, places in located_segments(report):
-        for (start, end, name), (polarity, cue) in _readings(segment):
-            span, kind = None, "normality" if name in NORMALITY else None
+        for (start, end, row), (polarity, cue) in _readings(segment):
+            span, kind = None, "normality" if row.says == "denies" else None
             if cue is not None:
-                span, kind = (places[cue[0]], places[cue[1] - 1] + 1), cue[2].partition("_")[0]
-            for finding in FINDINGS_OF[name]:
+                span, kind = (places[cue.start], places[cue.end - 1] + 1), cue.row.says
+            last = row.findings or last
+            for finding in last:
                 if polarity is not None and _overrides(polarity, verdict.get(finding, (None,))[0]):
                     verdict[finding] = polarity, len(mentions)
                 mentions.append(Mention(places[start], places[end - 1] + 1, finding, polarity, span, kind, False))
@@ -72,29 +77,25 @@ def find_mentions(report: str) -> list[Mention]:
 
 
 def _readings(segment: str) -> list[tuple[Match, Reading]]:
-    """Return the mentions of one segment in order, including look-alikes, with their readings."""
+    """Return the mentions of one segment in order, without look-alikes, with their readings."""
     words = segment.split()
     text = " ".join(words)
-    mentions = _MENTIONS.find(text, words)
+    mentions = _NAMES.find(text, words)
     if not mentions:
         return []
-    return list(zip(mentions, read_mentions(text, mentions, _CUES.find(text, words)), strict=True))
+    readings = zip(mentions, read_mentions(text, mentions, _CUES.find(text, words)), strict=True)
+    return [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
 
 
 @lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
-def _read(segment: str) -> tuple[tuple[str, str], ...]:
-    """Return the findings and polarities of one segment, in order."""
-    return tuple(
-        (finding, polarity)
-        for (_, _, name), (polarity, _) in _readings(segment)
-        if polarity is not None
-        for finding in FINDINGS_OF[name]
-    )
+def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
+    """Return the findings (none: those named last) and the polarity of each mention of one segment, in order."""
+    return tuple((mention.row.findings, reading.polarity) for mention, reading in _readings(segment))
 
 
 def _overrides(polarity: str, before: str | None) -> bool:
     """Whether a later mention changes the verdict."""
-    return before is None or (before == "negative" and polarity in ("positive", "uncertain"))
+    return before is None or before == "negative" != polarity
 
 
 @lru_cache(maxsize=1 << 14)

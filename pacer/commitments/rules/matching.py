@@ -1,61 +1,82 @@
-"""Named surface patterns, and the search for their non-overlapping matches in a text."""
+"""The search for the rows of a table in a text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
-#: Start, end and name of a match.
-Match = tuple[int, int, str]
+from pacer.commitments.rules.table import Row
 
-#: Maximum number of distinct words whose patterns are cached.
+#: The parser of the standard library's regular expressions.
+_parser: Any = import_module("re._parser")
+
+_END: Any = (None, None)
+
+#: Maximum number of distinct words whose rows are cached.
 _WORDS = 1 << 16
 
 
-class Pattern(NamedTuple):
-    """A named regular expression for text with a blank before it; a leading blank is not part of the match. (An
-    expression that begins with a blank is fast, because the search only tries the starts of words.)
+class Match(NamedTuple):
+    """The place of a row's words in a text."""
 
-    ``stems``: every match needs a word that contains one of them (``=no``: the exact word, also as part of a hyphenated
-    word). Text without such a word need not be searched.
-    """
-
-    name: str
-    stems: tuple[str, ...]
-    expression: str
+    start: int
+    end: int
+    row: Row
 
 
-def entries(table: str) -> list[list[str]]:
-    """Split a table of patterns into the fields and expression of each entry. An entry is a line of fields separated
-    by bars, followed by the indented lines of the expression, which are joined. Lines starting with # are comments."""
-    parts = (entry.splitlines() for entry in re.split(r"^(?=\S)", table, flags=re.MULTILINE)[1:])
-    return [[*map(str.strip, head.split("|")), "".join(map(str.strip, lines))] for head, *lines in parts if lines]
+def literals(words: str) -> frozenset[str]:
+    """Return pieces of words of which every match of a regular expression contains at least one. Text that has none of
+    them need not be searched. Empty if there are no such pieces."""
+    return _literals(_parser.parse(words))
+
+
+def _literals(items: Any) -> frozenset[str]:
+    """Return the pieces that a sequence of parsed items requires: those of its most telling item."""
+    choices: list[frozenset[str]] = []
+    run = ""
+    for operation, value in [*items, _END]:
+        if operation is _parser.LITERAL and chr(value) not in " -":
+            run += chr(value)
+            continue
+        if run:
+            choices.append(frozenset((run,)))
+            run = ""
+        if operation is _parser.SUBPATTERN:
+            choices.append(_literals(value[-1]))
+        elif operation is _parser.BRANCH:
+            branches = [_literals(branch) for branch in value[1]]
+            choices.append(frozenset[str]().union(*branches) if all(branches) else frozenset())
+        elif operation in (_parser.MAX_REPEAT, _parser.MIN_REPEAT) and value[0] > 0:
+            choices.append(_literals(value[2]))
+    return max(choices, key=lambda pieces: min(map(len, pieces), default=0), default=frozenset())
 
 
 class Patterns:
-    """An ordered set of patterns. If two matches overlap, the earlier start wins, then the earlier pattern.
+    """The rows of a table. If two matches overlap, the earlier start wins, then the earlier row.
 
-    Names may repeat. The words of a text determine which patterns can match, and this is cached by word: so a text
-    costs one look-up per word, and only the two or three searches that its words require.
+    The words of a text determine which rows can match, and this is cached by word: so a text costs one look-up per
+    word, and only the few searches that its words require.
     """
 
-    def __init__(self, patterns: Sequence[Pattern]):
-        self._names = [pattern.name for pattern in patterns]
-        self._searches = [(rank, re.compile(pattern.expression).finditer) for rank, pattern in enumerate(patterns)]
-        self._whole: dict[str, int] = {}  # the patterns that a whole word requires, one bit each
-        self._part: dict[str, int] = {}  # the patterns that any word with this substring requires
-        for rank, pattern in enumerate(patterns):
-            for stem in pattern.stems:
-                bits, key = (self._whole, stem[1:]) if stem.startswith("=") else (self._part, stem)
-                bits[key] = bits.get(key, 0) | 1 << rank
-        self._called_for = lru_cache(maxsize=_WORDS)(self._stems_in)
+    def __init__(self, rows: Sequence[Row]):
+        self._rows = rows
+        expressions = [f"(?:{row.words})" if row.anywhere else f" (?:{row.words})" for row in rows]
+        self._searches = [(rank, re.compile(text).finditer) for rank, text in enumerate(expressions)]
+        self._always, self._bits = 0, dict[str, int]()
+        for rank, row in enumerate(rows):
+            pieces = literals(row.words)
+            self._always |= 0 if pieces else 1 << rank
+            for piece in pieces:
+                self._bits[piece] = self._bits.get(piece, 0) | 1 << rank
+        self._called_for = lru_cache(maxsize=_WORDS)(self._rows_of)
         self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
 
     def find(self, text: str, words: list[str]) -> list[Match]:
         """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps."""
-        mask = 0
+        mask = self._always
         for word in words:
             mask |= self._called_for(word)
         padded, hits = f" {text}", []
@@ -66,16 +87,14 @@ class Patterns:
         free, matches = 0, []
         for start, rank, end in sorted(hits):
             if start >= free:
-                matches.append((start, end, self._names[rank]))
+                matches.append(Match(start, end, self._rows[rank]))
                 free = end
         return matches
 
-    def _stems_in(self, word: str) -> int:
-        """Return the patterns that a word requires, one bit each."""
+    def _rows_of(self, word: str) -> int:
+        """Return the rows that a word can be part of, one bit each."""
         mask = 0
-        for part in re.split(r"\W+", word):
-            mask |= self._whole.get(part, 0)
-        for stem, bits in self._part.items():
-            if stem in word:
+        for piece, bits in self._bits.items():
+            if piece in word:
                 mask |= bits
         return mask

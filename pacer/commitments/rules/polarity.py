@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from pacer.commitments.rules.matching import Match
-from pacer.commitments.rules.mentions import FINDINGS_OF, NORMALITY
+from pacer.commitments.rules.table import GROUPS
 
 
 class Reading(NamedTuple):
@@ -20,116 +20,73 @@ class Reading(NamedTuple):
     cue: Match | None
 
 
-_PLAIN = Reading("positive", None)
-
-#: Maximum distance in characters of a cue before and after a mention; the window also ends with the clause.
-WINDOW_BEFORE, WINDOW_AFTER = 150, 60
-
-
-#: Meanings of the cue kinds that can decide a polarity; other kinds (exceptions, clauses, ...) limit the window.
-_SPEAKS = {
-    f"{word}{side}": word
-    for word in ("uncertain", "hint", "negative", "silent", "instead")
-    for side in ("", "_before", "_after", "_around", "_between")
-}
+#: What cues can say of a finding; other cues (exceptions, clauses, ...) limit the reach of these.
+_SPEAKS = frozenset({"uncertain", "hint", "negative", "silent", "instead"})
 
 
 def read_mentions(segment: str, mentions: list[Match], cues: list[Match]) -> list[Reading]:
-    """Read each mention by the cues within its window."""
-    speaking = [cue for cue in cues if cue[2] in _SPEAKS]
+    """Read each mention by the cues that reach it."""
+    speaking = [cue for cue in cues if cue.row.says in _SPEAKS]
     if not speaking:
         return [_decide(mention, speaking) for mention in mentions]
     return [_read_mention(segment, mentions, index, speaking, cues) for index in range(len(mentions))]
 
 
-def _beside(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
-    """Whether a cue is within the window on a side that its kind allows. A cue inside the mention counts as before."""
-    start, _, kind = cue
-    if start < mention[1]:
-        return start >= floor and not kind.endswith("_after")
-    return start < ceiling and not kind.endswith("_before")
-
-
 def _decide(mention: Match, cues: list[Match]) -> Reading:
     """Decide: uncertain before negative before the mention's own polarity; the nearest of several cues is returned."""
     if not cues:
-        return Reading("negative", None) if mention[2] in NORMALITY else _PLAIN
+        return Reading("negative" if mention.row.says == "denies" else "positive", None)
     by_word: dict[str, list[Match]] = {}
     for cue in cues:
-        by_word.setdefault(_SPEAKS[cue[2]], []).append(cue)
+        by_word.setdefault(cue.row.says, []).append(cue)
     negative = by_word.get("negative", []) + by_word.get("instead", [])
     uncertain = by_word.get("uncertain") or ([] if negative else by_word.get("hint"))
     deciding = uncertain or negative
     silent = by_word.get("silent")
-    if silent and not any(cue[0] > silent[-1][0] for cue in deciding):
+    if silent and not any(cue.start > silent[-1].start for cue in deciding):
         return Reading(None, silent[-1])
-    nearest = min(deciding, key=lambda cue: max(cue[0] - mention[1], mention[0] - cue[1]))
+    nearest = min(deciding, key=lambda cue: max(cue.start - mention.end, mention.start - cue.end))
     return Reading("uncertain" if uncertain else "negative", nearest)
 
 
 def _read_mention(segment: str, mentions: list[Match], index: int, speaking: list[Match], cues: list[Match]) -> Reading:
     mention = mentions[index]
     start, end, _ = mention
-    floor, ceiling = start - WINDOW_BEFORE, end
-    if speaking[-1][0] >= end:
-        ceiling = min(end + WINDOW_AFTER, _end_of_list(segment, mentions, index))
-    for cue_start, cue_end, kind in cues:
-        if cue_end <= start:
-            if kind == "clause":
-                floor = max(floor, cue_end)
-            elif kind == "instead":
-                floor = max(floor, cue_start)
-        elif cue_start >= end and kind in ("clause", "statement", "degree", "instead"):
-            ceiling = min(ceiling, cue_start)
+    floor, ceiling = 0, end
+    if speaking[-1].start >= end:
+        ceiling = _end_of_list(segment, mentions, index)
+    for cue in cues:
+        if cue.end <= start:
+            if cue.row.says == "clause":
+                floor = max(floor, cue.end)
+            elif cue.row.says == "instead":
+                floor = max(floor, cue.start)
+        elif cue.start >= end and cue.row.says in ("clause", "statement", "degree", "instead"):
+            ceiling = min(ceiling, cue.start)
     within = [
         cue
         for cue in speaking
-        if _beside(cue, mention, floor, ceiling)
-        and not (cue[1] <= start and _spent(segment, cue, index, mentions, cues))
-        and not (mention[2] == "device" and _beside_the_device(segment, cue, index, mentions))
-        and not (cue[2] == "uncertain_between" and _of_the_next(segment, cue, index, mentions))
+        if _reaches(cue, mention, floor, ceiling)
+        and not (cue.end <= start and _spent(segment, cue, index, mentions, cues))
+        and not (mention.row.findings == ("support devices",) and _beside_the_device(segment, cue, index, mentions))
+        and not (cue.row.side == "between" and _of_the_next(segment, cue, index, mentions))
     ]
     return _decide(mention, within)
 
 
-#: Text allowed between two findings of one list. (Cleaned reports contain "andor".)
-_LISTED = re.compile(r" (?:(or|and|nor|andor) )?(?:(?!is\b|are\b|with|no\b|but\b|there\b|the\b)[\w-]+ ){0,3}")
+def _reaches(cue: Match, mention: Match, floor: int, ceiling: int) -> bool:
+    """Whether a mention stands on the cue's side, within its reach and its clause, which lasts from ``floor`` to
+    ``ceiling``. A cue inside the mention counts as before it."""
+    forwards, backwards = cue.row.reach
+    if cue.start < mention.end:
+        return cue.start >= max(floor, mention.start - forwards) and forwards > 0
+    return cue.start < min(ceiling, mention.end + backwards)
 
-#: A course stated for the preceding finding.
-_COURSE = re.compile(
-    r" (?:(?:has|have) (?:\w+ly |now |since )?(?:increased|decreased|improved|worsened|progressed)"
-    r"|(?:(?:has|have) (?:\w+ly |now |since )?)?(?:developed|appeared|formed|accumulated)"
-    r"|(?:is|are|remains?|appears?) (?:\w+ly )?(?:stable|unchanged|increased|decreased|improved|larger|smaller"
-    r"|persistent|similar|again|still|now|small|moderate|large|mild|severe|minimal|new|worse|better)|persists?"
-    r"|now (?:seen|present|evident|visible|noted)"
-    r"|(?:stable|unchanged|improved|worse|larger|smaller)(?=$| (?:from|since|compared|in|as|when|and)\b))\b"
-)
-_ALTERNATIVE = re.compile(r"\b(?:or|nor|andor)\b")
-#: A finding with a place or cause is present: "small left effusion or thickening", "opacity from edema or pneumonia".
-_FOUND = re.compile(
-    r"\b(?:left|right|bilateral|(?:bi)?bas\w+|retrocardiac|perihilar|apical|lobe|due|from|secondary|related|reflect\w*"
-    r"|represent\w*)\b"
-)
-_CONJUNCTION = re.compile(r"\b(?:or|nor|andor|and)\b")
+
+_LISTED, _COURSE, _FOUND, _VERB = (re.compile(GROUPS[name]) for name in ("listed", "course", "found", "verb"))
+_PART_OF, _ITS_PART, _PLACE, _PLACED = (re.compile(GROUPS[name]) for name in ("part_of", "its_part", "place", "placed"))
+_ALTERNATIVE, _CONJUNCTION = re.compile(r"\b(?:or|nor|andor)\b"), re.compile(r"\b(?:or|nor|andor|and)\b")
 _BESIDES = re.compile(r"\band\b(?! or\b)")
-
-#: A mention that contains a verb is a separate statement: "heart size is enlarged".
-_VERB = re.compile(r" (?:is|are|was|were|has|have|appears?|remains?) ")
-
-#: Parts, location and placement of a device: statements about them do not change the device's polarity.
-_PART_OF = re.compile(
-    r"\b(?:(?:tips?|ends?|side-? ?(?:ports?|holes?)|course|position|malposition\w*) of|kink\w* (?:of|in)"
-    r"|complications?) (?:\w+ ){0,4}$|\bside $"
-)
-_ITS_PART = re.compile(
-    r" (?:(?:line|tube|catheter|lead|distal|proximal) )?(?:tips?|side-? ?(?:ports?|holes?)|course)\b"
-)
-_PLACE = re.compile(
-    r" (?:below|beyond|past|distal\w*|within|above|terminat\w*|ends?|ending|project\w*|coil\w*|curl\w*|loop\w*|locat\w*"
-    r"|position\w*|(?:in|at) (?:the )?(?:\w+ ){0,2}(?:stomach|o?esophagus|svc|vena|atri\w+|ventric\w+|duodenum|trachea"
-    r"|bronchus|jejunum|junction|level|carina))\b"
-)
-_PLACED = re.compile(r"(?: (?:line|tube|catheter|lead))?[ -](?:placement|insertion|associated|related)\b")
 
 
 def _end_of_list(segment: str, mentions: list[Match], index: int) -> int:
@@ -140,31 +97,39 @@ def _end_of_list(segment: str, mentions: list[Match], index: int) -> int:
         listed = _LISTED.fullmatch(segment, here[1], following[0])
         if not listed:
             return following[0] if joined else end
-        one_thing = following[0] == here[1] + 1 and FINDINGS_OF[here[2]] == FINDINGS_OF[following[2]]  # "mass lesion"
+        one_thing = following[0] == here[1] + 1 and here.row.findings == following.row.findings  # "mass lesion"
         joined = joined or listed[1] is not None or one_thing
     return len(segment) if joined else end
 
 
 def _spent(segment: str, cue: Match, index: int, mentions: list[Match], cues: list[Match]) -> bool:
     """Whether a cue before a mention applies to an earlier phrase, and a new statement has begun since."""
-    _, cue_end, cue_kind = cue
+    _, cue_end, row = cue
     start, end, _ = mentions[index]
-    hedge = not cue_kind.startswith("negative")
-    for begin, begun, kind in cues:
+    for begin, begun, other in cues:
         # "likely atelectasis, no pneumothorax": a denial also begins a new statement
-        denial = hedge and kind == "negative_before"
+        denial = "denial" in row.ends and other.says == "negative" and other.side == "before"
         # (a name may itself begin with its degree: "increased markings")
-        if cue_end <= begin <= start and (denial or kind in ("statement", "degree")):
+        if cue_end <= begin <= start and (
+            denial or ("statement" in row.ends and other.says in ("statement", "degree"))
+        ):
             # a hedge needs a phrase to hedge, not necessarily a finding: "possible scarring, no pneumothorax", unlike
             # "probably no pneumothorax"
             if denial and segment.count(" ", cue_end, begin) > 2:
                 return True
-            met = [other for other in mentions[:index] if cue_end <= other[0] and other[1] <= begin]
-            if met and not (kind == "degree" and _in_a_list(segment, cue, met[-1], (begin, begun), mentions, cues)):
+            met = [earlier for earlier in mentions[:index] if cue_end <= earlier.start and earlier.end <= begin]
+            if met and not (
+                other.says == "degree" and _in_a_list(segment, cue, met[-1], (begin, begun), mentions, cues)
+            ):
                 return True
     if not index or mentions[index - 1][0] < cue_end:
         return False
     before = mentions[index - 1][1]
+    # "no effusion or edema, cardiomegaly": the "or" has closed the list, unless another one follows
+    new = start == before + 1 and mentions[index - 1].row.findings != mentions[index].row.findings
+    closed = _ALTERNATIVE.search(segment, cue_end, before) and not _ALTERNATIVE.search(segment, end)
+    if row.says == "negative" and new and closed:
+        return True
     if _VERB.search(segment, start, end):
         return True
     # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is unchanged"
@@ -187,7 +152,7 @@ def _in_a_list(
             return False
         joined = _ALTERNATIVE.search(segment, place, start)
         if joined:
-            hedged = any(begin < other[0] < joined.start() and other[2] in _SPEAKS for other in cues)
+            hedged = any(begin < other[0] < joined.start() and other.row.says in _SPEAKS for other in cues)
             return not hedged and _FOUND.search(segment, begin, joined.start()) is None
         place = end
     return False
@@ -202,17 +167,18 @@ def _of_the_next(segment: str, cue: Match, index: int, mentions: list[Match]) ->
 
 def _beside_the_device(segment: str, cue: Match, index: int, mentions: list[Match]) -> bool:
     """Whether a cue near a device refers to something else: its tip, its place, or another finding."""
-    cue_start, cue_end, kind = cue
+    cue_start, cue_end, row = cue
     start, end, _ = mentions[index]
-    _, before, name = mentions[index - 1] if index else (0, 0, "device")
-    if kind.startswith("silent"):
+    before = mentions[index - 1].end if index else 0
+    if row.says == "silent":
         return False
     if _PART_OF.search(segment, before, start) or _ITS_PART.match(segment, end):
         return True
     if cue_start >= end:
         return _PLACE.match(segment, cue_end) is not None
-    if kind != "negative_before" or cue_end > start:
+    if row.says != "negative" or row.side != "before" or cue_end > start:
         return False
     # "no pneumothorax, right PICC in place": devices are rarely denied, and never at the end of such a list
-    met = name != "device" and cue_end <= before and not _ALTERNATIVE.search(segment, before, start)
+    another = index > 0 and mentions[index - 1].row.findings != ("support devices",)
+    met = another and cue_end <= before and not _ALTERNATIVE.search(segment, before, start)
     return met or _PLACED.match(segment, end) is not None

@@ -13,6 +13,7 @@ import polars as pl
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from pacer.core.errors import DataError
+from pacer.core.hygiene import rounding_fault
 from pacer.core.io import opened
 from pacer.data.account import Account
 from pacer.data.schemas import SPLITS
@@ -29,11 +30,15 @@ def _text(text: str) -> str:
     return text
 
 
+def _id(value: Any) -> Any:
+    if isinstance(value, str | float) and (fault := rounding_fault(str(value))):
+        raise ValueError(fault)
+    return str(value) if type(value) is int else value
+
+
 Text = Annotated[str, AfterValidator(_text)]
 #: An id: text or a whole number, without white space around it.
-Name = Annotated[
-    Text, BeforeValidator(lambda value: str(value) if type(value) is int else value), AfterValidator(str.strip)
-]
+Name = Annotated[Text, BeforeValidator(_id), AfterValidator(str.strip)]
 #: A known field that is not read.
 Unread = Annotated[None, BeforeValidator(lambda value: None)]
 

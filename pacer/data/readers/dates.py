@@ -8,15 +8,16 @@ from datetime import date, time
 #: Message for a date that cannot be read.
 DATE_FORMS = (
     "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or YYYY-MM-DD HH:MM[:SS], a day that exists, without a time zone "
-    "(05/06/2018 could be two days: of a table, corpus.table.dates says which)"
+    "(05/06/2018 could be two days: of a table, corpus.table.dates says which; "
+    "a number that only orders a patient's studies is order in corpus.table.columns)"
 )
 #: Message for a time that cannot be read.
 TIME_FORMS = (
-    "expected HH:MM, HH:MM:SS[.f] or HHMMSS[.f], a time that exists "
+    "expected HH:MM, HH:MM:SS[.f] (also with AM or PM) or HHMMSS[.f], a time that exists "
     "(the zeros before HHMMSS may be missing, from four digits down only where a decimal point tells it from HHMM)"
 )
-_DAY = re.compile(r"(\d{4})(?:([-/])(\d{2})\2(\d{2})|(\d{2})(\d{2})(?:\.0+)?)", re.ASCII)
-_CLOCK = re.compile(r"(?!24)\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?", re.ASCII)
+_DAY = re.compile(r"(\d{4})(?:([-/])(\d{1,2})\2(\d{1,2})|(\d{2})(\d{2})(?:\.0+)?)", re.ASCII)
+_CLOCK = re.compile(r"(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?)(?:\s?([AP])\.?M\.?)?", re.ASCII | re.IGNORECASE)
 _DIGITS = re.compile(r"(\d{1,6})(\.\d+)?", re.ASCII)
 
 
@@ -40,7 +41,11 @@ def parse_time(text: str) -> time | None:
     if (match := _DIGITS.fullmatch(text)) and (match[2] or len(match[1]) > 4):
         digits = match[1].zfill(6)
         text = f"{digits[:2]}:{digits[2:4]}:{digits[4:]}{match[2] or ''}"
+    match = _CLOCK.fullmatch(text)
+    hour = int(match[1]) if match else 24
+    if match and match[3]:
+        hour = hour % 12 + 12 * (match[3] in "pP") if 1 <= hour <= 12 else 24
     try:
-        return time.fromisoformat(text) if _CLOCK.fullmatch(text) else None
+        return time.fromisoformat(f"{hour:02}{match[2]}") if match and hour < 24 else None
     except ValueError:
         return None

@@ -15,7 +15,8 @@ from functools import lru_cache
 
 import polars as pl
 
-from pacer.core.hygiene import CONTROL, is_absent
+from pacer.core.errors import DataError
+from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.priors import choose_priors
 from pacer.data.readers.dates import DATE_FORMS, TIME_FORMS, parse_day, parse_time
@@ -25,28 +26,37 @@ from pacer.data.values import mapped, quoted
 #: Required and optional columns of the rows.
 REQUIRED = ("subject", "study", "view", "image")
 REPORT = ("findings", "impression")  # at least one of them
-OPTIONAL = ("date", "time", "indication", "history", "split")
+OPTIONAL = ("date", "time", "order", "indication", "history", "split")
 COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
 #: Columns whose text is used unchanged.
 TEXTS = (*REPORT, "indication", "history")
+#: Column for the dates in a form with the year first, if a reader changes it; messages quote ``date``.
+YEAR_FIRST = "year_first"
 #: Column for the reason why a reader excludes a study; its report, if any, can still be a previous report.
 UNUSED = "unused"
 
 _SPLITS = dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val") | {"train": "train", "test": "test"}
 #: A date and time in one cell.
-_INSTANT = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})[T ](.*:.*)$"
+_INSTANT = r"^([0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{4}/[0-9]{1,2}/[0-9]{1,2})(?:T|,? )(.*:.*)$"
 _STUDY = ["subject", "study"]
 #: Views in order of preference.
 _VIEWS = ("PA", "AP", "other", "lateral")
 #: Fields in which the rows of a study must agree, and the columns that are compared.
-_COMPARED = {"date": "day", "time": "clock", "split": "known_split"} | {name: name for name in TEXTS}
+_COMPARED = {"date": "day", "time": "clock", "order": "number_of_order", "split": "known_split"} | {
+    name: name for name in TEXTS
+}
 #: Fields whose refused values may be quoted.
-_QUOTED = ("subject", "date", "time", "split")
+_QUOTED = ("subject", "date", "time", "order", "split")
+#: An interval that deserves a look, in days: 100 years.
+_LONG = 36_525
+#: Dates and de-identified words, in which two texts of a study may differ.
+_REMOVED = r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}|_+|\[\*\*[^\[\]]*\*\*\]|X{3,}|\s+"
 #: Faults of a study (each a column): its field, the message, and the column whose values are quoted.
 _FAULTS = {
     "two subjects": ("study", "the study is given under more than one subject", "subject"),
     "bad date": ("date", DATE_FORMS, "date"),
     "bad time": ("time", TIME_FORMS, "time"),
+    "bad order": ("order", "expected a whole number of at most nine digits", "order"),
     "bad split": ("split", "expected train, val (valid, validate, validation, dev) or test", "split"),
     **{
         f"several {name}": (name, "the study has different values of it; its rows must agree", name)
@@ -76,6 +86,12 @@ def studies_of(images: pl.DataFrame, file: str, unit: str, role: str, account: A
     for view in images.filter(pl.col("rank").is_null())["view"]:
         account.count("unknown_views", role, "(none)" if view is None else quoted(view))
     studies = _with_priors(_grouped(images), role, account)
+    _check_study_ids(studies, file)
+    two_texts = pl.col("two_texts") & ~pl.any_horizontal(f"several {name}" for name in TEXTS)
+    account.count("two_texts", role, "studies", int(studies.select(two_texts.sum()).item()))
+    for column in _STUDY:
+        fault = mapped(column, id_fault)
+        studies = account.divert(studies, column, fault.is_not_null(), fault, BAD, mapped(column, quoted))
     for fault, (field, reason, quotable) in _FAULTS.items():
         values = mapped(f"given {quotable}", lambda values: " and ".join(map(quoted, values)) or None)
         studies = account.divert(studies, field, pl.col(fault), reason, BAD, values if quotable in _QUOTED else None)
@@ -89,21 +105,27 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Set blank texts and words for absent text to null; add ``day``, ``clock``, ``known_split`` and the ``rank`` of
     the view (each null if not understood), and the faults of the rows."""
     for name in TEXTS:
+        escaped = pl.when(pl.col(name).str.contains(ANY_RESIDUE)).then(name).alias(name)
+        plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
+        account.count("unescaped", "texts", name, int((plain != images[name]).sum()))
+        images = images.with_columns(pl.coalesce(plain, name).alias(name))
         absent = mapped(name, is_absent, pl.Boolean).fill_null(False)
         account.count("absent_words", "texts", name, int(images.select(absent.sum()).item()))
         images = images.with_columns(pl.when(~absent & pl.col(name).str.contains(r"\S")).then(name).alias(name))
     others = [name for name in COLUMNS if name not in TEXTS]
-    images = images.with_columns(pl.col(others).str.strip_chars().replace("", None))
+    images = images.with_columns(pl.col(others).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None))
+    written = pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date").str.strip_chars()
     images = images.with_columns(
         id="study",
-        day=pl.col("date").str.replace(_INSTANT, "$1"),
-        date_clock=pl.col("date").str.extract(_INSTANT, 2),
+        day=written.str.replace(_INSTANT, "$1"),
+        date_clock=written.str.extract(_INSTANT, 2),
         clock=mapped("time", parse_time, pl.Time),
+        number_of_order=pl.col("order").str.extract(r"^([0-9]{1,9})(?:\.0)?$").cast(pl.Int64),
         known_split=pl.col("split").str.to_lowercase().replace_strict(_SPLITS, default=None),
         rank=mapped("view", _rank_of, pl.Int64),
     )
     images = images.with_columns(mapped("day", parse_day, pl.Date), mapped("date_clock", parse_time, pl.Time))
-    no_clock = pl.col("date").str.contains(_INSTANT) & pl.col("date_clock").is_null()
+    no_clock = written.str.contains(_INSTANT) & pl.col("date_clock").is_null()
     # if all dates are at midnight, they have no times; midnight never conflicts with the column ``time``
     is_timed = pl.col("date_clock") != pl.lit(time())
     clock = pl.when(is_timed.any()).then(pl.coalesce("clock", "date_clock")).otherwise("clock").alias("clock")
@@ -111,6 +133,7 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         clock,
         (pl.col("date").is_not_null() & (pl.col("day").is_null() | no_clock)).alias("bad date"),
         (pl.col("time").is_not_null() & pl.col("clock").is_null()).alias("bad time"),
+        (pl.col("order").is_not_null() & pl.col("number_of_order").is_null()).alias("bad order"),
         (pl.col("split").is_not_null() & pl.col("known_split").is_null()).alias("bad split"),
         (is_timed & (pl.col("clock") != pl.col("date_clock"))).fill_null(False).alias("two times"),
     )
@@ -124,11 +147,15 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
     studies = images.group_by(_STUDY, maintain_order=True).agg(
         pl.col("file", "row", "line", "id").first(),
         pl.col("rows").sum(),
-        pl.col("bad date", "bad time", "bad split", "two times").any(),
+        pl.col("bad date", "bad time", "bad order", "bad split", "two times").any(),
         pl.col(UNUSED).drop_nulls().first(),
         *(value.first() for value in values.values()),
-        *((value.n_unique() > 1).alias(f"several {name}") for name, value in values.items()),
+        *(
+            ((value.str.replace_all(_REMOVED, " ") if name in TEXTS else value).n_unique() > 1).alias(f"several {name}")
+            for name, value in values.items()
+        ),
         *(given[name].alias(f"given {name}") for name in _QUOTED[1:]),
+        two_texts=pl.any_horizontal(values[name].n_unique() > 1 for name in TEXTS),
         has_image=pl.col("image").is_not_null().any(),
     )
     subjects = studies.group_by("study").agg(given["subject"].alias("given subject"))
@@ -144,12 +171,38 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _check_study_ids(studies: pl.DataFrame, file: str) -> None:
+    """Refuse ids that number the studies of each patient anew, once instead of in every row."""
+    repeated = studies.filter("two subjects")
+    if 2 * repeated.height > studies.height and repeated["subject"].n_unique() > 2:
+        study, subject = repeated.select(mapped("study", quoted), mapped("subject", quoted)).row(0)
+        raise DataError(
+            f"{file}: study ids repeat across patients ({repeated['study'].n_unique():,} ids of several patients, "
+            f"such as {study}); make them unique, for example {subject}_{study}"
+        )
+
+
 def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
     """Add the previous report of each study, and the details of its choice."""
-    is_bad = pl.any_horizontal(pl.col(list(_FAULTS)), pl.col(REPORT).str.contains(CONTROL).fill_null(False))
+    bad_id = pl.any_horizontal(mapped(column, id_fault).is_not_null() for column in _STUDY)
+    bad_text = pl.col(REPORT).str.contains(CONTROL).fill_null(False)
+    is_bad = pl.any_horizontal(pl.col(list(_FAULTS)), bad_id, bad_text)
+    # numbers of order stand for days, which are no dates: the gaps between them are unknown
+    has_order = studies["number_of_order"].count() > 0
+    if has_order:
+        ranks = pl.col("number_of_order").rank("dense").cast(pl.Int32).cast(pl.Date)
+        studies = studies.with_columns(day=ranks)
     dated = studies.select(*_STUDY, "day", "clock", has_report=pl.col("has_report") & ~is_bad)
     choices = choose_priors(dated)
     has_prior = pl.col("prior_study_id").is_not_null()
+    if has_order:
+        by_order = pl.when(has_prior).then(pl.lit("order")).alias("rule")
+        choices = choices.with_columns(by_order, gap_days=pl.lit(None, pl.Float64))
+    long = choices.filter(pl.col("gap_days") > _LONG)
+    account.count("long_gaps", role, "studies more than 100 years after their previous one", long.height)
+    of_day = pl.len().over("subject", "day")
+    midnight = choices.filter((of_day > 1) & (pl.col("clock") == pl.time(0)))
+    account.count("priors", role, "at 00:00:00 on a day with another study", midnight.height)
     account.count("priors", role, "undated", choices["day"].null_count())
     account.count("priors", role, "same day, order unknown", int(choices["unordered"].sum()))
     choices = choices.drop("day", "clock", "has_report", "unordered").with_columns(

@@ -103,6 +103,7 @@ def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
     missing = [name for name, column in theirs.items() if column is None]
     if missing:
         raise DataError(f"{path} lacks {', '.join(missing)}; it has {shown_columns(table.columns)}")
+    table.check_ids([column for name, column in theirs.items() if name in _IDS and column is not None])
     frame = table.frame([column for column in theirs.values() if column is not None])
     frame.columns = list(columns.values())
     return frame.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))

@@ -13,9 +13,9 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import Account
-from pacer.data.readers.image_rows import COLUMNS, REPORT, REQUIRED, studies_of
+from pacer.data.readers.image_rows import COLUMNS, REPORT, REQUIRED, YEAR_FIRST, studies_of
 from pacer.data.source import Source
-from pacer.data.tables import CsvForm, open_table, shown_columns
+from pacer.data.tables import CsvForm, open_table, other_separator, shown_columns
 from pacer.data.values import quoted
 
 
@@ -36,18 +36,17 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     images = table.frame(list(names.values()), decimals=(columns.get("time", "time"),))
     images.columns = list(names)
     if config.table.dates is not None and "date" in images.columns:
-        images = images.with_columns(_year_first(config.table.dates))
+        images = images.with_columns(_year_first(config.table.dates).alias(YEAR_FIRST))
     images = images.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))
     return studies_of(images, str(path), table.unit, "table", account)
 
 
 def _year_first(form: str) -> pl.Expr:
-    """Convert dates of a ``form`` such as DD.MM.YYYY in the column ``date`` to YYYY-MM-DD; other cells, and any text
-    after a date, are unchanged."""
+    """Convert dates of a ``form`` such as DD.MM.YYYY in the column ``date``, with or without zeros, to YYYY-MM-DD;
+    other cells, and any text after a date, are unchanged."""
     mark = re.escape(form[2])
     day, month = (2, 1) if form.startswith("MM") else (1, 2)
-    with_zeros = pl.col("date").str.strip_chars().str.replace_all(rf"\b(\d)({mark})", "0$1$2")
-    return with_zeros.str.replace(rf"^(\d{{2}}){mark}(\d{{2}}){mark}(\d{{4}})", f"$3-${month}-${day}")
+    return pl.col("date").str.replace(rf"^\s*(\d{{1,2}}){mark}(\d{{1,2}}){mark}(\d{{4}})", f"$3-${month}-${day}")
 
 
 def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, str]:
@@ -55,7 +54,8 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
 
     A name without a mapping maps to itself, unless the column of that name is mapped to another name.
     """
-    names = {name: name for name in COLUMNS if name not in mapping.values()} | mapping
+    # a column named order may hold anything
+    names = {name: name for name in COLUMNS if name not in (*mapping.values(), "order")} | mapping
     named = list(names.values())
     problems = [f"unknown key {name}, not one of {', '.join(COLUMNS)}" for name in names.keys() - COLUMNS]
     for name in dict.fromkeys((*REQUIRED, *mapping)):
@@ -67,6 +67,13 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
         column for column in dict.fromkeys(named) if column in have and have.count(column) + named.count(column) > 2
     ]
     problems += [f"column {column} is there, or is named, more than once" for column in twice]
+    if "order" in mapping and names.get("date") in have:
+        problems.append(f"order and {names['date']} both order the studies: take one out of the table or the mapping")
+    if (separator := other_separator(have)) is not None:
+        raise DataError(
+            f"{path}: its only column has a name with a {separator}; if its cells are separated so, "
+            f"set corpus.table.delimiter: {separator}"
+        )
     if problems:
         raise DataError(
             f"{path}: {'; '.join(problems)}. Columns of the table: {shown_columns(have)}; "

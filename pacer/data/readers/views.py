@@ -27,6 +27,11 @@ _ENDINGS = re.compile(r"(?:\.(?:dcm|png|jpe?g))+$", re.IGNORECASE)
 #: Open-I writes ``CXR10_IM-0002-1001`` and ``CXR1_1_IM-0001-4001``, Kaggle ``10_IM-…`` and ``1_IM-…``.
 _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
 
+#: Directions of the beam in full, as in MIMIC-CXR-JPG's ``ViewCodeSequence_CodeMeaning``.
+_IN_FULL = {
+    re.compile(r"\bPOSTER(?:O|IOR)[-\s]*ANTERIOR\b"): "PA",
+    re.compile(r"\bANTER(?:O|IOR)[-\s]*POSTERIOR\b"): "AP",
+}
 _FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
 _LATERAL = {"LATERAL", "LAT", "LL", "RL"}
 #: Patient lying on the side: "lateral" then describes the patient, not the beam.
@@ -45,7 +50,8 @@ class View(NamedTuple):
 
 
 def parse_view(text: Any) -> View | None:
-    """Parse a view as written in tables and DICOM files (``PA``, ``AP SUPINE``, ``LL``, ``Frontal``, …).
+    """Parse a view as written in tables and DICOM files (``PA``, ``AP SUPINE``, ``LL``, ``Frontal``,
+    ``postero-anterior``, …).
 
     Return None for anything else: no text, an oblique view, or a text that names both a frontal and a lateral view.
     """
@@ -57,6 +63,8 @@ def _parse(text: str) -> View | None:
     text = text.strip().upper()
     if text == "L":  # this letter means lateral only on its own
         return View("lateral", "other")
+    for in_full, letters in _IN_FULL.items():
+        text = in_full.sub(letters, text)
     words = set(re.findall(r"[A-Z]+", text))
     frontal = words & _FRONTAL
     lateral = words & _LATERAL and not words & _DECUBITUS
@@ -116,6 +124,7 @@ def read_views(path: Path) -> dict[str, View]:
                 f"{path} needs one of the columns {', '.join(group)}; it has {shown_columns(table.columns)}"
             )
     image_column, view_columns = columns[0][0], columns[1]
+    table.check_ids([image_column])
     views: dict[str, View] = {}
     for place, row in zip(table.places, table.frame([image_column, *view_columns]).to_dicts(), strict=True):
         if any(row.values()) and not (row[image_column] or "").strip():

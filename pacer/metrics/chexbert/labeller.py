@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from pacer.backbones.pointers import from_files, resolve
+from pacer.core.devices import compute_device
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.progress import Ticker
 from pacer.metrics.chexbert.network import CheXbertNetwork
@@ -54,7 +55,7 @@ class CheXbert:
                 "and tokenizer files of its BERT (bert-base-uncased for the published weights)"
             )
         self.batch_size, self.precision = batch_size, precision
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = torch.device(device or compute_device())
         self.tokenizer: Any = from_files(AutoTokenizer, folder)
         self.network = CheXbertNetwork(BertModel(from_files(BertConfig, folder)))
         _load(self.network, folder / CHECKPOINT)

@@ -424,3 +424,16 @@ def test_the_command_says_how_files_without_ids_were_read(files, chexbert_direct
         "hypotheses: res.csv, text: the only column, paired by position",
     ):
         assert line in told
+
+
+@pytest.mark.parametrize("clean", ["none", "upstream"])
+def test_residue_of_another_format_is_told_for_each_file(files, quick_meteor, clean):
+    (files / "raw.csv").write_text(
+        'id,report\ns1,"\\nHeart is &lt; normal."\ns2,no effusion<br/>\ns3,1.2 cm nodule .\n'
+    )
+    protocol = Protocol(clean_hypotheses=clean)
+    score_reports(files / "refs.csv", files / "raw.csv", None, files / "out", protocol)
+    told = [
+        note for note in reading_notes(json.loads((files / "out" / "signature.json").read_text())) if "residue" in note
+    ]
+    assert len(told) == 1 and told[0].startswith("2 of 3 hypotheses have residue")

@@ -1,4 +1,4 @@
-"""The real DAG through DVC on the micro profile, in a repository of its own."""
+"""The real DAG through DVC on the micro profile, in a repository of its own and in processes like those of macOS."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def test_every_declared_output_is_there_and_no_scratch_is_left(finished: Reposit
     page = (finished.folder / "reports" / "index.html").read_text()
     assert 'src="http' not in page and "<script" not in page and len(page) > 10_000
     assert not list(finished.folder.rglob("*.scratch"))
+
+
+def test_the_processes_of_the_run_lacked_what_macos_lacks(finished: Repository) -> None:
+    alike = "import os, torch; print(hasattr(os, 'sched_getaffinity'), torch.backends.mps.is_available())"
+    assert finished.run(sys.executable, "-c", alike) == "False True\n"
 
 
 def test_a_second_run_runs_nothing(finished: Repository) -> None:
@@ -77,26 +82,23 @@ def test_the_calibrator_alone_is_in_its_checkpoint(finished: Repository) -> None
 
 
 def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Repository) -> None:
-    """The fixture's plain `dvc repro` has run none of them."""
-    asked = "baselines/dvc.yaml:simmlm_score"
-    assert ran(repository.run("dvc", "repro", asked)) == tuple(
-        f"baselines/dvc.yaml:{name}" for name in ("simmlm", "simmlm_decode", "simmlm_score")
-    )
-    assert ran(repository.run("dvc", "repro", asked)) == ()
-    check_baseline(repository, "simmlm")
-    assert repository.json("baselines/metrics/simmlm/training/metrics.json")["step"] == 4
-    assert "failed" not in repository.run("dvc", "metrics", "show")
-    repository.commit()
+    """The fixture's plain `dvc repro` has run none of them; the study runs theirs alone."""
     (repository.folder / "studies" / "beside.yaml").write_text(BESIDE)
-    told = repository.run(sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "beside")
+    study = (sys.executable, "-c", "from pacer.cli import main; main()", "study", "run", "beside")
+    told = repository.run(*study)
     assert "beside: 1 of 1 runs to make" in told
-    assert not any(line.endswith((" runs", " was made before")) for line in told.splitlines())
+    steps = [line.split(": ")[-1] for line in told.splitlines() if line.endswith((" runs", " was made before"))]
+    assert steps == ["simmlm runs", "simmlm_decode runs", "simmlm_score runs"]
+    assert "nothing to do" in repository.run(*study)
     [name] = repository.run("dvc", "exp", "list", "--name-only").split()
     assert name.startswith("beside-simmlm-42-")
     [reference] = repository.run("git", "for-each-ref", "--format=%(refname)", "refs/exps").split()
-    for path in ("baselines/metrics/simmlm/scores.json", "baselines/dvc.lock"):
-        assert repository.run("git", "show", f"{reference}:{path}") == (repository.folder / path).read_text()
+    assert repository.run("git", "show", f"{reference}:dvc.yaml") == (repository.folder / "dvc.yaml").read_text()
     assert repository.run("git", "status", "--porcelain").strip() == "?? studies/beside.yaml"
+    assert "WARN" not in repository.run("dvc", "exp", "apply", name)
+    check_baseline(repository, "simmlm")
+    assert repository.json("baselines/metrics/simmlm/training/metrics.json")["step"] == 4
+    assert ran(repository.run("dvc", "repro")) == ()
     repository.commit()
 
 

@@ -158,3 +158,11 @@ def test_names_that_cannot_be_shown(table, name: str) -> None:
     with pytest.raises(DataError, match="has a name that cannot be used") as error:
         read_cases(table(f"frontal\n{name}\n"))
     assert str(error.value).isascii() and str(error.value).replace("\n", "").isprintable()
+
+
+def test_a_table_of_cases_from_a_spreadsheet(table, tmp_path: Path) -> None:
+    assert read_cases(table("sep=;\ncase;frontal;lateral\na;1.png;nan\n")) == [Case(tmp_path / "1.png", name="a")]
+    with pytest.raises(DataError, match="its only column has a name with a semicolon; separate cells by commas"):
+        read_cases(table("case;frontal\na;1.png\n"))
+    with pytest.raises(DataError, match=r"1\.23457E\+12' has a name that cannot be used: an id that .* has rounded"):
+        read_cases(table("case,frontal\n1.23457E+12,1.png\n"))

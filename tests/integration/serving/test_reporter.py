@@ -174,7 +174,8 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
     lateral = write_dicom(tmp_path / "l.dcm", values[::-1], ViewPosition="LL")
     assert reporter.prepare(Case(frontal)).view == "AP"
     assert reporter.prepare(Case(frontal, view="PA")).view == "PA"
-    assert reporter.prepare(Case(frontal, view="pa ")).view == "PA"
+    for words, view in {"pa ": "PA", "postero-anterior": "PA", "AP SUPINE": "AP", "Frontal": "other"}.items():
+        assert reporter.prepare(Case(frontal, view=words)).view == view
     assert reporter.prepare(Case(Image.linear_gradient("L"))).view == "other"
     assert reporter.prepare(Case(frontal, lateral)).notes == ()
     shoulder = write_dicom(tmp_path / "s.dcm", values, BodyPartExamined="SHOULDER")

@@ -43,7 +43,7 @@ def test_a_clone_pulls_all_outputs_from_a_remote_and_runs_nothing(repository: Re
     clone = Repository(tmp_path / "clone")
     repository.run("git", "clone", "--quiet", str(repository.folder), str(clone.folder))
     clone.run(*remote)
-    clone.run("dvc", "pull", "dvc.yaml")
+    clone.run("dvc", "pull")
     assert ran(clone.run("dvc", "repro")) == ()
     for persisted in (
         "data/features/manifest.json",

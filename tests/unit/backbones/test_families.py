@@ -30,7 +30,7 @@ from transformers import (
     T5Config,
 )
 
-from pacer.backbones.check import check_model, check_settings
+from pacer.backbones.check import check_model, check_settings, check_standin
 from pacer.backbones.families import TRIED, VISION, check_language, default_targets, prefix_tokens
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params
@@ -278,6 +278,28 @@ def test_settings_that_do_not_fit_are_refused(
         params = params.model_copy(update={"backbones": type(params.backbones).model_validate(values)})
     with pytest.raises(ConfigError, match=reason):
         check_settings(params, role, folder)
+
+
+@pytest.mark.parametrize(
+    ("targets", "reason"),
+    [
+        (
+            ["q_proj", "value_proj"],
+            "value_proj: LoRA finds no such layer; the layers of the model's blocks are down_proj",
+        ),
+        (["q_proj", "lm_head"], "lm_head: LoRA would stay zero there"),
+        (["embed_tokens"], "embed_tokens: LoRA finds no such layer"),
+    ],
+)
+def test_lora_targets_are_checked_before_any_training(targets: list[str], reason: str, tmp_path: Path) -> None:
+    """For a model of the user's, and for a stand-in, which need not exist yet."""
+    params = changed(lora={"targets": targets})
+    with pytest.raises(ConfigError, match=f"lora.targets: {reason}") as error:
+        check_standin(params, "language")
+    assert "lm_head" not in str(error.value).partition("blocks are")[2]
+    with pytest.raises(ConfigError, match=f"lora.targets: {reason}"):
+        check_settings(params, "language", write_language("qwen3", tmp_path))
+    check_standin(params, "vision")
 
 
 def test_lora_goes_where_peft_puts_it(tmp_path: Path) -> None:

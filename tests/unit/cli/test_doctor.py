@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
+import torch
 
 from pacer.cli.doctor import Finding, diagnose, models
 from pacer.config import Params, parse_params
@@ -43,6 +44,13 @@ def test_the_default_profile_lacks_nothing(pacer):
     assert outcome.code == 0, outcome.error
     for shown in ("params.yaml: phantom", "torch", "CPU cores", "GB free", "stand-in, comes with the package"):
         assert shown in outcome.out
+
+
+def test_a_gpu_that_is_not_supported_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    told = "this Mac's GPU (mps) is not supported, models run on the CPU"
+    assert found("Machine", changed("phantom"))["GPU"] == Finding("GPU", "note", told)
 
 
 def test_missing_weights_say_how_to_get_them(pacer):

@@ -249,7 +249,7 @@ def test_a_parameter_file_may_have_the_keys_alone_in_which_it_differs_from_a_pro
     )
     assert pacer("doctor", "--params", "mine.yaml").code == 0
     for text, message in (
-        ("extends: mikro\n", "mine.yaml: extends 'mikro', which is not a profile in configs; `pacer use` lists them"),
+        ("extends: mikro\n", "mine.yaml: extends 'mikro', but there is no "),
         ("extends: micro\ntrain: {sed: 8}\n", "mine.yaml: unknown key train.sed"),
         ("train: {seed: 8}\n", "corpus is missing"),
     ):
@@ -257,6 +257,50 @@ def test_a_parameter_file_may_have_the_keys_alone_in_which_it_differs_from_a_pro
         outcome = pacer("doctor", "--params", "mine.yaml")
         assert outcome.code == 1 and message in outcome.error
     assert "nowhere.yaml does not exist" in pacer("doctor", "--params", "nowhere.yaml").error
+
+
+def test_outside_the_repository_it_is_told_where_the_profile_was_sought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("extends: micro\n")
+    looked = re.escape(f"no {tmp_path / 'micro.yaml'} or {tmp_path / 'configs' / 'micro.yaml'}")
+    with pytest.raises(ConfigError, match=f"{looked}; name a profile .* run this from the root of the repository"):
+        load_profile("mine.yaml")
+
+
+def overlaid(tmp_path: Path, text: str) -> Params:
+    (tmp_path / "mine.yaml").write_text(text)
+    return load_profile(tmp_path / "mine.yaml")
+
+
+def test_a_mapping_of_a_profile_can_be_emptied(tmp_path: Path) -> None:
+    table = "extends: table\ncorpus: {table: {columns: %s}}\n"
+    assert overlaid(tmp_path, table % "{}").corpus.table.columns == {}
+    assert overlaid(tmp_path, table % "{view: projection}").corpus.table.columns["view"] == "projection"
+
+
+def test_another_model_keeps_nothing_of_the_place_of_the_old_one(tmp_path: Path) -> None:
+    model = "extends: small_gpu\nbackbones: {vision: %s}\n"
+    with pytest.raises(ConfigError, match=r"backbones\.vision: provider: hub needs revision"):
+        overlaid(tmp_path, model % "{id: facebook/dinov2-small}")
+    kept = overlaid(tmp_path, model % "{revision: abc}").backbones.vision
+    assert (kept.id, kept.revision) == ("microsoft/rad-dino", "abc")
+    local = overlaid(tmp_path, model % "{provider: local, path: /models/mine}").backbones.vision
+    assert (local.id, local.revision, local.path) == (None, None, "/models/mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("corpus: {table: studies.csv}", "corpus.table = 'studies.csv' must be a group of keys, such as {file: stud"),
+        ("backbones: {language: Qwen/Q}", "backbones.language = 'Qwen/Q' must be a group of keys, such as {provider: "),
+        ("score: f1", "score = 'f1' must be a group of keys (convention, originals, "),
+    ],
+)
+def test_a_value_in_the_place_of_a_group_is_told_the_form(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        overlaid(tmp_path, f"extends: table\n{text}\n")
 
 
 def test_a_missing_key_is_named(tmp_path: Path):

@@ -10,7 +10,7 @@ import pytest
 
 from pacer.commitments.anchor import ANCHOR_SCHEMA, FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.commitments.targets import agreement
+from pacer.commitments.targets import agreement, build_anchors
 from pacer.core.errors import DataError
 from tests.support.labelling import build, cache_line
 
@@ -109,3 +109,13 @@ def test_a_record_twice(records: pl.DataFrame, tmp_path: Path) -> None:
 def test_other_columns(records: pl.DataFrame, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"missing columns \['report_raw'\]"):
         build(records.drop("report_raw"), write(tmp_path / "cache.jsonl", []))
+
+
+def test_the_rules_of_the_paper(tmp_path: Path, records: pl.DataFrame) -> None:
+    cache, table, out = (tmp_path / name for name in ("cache.jsonl", "records.parquet", "anchors.parquet"))
+    write(cache, [])
+    records.with_columns(report_raw=pl.lit("Likely edema.")).write_parquet(table)
+    build_anchors(table, cache, out, "paper")
+    assert pl.read_parquet(out)["positive"].to_list() == [["edema"]] * len(records)
+    build_anchors(table, cache, out)
+    assert pl.read_parquet(out)["uncertain"].to_list() == [["edema"]] * len(records)

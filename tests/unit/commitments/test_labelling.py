@@ -43,6 +43,12 @@ def test_success_and_request_of_the_paper(endpoint, asking, sample, records, tmp
     assert content["risk_buckets"] == strata
 
 
+def test_the_candidate_is_that_of_the_chosen_rules(endpoint, asking, sample, records, tmp_path) -> None:
+    label_sample(sample, records.with_columns(report_raw=pl.lit("Likely edema.")), asking(), tmp_path, "paper")
+    content = json.loads(endpoint.requests[0]["messages"][1]["content"])
+    assert content["regex_anchor"] == {"positive": ["edema"], "negative": [], "uncertain": []}
+
+
 def test_structured_mode(endpoint, asking, sample, records, tmp_path) -> None:
     """Strict schemas: every object closed, every property required (the API refuses others)."""
     label_sample(sample, records, asking(structured=True), tmp_path)

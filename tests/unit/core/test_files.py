@@ -23,6 +23,16 @@ def test_a_file_is_opened_and_its_gzip_form_unpacked(tmp_path: Path) -> None:
             assert file.read() == b"words"
 
 
+def test_an_output_that_is_a_link_is_replaced_and_what_it_points_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "old").touch()
+    (tmp_path / "out").symlink_to(tmp_path / "disk")
+    with atomic_directory(tmp_path / "out") as directory:
+        (directory / "new").touch()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["new"] and not (tmp_path / "out").is_symlink()
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["old"]
+
+
 def test_files_are_walked_in_the_same_order_wherever_they_lie(tmp_path: Path) -> None:
     for name in ("b", "a", "z/c"):
         (tmp_path / "corpus" / name).mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from pathlib import PurePosixPath
 
@@ -10,7 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.core.hygiene import ABSENT_WORDS, cell, fault_of, file_name, id_fault, is_absent, path_outside_root
+from pacer.core.hygiene import (
+    ABSENT_WORDS,
+    ANY_RESIDUE,
+    cell,
+    fault_of,
+    file_name,
+    id_fault,
+    is_absent,
+    path_outside_root,
+    rounding_fault,
+    without_residue,
+)
 
 
 def test_no_cell_is_a_formula() -> None:
@@ -76,7 +88,8 @@ def test_ids_that_could_be_paths_or_endings_are_none_as_names() -> None:
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))
 def test_an_id_is_a_name_that_one_can_see(text: str) -> None:
-    assert (id_fault(text) is None) == (text.isprintable() and text == text.strip() != "")
+    usable = text.isprintable() and text == text.strip() != "" and rounding_fault(text) is None
+    assert (id_fault(text) is None) == usable
 
 
 def test_ids_that_are_none() -> None:
@@ -90,3 +103,46 @@ def test_ids_that_are_none() -> None:
     ):
         assert why in str(id_fault(text))
     assert id_fault("2019/0012") is id_fault("../../x") is id_fault("Müller 7") is None  # no path is made of them
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1.23457E+12", "1,23457E+12", "1.2e+05", "1E+12", "-1.5e17", "1.2345678901234568e+17", "9007199254740992.0"],
+)
+def test_an_id_that_was_rounded_is_none(text: str) -> None:
+    assert "has rounded" in str(id_fault(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["101.0", "12e45", "1E5", "3e-4", "1.2.840.10008", "9007199254740993", "9007199254740991.0"]
+)
+def test_ids_that_only_look_rounded(text: str) -> None:
+    assert id_fault(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Heart &lt; 1/2&#x0D; Lungs&nbsp;clear.&#160;Ok_x000D_", "Heart < 1/2\n Lungs clear. Ok\n"),
+        ("&amp;lt; 5 mm; a &amp; b &#39;c&#39;", "< 5 mm; a & b 'c'"),
+        ("No effusion._x000D_\nHeart", "No effusion.\n\nHeart"),
+        ("_xD83D__xDE00_ _x005F_x000D_", "\U0001f600 _x000D_"),
+        ("pneumo\u00adthorax, non\u2011calcified, 3\u00a0cm\u202fwide\u200b", "pneumothorax, non-calcified, 3 cm wide"),
+    ],
+)
+def test_what_another_format_escaped_is_plain_again(text: str, plain: str) -> None:
+    assert re.search(ANY_RESIDUE, text) and without_residue(text) == plain
+
+
+@pytest.mark.parametrize(
+    "text", ["< 5 mm", "R&D; a & b", "T1\\n2", "a\\b", "C:\\new", "_x00_ ___ _x000", "1 < x > 0", "<3>"]
+)
+def test_texts_without_residue(text: str) -> None:
+    assert re.search(ANY_RESIDUE, text) is None and without_residue(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["a.<br/>b", "<BR>", "</p>", '<div class="x">', "\\nHeart", "clear.\\r\\n2. Lungs", "clear\\n"]
+)
+def test_tags_and_written_escapes_are_found_and_stay(text: str) -> None:
+    assert re.search(ANY_RESIDUE, text) and without_residue(text) == text

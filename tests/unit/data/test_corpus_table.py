@@ -246,7 +246,7 @@ def test_columns_are_mapped(reading) -> None:
         (
             {"subjct": "subject"},
             "unknown key subjct, not one of subject, study, view, image, findings, "
-            "impression, date, time, indication, history, split",
+            "impression, date, time, order, indication, history, split",
         ),
         ({"study": "studie"}, "no column studie for study"),
         ({"findings": "image", "image": "image"}, "column image is there, or is named, more than once"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,12 @@ def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes, nam
     except DataError:
         return
     assert all(len(row) in (0, len(rows[0])) for row in rows)
+
+
+def test_a_decimal_number_that_tells_no_neighbours_apart_keeps_its_form(tmp_path: Path) -> None:
+    rows = [{"id": 2.0**53}, {"id": 1e17}, {"id": 101.0}, {"id": 10**17}]
+    (tmp_path / "ids.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = open_table(tmp_path / "ids.jsonl")
+    assert table.frame(["id"])["id"].to_list() == ["9007199254740992.0", "1e+17", "101", str(10**17)]
+    with pytest.raises(DataError, match=r"line 1, id: 9007199254740992\.0 is an id that"):
+        table.check_ids(["id"])

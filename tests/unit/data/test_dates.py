@@ -13,17 +13,20 @@ from pacer.data.readers.dates import parse_day, parse_time
 DAY = date(2180, 5, 6)
 
 
-@pytest.mark.parametrize("text", ["2180-05-06", "2180/05/06", "21800506", "21800506.0", " 2180-05-06 "])
+@pytest.mark.parametrize(
+    "text", ["2180-05-06", "2180/05/06", "2180-5-6", "2180/5/06", "21800506", "21800506.0", " 2180-05-06 "]
+)
 def test_dates_that_are_read(text: str) -> None:
     assert parse_day(text) == DAY
 
 
 REFUSED_DATES = (
-    "05/06/2018 6.5.2018 2018-5-6 2018-05/06 2018-02-30 2018-13-01 20181301 0000-01-01 x 2018-05-06Z 2018-05-06.0 "
+    "05/06/2018 6.5.2018 2018-5/6 2018-05/06 2018-02-30 2018-13-01 20181301 0000-01-01 x 2018-05-06Z 2018-05-06.0 "
     "2018-05-06T083000 180506 20180506.5 ٢٠١٨-٠٥-٠٦ 1525564800"
 )
 REFUSED_TIMES = (
-    "0830 830 7 8:30 24:00 12:60 12:00:60 240000 126000.0 1:00PM -1 1e5 1234567 12:00Z 08:30. 08:30:00Z 08:30:00+02:00"
+    "0830 830 7 24:00 24:30 12:60 12:00:60 240000 126000.0 0:30PM 13:00PM 1PM 8:3 -1 1e5 1234567 12:00Z 08:30. "
+    "08:30:00Z 08:30:00+02:00"
 )
 
 
@@ -38,6 +41,11 @@ def test_dates_that_are_refused(text: str) -> None:
         ("08:50", time(8, 50)),
         ("08:50:27", time(8, 50, 27)),
         ("08:50:27.25", time(8, 50, 27, 250_000)),
+        ("8:50", time(8, 50)),
+        ("8:50 am", time(8, 50)),
+        ("1:05 PM", time(13, 5)),
+        ("12:05:30AM", time(0, 5, 30)),
+        ("12:05 p.m.", time(12, 5)),
         ("085027", time(8, 50, 27)),
         ("85027", time(8, 50, 27)),
         ("85027.0", time(8, 50, 27)),
@@ -53,7 +61,7 @@ def test_times_that_are_read(text: str, expected: time) -> None:
     assert parse_time(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "1:00 PM", *REFUSED_TIMES.split()])
+@pytest.mark.parametrize("text", ["", "13:00 PM", "1:00  PM", *REFUSED_TIMES.split()])
 def test_times_that_are_refused(text: str) -> None:
     assert parse_time(text) is None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
@@ -12,8 +12,10 @@ from PIL import Image
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.build_corpus import build_corpus
+from pacer.data.readers.table import _columns
 from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
 from pacer.data.source import point_to_files
+from pacer.data.tables import CsvForm, open_table
 from tests.support.profiles import profile
 
 
@@ -23,6 +25,7 @@ class Studies:
     delimiter: str | None = None
     encoding = "utf-8"
     dates: str | None = None
+    columns: ClassVar[dict[str, str]] = {}
 
     def __init__(self, folder: Path):
         self.folder, self.rows, self.settings = folder, [], {}
@@ -59,7 +62,7 @@ class Studies:
                 "images": "images",
                 "table": {
                     "file": "studies.csv",
-                    "columns": {},
+                    "columns": self.columns,
                     "delimiter": self.delimiter,
                     "encoding": self.encoding,
                     "dates": self.dates,
@@ -217,3 +220,131 @@ def test_slashes_and_dots_may_stay_in_an_id(studies: Studies) -> None:
         studies.add(study, "2180-01-01", image="one.png", subject=f"patient of {study}")
     studies.build()
     assert set(studies.records["study_id"]) == {"2019/0012", "../../x"}
+
+
+@pytest.mark.parametrize("rounded", ["1.23457E+12", "1,23457e+12", "1.2E+05"])
+def test_patients_whose_ids_were_rounded_get_no_report_of_each_other(studies: Studies, rounded: str) -> None:
+    studies.settings = {"max_bad_rows": 4}
+    studies.add("s1", "2020-01-01", subject=rounded)
+    studies.add("s2", "2020-01-05", subject=rounded)
+    studies.add("s3", "2020-01-05", subject="101.0")
+    studies.add(rounded, "2020-01-06", subject="101.0")
+    studies.add("s4", "2020-01-07", subject="101.0")
+    audit = studies.build()
+    assert audit["excluded"]["count"] == 3
+    assert all("has rounded" in reason for reason in audit["excluded"]["reasons"])
+    # the study of a rounded id is an earlier one without a report
+    assert studies.priors == [("s4", "s3", 2.0, "date")]
+    assert f"{rounded}, an id that" in (studies.folder / "corpus" / "problems.csv").read_text()
+
+
+def test_residue_of_another_format_is_undone_or_counted(studies: Studies) -> None:
+    studies.add("s1", "2020-01-01", findings="\\n1.  Heart normal.\\n2. Lungs clear.")
+    studies.add("s2", "2020-01-02", findings="Heart &lt; 3 cm_x000D_\nwide.&nbsp;Lungs clear.")
+    notes = studies.build()["notes"]
+    assert notes["unescaped"] == {"texts": {"findings": 1}}
+    written = {r"\n, \r or \t written out": 1}
+    assert notes["residue"] == {"findings": written, "prior_findings": written}
+    assert studies.records.filter(study_id="s2")["report"][0] == "heart < 3 cm wide . lungs clear ."
+
+
+def test_dates_as_spreadsheets_write_them(studies: Studies) -> None:
+    studies.dates = "MM/DD/YYYY"
+    studies.add("s1", "5/6/2018 8:30")
+    studies.add("s2", "5/6/2018 13:05")
+    studies.add("s3", "5/6/2018 1:06:07 PM")
+    studies.add("s4", "12/31/2018 0:00")
+    studies.build()
+    assert [(study, prior) for study, prior, *_ in studies.priors] == [("s2", "s1"), ("s3", "s2"), ("s4", "s3")]
+    studies.add("s5", "13/6/2018 8:30")
+    with pytest.raises(DataError, match="date: 13/6/2018 8:30, expected"):
+        studies.build()
+
+
+@pytest.mark.parametrize("empty", ["nan", "NaN", "None", "NULL", "NaT", "<NA>"])
+def test_what_programs_write_for_nothing_is_an_empty_cell(studies: Studies, empty: str) -> None:
+    studies.settings = {"max_bad_rows": 2}
+    studies.add("s1", "2020-01-01", time=empty)
+    studies.add("s2", "2020-01-02", subject=empty, time="8:30")
+    studies.add("s3", "2020-01-03", time="1:05 PM", subject=empty)
+    studies.add("s4", "2020-01-04", time="1:05 PM")
+    assert studies.build()["excluded"]["reasons"] == {"subject: the id is missing": 2}
+    assert studies.priors == [("s4", "s1", 3.0, "date")]
+
+
+def test_study_numbers_of_each_patient_are_told_once(studies: Studies) -> None:
+    for patient in ("patient1", "patient2", "patient3"):
+        studies.add("study1", "2020-01-01", subject=patient)
+    with pytest.raises(DataError, match=r"study ids repeat across patients .* for example patient1_study1") as error:
+        studies.build()
+    assert str(error.value).count("study1") == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("NO CHANGE SINCE 5/2/2000. CLEAR.", "NO CHANGE SINCE 7-10-13. CLEAR.", True),
+        ("Since ___ clear.", "Since [**2101-3-4**]  clear.", True),
+        ("Since XXXX clear.", "Since __ clear.", True),
+        ("Effusion of 1-2 cm.", "Effusion of 2-3 cm.", False),
+        ("Clear.", "Effusion.", False),
+    ],
+)
+def test_two_texts_of_a_study(studies: Studies, one: str, other: str, same: bool) -> None:
+    studies.settings = {"max_bad_rows": 9}
+    studies.add("s1", "2020-01-01", findings=one)
+    studies.add("s1", "2020-01-01", view="LATERAL", findings=other)
+    studies.add("s2", "2020-01-02")
+    audit = studies.build()
+    assert audit["notes"].get("two_texts") == ({"table": {"studies": 1}} if same else None)
+    texts = studies.records.filter(study_id="s1")["report_raw"].unique().to_list()
+    assert texts == ([one] if same else [])
+
+
+def test_backslashes_in_paths_are_read_where_the_file_is_there(studies: Studies) -> None:
+    (studies.folder / "images" / "p1").mkdir()
+    studies.add("s1", "2020-01-01", image="p1/a.png")
+    studies.rows[0]["image"] = "p1\\a.png"
+    studies.build()
+    images = pl.read_parquet(studies.folder / "corpus" / "images.parquet")
+    assert images.select("image_id", "path").row(0) == ("p1\\a.png", str(studies.folder / "images" / "p1/a.png"))
+    studies.rows[0]["image"] = "..\\a.png"
+    with pytest.raises(DataError, match="outside the folder"):
+        studies.build()
+
+
+def test_another_separator_names_the_setting(studies: Studies) -> None:
+    studies.add("s1", "2020-01-01")
+    studies.delimiter = "semicolon"
+    studies.build()
+    table = studies.folder / "studies.csv"
+    form = CsvForm("semicolon", settings="corpus.table.")
+    plain = open_table(table, form)
+    with pytest.raises(DataError, match=r"set corpus\.table\.delimiter: semicolon"):
+        _columns(table, open_table(table).columns, {})
+    table.write_text("sep=;\n" + table.read_text())
+    for way in (form, CsvForm()):
+        assert open_table(table, way)[2:] == plain._replace(numbers=[3])[2:]
+    with pytest.raises(DataError, match=r"line 1 says sep=;, but expected corpus\.table.delimiter is comma"):
+        open_table(table, CsvForm("comma", settings="corpus.table."))
+
+
+@pytest.mark.parametrize("name", ["nth", "date"])
+def test_a_number_of_order_instead_of_dates(studies: Studies, name: str) -> None:
+    studies.columns = {"order": name}
+    studies.settings = {"max_bad_rows": 1}
+    for study, nth in (("s1", 10), ("s2", 9), ("s3", "9.5"), ("s4", "11")):
+        studies.add(study, "")
+        del studies.rows[-1]["date"]
+        studies.rows[-1][name] = str(nth)
+    assert studies.build()["excluded"]["reasons"] == {"order: expected a whole number of at most nine digits": 1}
+    assert studies.priors == [("s1", "s2", None, "order"), ("s4", "s1", None, "order")]
+
+
+def test_intervals_and_midnights_are_counted(studies: Studies) -> None:
+    studies.add("s1", "1900-01-01")
+    studies.add("s2", "2020-01-02 00:00:00")
+    studies.add("s3", "2020-01-02 08:30")
+    notes = studies.build()["notes"]
+    assert notes["long_gaps"] == {"table": {"studies more than 100 years after their previous one": 1}}
+    assert notes["priors"]["table"]["at 00:00:00 on a day with another study"] == 1

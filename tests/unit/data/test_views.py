@@ -19,7 +19,10 @@ TEXTS = {
     "AP|ap| AP |AP SUPINE|AP Supine|AP erect|AP AXIAL|AP_horizontal|AP LLD|AP left lateral decubitus": AP,
     "PA|PA LLD|PA RLD|Frontal PA|PA erect": PA,
     "FRONTAL|Frontal|AP/PA": OTHER,
-    "LATERAL|Lateral|LL|RL|L|LARGE LATERAL|XTABLE LATERAL|left lateral": LATERAL,
+    "LATERAL|Lateral|LL|RL|L|LARGE LATERAL|XTABLE LATERAL|left lateral|Right lateral": LATERAL,
+    "postero-anterior|Posteroanterior|postero anterior|posterior-anterior|Chest, postero-anterior (PA)": PA,
+    "antero-posterior|ANTEROPOSTERIOR|anterior posterior|antero-posterior, supine|Antero-Posterior axial": AP,
+    "antero-posterior oblique|left anterior oblique|left lateral decubitus|anterior|postero-anterior and lateral": None,
     "|  |unknown|APSUPINE|LAO|LATERAL OBLIQUE|PA and lateral|Frontal/Lateral|SWIMMERS|LLD|lateral decubitus": None,
     "APEX|PAN|APICAL|PASSIVE|PARTERECT|APERTURE|LAPSUPINE|MARKER L": None,
 }
@@ -124,3 +127,9 @@ def test_images_in_folders(tmp_path: Path) -> None:
 def test_repeated_images_of_the_same_view(tmp_path: Path) -> None:
     rows = [{"image": "a", "view": ""}, {"image": "a.png", "view": "PA"}, {"image": "a", "view": "PA"}]
     assert read_views(write(tmp_path / "v.csv", rows)) == {"a": PA}
+
+
+def test_a_table_of_views_whose_ids_were_rounded_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "views.csv").write_text("image,view\na,PA\n1.23457E+12,LL\n")
+    with pytest.raises(DataError, match=r"line 3, image: 1.23457E\+12 is an id that .* has rounded"):
+        read_views(tmp_path / "views.csv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -166,3 +167,11 @@ def test_other_encodings_are_named_and_a_byte_order_mark_is_passed_over(tmp_path
     with pytest.raises(DataError, match="UTF-8") as error:
         read(tmp_path / name)
     assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize("column", ["id", "study_id", "subject_id"])
+def test_ids_that_were_rounded_pair_nothing(tmp_path: Path, column: str) -> None:
+    row = {"id": "a", "study_id": "s", "subject_id": "p", "report": "clear"} | {column: "1.23457E+12"}
+    (tmp_path / "references.csv").write_text(f"{','.join(row)}\n{','.join(row.values())}\n")
+    with pytest.raises(DataError, match=rf"line 2, {column}: 1.23457E\+12 is an id that .* has rounded"):
+        reports_of(tmp_path / "references.csv", REFERENCE_COLUMNS)

@@ -231,7 +231,7 @@ def test_a_run_is_known_by_its_values_commands_and_code_but_not_by_comments(tmp_
 def test_the_stages_of_a_score_are_those_that_it_needs(target: str | None) -> None:
     stages = {stage.name: stage for stage in read_stages(lambda path: (ROOT / path).read_text(), target)}
     last = list(stages)[-1]
-    assert last == (f"baselines/dvc.yaml:{target}" if target else "score")
+    assert last == (target or "score")
     assert ("parent" in stages) is (target != "llm_rg4_score") and ("calibrate" in stages) is (target is None)
     assert "report" not in stages
     code = {dep for stage in stages.values() for dep, maker in stage.deps.items() if maker is None}

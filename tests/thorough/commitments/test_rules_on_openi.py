@@ -11,7 +11,7 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.cleaning import clean_report
 from tests.support import openi_labels as labels
 from tests.support.real import real
-from tests.unit.commitments.test_matching import assert_found
+from tests.unit.commitments.rules.test_matching import assert_found
 
 
 @pytest.fixture(scope="module")

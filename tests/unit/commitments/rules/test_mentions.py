@@ -7,13 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.commitments.anchor import POLARITIES, Anchor
-from pacer.commitments.rules.cues import CUES
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
-from pacer.commitments.rules.matching import Pattern, Patterns, entries
-from pacer.commitments.rules.mentions import FINDINGS_OF, MENTIONS
 from pacer.commitments.rules.segments import located_segments, segments
-from tests.unit.commitments.test_rules import NAMED, SENTENCES
-from tests.unit.commitments.test_statements import REPORTS
+from tests.support.sentences import SENTENCES
+from tests.unit.commitments.rules.test_names_and_cues import NAMED
 
 #: Words that begin, carry and break cues and mentions, for texts that no report has.
 _WORDS = """no not without new effusion pleural thickening pneumothorax or and nor the with but rather than there is
@@ -24,7 +21,9 @@ _WORDS = """no not without new effusion pleural thickening pneumothorax or and n
     definite andor prior study comparison on lateral view identified probably failure collapse opacity"""
 TEXTS = st.one_of(
     st.lists(st.sampled_from([*_WORDS.split(), "\n", "\n\n"]), max_size=30).map(" ".join),
-    st.lists(st.sampled_from([*SENTENCES, *REPORTS, *(name for _, name in NAMED)]), max_size=4).map(" ".join),
+    st.lists(
+        st.sampled_from([*(sentence.text for sentence in SENTENCES), *(name for _, name in NAMED)]), max_size=4
+    ).map(" ".join),
     st.text(alphabet="no effusion.İß\n?;/-5,()", max_size=60),
 )
 
@@ -144,39 +143,3 @@ def test_segments_know_their_places(text: str) -> None:
 )
 def test_segmentation(text: str, expected: list[str]) -> None:
     assert [segment for segment, _ in located_segments(text)] == expected
-
-
-def test_patterns_are_sound() -> None:
-    for pattern in (*MENTIONS, *CUES):
-        assert pattern.stems, pattern
-        assert all(stem.removeprefix("=").replace("-", "").isalpha() or stem == "?" for stem in pattern.stems), pattern
-        assert pattern in CUES or pattern.name in FINDINGS_OF, pattern
-
-
-def test_earlier_start_then_earlier_pattern_wins() -> None:
-    patterns = Patterns(
-        [
-            Pattern("one", ("b",), " b c"),
-            Pattern("two", ("b",), " b"),
-            Pattern("three", ("c",), "c d"),
-            Pattern("four", ("=d",), " d"),
-        ]
-    )
-    words = ["a", "b", "c", "d"]
-    assert patterns.find(" ".join(words), words) == [(2, 5, "one"), (6, 7, "four")]
-
-
-def test_a_table_of_patterns() -> None:
-    """Lines of an expression are joined, fields may be empty, comments are left out; blanks within a line count."""
-    table = r"""
-edema* | edema | edem congest
-    o?edema
-    |congest(?: ed){2}
-# what follows is another finding
-mass | | =mass
-    mass \| x
-"""
-    assert entries(table) == [
-        ["edema*", "edema", "edem congest", "o?edema|congest(?: ed){2}"],
-        ["mass", "", "=mass", r"mass \| x"],
-    ]

@@ -1,4 +1,4 @@
-"""Patterns are found where a search for each of them alone finds them: no stem keeps a pattern from its text."""
+"""Patterns are found where a search for each of them alone finds them: no look-up keeps a row from its text."""
 
 from __future__ import annotations
 
@@ -8,31 +8,30 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 
-from pacer.commitments.rules.cues import CUES
-from pacer.commitments.rules.matching import Match, Pattern, Patterns
-from pacer.commitments.rules.mentions import MENTIONS
+from pacer.commitments.rules.matching import Match, Patterns, literals
 from pacer.commitments.rules.segments import located_segments
+from pacer.commitments.rules.table import CUES, NAMES, Row
 from pacer.data.cleaning import clean_report
 from pacer.phantom.language import sample_texts
-from tests.unit.commitments.test_mentions import TEXTS
+from tests.unit.commitments.rules.test_mentions import TEXTS
 
 
-def plain_matches(patterns: Sequence[Pattern], text: str) -> list[Match]:
+def plain_matches(patterns: Sequence[Row], text: str) -> list[Match]:
     """Every pattern searched for in the text; of overlapping matches the earlier one, then the earlier pattern."""
     padded, matches = f" {text}", []
     for rank, pattern in enumerate(patterns):
-        for match in re.finditer(pattern.expression, padded):
+        for match in re.finditer(f"(?:{pattern.words})" if pattern.anywhere else f" (?:{pattern.words})", padded):
             start = match.start() if padded[match.start()] == " " else match.start() - 1
             matches.append((start, rank, match.end() - 1))
     free, chosen = 0, []
     for start, rank, end in sorted(matches):
         if start >= free:
-            chosen.append((start, end, patterns[rank].name))
+            chosen.append(Match(start, end, patterns[rank]))
             free = end
     return chosen
 
 
-TABLES = [(patterns, Patterns(patterns)) for patterns in (MENTIONS, CUES)]
+TABLES = [(patterns, Patterns(patterns)) for patterns in (NAMES, CUES)]
 
 
 def assert_found(report: str) -> None:
@@ -51,3 +50,17 @@ def test_any_text(text: str) -> None:
 def test_reports_of_the_phantom(clean) -> None:
     for report in sample_texts(3, 400):
         assert_found(clean(report.text))
+
+
+def test_literals() -> None:
+    """Pieces of words of which every match has one; none where a match may lack them all."""
+    assert literals(r"(?:no|without) (?:evidence of )?effusions?") == {"effusion"}
+    assert literals(r"possibl[ey]|maybe") == {"possibl", "maybe"}
+    assert literals(r"(?:the )?\w+") == frozenset()
+
+
+def test_earlier_start_then_earlier_row_wins() -> None:
+    one, two, three, four = (Row("names", words, "", "") for words in ("b c", "b", "c d", "d"))
+    words = ["a", "b", "c", "d"]
+    found = Patterns([one, two, three._replace(anywhere=True), four]).find(" ".join(words), words)
+    assert found == [Match(2, 5, one), Match(6, 7, four)]

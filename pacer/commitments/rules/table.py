@@ -1,0 +1,65 @@
+"""The tables of the rules: the names of findings (``names.tsv``) and the cues about them (``cues.tsv``).
+
+A row is one name or cue. Its words are a short regular expression for lower-case text without punctuation; ``{degree}``
+stands for a group of ``words.tsv``. Matches begin at the start of a word. Every row has an example with its reading,
+which the tests check, and ``docs/commitments.md`` explains the columns.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One row of a table.
+
+    ``says`` is the meaning: of a cue ``negative``, ``uncertain``, ``hint``, ``silent``, ``instead``, ``nothing``, or
+    ``clause``, ``statement``, ``degree``, which end the reach of others; of a name ``names``, ``denies``, ``same`` (the
+    finding named last) or ``nothing`` (a look-alike). ``side`` is where a cue stands: ``before`` or ``after`` the
+    finding, ``around`` (either), ``between`` two. ``reach``: in how many characters a finding after and before the cue
+    must stand; ``ends``: what ends it earlier.
+    """
+
+    says: str
+    words: str
+    example: str
+    reading: str
+    findings: tuple[str, ...] = ()
+    anywhere: bool = False
+    side: str = ""
+    reach: tuple[int, int] = (0, 0)
+    ends: frozenset[str] = frozenset()
+
+
+def _lines(name: str) -> list[dict[str, str]]:
+    """Read a table of this package. The first line has the names of the columns; lines with # are comments."""
+    text = resources.files("pacer.commitments.rules").joinpath(name).read_text(encoding="utf-8")
+    head, *lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
+    return [dict(zip(head, line, strict=True)) for line in lines]
+
+
+def _expand(words: str) -> str:
+    return re.sub(r"\{([a-z]\w*)\}", lambda group: GROUPS[group[1]], words)
+
+
+#: The groups of ``words.tsv``; a group may use those above it.
+GROUPS: dict[str, str] = {}
+for _line in _lines("words.tsv"):
+    GROUPS[_line["group"]] = f"(?:{_expand(_line['words'])})"
+
+
+def _row(line: dict[str, str]) -> Row:
+    side, numbers = line.get("side", ""), [int(number) for number in line.get("reach", "").split(", ") if number]
+    return Row(
+        *(line["says"], _expand(line["words"]), line["example"], line["reading"]),
+        findings=tuple(filter(None, line.get("findings", "").split(", "))),
+        anywhere=line["start"] == "anywhere",
+        side=side,
+        reach=(numbers[0] if side and side != "after" else 0, numbers[-1] if side and side != "before" else 0),
+        ends=frozenset(filter(None, line.get("ends", "").split(", "))),
+    )
+
+
+NAMES, CUES = (tuple(map(_row, _lines(table))) for table in ("names.tsv", "cues.tsv"))

@@ -1,0 +1,48 @@
+"""Where the pipeline writes, and the start of a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pacer.core.errors import ConfigError, run_cleanly
+
+#: The folders that stages write; an output of DVC is one of them or lies in one.
+FOLDERS = (
+    *(f"data/{name}" for name in ("source", "corpus", "anchors", "emphasis", "features", "labels")),
+    *(f"models/{name}" for name in ("backbones", "warmup", "parent", "calibrate")),
+    "predictions",
+    "metrics",
+    "reports",
+    *(f"baselines/{name}" for name in ("models", "predictions", "metrics")),
+)
+
+
+def run_stage(main: Callable[[], None]) -> None:
+    """Run a stage's ``main`` in the root of the repository, as :func:`~pacer.core.errors.run_cleanly` does, after
+    :func:`check_folders`."""
+
+    def checked() -> None:
+        check_folders(Path())
+        main()
+
+    run_cleanly(checked)
+
+
+def check_folders(root: Path) -> None:
+    """Refuse a folder of outputs that a link puts outside the repository: DVC would refuse it after the work.
+
+    Files may be links, which is how DVC places those of a cache on another disk.
+
+    Raises:
+        ConfigError: a folder is outside; the message says how to keep large files elsewhere.
+    """
+    inside = root.resolve()
+    for name in FOLDERS:
+        place = (root / name).resolve()
+        if not place.is_relative_to(inside):
+            raise ConfigError(
+                f"{name} is a link to {place}, and DVC takes no output outside the repository; remove the link. To "
+                f"keep finished outputs on that disk: dvc cache dir --local {place.parent / 'pacer-cache'}, and after "
+                "a run dvc checkout --relink"
+            )

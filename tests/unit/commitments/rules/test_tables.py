@@ -1,0 +1,46 @@
+"""Every row of the tables by its own example, and the sentences of ``sentences.tsv``."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.rules.matching import Patterns
+from pacer.commitments.rules.segments import located_segments
+from pacer.commitments.rules.table import CUES, NAMES, Row
+from pacer.data.cleaning import clean_report
+from tests.support.sentences import SENTENCES, Sentence, anchor_of
+
+#: What the rules still misread, and why.
+MISREAD = {
+    "Small rounded bilateral axillary densities": "the hedge speaks of artifacts, no finding, and no denial ends it",
+    "Blunting of the lateral and posterior left": '"pleural-parenchymal scarring" is no name of the rules',
+    "A small right-sided pleural effusion versus thickening.": 'nor is "thickening" alone',
+}
+
+
+@pytest.mark.parametrize("row", [*NAMES, *CUES], ids=lambda row: row.example)
+def test_every_row_reads_its_example(row: Row) -> None:
+    """The example says what the row's reading says, and the row itself is found in it."""
+    assert extract_anchor(row.example) == anchor_of(row.reading)
+    rows = NAMES if row in NAMES else CUES
+    texts = [segment for segment, _ in located_segments(row.example)]
+    assert any(match.row is row for text in texts for match in Patterns(rows).find(text, text.split()))
+
+
+@pytest.mark.parametrize("row", CUES, ids=lambda row: row.example)
+def test_a_cue_says_how_far_it_reaches(row: Row) -> None:
+    assert bool(row.side) == any(row.reach) == bool(row.ends) == (row.says in SAYS)
+
+
+SAYS = ("negative", "uncertain", "hint", "silent", "instead")
+
+
+@pytest.mark.parametrize("sentence", SENTENCES, ids=lambda sentence: f"{sentence.kind}: {sentence.text}"[:90])
+def test_sentences(sentence: Sentence) -> None:
+    misread = any(sentence.text.startswith(beginning) for beginning in MISREAD)
+    glued = re.search(r"\.[A-Z]", sentence.text)  # the cleaner joins what no blank parts
+    for text in (sentence.text, clean_report(sentence.text)) if sentence.cleaned and not glued else (sentence.text,):
+        assert (extract_anchor(text) == anchor_of(sentence.reading)) != misread, text
