@@ -88,7 +88,7 @@ class PrefixCalibrator(nn.Module):
         if "z" not in self.gate_inputs:
             z = torch.zeros_like(z)
         if "e" not in self.gate_inputs:
-            e = torch.zeros_like(e)
+            e = e * 0  # the embedding keeps a gradient, of zero, so all variants train the same tensors
         gate = torch.sigmoid(self.gate_out(F.gelu(self.gate_in(torch.cat([h, z, e], dim=-1)))).squeeze(-1))
         correction = self.up(self.dropout(F.gelu(self.down(self.norm(valid)))))
         residual = torch.where(mask, gate[:, None, None] * correction, 0)

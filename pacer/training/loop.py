@@ -20,11 +20,13 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
+from pacer.core.contexts import CONTEXTS, availability, context_of
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
+from pacer.data.schemas import SPLITS
 from pacer.model.pacer import Batch, Pacer
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.head import token_terms
@@ -111,6 +113,8 @@ class _Run:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
         means: sum and count, by name, of the values of the updates since the last logged point. A micro-batch has one
             context, so an update covers few contexts; a value that it lacks is averaged over the other updates.
+        sources: whether train records have a lateral, a prior. unseen: contexts of which no record was trained on yet.
+        unused: parameters without a gradient so far.
     """
 
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
@@ -122,8 +126,6 @@ class _Run:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name in self.parameters)
         model.to(accelerator.device)
-        for parameter in self.parameters.values():
-            parameter.grad = torch.zeros_like(parameter)  # stays zero for a source that no row has
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
         )
@@ -131,6 +133,11 @@ class _Run:
         self.means: dict[str, tuple[float, int]] = {}
         self.history: list[tuple[dict[str, float], int]] = []
         self.best: dict[str, Any] | None = None
+        self.unused = set(self.parameters)
+        trained_on = examples.table.context[examples.table.split == SPLITS.index("train")]
+        self.unseen = {CONTEXTS[number] for number in np.unique(trained_on)}.intersection(phase.contexts)
+        has_lateral, has_prior = zip(*map(availability, self.unseen), strict=True)
+        self.sources = {"lateral": any(has_lateral), "prior": any(has_prior)}
 
     @property
     def trained(self) -> dict[str, Tensor]:
@@ -187,6 +194,8 @@ class _Run:
         micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
         waited = time.perf_counter() - started
         values = self.gradient(micros)
+        if self.unused:
+            self._check_use([batch for _, batch in micros])
         self.optimizer.step()
         elapsed = time.perf_counter() - started
         tokens = values.pop("tokens") * len(micros)
@@ -200,6 +209,9 @@ class _Run:
     def gradient(self, micros: list[Part]) -> dict[str, float]:
         """Store the accumulated gradient of the micro-batches in the parameters; return the values to log.
 
+        A parameter of a source that no row has, on any process, gets no gradient at all. So the optimiser skips it: no
+        weight decay, no momentum, no count of its steps, as in upstream, which does not call its module then.
+
         Processes communicate twice: for the denominators of the losses, and for gradients and logged values together.
         """
         train, device = self.phase.train, self.accelerator.device
@@ -207,7 +219,7 @@ class _Run:
         torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
         below = torch.stack([denominators(batch) for _, batch in micros]).to(device)
         below = self.accelerator.reduce(below, reduction="sum")
-        self.optimizer.zero_grad(set_to_none=False)
+        self.optimizer.zero_grad()
         metrics, totals = StepMetrics(int(self.accelerator.is_main_process)), []
         for (_, batch), sums in zip(micros, below, strict=True):
             batch = batch.to(device)
@@ -229,11 +241,15 @@ class _Run:
         """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return the added numbers."""
         if self.accelerator.num_processes == 1:
             return sums
-        gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
-        flat = self.accelerator.reduce(torch.cat([*(g.flatten() for g in gradients), sums]), reduction="sum")
-        *parts, sums = flat.split([*(g.numel() for g in gradients), len(sums)])
-        for gradient, part in zip(gradients, parts, strict=True):
-            gradient.copy_(part.view_as(gradient))
+        parameters = list(self.parameters.values())
+        present = sums.new_tensor([parameter.grad is not None for parameter in parameters])
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flat = torch.cat([*(gradient.flatten() for gradient in gradients), present, sums])
+        *parts, present, sums = self.accelerator.reduce(flat, reduction="sum").split(
+            [*(parameter.numel() for parameter in parameters), len(parameters), len(sums)]
+        )
+        for parameter, part, processes in zip(parameters, parts, present.tolist(), strict=True):
+            parameter.grad = part.view_as(parameter) if processes else None
         return sums
 
     def validate(self) -> dict[str, float]:
@@ -259,6 +275,24 @@ class _Run:
         means = {name: total / count for name, (total, count) in self.means.items()}
         self.means = {}
         return means | now
+
+    def _check_use(self, batches: list[Batch]) -> None:
+        """Refuse a parameter that training cannot reach, as soon as every context of the phase had a record.
+
+        Raises:
+            PacerError: a parameter got no gradient so far, although records have its source.
+        """
+        self.unused -= {name for name, parameter in self.parameters.items() if parameter.grad is not None}
+        self.unseen -= {context_of(*sources) for batch in batches for sources in batch.availability.tolist()}
+        if self.unseen:
+            return
+        absent = {name for name, has in self.sources.items() if not has}
+        if unreached := sorted(name for name in self.unused if not absent.intersection(name.split("."))):
+            raise PacerError(
+                f"{self.phase.name}: {unreached[0]} got no gradient, as {len(unreached)} of {len(self.parameters)} "
+                "trained tensors, so training would leave it as it is; if it is of LoRA, name other lora.targets"
+            )
+        self.unused.clear()
 
     def _stop(self, micros: list[Part], totals: list[Tensor], loss: float, norm: float) -> None:
         """Raise an error naming the records of micro-batches with a non-finite loss (all, if only the gradient is)."""

@@ -66,10 +66,13 @@ class Phase:
             )
 
     def learning_rate(self, update: int) -> float:
-        """Return the learning rate: linear warm-up, then a cosine to 0 at the last update. ``update`` counts from 0."""
+        """Return the learning rate: linear from 0, then a cosine to 0 after the last update. ``update`` counts from 0.
+
+        This is transformers' ``get_cosine_schedule_with_warmup``, as upstream uses it.
+        """
         highest, rise, updates = self.schedule.learning_rate, self.schedule.warmup_updates, self.schedule.updates
         if update < rise:
-            return highest * ((update + 1) / rise)
+            return highest * (update / rise)
         progress = (update - rise) / max(updates - rise, 1)
         return highest * (0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
 

@@ -279,13 +279,16 @@ class Recorder:
 
     def __init__(self) -> None:
         self.gradients: list[torch.Tensor] = []
+        self.stepped: list[list[bool]] = []
         self.digests: list[str] = []
         self.collectives: list[list[tuple[str, int]]] = [[]]
         step = torch.optim.AdamW.step
 
         def recorded(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
             own = [p for group in optimizer.param_groups for p in group["params"]]
-            self.gradients.append(torch.cat([p.grad.detach().flatten().clone() for p in own]))
+            self.stepped.append([p.grad is not None for p in own])
+            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
+            self.gradients.append(torch.cat([gradient.detach().flatten() for gradient in gradients]))
             self.collectives.append([])
             result = step(optimizer, *args, **kwargs)
             self.digests.append(hash_bytes(b"".join(p.detach().numpy().tobytes() for p in own)))
@@ -321,7 +324,7 @@ class Recorder:
         setattr(torch.distributed, name, counted)
 
     def save(self, path: str) -> None:
-        torch.save({"gradients": self.gradients, "digests": self.digests, "collectives": self.collectives}, path)
+        torch.save(vars(self), path)
 
 
 def perform_all(paths: list[str]) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.model.pacer import Batch
 from pacer.training import loop
 from pacer.training.phases import phase_of
 from tests.support.training import parameters
@@ -94,6 +95,52 @@ def test_the_optimiser_is_adamw_with_its_usual_betas(setting, accelerator) -> No
     [group] = optimizer.param_groups
     assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.999), 1e-8, 0.01)
     assert not group["amsgrad"] and not group["maximize"]
+
+
+def test_a_source_that_no_row_of_an_update_has_is_not_stepped(
+    setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither momentum nor weight decay moves its weights, and the optimiser counts no step for them."""
+    params = parameters(
+        parent={"updates": 12, "accumulation": 1, "warmup_updates": 0}, train={"validation_interval": 100}
+    )
+    update, columns, steps = loop._Run.update, {"lateral": 0, "prior": 1}, dict.fromkeys(("lateral", "prior"), 0)
+    seen: list[Batch] = []
+    gradient = loop._Run.gradient
+    monkeypatch.setattr(loop._Run, "gradient", lambda run, micros: seen.append(micros[0][1]) or gradient(run, micros))
+
+    def checked(run, stream):
+        before = run.trained
+        values = update(run, stream)
+        for source, column in columns.items():
+            names = [name for name in run.parameters if name.startswith(f"interface.{source}.")]
+            present = bool(seen[-1].availability[:, column].any())
+            steps[source] += present
+            moved = [name for name in names if not torch.equal(before[name], run.trained[name])]
+            assert bool(moved) == present, (source, moved)
+            state = [run.optimizer.state.get(run.parameters[name], {"step": 0})["step"] for name in names]
+            assert {int(step) for step in state} == {steps[source]}
+        return values
+
+    monkeypatch.setattr(loop._Run, "update", checked)
+    loop.train(*setting("parent"), phase_of("parent", params), accelerator, tmp_path, lambda *_: None)
+    assert 0 < steps["lateral"] < 12 and 0 < steps["prior"] < 12
+
+
+def test_a_parameter_that_the_loss_never_reaches_is_refused(setting, accelerator, tmp_path: Path) -> None:
+    """The loss reads the head's weight and never calls the module, so LoRA beside it would stay zero."""
+    model, examples = setting("parent")
+    model.language.lm_head.lora_beside = torch.nn.Linear(2, 2)
+    message = r"parent: language.lm_head.lora_beside.bias got no gradient, as 2 of \d+ trained tensors"
+    with pytest.raises(PacerError, match=message):
+        loop.train(model, examples, phase_of("parent", parameters()), accelerator, tmp_path, lambda *_: None)
+
+
+@pytest.mark.parametrize("contexts", [["sn"], ["sn", "mn"]])
+def test_a_source_without_records_may_stay_untrained(setting, accelerator, tmp_path: Path, contexts: list[str]) -> None:
+    model, examples = setting("parent")
+    params = parameters(parent={"contexts": contexts})
+    loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda *_: None)
 
 
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
@@ -200,7 +247,7 @@ def test_the_gradient_is_clipped_to_its_limit(
     step = torch.optim.AdamW.step
 
     def noting(self, *arguments):
-        grads = [p.grad for group in self.param_groups for p in group["params"]]
+        grads = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
         norms.append(torch.nn.utils.get_total_norm(grads).item())
         return step(self, *arguments)
 

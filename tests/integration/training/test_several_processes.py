@@ -25,6 +25,9 @@ def test_two_processes_train_as_one(phase: str, mix: bool, setting: Setting) -> 
         assert two == pytest.approx(one, rel=1e-5, abs=1e-6), step
     for update, (one, two) in enumerate(zip(*(recorded(task)["gradients"] for task in (alone, together)), strict=True)):
         assert torch.linalg.vector_norm(two - one) <= 1e-5 * torch.linalg.vector_norm(one), update
+    stepped = [recorded(task)["stepped"] for task in (alone, together)]
+    assert stepped[0] == stepped[1] == recorded(together, 1)["stepped"]
+    assert phase == "calibrate" or not all(map(all, stepped[0])), "an update without laterals skips their parameters"
     one, two = (load(drive.weights(task)) for task in (alone, together))
     assert one.keys() == two.keys()
     for name in one:

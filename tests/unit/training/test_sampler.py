@@ -5,8 +5,10 @@ from itertools import islice
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import get_cosine_schedule_with_warmup
 
 from pacer.training import sampler
 from pacer.training.examples import MicroBatch
@@ -164,11 +166,19 @@ def test_no_records_at_all_is_an_error() -> None:
         epoch({"sn": 0})
 
 
-def test_schedules() -> None:
+@pytest.mark.parametrize("rise", [0, 1, 10, 100, 150])
+def test_the_learning_rate_is_that_of_transformers(rise: int) -> None:
     rate = phase_of(
-        "parent", parameters(parent={"learning_rate": 2.0, "updates": 100, "warmup_updates": 10})
+        "parent", parameters(parent={"learning_rate": 2.0, "updates": 100, "warmup_updates": rise})
     ).learning_rate
-    assert [rate(u) for u in (0, 4, 9)] == pytest.approx([0.2, 1.0, 2.0])
-    assert rate(10) == 2.0 and rate(99) < 0.02 and rate(55) == pytest.approx(1.0)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+    schedule = get_cosine_schedule_with_warmup(optimizer, rise, 100)
+    for update in range(100):
+        assert rate(update) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12, abs=1e-15), update
+        optimizer.step()
+        schedule.step()
+
+
+def test_the_share_of_direct_reports_rises() -> None:
     rho = DirectProbability(0.1, 0.5, rise=100)
     assert [rho(u) for u in (0, 50, 100, 999)] == pytest.approx([0.1, 0.3, 0.5, 0.5])
