@@ -82,6 +82,7 @@ def unopened(image_ids: Iterable[str], *_: Any) -> pl.DataFrame:
         height=pl.lit(1, pl.Int32),
         problem=pl.lit(None, pl.String),
         part=pl.lit(None, pl.String),
+        ignored=pl.lit(None, pl.String),
     )
 
 

@@ -15,6 +15,8 @@ from pacer.core.errors import ConfigError
 
 #: Folder of the profiles, and the key with which a file names the profile that it extends.
 CONFIGS, EXTENDS = Path("configs"), "extends"
+#: Keys of mappings whose entries are the user's own names.
+OWN_NAMES = ("columns",)
 
 
 def profile_text(path: str | Path) -> str:
@@ -65,13 +67,15 @@ def _merged(path: Path, yaml: YAML) -> CommentedMap:
 def _overlay(base: CommentedMap, values: CommentedMap) -> None:
     """Overwrite entries of ``base`` with ``values`` and their end-of-line comments.
 
-    An empty mapping empties the entry. A model from another place keeps nothing of the old place, such as its revision.
+    A mapping of the user's own names replaces the profile's, which is an example. A model from another place keeps
+    nothing of the old place, such as its revision.
     """
     if any(key in base and values.get(key, base[key]) != base[key] for key in ("provider", "id", "path")):
         for key in ("id", "revision", "path"):
             base.pop(key, None)
     for key, value in values.items():
-        if isinstance(value, CommentedMap) and value and isinstance(base.get(key), CommentedMap) and base[key]:
+        merges = key not in OWN_NAMES and isinstance(value, CommentedMap)
+        if merges and isinstance(base.get(key), CommentedMap) and base[key]:
             _overlay(base[key], value)
         else:
             base[key] = value
