@@ -7,6 +7,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -17,6 +18,7 @@ from tests.support.profiles import profile
 
 ROOT = Path(__file__).parents[3]
 STAGES = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
+BASELINES = YAML(typ="safe").load(ROOT / "baselines" / "stages.yaml")["stages"]
 PHASES = ("warmup", "parent", "calibrate")
 
 
@@ -38,3 +40,23 @@ def test_a_training_stage_declares_the_files_that_its_phase_reads(phase: str, mo
     runpy.run_path(str(ROOT / "stages" / "train.py"), run_name="__main__")
     [inputs] = given
     assert {str(path) for path in vars(inputs).values() if path is not None} <= set(STAGES[phase]["deps"])
+
+
+@pytest.mark.parametrize("baseline", ["simmlm", "ragpt"])
+def test_a_baseline_declares_the_files_that_its_training_reads(baseline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Path] = []
+
+    def note(settings: Any, params: Any, inputs: Inputs, *paths: Any) -> None:
+        *read, _out, _open_log = paths
+        given.extend([*vars(inputs).values(), *read])
+
+    monkeypatch.setattr("sys.argv", ["baseline_train.py", baseline])
+    monkeypatch.setitem(sys.modules, "curves", SimpleNamespace(dvclive_log=nullcontext))
+    monkeypatch.setattr("pacer.core.devices.share_cores", lambda processes: None)
+    monkeypatch.setattr("pacer.config.load_params", lambda: profile("micro"))
+    monkeypatch.setattr("pacer.config.baselines.load_baseline_params", lambda: SimpleNamespace(simmlm=None, ragpt=None))
+    for name in ("simmlm", "ragpt"):
+        monkeypatch.setattr(f"pacer.baselines.{name}.train_{name}", note)
+    runpy.run_path(str(ROOT / "stages" / "baseline_train.py"), run_name="__main__")
+    assert len(given) == 6 + (baseline == "ragpt")
+    assert {str(path) for path in given} <= set(BASELINES[baseline]["deps"])
