@@ -1,8 +1,9 @@
 """The sections of a MIMIC-CXR report file: findings, impression, indication and history.
 
-A heading starts a line, in capitals and before a colon. Some headings have their own line, and those of the main
-sections may be written ``Findings:``. The meanings of headings, and the rule that the last paragraphs of a report
-without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code; docs/method.md lists the exceptions.
+A heading starts a line, in capitals and before a colon. Some headings have their own line. Headings in small letters
+(``Findings:``) count in a report that has none in capitals; in others, only those of findings and impression do, and
+not inside findings or an impression in capitals. The meanings of headings, and the rule that the last paragraphs of a
+report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code; exceptions: docs/method.md.
 """
 
 from __future__ import annotations
@@ -72,6 +73,9 @@ _IN_SMALL_LETTERS = {
     *("CLINICAL HISTORY", "CLINICAL INFORMATION", "REASON FOR EXAM", "REASON FOR EXAMINATION", "COMPARISON"),
     *("EXAM", "EXAMINATION", "TECHNIQUE", "RECOMMENDATION", "RECOMMENDATIONS", "NOTIFICATION", "ADDENDUM"),
 }
+#: Capitals that say nothing about how the headings below them are written.
+_TITLE = re.compile(r"\bREPORT$|\bADDENDUM\b|\bWET ?READ|\bPRELIMINARY\b")
+_MAIN = ("findings", "impression")
 #: Words that are recognised despite one spelling error: an extra, missing or wrong letter, or two swapped letters.
 _OFTEN_MISSPELT = (
     *("FINDINGS", "IMPRESSION", "INDICATION", "COMPARISON", "COMPARISONS", "CONCLUSION", "HISTORY"),
@@ -118,14 +122,19 @@ def find_sections(text: str, study: str = "") -> Sections:
 
 
 def _parts(text: str) -> list[_Part]:
+    headings = [(match, " ".join((match[1] or match[2]).split())) for match in _HEADING.finditer(text)]
+    any_capitals = any(words.isupper() and not _TITLE.search(words) and meaning_of(words) for _, words in headings)
     parts: list[_Part] = []
-    begin, name, heading = 0, "other", ""
-    for match in _HEADING.finditer(text):
-        words = " ".join((match[1] or match[2]).split())
+    begin, name, heading, main_in_capitals = 0, "other", "", False
+    for match, words in headings:
         meaning = meaning_of(words, name)
+        if any_capitals and not words.isupper() and (main_in_capitals or meaning not in _MAIN):
+            continue
         if meaning is not None:
             parts.append(_Part(name, heading, text[begin : match.start()]))
             begin, name, heading = match.end(), meaning, _spelt(words)
+            # a heading that names the images may be the title of the report; it has no meaning within findings
+            main_in_capitals = words.isupper() and meaning_of(words, "findings") in _MAIN
     return [*parts, _Part(name, heading, text[begin:])]
 
 
@@ -154,7 +163,7 @@ def meaning_of(heading: str, within: Name = "other") -> Name | None:
     for name, words in _MEANINGS:
         if words.search(spelt):
             return name
-    return "findings" if within not in ("findings", "impression") and _IMAGES.search(spelt) else None
+    return "findings" if within not in _MAIN and _IMAGES.search(spelt) else None
 
 
 @lru_cache(maxsize=4096)

@@ -52,6 +52,7 @@ QUIRKS = {
     "same day": 0.15,  # as the previous study, some hours later
     "two splits": 0.03,  # the last of several images is in another split
     "no split": 0.03,  # the split file has none of its images
+    "view in full": 0.1,  # ViewPosition is blank, ViewCodeSequence_CodeMeaning is not
 }
 #: What stands for FINDINGS, IMPRESSION, INDICATION, HISTORY and COMPARISON where headings are other ones.
 _HEADINGS = ("FINDINGS", "IMPRESSION", "INDICATION", "HISTORY", "COMPARISON")
@@ -209,7 +210,7 @@ def _row(filing: Filing, image: FiledImage) -> dict[str, object]:
         "subject_id": study.subject_id,
         "study_id": study.study_id,
         "PerformedProcedureStepDescription": _procedure(study),
-        "ViewPosition": position or None,
+        "ViewPosition": None if "view in full" in filing.quirks else position or None,
         "Rows": SIZE,
         "Columns": SIZE,
         "StudyDate": f"{made:%Y%m%d}",

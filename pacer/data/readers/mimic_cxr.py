@@ -13,9 +13,11 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
+from pacer.core.hygiene import EMPTY_CELL
 from pacer.data.account import LEFT_OUT, Account
 from pacer.data.readers.files import read_files
 from pacer.data.readers.image_rows import TEXTS, UNUSED, studies_of
+from pacer.data.readers.views import VIEW_IN_FULL
 from pacer.data.sections import find_sections
 from pacer.data.source import Source
 from pacer.data.tables import open_table, shown_columns
@@ -26,6 +28,8 @@ _IMAGE = [*_STUDY, "dicom"]
 #: The columns of the two tables, and our names for them.
 _IDS = {"subject_id": "subject", "study_id": "study", "dicom_id": "dicom"}
 _METADATA = _IDS | {"ViewPosition": "view", "StudyDate": "date", "StudyTime": "time"}
+#: A column that a user's copy of the metadata may lack; it counts where ViewPosition is empty.
+_OPTIONAL = {VIEW_IN_FULL: "view in full"}
 _SPLIT = _IDS | {"split": "split"}
 
 
@@ -38,7 +42,10 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         DataError: a file is missing or damaged, lacks a column, a study has two reports, or an image two splits.
     """
     metadata, split, reports = (source.file(role) for role in ("metadata", "split", "reports"))
-    images = _table(metadata, _METADATA)
+    images = _table(metadata, _METADATA, _OPTIONAL)
+    if "view in full" in images.columns:
+        has_position = ~pl.col("view").str.contains(EMPTY_CELL)
+        images = images.with_columns(view=pl.when(has_position).then("view").otherwise("view in full"))
     account.read["metadata"] += images.height
     splits = _table(split, _SPLIT).unique([*_IMAGE, "split"], keep="first", maintain_order=True)
     _check_once(splits, "dicom", f"{split} has more than one split of image")
@@ -96,16 +103,17 @@ def read_reports(path: Path) -> pl.DataFrame:
     return pl.DataFrame(rows, columns, orient="row").with_columns(has_file=True).sort("study", "file")
 
 
-def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
-    """Read the columns as text under our names, and add ``line``."""
+def _table(path: Path, columns: dict[str, str], optional: dict[str, str] | None = None) -> pl.DataFrame:
+    """Read the columns, and the optional ones that are there, as text under our names, and add ``line``."""
     table = open_table(path)
-    theirs = {name: table.only(name) for name in columns}
-    missing = [name for name, column in theirs.items() if column is None]
+    ours = columns | (optional or {})
+    theirs = {name: column for name in ours if (column := table.only(name)) is not None}
+    missing = [name for name in columns if name not in theirs]
     if missing:
         raise DataError(f"{path} lacks {', '.join(missing)}; it has {shown_columns(table.columns)}")
-    table.check_ids([column for name, column in theirs.items() if name in _IDS and column is not None])
-    frame = table.frame([column for column in theirs.values() if column is not None])
-    frame.columns = list(columns.values())
+    table.check_ids([column for name, column in theirs.items() if name in _IDS])
+    frame = table.frame(list(theirs.values()))
+    frame.columns = [ours[name] for name in theirs]
     return frame.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import DataError
+from pacer.core.hygiene import EMPTY_CELL
 from pacer.data.account import Account
 from pacer.data.tables import open_table, shown_columns
 from pacer.data.values import quoted
@@ -20,6 +21,8 @@ from pacer.data.values import quoted
 #: Columns for the image and its view, in lower case, in order of preference.
 IMAGE_COLUMNS = ("image", "filename", "dicom_id")
 VIEW_COLUMNS = ("view", "projection", "viewposition")
+#: MIMIC-CXR-JPG's second column of views; it counts where the others are empty.
+VIEW_IN_FULL = "ViewCodeSequence_CodeMeaning"
 
 #: Minimum number of images for which a table of views must cover at least half.
 _HANDFUL = 20
@@ -27,7 +30,7 @@ _ENDINGS = re.compile(r"(?:\.(?:dcm|png|jpe?g))+$", re.IGNORECASE)
 #: Open-I writes ``CXR10_IM-0002-1001`` and ``CXR1_1_IM-0001-4001``, Kaggle ``10_IM-…`` and ``1_IM-…``.
 _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
 
-#: Directions of the beam in full, as in MIMIC-CXR-JPG's ``ViewCodeSequence_CodeMeaning``.
+#: Directions of the beam in full, as in :data:`VIEW_IN_FULL`.
 _IN_FULL = {
     re.compile(r"\bPOSTER(?:O|IOR)[-\s]*ANTERIOR\b"): "PA",
     re.compile(r"\bANTER(?:O|IOR)[-\s]*POSTERIOR\b"): "AP",
@@ -106,7 +109,7 @@ def read_views(path: Path) -> dict[str, View]:
 
     The image is in a column ``image``, ``filename`` or ``dicom_id``, and its view in ``view``, ``projection`` or
     ``ViewPosition``. If there are several view columns, the first one that is understood determines whether the image
-    is frontal; the others may add AP or PA.
+    is frontal; the others may add AP or PA. Where all of them are empty, ``ViewCodeSequence_CodeMeaning`` counts.
 
     Returns:
         ``{key: view}``, see :func:`image_key`, in the table's order, without images whose view is not understood.
@@ -124,12 +127,16 @@ def read_views(path: Path) -> dict[str, View]:
                 f"{path} needs one of the columns {', '.join(group)}; it has {shown_columns(table.columns)}"
             )
     image_column, view_columns = columns[0][0], columns[1]
+    in_full = [column] if (column := table.only(VIEW_IN_FULL)) is not None else []
     table.check_ids([image_column])
     views: dict[str, View] = {}
-    for place, row in zip(table.places, table.frame([image_column, *view_columns]).to_dicts(), strict=True):
+    rows = table.frame([image_column, *view_columns, *in_full]).to_dicts()
+    for place, row in zip(table.places, rows, strict=True):
         if any(row.values()) and not (row[image_column] or "").strip():
             raise DataError(f"{path}, {place} names no image in {image_column}")
-        understood = [view for column in view_columns if (view := parse_view(row[column])) is not None]
+        has_view = any(not re.search(EMPTY_CELL, row[column] or "") for column in view_columns)
+        columns_used = view_columns if has_view else in_full
+        understood = [view for column in columns_used if (view := parse_view(row[column])) is not None]
         if understood:
             key = image_key(row[image_column])
             with_direction = [view for view in understood if view.kind == understood[0].kind and view.view != "other"]

@@ -6,6 +6,7 @@ under test only the cleaner is used, which has tests of its own.
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,11 @@ import polars as pl
 import pytest
 
 from pacer.config import Corpus
+from pacer.core.io import write_json
 from pacer.data.build_corpus import build_corpus
 from pacer.data.cleaning import clean_report
 from pacer.data.schemas import RECORD_SCHEMA, read_records
+from pacer.data.source import describe_source
 from pacer.phantom.render import image_path
 from pacer.phantom.world import make_world
 from tests.support.physionet import QUIRKS, ROLES, Filing, file_study, write_physionet
@@ -177,6 +180,19 @@ def test_what_is_not_used_is_what_was_planted(built, filings: list[Filing]) -> N
         "read": {"metadata": images},
         "used": used, "bad": 0, "left_out": images - used, "beyond_limit": 0,
     }  # fmt: skip
+
+
+def test_views_in_full_are_not_needed(filings: list[Filing], tmp_path: Path) -> None:
+    write_physionet([filing for filing in filings if "view in full" not in filing.quirks], tmp_path / "source")
+    build_corpus(CONFIG, tmp_path / "source", tmp_path / "with")
+    path = tmp_path / "source" / ROLES["metadata"]
+    table = pl.read_csv(path, infer_schema=False).drop("ViewCodeSequence_CodeMeaning")
+    path.write_bytes(gzip.compress(table.write_csv().encode()))
+    described = describe_source(tmp_path / "source", ".", "files", ROLES)
+    write_json(tmp_path / "source" / "source.json", described)
+    build_corpus(CONFIG, tmp_path / "source", tmp_path / "without")
+    records = [read_records(tmp_path / name / "records.parquet") for name in ("with", "without")]
+    assert records[0].height and records[0].equals(records[1])
 
 
 def test_previous_studies_are_the_expected_ones(built, filings: list[Filing]) -> None:

@@ -123,6 +123,51 @@ def test_a_report_without_headings_concludes_with_what_follows_its_first_paragra
 
 
 @pytest.mark.parametrize(
+    "words", ["Comparison", "Recommendation", "Technique", "Exam", "Addendum", "History", "Impression"]
+)
+def test_a_heading_in_small_letters_stays_in_its_section(words: str) -> None:
+    text = (
+        f" FINAL REPORT\n FINDINGS:\n Clear.\n {words}: CT chest.\n No effusion.\n IMPRESSION: Normal.\n {words}: CT.\n"
+    )
+    expected = Sections(findings=f"Clear. {words}: CT chest. No effusion.", impression=f"Normal. {words}: CT.")
+    assert find_sections(text) == expected
+    assert find_sections(text.replace("FINDINGS:", "FINDINGS")) == expected
+
+
+def test_a_paragraph_without_a_heading_keeps_headings_in_small_letters() -> None:
+    text = " COMPARISON: ___.\n \n Lungs clear.\n Recommendation: CT chest.\n"
+    expected = Sections(impression="Lungs clear. Recommendation: CT chest.", last_paragraph=True)
+    assert find_sections(text) == expected
+
+
+@pytest.mark.parametrize(
+    "title", ["", " FINAL REPORT\n", " WET READ: ___\n Clear.\n FINAL REPORT\n", " FINAL ADDENDUM\n"]
+)
+def test_headings_in_small_letters_count_where_none_is_in_capitals(title: str) -> None:
+    text = " Indication: Cough.\n Comparison: ___.\n Findings: Clear.\n Impression: Normal.\n Recommendation: CT.\n"
+    assert find_sections(title + text) == Sections("Clear.", "Normal.", "Cough.")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # else the report would be part of the indication, which the prompt shows
+        (" INDICATION: Cough.\n Findings: Clear.\n IMPRESSION: Normal.\n", Sections("Clear.", "Normal.", "Cough.")),
+        (" INDICATION: Cough.\n Findings: Clear.\n Impression: Normal.\n", Sections("Clear.", "Normal.", "Cough.")),
+        (" PORTABLE CHEST:\n Findings: Clear.\n Impression: Normal.\n", Sections("Clear.", "Normal.")),
+        (
+            " INDICATION: Cough.\n History: COPD.\n FINDINGS: Clear.\n",
+            Sections("Clear.", None, "Cough. History: COPD."),
+        ),
+    ],
+)
+def test_findings_and_impression_in_small_letters_begin_below_other_headings_in_capitals(
+    text: str, expected: Sections
+) -> None:
+    assert find_sections(text) == expected
+
+
+@pytest.mark.parametrize(
     "title", ["AP CHEST, 8:13 A.M., ___", "PORTABLE CHEST AT 10:35", "COMPARISON:\n PORTABLE CHEST 5:30 TODAY"]
 )
 def test_the_time_of_day_in_a_title_makes_it_no_heading(title: str) -> None:

@@ -99,6 +99,16 @@ def test_kaggle_and_byte_order_mark(tmp_path: Path) -> None:
     assert read_views(path) == {"1_IM-0001-4001": OTHER, "1_IM-0001-3001": LATERAL}
 
 
+def test_a_view_in_full_counts_where_the_position_is_empty(tmp_path: Path) -> None:
+    positions = {"a": "", "b": "", "c": "PA", "d": "SWIMMERS", "e": "nan"}
+    meanings = {"a": "antero-posterior", "b": "left lateral", "c": "lateral", "d": "lateral", "e": "postero-anterior"}
+    rows = [
+        {"dicom_id": image, "ViewPosition": position, "ViewCodeSequence_CodeMeaning": meanings[image]}
+        for image, position in positions.items()
+    ]
+    assert read_views(write(tmp_path / "v.csv", rows)) == {"a": AP, "b": LATERAL, "c": PA, "e": PA}
+
+
 def test_the_first_view_column_decides_and_others_add(tmp_path: Path) -> None:
     rows = [
         {"image": "a", "view": "frontal", "projection": "PA"},
