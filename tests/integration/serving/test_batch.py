@@ -133,7 +133,7 @@ def test_a_table_of_cases(table, tmp_path: Path) -> None:
         ("", "has no column frontal"),
         ("frontal\na.png\na.png\n", "two cases with the name a.png; name each"),
         ("frontal\na.png\na.png\nb.png\nb.png\n", "two cases with the name a.png and of 1 more; name each"),
-        ("case;frontal\na;b.png\n", "unknown column 'case;frontal'; expected case, frontal, "),
+        ("case,frontals\na,b.png\n", "unknown column 'frontals'; expected case, frontal, "),
         ('frontal\n"a.png\n', "quotes do not match"),
         ("case,frontal\na,\nb,1.png\nc,\n", r"^2 of 3 cases .*\n  a \(line 2\) names no frontal.*\n  c \(line 4\)"),
     ],

@@ -110,7 +110,10 @@ def test_a_small_residual_reaches_a_language_model_of_half_precision(examples, b
     ("groups", "message"),
     [
         ({"interface": {"num_heads": 3}}, r"interface.num_heads \(3\) must divide the width of the vision encoder"),
-        ({"lora": {"targets": ["qkv"]}}, "the language model has no qkv; its linear layers are down_proj, gate_proj"),
+        (
+            {"lora": {"targets": ["qkv"]}},
+            "qkv: LoRA finds no such layer; the layers of the model's blocks are down_proj",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_the_frozen_models(backbones: Path, groups: dict, message: str) -> None:
