@@ -18,7 +18,7 @@ _LOCATED_BY = {"bundled": (), "standin": (), "hub": ("id", "revision"), "local":
 class Backbone(Strict):
     """Where one frozen model comes from."""
 
-    form: ClassVar[str] = "{provider: hub, id: microsoft/rad-dino, revision: main}"
+    form: ClassVar[str] = "{provider: hub, id: OWNER/NAME, revision: COMMIT}"
 
     provider: Literal["bundled", "standin", "hub", "local"]
     id: str | None = None

@@ -130,6 +130,8 @@ class Corpus(Strict):
         group, needed = ("annotations", self.contexts) if self.format == "rg4" else (self.format, _NEEDED[self.format])
         if unset := [f"corpus.{group}.{key}" for key in needed if getattr(getattr(self, group), key) is None]:
             raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
+        if self.format == "rg4" and self.mimic_cxr.reports is not None and self.mimic_cxr.metadata is None:
+            raise ValueError("corpus.mimic_cxr.reports with format: rg4 needs corpus.mimic_cxr.metadata beside it")
         if self.format in ("openi", "r2gen") and {"sw", "mw"} & set(self.contexts):
             raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")
         return self

@@ -95,5 +95,8 @@ def _explain(problem: Any) -> str:
 
 def _form(group: str) -> str:
     """Return how the group of this class name is written, to follow "a group of keys"."""
-    found = next((kind for kind in Strict.__subclasses__() if kind.__name__ == group), Strict)
+    kinds: list[type[Strict]] = [Strict]
+    for kind in kinds:  # grows while it is read
+        kinds += kind.__subclasses__()
+    found = next(kind for kind in kinds if kind.__name__ == group)
     return f", such as {found.form}" if found.form else f" ({', '.join(found.model_fields)})"

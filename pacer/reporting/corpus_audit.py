@@ -29,6 +29,8 @@ _NAMED = 5
 TOPICS = {
     "absent_words": ("Texts such as N/A, which count as absent", False),
     "assumed_views": ("Views assumed, from the order of the images", False),
+    "checked_priors": ("Previous reports of annotations, by PhysioNet's metadata", True),
+    "doubted_priors": ("Previous reports of annotations that are not known to be of an earlier study", False),
     "ignored_fields": ("Images with a DICOM field that has no meaning and is not followed", False),
     "lateral_of_another_study": ("Lateral image of another study", False),
     "long_gaps": ("Intervals between studies that deserve a look", False),

@@ -80,6 +80,16 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     return studies_of(images, str(metadata), "line", "metadata", account)
 
 
+def study_times(metadata: Path) -> pl.DataFrame:
+    """Return ``subject``, ``study`` and ``instant`` (yyyymmddhhmmss, null if unknown) of every study of the metadata.
+
+    Raises:
+        DataError: the file is damaged or lacks a column.
+    """
+    images = _one_time(_table(metadata, _METADATA, _OPTIONAL))
+    return images.group_by(_STUDY, maintain_order=True).agg(pl.col("instant").min())
+
+
 def read_reports(path: Path) -> pl.DataFrame:
     """Read the sections of every report file (``p10/p10000032/s50414267.txt``) by study, and its ``file``.
 

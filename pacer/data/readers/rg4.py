@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 from pacer.config import Corpus
 from pacer.core.contexts import availability
 from pacer.data.account import Account
+from pacer.data.readers.annotated_priors import check_priors
 from pacer.data.readers.annotations import Name, Text, Unread, read_records
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
@@ -30,6 +31,7 @@ NAMES = {
     "findings": "finding",
     "prior_findings": "last_finding",
     "prior_impression": "last_impression",
+    "prior_image": "last_APPA_imagepath",
     "emphasis": "new_scores",
 }
 _SECTIONS = ("findings", "impression", "prior_findings", "prior_impression")
@@ -39,11 +41,17 @@ _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>
 
 #: Text, or 0 for none.
 _Note = Annotated[Text | None, BeforeValidator(lambda value: None if type(value) is int and value == 0 else value)]
+#: Any value is taken, because a record needs no previous image.
+_PriorImage = Annotated[
+    str | None,
+    BeforeValidator(lambda value: value.encode(errors="ignore").decode() if isinstance(value, str) else None),
+]
 _Weight = Annotated[float, Field(allow_inf_nan=False, gt=-1e38, lt=1e38)]
 
 
 class Record(BaseModel):
-    """A record; only contexts with a lateral view or a previous report have the last four fields."""
+    """A record; only contexts with a lateral view or a previous report have the last four fields. The previous image
+    is never used; its path tells which study the previous report is of."""
 
     id: Name
     finding: Text = Field(description=_NO_TEXT)
@@ -58,24 +66,29 @@ class Record(BaseModel):
     lateral_imagepath: Text | None = None
     last_finding: Text | None = Field(None, description=_NO_TEXT)
     last_impression: Text | None = Field(None, description=_NO_TEXT)
-    last_APPA_imagepath: Unread = None
+    last_APPA_imagepath: _PriorImage = None
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """Return the studies in the files of ``config.contexts``, one context after the other.
 
-    ``account`` gets the topics ``unknown_fields`` and ``lateral_of_another_study``.
+    ``account`` gets the topics ``unknown_fields`` and ``lateral_of_another_study``, and with PhysioNet's metadata those
+    of :func:`~pacer.data.readers.annotated_priors.check_priors`.
 
     Raises:
         DataError: a file as a whole is missing or malformed.
     """
-    return pl.concat(_context(source.file(context), context, account) for context in config.contexts)
+    studies = pl.concat(_context(source.file(context), context, account) for context in config.contexts)
+    if "metadata" in source.files:
+        check_priors(studies, source.file("metadata"), source.files.get("reports"), account)
+    return studies.drop("prior_image")
 
 
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
     has_lateral, has_prior = availability(context)
     has = {"lateral": has_lateral, "prior_findings": has_prior, "prior_impression": has_prior}
-    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in has if not has[name]}
+    absent = [*(name for name in has if not has[name]), *([] if has_prior else ["prior_image"])]
+    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in absent}
     records = read_records(path, context, create_model("Record", __base__=Record, **unread), account)
     records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
     for name in filter(has.get, has):

@@ -297,6 +297,7 @@ def test_another_model_keeps_nothing_of_the_place_of_the_old_one(tmp_path: Path)
         ("corpus: {table: studies.csv}", "corpus.table = 'studies.csv' must be a group of keys, such as {file: stud"),
         ("backbones: {language: Qwen/Q}", "backbones.language = 'Qwen/Q' must be a group of keys, such as {provider: "),
         ("score: f1", "score = 'f1' must be a group of keys (convention, originals, "),
+        ("parent: 5", "parent = 5 must be a group of keys (learning_rate, batch_size, "),
     ],
 )
 def test_a_value_in_the_place_of_a_group_is_told_the_form(tmp_path: Path, text: str, message: str) -> None:

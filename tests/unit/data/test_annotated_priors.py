@@ -1,0 +1,110 @@
+"""The previous reports of MIMIC-RG4's annotations, checked against PhysioNet's metadata and reports."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from pacer.reporting.corpus_audit import corpus_checks
+from tests.support.corpus import TinyCorpus
+
+PATIENT, OTHER = "10000001", "10000002"
+#: Studies of one patient in the order of their dates, which is not that of their ids; and one of another patient.
+DATES = {"50000009": "21500101", "50000002": "21510101", "50000001": "21520101", "50000007": "21510101"}
+TEXTS = {"50000009": "Large effusion.", "50000002": "Clear.", "50000001": "Same words.", "50000007": "Same words."}
+
+
+@pytest.fixture
+def corpus(tiny: TinyCorpus) -> TinyCorpus:
+    """The study 50000002 of 2151, with previous reports as a test gives them."""
+    with open(tiny.root / "metadata.csv", "w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate", "StudyTime"])
+        for study, date in DATES.items():
+            rows.writerow([f"d{study}", PATIENT, study, "PA", date, "120000.0" if study != "50000007" else "130000.0"])
+        rows.writerow(["dother", OTHER, "50000003", "PA", "21400101", "0"])
+    for study, text in TEXTS.items():
+        (tiny.root / "reports").mkdir(exist_ok=True)
+        (tiny.root / "reports" / f"s{study}.txt").write_text(f" FINDINGS:\n {text}\n\n IMPRESSION:\n Stable.\n")
+    tiny.files = {"sw": tiny.files["sw"]}
+    record = tiny.files["sw"]["train"][1]
+    assert "s50000002" in record["APPA_imagepath"]
+    tiny.files["sw"] = {"train": [record], "val": [], "test": []}
+    return tiny
+
+
+def checked(corpus: TinyCorpus, reports: bool = True, **prior: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    files = {"reports": "reports" if reports else None, "metadata": "metadata.csv", "split": None}
+    corpus.settings = {"mimic_cxr": files}
+    corpus.files["sw"]["train"][0] |= prior
+    audit = corpus.build()
+    problems = pl.read_csv(corpus.out / "corpus" / "problems.csv", infer_schema=False)
+    assert pl.read_parquet(corpus.out / "corpus" / "records.parquet").height == 1
+    return audit, problems.to_dicts()
+
+
+def path(subject: str, study: str) -> str:
+    return f"p{subject[:2]}/p{subject}/s{study}/x.jpg"
+
+
+WITHOUT_PATH = "unused.jpg"
+
+
+@pytest.mark.parametrize(
+    ("image", "text", "outcome"),
+    [
+        (path(PATIENT, "50000009"), "Whatever.", None),
+        (path(PATIENT, "50000001"), "Whatever.", "of a later study"),
+        (path(PATIENT, "50000007"), "Whatever.", "of a later study"),  # an hour later
+        (path(PATIENT, "50000002"), "Whatever.", "of the same study"),
+        (path(OTHER, "50000003"), "Whatever.", "of another patient"),
+        (path(PATIENT, "59999999"), "Whatever.", "its study was not found"),
+        (WITHOUT_PATH, "LARGE effusion", None),
+        (None, "large effusion .", None),
+        (WITHOUT_PATH, "Clear.", "of the same study"),
+        (WITHOUT_PATH, "Same words.", "of a later study"),  # two studies, both later
+        (WITHOUT_PATH, "Of nobody.", "its study was not found"),
+    ],
+)
+def test_what_a_previous_report_is_of(corpus: TinyCorpus, image: str | None, text: str, outcome: str | None) -> None:
+    audit, problems = checked(corpus, last_APPA_imagepath=image, last_finding=text)
+    notes = audit["notes"]
+    if outcome is None:
+        assert notes["checked_priors"] == {"sw": {"of an earlier study": 1}} and not problems
+    else:
+        assert notes["doubted_priors"] == {"sw": {outcome: 1}} and "checked_priors" not in notes
+        [line] = problems
+        assert (line["row"], line["field"], line["reason"]) == ("train[0]", "last_finding", outcome)
+        assert (line["kind"], line["rows"]) == ("doubted", "0")
+        [check] = [check for check in corpus_checks(audit) if "known to be of an earlier study" in check.name]
+        assert not check.good and f"1 × {outcome}" in check.detail
+    assert "doubted" not in str(audit["left_out"]) and audit["rows"]["used"] == 1
+
+
+def test_a_text_of_an_earlier_and_a_later_study_is_ambiguous(corpus: TinyCorpus) -> None:
+    (corpus.root / "reports" / "s50000009.txt").write_text(" FINDINGS:\n Same words.\n\n IMPRESSION:\n Stable.\n")
+    audit, _ = checked(corpus, last_APPA_imagepath=WITHOUT_PATH, last_finding="Same words.")
+    assert audit["notes"]["doubted_priors"] == {"sw": {"its text is of several studies, earlier and not": 1}}
+
+
+def test_without_reports_no_text_is_compared(corpus: TinyCorpus) -> None:
+    audit, _ = checked(corpus, reports=False, last_APPA_imagepath=WITHOUT_PATH, last_finding="Large effusion.")
+    assert audit["notes"]["doubted_priors"] == {"sw": {"its study was not found": 1}}
+
+
+def test_without_metadata_nothing_is_checked(corpus: TinyCorpus) -> None:
+    audit = corpus.build()
+    assert not {"checked_priors", "doubted_priors"} & audit["notes"].keys()
+    corpus.settings = {"mimic_cxr": {"reports": "reports", "metadata": None, "split": None}}
+    with pytest.raises(ValidationError, match=r"corpus\.mimic_cxr\.reports with format: rg4 needs .*metadata"):
+        corpus.config()
+
+
+@pytest.mark.parametrize("image", [0, None, [1], "\ud800"])
+def test_a_record_needs_no_previous_image(corpus: TinyCorpus, image: Any, tmp_path: Path) -> None:
+    checked(corpus, last_APPA_imagepath=image)
