@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from pacer.data.account import Account
+from pacer.data.cleaning import clean_report
 from pacer.data.readers.mimic_cxr import read_reports, study_times
 from pacer.data.values import MIMIC_PATH
 
@@ -21,13 +22,14 @@ DOUBTED = "doubted"
 #: Topics of the audit.
 CHECKED, DOUBTS = "checked_priors", "doubted_priors"
 _EARLIER, _LATER, _SAME = "of an earlier study", "of a later study", "of the same study"
-_OTHER, _TIED = "of another patient", "of a study at the same time"
+_OTHER, _UNORDERED = "of another patient", "the order of the two studies is not known"
 _AMBIGUOUS, _NOT_FOUND = "its text is of several studies, earlier and not", "its study was not found"
 
 
 class _Study(NamedTuple):
     subject: str
-    instant: float | None
+    day: float | None
+    clock: float | None
 
 
 def check_priors(studies: pl.DataFrame, metadata: Path, reports: Path | None, account: Account) -> None:
@@ -41,7 +43,7 @@ def check_priors(studies: pl.DataFrame, metadata: Path, reports: Path | None, ac
         account: gets the topics :data:`CHECKED` and :data:`DOUBTS`, and a line of kind :data:`DOUBTED` for each doubt.
     """
     with_prior = studies.filter(pl.col("prior_findings").is_not_null() | pl.col("prior_impression").is_not_null())
-    known = {study: _Study(subject, instant) for subject, study, instant in study_times(metadata).iter_rows()}
+    known = {study: _Study(subject, *time) for subject, study, *time in study_times(metadata).iter_rows()}
     texts = {} if reports is None else _texts(reports, known)
     doubts = []
     for row in with_prior.iter_rows(named=True):
@@ -70,9 +72,13 @@ def _relation(row: dict[str, Any], study: str, known: dict[str, _Study]) -> str:
     prior, current = known[study], known.get(row["study_id"])
     if prior.subject != row["subject_id"]:
         return _OTHER
-    if current is None or current.instant is None or prior.instant is None:
-        return _NOT_FOUND
-    return _TIED if prior.instant == current.instant else _EARLIER if prior.instant < current.instant else _LATER
+    if current is None:
+        return _UNORDERED
+    same_day = prior.day == current.day
+    before, now = (prior.clock, current.clock) if same_day else (prior.day, current.day)
+    if before is None or now is None or before == now:
+        return _UNORDERED
+    return _EARLIER if before < now else _LATER
 
 
 def _texts(reports: Path, known: dict[str, _Study]) -> dict[str, dict[str, list[str]]]:
@@ -92,5 +98,5 @@ def _forms(findings: str | None, impression: str | None) -> Iterator[str]:
 
 
 def _letters(*sections: str | None) -> str:
-    """Return letters and digits alone: annotations may hold a cleaned text."""
-    return re.sub("[^a-z0-9]", "", "".join(section or "" for section in sections).lower())
+    """Return the letters and digits of the cleaned text: annotations may hold a text that was cleaned before."""
+    return re.sub("[^a-z0-9]", "", "".join(clean_report(section or "") for section in sections))

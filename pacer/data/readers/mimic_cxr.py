@@ -81,13 +81,16 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 
 
 def study_times(metadata: Path) -> pl.DataFrame:
-    """Return ``subject``, ``study`` and ``instant`` (yyyymmddhhmmss, null if unknown) of every study of the metadata.
+    """Return ``subject``, ``study``, ``day`` (yyyymmdd) and ``clock`` (hhmmss) of every study; null where unknown.
 
     Raises:
         DataError: the file is damaged or lacks a column.
     """
     images = _one_time(_table(metadata, _METADATA, _OPTIONAL))
-    return images.group_by(_STUDY, maintain_order=True).agg(pl.col("instant").min())
+    numbers = {"day": "date", "clock": "time"}
+    return images.group_by(_STUDY, maintain_order=True).agg(
+        pl.col(name).cast(pl.Float64, strict=False).min().alias(ours) for ours, name in numbers.items()
+    )
 
 
 def read_reports(path: Path) -> pl.DataFrame:

@@ -86,6 +86,28 @@ def test_what_a_previous_report_is_of(corpus: TinyCorpus, image: str | None, tex
     assert "doubted" not in str(audit["left_out"]) and audit["rows"]["used"] == 1
 
 
+@pytest.mark.parametrize(
+    ("date", "time", "outcome"),
+    [
+        ("21530101", "", "of a later study"),  # the day tells
+        ("21510101", "", "the order of the two studies is not known"),
+        ("", "", "the order of the two studies is not known"),
+        ("21510101", "120000.0", "the order of the two studies is not known"),
+    ],
+)
+def test_a_day_without_a_time(corpus: TinyCorpus, date: str, time: str, outcome: str) -> None:
+    table = corpus.root / "metadata.csv"
+    table.write_text(table.read_text() + f"dlast,{PATIENT},50000010,PA,{date},{time}\n")
+    audit, _ = checked(corpus, last_APPA_imagepath=path(PATIENT, "50000010"))
+    assert audit["notes"]["doubted_priors"] == {"sw": {outcome: 1}}
+
+
+def test_the_cleaned_text_of_a_numbered_list_is_found(corpus: TinyCorpus) -> None:
+    (corpus.root / "reports" / "s50000009.txt").write_text(" FINDINGS:\n 1. No effusion.\n 2. Clear lungs.\n")
+    audit, _ = checked(corpus, last_APPA_imagepath=WITHOUT_PATH, last_finding="no effusion . clear lungs .")
+    assert audit["notes"]["checked_priors"] == {"sw": {"of an earlier study": 1}}
+
+
 def test_a_text_of_an_earlier_and_a_later_study_is_ambiguous(corpus: TinyCorpus) -> None:
     (corpus.root / "reports" / "s50000009.txt").write_text(" FINDINGS:\n Same words.\n\n IMPRESSION:\n Stable.\n")
     audit, _ = checked(corpus, last_APPA_imagepath=WITHOUT_PATH, last_finding="Same words.")
