@@ -128,7 +128,9 @@ def _parts(text: str) -> list[_Part]:
     begin, name, heading, main_in_capitals = 0, "other", "", False
     for match, words in headings:
         meaning = meaning_of(words, name)
-        if any_capitals and not words.isupper() and (main_in_capitals or meaning not in _MAIN):
+        # a history must not become part of a target, wherever its heading is in small letters
+        counts = meaning in (*_MAIN, "indication", "history") and not main_in_capitals
+        if any_capitals and not words.isupper() and not counts:
             continue
         if meaning is not None:
             parts.append(_Part(name, heading, text[begin : match.start()]))

@@ -155,13 +155,14 @@ def test_headings_in_small_letters_count_where_none_is_in_capitals(title: str) -
         (" INDICATION: Cough.\n Findings: Clear.\n IMPRESSION: Normal.\n", Sections("Clear.", "Normal.", "Cough.")),
         (" INDICATION: Cough.\n Findings: Clear.\n Impression: Normal.\n", Sections("Clear.", "Normal.", "Cough.")),
         (" PORTABLE CHEST:\n Findings: Clear.\n Impression: Normal.\n", Sections("Clear.", "Normal.")),
+        (" INDICATION: Cough.\n History: COPD.\n FINDINGS: Clear.\n", Sections("Clear.", None, "Cough.", "COPD.")),
         (
-            " INDICATION: Cough.\n History: COPD.\n FINDINGS: Clear.\n",
-            Sections("Clear.", None, "Cough. History: COPD."),
+            " CHEST (PA AND LAT):\n Clinical history: Cough.\n Impression: Clear.\n",
+            Sections(None, "Clear.", None, "Cough."),
         ),
     ],
 )
-def test_findings_and_impression_in_small_letters_begin_below_other_headings_in_capitals(
+def test_history_findings_and_impression_in_small_letters_begin_below_other_headings_in_capitals(
     text: str, expected: Sections
 ) -> None:
     assert find_sections(text) == expected
