@@ -38,7 +38,7 @@ class Labelling(Strict):
 class Anchors(Strict):
     seed: Natural
     sample_per_context: Natural
-    rules: Literal["careful", "paper"]
+    rules: Literal["careful", "paper"] = "careful"
     llm: Labelling
 
 
