@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 import zipfile
 from pathlib import Path
@@ -58,7 +59,8 @@ def test_open_i_rewritten_gives_the_texts_of_its_own_reader(tmp_path: Path) -> N
         if isinstance(row, Examination):
             texts = {"findings": row.findings, "impression": row.impression, "indication": row.indication}
             found[int(row.study_id) - 50_000_000] = {name: _words(text) for name, text in texts.items()}
-    whole = {n: {k: _words(t) for k, t in texts.items()} for n, texts in native.items()}
+    # two impressions have a twice escaped `>` or `<`; the reader of report files undoes it
+    whole = {n: {k: _words(html.unescape(t or "")) for k, t in texts.items()} for n, texts in native.items()}
     usable = {number: texts for number, texts in whole.items() if texts["findings"] or texts["impression"]}
     assert (len(native), len(usable)) == (3955, 3927)
     assert sum(isinstance(row, LeftOut) for row in rows) == len(native) - len(usable)
