@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
     records = tmp_path / "data" / "corpus" / "records.parquet"
     write_table(records, read_records(records).with_columns(split=pl.lit("test")), RECORD_SCHEMA)
     (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "backbones").symlink_to(backbones)
+    shutil.copytree(backbones, tmp_path / "models" / "backbones")
     save_calibrated(tmp_path / "models" / "calibrate", backbones)
     with open(tmp_path / "params.yaml", "w") as file:
         YAML().dump(params.model_dump(mode="json"), file)
