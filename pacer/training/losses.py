@@ -163,10 +163,15 @@ def objective(
 
 
 def _depth_weights(embedded: Embedded) -> dict[str, Mean]:
-    """Return ``depth_weight/<k>``, each the mean over patches and records."""
+    """Return, over the frontal patches of the records, ``depth_weight/<k>``, the mean weight of depth k, and
+    ``depth_favourite/<k>``, the share of patches in which it has the largest weight."""
     weights = embedded.depth_weights.detach()
-    count = weights.new_tensor(len(weights))
-    return {f"depth_weight/{k}": Mean(mean * count, count) for k, mean in enumerate(weights.mean((0, 1)))}
+    count, favourite = weights.new_tensor(len(weights)), weights.argmax(-1)
+    means: dict[str, Mean] = {}
+    for k in range(weights.shape[-1]):
+        means[f"depth_weight/{k}"] = Mean(weights[..., k].mean() * count, count)
+        means[f"depth_favourite/{k}"] = Mean((favourite == k).to(weights).mean() * count, count)
+    return means
 
 
 def _by_context(values: Tensor, batch: Batch) -> dict[str, Mean]:

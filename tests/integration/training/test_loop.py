@@ -326,12 +326,13 @@ def test_everything_worth_watching_is_logged(setting, accelerator, tmp_path: Pat
         "validation/mean",
         *(f"gate/{c}" for c in contexts),
         *(f"validation/{c}" for c in contexts),
-        *(f"depth_weight/{k}" for k in range(3)),
+        *(f"depth_{what}/{k}" for what in ("weight", "favourite") for k in range(3)),
     }
     for values in logged:
         parts = values["loss_trajectory"] + 0.75 * values["loss_emphasis"] + 0.05 * values["loss_consistency"]
         assert values["loss"] == pytest.approx(parts + 0.01 * values["loss_drift"], rel=1e-5)
-        assert sum(values[f"depth_weight/{k}"] for k in range(3)) == pytest.approx(1, abs=1e-5)
+        for what in ("weight", "favourite"):
+            assert sum(values[f"depth_{what}/{k}"] for k in range(3)) == pytest.approx(1, abs=1e-5)
         assert 0 < values["gate/sn"] < 1 and values["memory_gb"] > 0.01 and 0 <= values["loader_wait"] < 1
 
 
