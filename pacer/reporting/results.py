@@ -33,7 +33,8 @@ class Results:
     Attributes:
         records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row per scored record.
         decoding: the manifest of the predictions. routing: depth weights ``[N, K]`` by ``<record_id>/<view>``; empty
-            without a router.
+            without a router. shares: the parent's router in its last updates, by block: the mean weight, and the share
+            of frontal patches that weigh the block most; empty without a router.
     """
 
     params: Params
@@ -45,6 +46,7 @@ class Results:
     predictions: Mapping[str, dict]
     decoding: Mapping[str, Any]
     routing: Mapping[str, np.ndarray]
+    shares: Mapping[int, tuple[float, float]]
     scores: Mapping[str, Any]
     signature: Mapping[str, Any]
     cases: pl.DataFrame
@@ -110,7 +112,15 @@ def read_results(
         predictions={row["record_id"]: row for path in generated for row in read_jsonl(path)},
         decoding=read_json(predictions / "manifest.json"),
         routing=load_file(routing) if routed else {},
+        shares=_shares(metrics / "parent" / "metrics.json", params.features.depths) if routed else {},
         scores=read_json(metrics / "scores.json"),
         signature=read_json(metrics / "signature.json"),
         cases=pl.read_parquet(cases),
     )
+
+
+def _shares(path: Path, depths: list[int]) -> dict[int, tuple[float, float]]:
+    """Read :attr:`Results.shares`; empty if the parent was trained by a version that did not log them."""
+    logged = read_json(path)
+    weights, favourites = logged.get("depth_weight", {}), logged.get("depth_favourite", {})
+    return {depth: (weights[k], favourites[k]) for k, depth in zip(weights, depths, strict=False) if k in favourites}

@@ -20,6 +20,9 @@ from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section,
 from pacer.reporting.signature import entries, signature_line
 from pacer.reporting.tables import Check, Table, number, percent, reading_audit
 
+#: Mean weight of a block from which the page says that the router chose it alone.
+ALONE = 0.8
+
 
 def scores(results: Results) -> Section:
     """Scores with their intervals, and published rows if they are comparable."""
@@ -144,7 +147,21 @@ def groups(results: Results) -> Section | None:
 def cases(results: Results) -> Section | None:
     """Example studies, in every context in which they were decoded."""
     studies = example_cases(results)
-    return Section("cases", "Example cases", [ExampleCases(studies)]) if studies else None
+    routed = [Text(_routed(results.shares))] if results.shares else []
+    return Section("cases", "Example cases", [*routed, ExampleCases(studies)]) if studies else None
+
+
+def _routed(shares: Mapping[int, tuple[float, float]]) -> str:
+    """Return how the router spreads its weight, and whether it chose one block (:data:`ALONE`)."""
+    parts = [
+        f"block {depth} {number(mean)}, the largest in {percent(most, 1)} of patches"
+        for depth, (mean, most) in shares.items()
+    ]
+    text = f"Mean depth weights of the parent's router, frontal patches of its last updates: {'; '.join(parts)}."
+    depth, (mean, _) = max(shares.items(), key=lambda item: item[1])
+    if mean > ALONE:
+        text = f"The router chose one block, {depth}, so the maps show little. {text}"
+    return text
 
 
 def gate(results: Results) -> Section | None:

@@ -296,6 +296,9 @@ def _write_scores(folder: Path, contexts: tuple[str, ...], truth: bool, standin:
             **{f"{c}_f1": 0.64 + 0.01 * i for i, c in enumerate(contexts)},
         }
     _write(folder / "scores.json", scores)
+    (folder / "parent").mkdir()
+    routed = {"depth_weight": {"0": 0.25, "1": 0.7, "2": 0.05}, "depth_favourite": {"0": 0.2, "1": 0.8, "2": 0.0}}
+    _write(folder / "parent" / "metrics.json", {"loss": 1.6} | routed)
     _write_signature(folder / "signature.json", standin)
 
 

@@ -114,6 +114,22 @@ def test_the_whole_page(full_run, tmp_path: Path):
             assert "stand-in for CheXbert" in (out / "tables" / f"{table}.{kind}").read_text(encoding="utf-8"), table
 
 
+def test_the_page_says_how_the_router_spread_its_weight(full_run, make_run, tmp_path: Path):
+    spread = page_of(full_run, tmp_path / "reports").text
+    assert "updates: block 4 0.250, the largest in 20.0 % of patches; block 8 0.700, the largest in 80.0 %" in spread
+    assert "chose one block" not in spread
+    path = full_run.root / "metrics" / "parent" / "metrics.json"
+    shares = {"depth_weight": {"0": 0.02, "1": 0.01, "2": 0.97}, "depth_favourite": {"0": 0.0, "1": 0.01, "2": 0.99}}
+    path.write_text(json.dumps(shares))
+    alone = page_of(full_run, tmp_path / "reports").text
+    assert "The router chose one block, 12, so the maps show little." in alone
+    assert "block 12 0.970, the largest in 99.0 % of patches" in alone
+    unrouted = page_of(make_run(tmp_path / "other", routed=False), tmp_path / "reports").text
+    assert "Mean depth weights" not in unrouted and "chose one block" not in unrouted
+    path.write_text(json.dumps({"loss": 1.6}))  # metrics of an earlier version
+    assert "Mean depth weights" not in page_of(full_run, tmp_path / "reports").text
+
+
 def test_the_page_needs_nothing_from_outside(full_run, tmp_path: Path):
     page = page_of(full_run, tmp_path / "reports")
     text = (tmp_path / "reports" / "index.html").read_text(encoding="utf-8")
