@@ -40,6 +40,8 @@ _EXTENSIVE = "atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pl
 EXTENSIVE = [FINDINGS.index(finding) for finding in _EXTENSIVE]
 #: Steps of the second training as a share of the first's, and the weight of its smoothness term.
 SECOND, SMOOTHNESS = 0.5, 10.0
+#: Images that the linear probes are fitted on, at most, and the weight of their ridge penalty.
+PROBED, RIDGE = 1600, 0.1
 #: Steps of the residual network per step of the encoder, and the share of them on half-size radiographs, which take a
 #: quarter of the time.
 RESIDUAL, AT_HALF_SIZE = 5, 0.85
@@ -50,8 +52,7 @@ MEAN, STD = 0.5307, 0.2583
 
 
 def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, out: Path) -> dict[str, object]:
-    """Train the encoder, and measure the endpoint head's mean area under the ROC curve over findings, on a held-out
-    tenth."""
+    """Train the encoder, and measure what linear probes of its depths find on a held-out tenth."""
     if len(data.images) < 2:
         raise DataError("a vision stand-in learns from two images at least; the corpus has fewer for training")
     torch.manual_seed(seed)
@@ -76,14 +77,12 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         network.eval().requires_grad_(False)
         descend(lambda rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads)
         objective = "a residual network's map and findings, which it learnt from varied radiographs"
-        auroc = _auroc(model, heads, data, held_out)
     else:
         for depth in (BLOCKS // 3, 2 * BLOCKS // 3):
             patch_head = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS)))
             heads[f"patch{depth}"] = patch_head
         steps = [config.steps, max(1, round(SECOND * config.steps))]
         first = descend(lambda rows: _places_loss(model, heads, data, rows), steps[0], model, heads)
-        auroc = _auroc(model, heads, data, held_out)
         model.requires_grad_(False)
         last = model.encoder.layer[2 * BLOCKS // 3 :], model.layernorm, heads["label"]
         descend(lambda rows: _whole_image_loss(model, heads, data, rows), steps[1], *last)
@@ -103,7 +102,7 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         "steps": steps,
         "first_losses": first,
         "objective": objective,
-        "held_out_auroc": auroc,
+        "held_out_auroc": _probes(model, data, learnt[:PROBED], held_out),
     }
 
 
@@ -210,20 +209,36 @@ def _endpoint(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> Ten
 
 
 @torch.no_grad()
-def _auroc(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> float | None:
-    """Return the endpoint head's mean area under the ROC curve over findings; None if no finding has both classes."""
-    scores = heads["label"](_endpoint(model, data, rows).mean(1)).numpy()
-    return mean_auroc(scores, data.labels[rows] > 0.5)
+def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray) -> dict[str, dict]:
+    """Return, by block and finding, the area under the ROC curve of a ridge regression on mean and maximum of the patch
+    states, fitted on images ``rows``; the last block's states are the endpoint. Only of findings with both classes."""
+    pooled: dict[int, list[Tensor]] = {depth: [] for depth in (BLOCKS // 3, 2 * BLOCKS // 3, BLOCKS)}
+    everything = np.concatenate([rows, tested])
+    for part in np.array_split(everything, max(1, len(everything) // 64)):
+        outputs = model(pixel_values=_pixels(data.images[part]), output_hidden_states=True)
+        for depth, parts in pooled.items():
+            states = (outputs.last_hidden_state if depth == BLOCKS else outputs.hidden_states[depth])[:, 1:]
+            parts.append(torch.cat([states.mean(1), states.amax(1)], 1))
+    areas: dict[str, dict] = {}
+    fitted, labels = len(rows), torch.from_numpy(data.labels[everything])
+    for depth, parts in pooled.items():
+        inputs = torch.cat(parts).double()
+        inputs = (inputs - inputs[:fitted].mean(0)) / inputs[:fitted].std(0).clamp(min=1e-6)
+        inputs, targets = F.pad(inputs, (0, 1), value=1.0), labels[:fitted].double()
+        products = inputs[:fitted].T @ inputs[:fitted] + RIDGE * fitted * torch.eye(inputs.shape[1]).double()
+        scores = inputs[fitted:] @ torch.linalg.solve(products, inputs[:fitted].T @ targets)
+        area = areas_under_curves(scores.numpy(), data.labels[tested] > 0.5)
+        areas[f"block {depth}"] = {FINDINGS[column]: round(value, 3) for column, value in area.items()}
+    return areas
 
 
-def mean_auroc(scores: np.ndarray, labels: np.ndarray) -> float | None:
-    """Return the mean area under the ROC curve over columns of [n, F] that have both classes; None if none has."""
-    areas = [
-        mannwhitneyu(score[label], score[~label]).statistic / (label.sum() * (~label).sum())
-        for score, label in zip(scores.T, labels.T, strict=True)
+def areas_under_curves(scores: np.ndarray, labels: np.ndarray) -> dict[int, float]:
+    """Return the area under the ROC curve of each column of [n, F] that has both classes."""
+    return {
+        column: float(mannwhitneyu(score[label], score[~label]).statistic / (label.sum() * (~label).sum()))
+        for column, (score, label) in enumerate(zip(scores.T, labels.T, strict=True))
         if 0 < label.sum() < len(label)
-    ]
-    return float(np.mean(areas)) if areas else None
+    }
 
 
 @torch.no_grad()

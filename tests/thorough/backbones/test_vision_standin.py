@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from transformers import Dinov2Model
 from pacer.backbones.standins import vision
 from pacer.backbones.standins.vision import MEAN, STD, ResidualNetwork, make_vision_standin
 from pacer.config.backbones import VisionStandin
+from pacer.data.findings import FINDINGS
 from pacer.phantom.training import TrainingImages, training_images
 
 CONFIG = VisionStandin(
@@ -108,6 +110,24 @@ def test_the_area_is_that_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     scores, labels = rng.integers(0, 9, (60, 4)).astype(np.float32), rng.random((60, 4)) > 0.7
     labels[:, 3] = False
-    expected = np.mean([roc_auc_score(labels[:, column], scores[:, column]) for column in range(3)])
-    assert vision.mean_auroc(scores, labels) == pytest.approx(expected)
-    assert vision.mean_auroc(scores[:, 3:], labels[:, 3:]) is None
+    expected = {column: roc_auc_score(labels[:, column], scores[:, column]) for column in range(3)}
+    assert vision.areas_under_curves(scores, labels) == pytest.approx(expected)
+
+
+def test_probes_find_what_single_channels_show(images: TrainingImages) -> None:
+    """An encoder whose endpoint repeats the labels: its probes find all; those of depths without them do not."""
+    torch.manual_seed(0)
+    labels = (torch.rand(60, len(FINDINGS)) > 0.5).float().numpy()
+    data = TrainingImages(np.resize(images.images, (60, 56, 56)), labels, None)
+
+    class Told(torch.nn.Module):
+        def forward(self, pixel_values: torch.Tensor, output_hidden_states: bool) -> SimpleNamespace:
+            states = torch.randn(len(pixel_values), 17, 16)
+            told = states.clone()
+            told[:, 1:, : len(FINDINGS)] = torch.from_numpy(labels)[:, None]
+            return SimpleNamespace(last_hidden_state=told, hidden_states=[states] * 13)
+
+    areas = vision._probes(Told(), data, np.arange(40), np.arange(40, 60))  # type: ignore[arg-type]
+    assert list(areas) == ["block 4", "block 8", "block 12"]
+    assert set(areas["block 12"]) == set(FINDINGS) and min(areas["block 12"].values()) > 0.99
+    assert np.mean([*areas["block 4"].values()]) < 0.8
