@@ -15,6 +15,7 @@ from pacer.data import audit
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.formats import FORMATS
 from pacer.data.images import copies_across_splits, images_of, inspect_images
+from pacer.data.readers.annotated_priors import check_priors
 from pacer.data.readers.original import read_original_findings
 from pacer.data.records import draft_records, keep_sound
 from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_truth, write_table
@@ -60,6 +61,8 @@ def build_corpus(
                 account.count(topic, "images", value)
         unusable = headers.drop_nulls("problem")
         records, wording = keep_sound(draft.records, unusable, source.images, form, account)
+        if config.format == "rg4" and "metadata" in source.files:
+            check_priors(records, source.file("metadata"), source.files.get("reports"), account)
         rows = _rows(account, records, draft.beyond_limit)
         if rows["excluded"]["count"] > config.max_bad_rows or records.is_empty():
             account.write(problems)

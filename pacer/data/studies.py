@@ -28,6 +28,7 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     "impression": pl.String(),
     "prior_findings": pl.String(),
     "prior_impression": pl.String(),
+    "prior_image": pl.String(),  # path of the previous study's image, as an annotation gives it
     "prior_study_id": pl.String(),  # this and the next four: null if the input has only the text
     "gap_days": pl.Float64(),
     "rule": pl.String(),
