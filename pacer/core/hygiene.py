@@ -6,7 +6,7 @@ import hashlib
 import html
 import os
 import re
-from pathlib import PureWindowsPath
+from pathlib import Path, PureWindowsPath
 
 #: Control characters other than tab and line ends.
 CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
@@ -110,6 +110,13 @@ def file_name(text: str) -> str:
     beginning of its hash if that changes the id or cuts it (at 80)."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", text)[:80]
     return name if name == text else f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def with_slashes(path: str, folder: str | Path) -> str:
+    """Return a path in a user's file, relative to ``folder``: with ``/`` for backslashes, as Windows writes them,
+    unless a file has the name as it is."""
+    is_name = "\\" not in path or os.path.exists(os.path.join(folder, path))
+    return path if is_name else path.replace("\\", "/")
 
 
 def path_outside_root(path: str) -> str | None:

@@ -1,8 +1,8 @@
 """The sections of a MIMIC-CXR report file: findings, impression, indication and history.
 
 A heading starts a line, in capitals and before a colon. Some headings have their own line. Headings in small letters
-(``Findings:``) count in a report that has none in capitals; in others, only those of findings and impression do, and
-not inside findings or an impression in capitals. The meanings of headings, and the rule that the last paragraphs of a
+(``Findings:``) count in a report that has none in capitals; in others, only those of the four sections do, and not
+inside findings or an impression in capitals. The meanings of headings, and the rule that the last paragraphs of a
 report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code; exceptions: docs/method.md.
 """
 
