@@ -76,7 +76,7 @@ class TableOfStudies(Strict):
     columns: dict[str, str]
     delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None
     encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8"
-    dates: Literal["DD.MM.YYYY", "DD/MM/YYYY", "MM/DD/YYYY"] | None = None
+    dates: Literal["DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY", "MM-DD-YYYY"] | None = None
 
 
 class SubjectShares(Strict):

@@ -139,8 +139,8 @@ def _check_once(table: pl.DataFrame, column: str, problem: str) -> None:
 def _one_time(images: pl.DataFrame) -> pl.DataFrame:
     """Give all images of a study the date and time of its first; values that are not numbers stay, to be refused."""
     # a time is a number without leading zeros; the time parser refuses other forms that are ambiguous
-    is_short = pl.col("time").str.contains(r"^(?:0|[1-9]\d{0,3})$")
-    images = images.with_columns(pl.when(is_short).then(pl.col("time").str.zfill(6)).otherwise("time"))
+    padded = pl.col("time").str.replace(r"^(0|[1-9]\d{0,3})(\.\d+)?$", "000000$1$2").str.replace(r"^0+(\d{6})\b", "$1")
+    images = images.with_columns(padded)
     day, clock = (pl.col(name).cast(pl.Float64, strict=False) for name in ("date", "time"))
     images = images.with_columns(instant=day * 1_000_000 + clock)
     first = {name: pl.col(name).sort_by("instant", nulls_last=True).first().over(_STUDY) for name in ("date", "time")}

@@ -32,11 +32,11 @@ _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
 
 #: Directions of the beam in full, as in :data:`VIEW_IN_FULL`.
 _IN_FULL = {
-    re.compile(r"\bPOSTER(?:O|IOR)[-\s]*ANTERIOR\b"): "PA",
-    re.compile(r"\bANTER(?:O|IOR)[-\s]*POSTERIOR\b"): "AP",
+    re.compile(r"\bPOSTER(?:O|IOR)[-\s]*ANTERIOR\b|\bP[.-]A\b"): "PA",
+    re.compile(r"\bANTER(?:O|IOR)[-\s]*POSTERIOR\b|\bA[.-]P\b"): "AP",
 }
 _FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
-_LATERAL = {"LATERAL", "LAT", "LL", "RL"}
+_LATERAL = {"LATERAL", "LAT", "LLAT", "RLAT", "LL", "RL"}
 #: Patient lying on the side: "lateral" then describes the patient, not the beam.
 _DECUBITUS = {"DECUBITUS", "DECUB", "LLD", "RLD"}
 #: Views taken in addition to the usual ones, or of a lying patient.
