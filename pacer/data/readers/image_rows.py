@@ -50,7 +50,11 @@ _QUOTED = ("subject", "date", "time", "order", "split")
 #: An interval that deserves a look, in days: 100 years.
 _LONG = 36_525
 #: Dates and de-identified words, in which two texts of a study may differ.
-_REMOVED = r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}|_+|\[\*\*[^\[\]]*\*\*\]|X{3,}|\s+"
+_MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_REMOVED = (
+    rf"[0-9]{{1,4}}[-/.][0-9]{{1,2}}[-/.][0-9]{{1,4}}|\b{_MONTH}\s[0-9]{{1,2}},?\s[0-9]{{4}}|[0-9]{{1,2}}\s{_MONTH}\s[0-9]{{4}}"
+    r"|_+|\[[^\[\]]*\]|<[^<>]*>|X{3,}|\s+"
+)
 #: Faults of a study (each a column): its field, the message, and the column whose values are quoted.
 _FAULTS = {
     "two subjects": ("study", "the study is given under more than one subject", "subject"),

@@ -60,6 +60,7 @@ WITHOUT_PATH = "unused.jpg"
     [
         (path(PATIENT, "50000009"), "Whatever.", None),
         (path(PATIENT, "50000001"), "Whatever.", "of a later study"),
+        (path(PATIENT, "50000001").replace("/", "\\"), "Whatever.", "of a later study"),
         (path(PATIENT, "50000007"), "Whatever.", "of a later study"),  # an hour later
         (path(PATIENT, "50000002"), "Whatever.", "of the same study"),
         (path(OTHER, "50000003"), "Whatever.", "of another patient"),
