@@ -33,6 +33,7 @@ class Account:
 
     Attributes:
         read: number of rows read, by input (a context, or the role of a file).
+        beyond_limit: number of rows whose studies are beyond ``corpus.limit``.
         notes: ``{topic: {input: {value: count}}}``.
         problems: the list, with the columns of :data:`PROBLEM_SCHEMA`, and ``value``: the refused value, if it may be
             quoted.
@@ -40,6 +41,7 @@ class Account:
 
     def __init__(self) -> None:
         self.read: Counter[str] = Counter()
+        self.beyond_limit = 0
         self.notes: dict[str, dict[str, Counter[str]]] = {}
         self.problems = pl.DataFrame(schema=_LIST_SCHEMA)
 

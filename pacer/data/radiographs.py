@@ -319,9 +319,7 @@ def _other_part(data: Dataset) -> str | None:
 def _dicom_grey(data: FileDataset) -> np.ndarray:
     """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels: exact, fast and small.
 
-    ``apply_modality_lut`` and ``apply_voi_lut`` of pydicom 3.0 are not used. They refuse tables with signed or one-byte
-    entries or an odd depth, wrap if values exceed an 8-bit table, and round some ties of a window to the next level,
-    which would change what earlier versions stored.
+    pydicom 3.0's own transforms refuse some tables, and round some ties differently than earlier versions stored.
     """
     stored = data.pixel_array  # sign extended, without bits outside the values (overlays of old files)
     lowest = int(stored.min())

@@ -52,14 +52,12 @@ def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     """
     absent = {name: pl.lit(None, kind) for name, kind in STUDY_SCHEMA.items() if name not in studies.columns}
     studies = studies.with_columns(**absent).with_columns(pl.col("rows").fill_null(1))
-    for name in _NEVER_NULL:
-        if studies[name].null_count():
-            raise RuntimeError(f"the reader of corpus.format {config.format} gives a study without {name}")
+    faults = [f"a study without {name}" for name in _NEVER_NULL if studies[name].null_count()]
     for name, allowed in _VALUES.items():
         if not studies[name].drop_nulls().is_in(allowed).all():
-            raise RuntimeError(
-                f"the reader of corpus.format {config.format} gives a {name} not in {', '.join(allowed)}"
-            )
+            faults.append(f"a {name} not in {', '.join(allowed)}")
+    if faults:
+        raise RuntimeError(f"the reader of corpus.format {config.format} gives {' and '.join(faults)}")
     shares = config.split
     drawn = mapped("subject_id", lambda subject: seeded_split(subject, config.seed, shares.val, shares.test))
     contexts = []

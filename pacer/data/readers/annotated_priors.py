@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -26,10 +26,8 @@ _AMBIGUOUS, _NOT_FOUND = "its text is of several studies", "its study was not fo
 _PLACE = ("file", "row", "id")
 
 
-class _Study(NamedTuple):
-    subject: str
-    day: float | None
-    clock: float | None
+#: Subject, day and time of each study.
+_Known = dict[str, tuple[str, float | None, float | None]]
 
 
 def check_priors(records: pl.DataFrame, metadata: Path, reports: Path | None, account: Account) -> None:
@@ -44,7 +42,7 @@ def check_priors(records: pl.DataFrame, metadata: Path, reports: Path | None, ac
     """
     of_prior = ("prior_image", "prior_findings", "prior_impression")
     with_prior = records.drop_nulls("prior_report").select(*_PLACE, "context", "subject_id", "study_id", *of_prior)
-    known = {study: _Study(subject, *time) for subject, study, *time in study_times(metadata).iter_rows()}
+    known: _Known = {study: (subject, *time) for subject, study, *time in study_times(metadata).iter_rows()}
     texts = {} if reports is None else _texts(reports, known)
     doubts = []
     for row in with_prior.iter_rows(named=True):
@@ -62,31 +60,30 @@ def check_priors(records: pl.DataFrame, metadata: Path, reports: Path | None, ac
     account.add(lines.with_columns(field=pl.lit("last_finding"), kind=pl.lit(DOUBTED), rows=pl.lit(0)))
 
 
-def _relation(row: dict[str, Any], subject: str, study: str, known: dict[str, _Study]) -> str:
+def _relation(row: dict[str, Any], subject: str, study: str, known: _Known) -> str:
     """Return what a study is to that of a record; ``subject``: its patient, where it is not ``known``."""
-    prior, current = known.get(study), known.get(row["study_id"])
+    subject, *times = known.get(study, (subject,))
     if study == row["study_id"]:
         return _SAME
-    if (subject if prior is None else prior.subject) != row["subject_id"]:
+    if subject != row["subject_id"]:
         return _OTHER
-    if prior is None:
+    if not times:
         return _NOT_FOUND
-    if current is None:
-        return _UNORDERED
-    same_day = prior.day == current.day
-    before, now = (prior.clock, current.clock) if same_day else (prior.day, current.day)
-    if before is None or now is None or before == now:
-        return _UNORDERED
-    return _EARLIER if before < now else _LATER
+    for before, now in zip(times, known.get(row["study_id"], ())[1:], strict=False):  # days, then times
+        if before is None or now is None:
+            break
+        if before != now:
+            return _EARLIER if before < now else _LATER
+    return _UNORDERED
 
 
-def _texts(reports: Path, known: dict[str, _Study]) -> dict[tuple[str, str], list[str]]:
+def _texts(reports: Path, known: _Known) -> dict[tuple[str, str], list[str]]:
     """Return studies by their patient and the letters of their findings and impression, together and alone."""
     texts: dict[tuple[str, str], list[str]] = {}
     for study, findings, impression in read_reports(reports).select("study", "findings", "impression").iter_rows():
         if study in known:
             for letters in {_letters(findings, impression), _letters(findings), _letters(impression)} - {""}:
-                texts.setdefault((known[study].subject, letters), []).append(study)
+                texts.setdefault((known[study][0], letters), []).append(study)
     return texts
 
 

@@ -14,8 +14,8 @@ DATE_FORMS = (
 #: Message for a time that cannot be read.
 TIME_FORMS = (
     "expected HH:MM, HH:MM:SS[.f] (also with AM or PM) or HHMMSS[.f], a time that exists "
-    "(the zeros before HHMMSS may be missing, from four digits down only where a decimal point tells it from HHMM; 8.30 "
-    "could be 08:30, and 0.354167 a fraction of a day)"
+    "(the zeros before HHMMSS may be missing, from four digits down only where a decimal point tells it from HHMM; "
+    "8.30 could be 08:30, and 0.354167 a fraction of a day)"
 )
 _DAY = re.compile(r"(\d{4})(?:([-/])(\d{1,2})\2(\d{1,2})|(\d{2})(\d{2})(?:\.0+)?)", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?)(?:\s?([AP])\.?M\.?)?", re.ASCII | re.IGNORECASE)

@@ -136,9 +136,10 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     return images.with_columns(
         clock,
         (pl.col("date").is_not_null() & (pl.col("day").is_null() | no_clock)).alias("bad date"),
-        (pl.col("time").is_not_null() & pl.col("clock").is_null()).alias("bad time"),
-        (pl.col("order").is_not_null() & pl.col("number_of_order").is_null()).alias("bad order"),
-        (pl.col("split").is_not_null() & pl.col("known_split").is_null()).alias("bad split"),
+        *(
+            (pl.col(name).is_not_null() & pl.col(_COMPARED[name]).is_null()).alias(f"bad {name}")
+            for name in ("time", "order", "split")
+        ),
         (is_timed & (pl.col("clock") != pl.col("date_clock"))).fill_null(False).alias("two times"),
     )
 
