@@ -90,9 +90,7 @@ def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Accou
             account.count("residue", name, residue, int(studies[name].str.contains(pattern).sum()))
         field, has_control = form.names.get(name, name), pl.col(name).str.contains(CONTROL)
         studies = account.divert(studies, field, has_control, mapped(name, fault_of))
-        studies = studies.with_columns(is_absent=mapped(name, is_word, pl.Boolean).fill_null(False))
-        account.count("absent_words", "texts", name, int(studies["is_absent"].sum()))
-        studies = studies.with_columns(pl.when(~pl.col("is_absent")).then(name).alias(name))
+        studies = account.without_absent(studies, name, is_word)
     says = {name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
     studies = studies.with_columns(pl.when(shows).then(name).alias(name) for name, shows in says.items())
     studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))

@@ -6,7 +6,7 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.data.schemas import SPLITS
+from pacer.data.schemas import PRIOR_SCHEMA, SPLITS
 from pacer.data.splits import seeded_split
 from pacer.data.values import mapped
 
@@ -29,14 +29,10 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     "prior_findings": pl.String(),
     "prior_impression": pl.String(),
     "prior_image": pl.String(),  # path of the previous study's image, as an annotation gives it
-    "prior_study_id": pl.String(),  # this and the next four: null if the input has only the text
-    "gap_days": pl.Float64(),
-    "rule": pl.String(),
-    "tied": pl.Boolean(),
-    "passed_over": pl.Int64(),
     "indication": pl.String(),
     "history": pl.String(),
     "emphasis": pl.List(pl.Float32()),  # per token of the cleaned findings and impression, BOS first
+    **PRIOR_SCHEMA,  # null if the input has only the text
 }
 #: Columns that cannot be null, and columns with a fixed set of values.
 _NEVER_NULL = ("file", "row", "id", "study_id", "subject_id", "view", "frontal")

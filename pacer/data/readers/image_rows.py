@@ -113,9 +113,8 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
         account.count("unescaped", "texts", name, int((plain != images[name]).sum()))
         images = images.with_columns(pl.coalesce(plain, name).alias(name))
-        absent = mapped(name, is_absent, pl.Boolean).fill_null(False)
-        account.count("absent_words", "texts", name, int(images.select(absent.sum()).item()))
-        images = images.with_columns(pl.when(~absent & pl.col(name).str.contains(r"\S")).then(name).alias(name))
+        images = account.without_absent(images, name, is_absent)
+        images = images.with_columns(pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name))
     others = [name for name in COLUMNS if name not in TEXTS]
     images = images.with_columns(pl.col(others).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None))
     written = pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date").str.strip_chars()

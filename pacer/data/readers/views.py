@@ -119,15 +119,15 @@ def read_views(path: Path) -> dict[str, View]:
             different views.
     """
     table = open_table(path)
-    columns: list[list[str]] = []
-    for group in (IMAGE_COLUMNS, VIEW_COLUMNS):
-        columns.append([column for name in group if (column := table.only(name)) is not None])
-        if not columns[-1]:
-            raise DataError(
-                f"{path} needs one of the columns {', '.join(group)}; it has {shown_columns(table.columns)}"
-            )
-    image_column, view_columns = columns[0][0], columns[1]
-    in_full = [column] if (column := table.only(VIEW_IN_FULL)) is not None else []
+    images, view_columns, in_full = (
+        [column for name in group if (column := table.only(name)) is not None]
+        for group in (IMAGE_COLUMNS, VIEW_COLUMNS, (VIEW_IN_FULL,))
+    )
+    for group, columns in ((IMAGE_COLUMNS, images), (VIEW_COLUMNS, view_columns)):
+        if not columns:
+            has = shown_columns(table.columns)
+            raise DataError(f"{path} needs one of the columns {', '.join(group)}; it has {has}")
+    image_column = images[0]
     table.check_ids([image_column])
     views: dict[str, View] = {}
     rows = table.frame([image_column, *view_columns, *in_full]).to_dicts()
