@@ -7,7 +7,7 @@ The same image has a different name in each distribution; :func:`image_key` maps
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -102,6 +102,27 @@ def view_of(views: Mapping[str, View], image: str) -> View | None:
     while key not in views and "/" in key:
         key = key.partition("/")[2]
     return views.get(key)
+
+
+def choose_images(
+    images: Sequence[str], views: Mapping[str, View] | None, by_place: Sequence[str] = ()
+) -> tuple[str | None, str | None, str | None]:
+    """Return the first frontal image, its view, and the first lateral image.
+
+    Known views take precedence; an image of unknown view gets the kind of its place (``by_place``) if it is still free.
+    """
+    chosen: dict[str, tuple[str, str]] = {}
+    unknown = []
+    for place, image in enumerate(images):
+        view = None if views is None else view_of(views, image)
+        if view is not None:
+            chosen.setdefault(view.kind, (image, view.view))
+        elif place < len(by_place):
+            unknown.append((by_place[place], image))
+    for kind, image in unknown:
+        chosen.setdefault(kind, (image, "other"))
+    frontal, view = chosen.get("frontal", (None, None))
+    return frontal, view, chosen.get("lateral", (None, None))[0]
 
 
 def read_views(path: Path) -> dict[str, View]:

@@ -21,7 +21,7 @@ TEXTS = {
     "FRONTAL|Frontal|AP/PA": OTHER,
     "LATERAL|Lateral|LL|RL|L|LARGE LATERAL|XTABLE LATERAL|LLAT|R-LAT|left lateral|Right lateral": LATERAL,
     "postero-anterior|Posteroanterior|postero anterior|P.A.|P-A|posterior-anterior|Chest, postero-anterior (PA)": PA,
-    "antero-posterior|ANTEROPOSTERIOR|anterior posterior|antero-posterior, supine|A.P. supine|a.p|Antero-Posterior axial": AP,
+    "antero-posterior|ANTEROPOSTERIOR|anterior posterior|antero-posterior, supine|Antero-Posterior axial|A.P.": AP,
     "antero-posterior oblique|left anterior oblique|left lateral decubitus|anterior|postero-anterior and lateral": None,
     "|  |unknown|APSUPINE|LAO|LATERAL OBLIQUE|PA and lateral|Frontal/Lateral|SWIMMERS|LLD|lateral decubitus": None,
     "APEX|PAN|APICAL|PASSIVE|PARTERECT|APERTURE|LAPSUPINE|MARKER L": None,
