@@ -79,8 +79,8 @@ LARGEST_EXACT = 2**53
 
 
 def rounding_fault(text: str) -> str | None:
-    """Return why a text is no id if a spreadsheet or a number type has rounded it (``1.23457E+12``), or if it is an error
-    such as ``#N/A``; else None."""
+    """Return why a text is no id if a spreadsheet or a number type has rounded it (``1.23457E+12``), or if it is an
+    error such as ``#N/A``; else None."""
     if _SPREADSHEET_ERROR.fullmatch(text.strip()):
         return "an error that a spreadsheet shows, not an id"
     match = _ROUNDED.fullmatch(text.strip())

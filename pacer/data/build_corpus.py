@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +27,11 @@ OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv"
 _SETTINGS = {"format", "target", "cleaner", "unseen_comparisons", "limit"}
 
 
-def build_corpus(
-    config: Corpus,
-    source_dir: Path,
-    out: Path,
-    problems: Path | None = None,
-    inspect: Callable[[pl.Series, Path], pl.DataFrame] = inspect_images,
-) -> dict[str, Any]:
+def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | None = None) -> dict[str, Any]:
     """Write the files of :data:`OUTPUTS` into ``out`` (``truth.parquet`` for a generated corpus only).
 
     Args:
         problems: where to write the table of problems if the corpus is refused (default: ``<out>.problems.csv``).
-        inspect: inspects the images (replaced in measurements of the reading time only).
 
     Returns:
         The audit.
@@ -55,7 +47,7 @@ def build_corpus(
         references = source.files.get("original_references")
         originals = None if references is None else read_original_findings(references)
         draft, empty_priors = draft_records(form.read(source, config, account), config, form, originals, account)
-        headers = inspect(images_of(draft), source.images)
+        headers = inspect_images(images_of(draft), source.images)
         for topic, column in (("other_parts", "part"), ("ignored_fields", "ignored")):
             for value in headers[column].drop_nulls():
                 account.count(topic, "images", value)

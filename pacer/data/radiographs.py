@@ -105,18 +105,12 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
     with _problems_of(name):
         if not _is_dicom(file, name):
             with Image.open(file, formats=formats) as image:
-                return _as_radiograph(image)
+                return as_radiograph(image, name)
         data = _read_dicom(file)
         image = _with_contrast(Image.fromarray(_dicom_grey(data)))
         if part := _other_part(data):
             image.info[OTHER_PART] = part
         return image
-
-
-def as_radiograph(image: Image.Image, name: str) -> Image.Image:
-    """Decode an image that Pillow has opened; see :func:`open_image`. ``name`` is used in messages."""
-    with _problems_of(name):
-        return _as_radiograph(image)
 
 
 def image_header(path: str | Path) -> Header:
@@ -195,19 +189,21 @@ def _with_contrast(image: Image.Image) -> Image.Image:
 # -- files that Pillow reads ------------------------------------------------------------------------------------------
 
 
-def _as_radiograph(image: Image.Image) -> Image.Image:
-    _check_header(image)
-    orientation = _orientation(image)
-    if image.mode.startswith(_DEEP):
-        shown = Image.fromarray(_deep_grey(image))
-    else:
-        image.info.pop("transparency", None)  # Pillow warns about a palette's transparency and drops it
-        shown = image.convert("L" if image.mode in _GREY else "RGB")
-    shown.info.clear()
-    if orientation != 1:
-        shown.getexif()[ExifTags.Base.Orientation] = orientation
-        shown = ImageOps.exif_transpose(shown)
-    return _with_contrast(shown)
+def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
+    """Decode an image that Pillow has opened; see :func:`open_image`. ``name`` is used in messages."""
+    with _problems_of(name):
+        _check_header(image)
+        orientation = _orientation(image)
+        if image.mode.startswith(_DEEP):
+            shown = Image.fromarray(_deep_grey(image))
+        else:
+            image.info.pop("transparency", None)  # Pillow warns about a palette's transparency and drops it
+            shown = image.convert("L" if image.mode in _GREY else "RGB")
+        shown.info.clear()
+        if orientation != 1:
+            shown.getexif()[ExifTags.Base.Orientation] = orientation
+            shown = ImageOps.exif_transpose(shown)
+        return _with_contrast(shown)
 
 
 def _check_header(image: Image.Image) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.schemas import PRIOR_SCHEMA, SPLITS
-from pacer.data.splits import seeded_split
 from pacer.data.values import mapped
 
 #: Columns of the frame. Texts are unchanged; an absent value is null, never blank.
@@ -65,3 +66,18 @@ def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
         split=pl.coalesce("split", drawn) if studies["split"].null_count() else pl.col("split"),
         contexts=pl.coalesce("contexts", pl.concat_list(contexts).list.drop_nulls()),
     ).select(pl.col(name).cast(kind) for name, kind in STUDY_SCHEMA.items())
+
+
+def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
+    """Return the split of a subject: ``train``, ``val`` or ``test``.
+
+    A keyed hash maps the id to [0, 1); test is the lower end and val the upper end. So adding or removing subjects does
+    not move others, and a larger share of val or test takes subjects only from train. Shares hold in expectation.
+    """
+    key = hashlib.blake2b(str(seed).encode()).digest()
+    digest = hashlib.blake2b(subject_id.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
+    # a float holds 53 bits exactly, so the value stays below 1
+    place = (int.from_bytes(digest, "big") >> 11) / 2**53
+    if place < test:
+        return "test"
+    return "val" if place >= 1 - val else "train"

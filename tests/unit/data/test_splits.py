@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pacer.config.splits import check_splits
 from pacer.core.errors import DataError
-from pacer.data.splits import seeded_split
+from pacer.data.studies import seeded_split
 from tests.support.profiles import profile
 
 #: The micro profile.
