@@ -53,7 +53,8 @@ def compose(rng: random.Random, peculiarity: str) -> str:
         return "\n ".join(rng.choices(SENTENCES, k=rng.randint(1, most)))
 
     sections = {"EXAMINATION": "CHEST (PA AND LAT)", "INDICATION": "Cough.", "HISTORY": "COPD."}
-    sections = {heading: words for heading, words in sections.items() if rng.random() < 0.7}
+    always = peculiarity == "indication, history in small letters"
+    sections = {heading: words for heading, words in sections.items() if always or rng.random() < 0.7}
     sections |= {"COMPARISON": "___.", "FINDINGS": text(), "IMPRESSION": text(2)}
     if rng.random() < 0.3 and peculiarity not in ("a view as heading", "both in one", "heading without colon"):
         del sections[rng.choice(["FINDINGS", "IMPRESSION"])]
@@ -97,6 +98,9 @@ def compose(rng: random.Random, peculiarity: str) -> str:
         "findings, impression in small letters": lambda: report.replace(
             f" {first}:", f" {first.capitalize()}:"
         ).replace(f" {last}:", f" {last.capitalize()}:"),
+        "indication, history in small letters": lambda: report.replace(" HISTORY:", " History:").replace(
+            " INDICATION:", " Indication:"
+        ),
         "no indentation": lambda: report.replace(f" {last}:", f"{last}:"),
         "heading below a heading": lambda: report.replace(f" {first}:", f" TECHNIQUE:\n {first}:"),
         "time of day": lambda: report.replace("REPORT\n", "REPORT\n AP CHEST, 8:13 A.M., ___\n \n"),
@@ -110,7 +114,7 @@ PECULIARITIES = (
     *("misspelt otherwise", "both in one", "combined indication", "digits in heading", "capitals inside a section"),
     *("text below the indication", "heading without colon", "all in small letters"),
     *("no indentation", "no blank after the colon", "heading below a heading", "slips of the official table"),
-    "findings, impression in small letters",
+    *("findings, impression in small letters", "indication, history in small letters"),
 )
 
 

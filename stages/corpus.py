@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from pacer.config import load_params
+from pacer.config.splits import check_splits
 from pacer.core.outputs import run_stage
 from pacer.data.build_corpus import build_corpus
-from pacer.data.splits import check_splits
 
 
 def main() -> None:

@@ -76,7 +76,7 @@ class TableOfStudies(Strict):
     columns: dict[str, str]
     delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None
     encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8"
-    dates: Literal["DD.MM.YYYY", "DD/MM/YYYY", "MM/DD/YYYY"] | None = None
+    dates: Literal["DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY", "MM-DD-YYYY"] | None = None
 
 
 class SubjectShares(Strict):
@@ -132,6 +132,11 @@ class Corpus(Strict):
             raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
         if self.format == "rg4" and self.mimic_cxr.reports is not None and self.mimic_cxr.metadata is None:
             raise ValueError("corpus.mimic_cxr.reports with format: rg4 needs corpus.mimic_cxr.metadata beside it")
+        if self.format == "rg4" and self.mimic_cxr.split is not None:
+            raise ValueError(
+                f"corpus.mimic_cxr.split is {self.mimic_cxr.split!r}, but has no effect with format: rg4, whose "
+                "annotations hold the splits; set it to null"
+            )
         if self.format in ("openi", "r2gen") and {"sw", "mw"} & set(self.contexts):
             raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")
         return self

@@ -6,7 +6,7 @@ import hashlib
 import html
 import os
 import re
-from pathlib import PureWindowsPath
+from pathlib import Path, PureWindowsPath
 
 #: Control characters other than tab and line ends.
 CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
@@ -25,17 +25,23 @@ def fault_of(text: str) -> str | None:
 
 #: Residue of another format in a text. The patterns are also polars', which knows no look-around.
 RESIDUE = {
-    "entities": r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});",
+    "entities": (r"&(?:[A-Za-z][A-Za-z0-9]{1,30};|#[0-9]{1,7};|#[xX][0-9A-Fa-f]{1,6};|(?:nbsp|lt|gt|amp|quot)\b)"),
     "escapes such as _x000D_": r"_x[0-9A-Fa-f]{4}_",
-    "soft hyphens, non-breaking and invisible blanks": "[\u00a0\u00ad\u2007\u200b\u2011\u202f\u2060\ufeff]",
-    "tags": r"</?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*=[^<>]*)?\s*/?>",
+    "soft hyphens, non-breaking and invisible blanks": (
+        "[\u00a0\u00ad\u2007\u200b-\u200f\u2011\u202a-\u202f\u2060\u2066-\u2069\ufeff]"
+    ),
+    "tags": r"</?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*=[^<>]*)?\s*/?>|<!--|<!\[CDATA\[",
     # after punctuation or before anything but a small letter or digit, so not in a path
     r"\n, \r or \t written out": r"(?:^|[^A-Za-z0-9:\\])\\[nrt]|\\[nrt](?:[^a-z0-9]|$)",
+    r"escapes such as \.br\ or \u00a0": r"\\(?:\.[a-z]{2}[0-9]*|[EFRST])\\|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}",
+    "characters of another encoding": "\ufffd|\u00e2\u20ac|[\u00c2\u00c3][\u0080-\u00bf]",
 }
 ANY_RESIDUE = "|".join(RESIDUE.values())
 _ENTITY, _ESCAPES = re.compile(RESIDUE["entities"]), re.compile(r"(?:_x[0-9A-Fa-f]{4}_)+")
 _PLAIN = str.maketrans(
-    dict.fromkeys("\u00ad\u200b\u2060\ufeff") | dict.fromkeys("\u00a0\u2007\u202f", " ") | {"\u2011": "-"}
+    dict.fromkeys([0xAD, 0x2060, 0xFEFF, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+    | dict.fromkeys([0xA0, 0x2007, 0x202F], " ")
+    | {0x2011: "-"}
 )
 
 
@@ -56,22 +62,27 @@ def _decoded(escapes: re.Match[str]) -> str:
 #: What programs and people write if there is no text, without surrounding characters other than letters and digits.
 ABSENT_WORDS = frozenset({"n/a", "n.a", "na", "nan", "nat", "nil", "none", "null", "not available", "not applicable"})
 _ABSENT = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?", re.IGNORECASE)
+#: What a spreadsheet shows in a cell that it cannot compute, or that is too narrow.
+_SPREADSHEET_ERROR = re.compile(r"#(?:N/A|NAME\?|NULL!|NUM!|REF!|VALUE!|DIV/0!|#+)", re.IGNORECASE)
 
 
 def is_absent(text: str) -> bool:
-    """Return whether a text that is not blank has no letter or digit, or is one of :data:`ABSENT_WORDS`. Case and
-    surrounding punctuation are ignored."""
-    return bool(_ABSENT.fullmatch(text) and text.strip())
+    """Return whether a text that is not blank has no letter or digit, or is one of :data:`ABSENT_WORDS` or an error of
+    a spreadsheet. Case and surrounding punctuation are ignored."""
+    return bool((_ABSENT.fullmatch(text) and text.strip()) or _SPREADSHEET_ERROR.fullmatch(text.strip()))
 
 
 #: A number as spreadsheets and decimal types write a long id: with an exponent, or whole with a decimal point.
-_ROUNDED = re.compile(r"[+-]?(?:\d+[.,]\d+e[+-]?\d+|\d+e\+\d+|(\d{16,})[.,]0*)", re.IGNORECASE | re.ASCII)
+_ROUNDED = re.compile(r"[+-]?(?:\d+[.,]\d*e[+-]?\d+|\d+e\+\d+|(\d{16,})[.,]0*)", re.IGNORECASE | re.ASCII)
 #: From here on, a decimal number (float64) no longer tells neighbouring whole numbers apart.
 LARGEST_EXACT = 2**53
 
 
 def rounding_fault(text: str) -> str | None:
-    """Return why a text is no id if a spreadsheet or a number type has rounded it (``1.23457E+12``); else None."""
+    """Return why a text is no id if a spreadsheet or a number type has rounded it (``1.23457E+12``), or if it is an
+    error such as ``#N/A``; else None."""
+    if _SPREADSHEET_ERROR.fullmatch(text.strip()):
+        return "an error that a spreadsheet shows, not an id"
     match = _ROUNDED.fullmatch(text.strip())
     if match is None or (match[1] and int(match[1]) < LARGEST_EXACT):
         return None
@@ -110,6 +121,13 @@ def file_name(text: str) -> str:
     beginning of its hash if that changes the id or cuts it (at 80)."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", text)[:80]
     return name if name == text else f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def with_slashes(path: str, folder: str | Path) -> str:
+    """Return a path in a user's file, relative to ``folder``: with ``/`` for backslashes, as Windows writes them,
+    unless a file has the name as it is."""
+    is_name = "\\" not in path or os.path.exists(os.path.join(folder, path))
+    return path if is_name else path.replace("\\", "/")
 
 
 def path_outside_root(path: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -33,6 +34,7 @@ class Account:
 
     Attributes:
         read: number of rows read, by input (a context, or the role of a file).
+        beyond_limit: number of rows whose studies are beyond ``corpus.limit``.
         notes: ``{topic: {input: {value: count}}}``.
         problems: the list, with the columns of :data:`PROBLEM_SCHEMA`, and ``value``: the refused value, if it may be
             quoted.
@@ -40,6 +42,7 @@ class Account:
 
     def __init__(self) -> None:
         self.read: Counter[str] = Counter()
+        self.beyond_limit = 0
         self.notes: dict[str, dict[str, Counter[str]]] = {}
         self.problems = pl.DataFrame(schema=_LIST_SCHEMA)
 
@@ -47,6 +50,12 @@ class Account:
         """Count ``value`` under ``topic`` for one input."""
         if number:
             self.notes.setdefault(topic, {}).setdefault(source, Counter())[value] += number
+
+    def without_absent(self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool]) -> pl.DataFrame:
+        """Set the texts of a column that only say that there is none to null, and count them as ``absent_words``."""
+        absent = frame.select(mapped(name, is_absent, pl.Boolean).fill_null(False)).to_series()
+        self.count("absent_words", "texts", name, int(absent.sum()))
+        return frame.with_columns(pl.when(~absent).then(name).alias(name))
 
     def divert(
         self,

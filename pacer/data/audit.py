@@ -58,9 +58,19 @@ def split_overlap(records: pl.DataFrame) -> dict[str, dict[str, dict[str, Any]]]
     overlap: dict[str, dict[str, dict[str, Any]]] = {}
     for name in ("study", "subject"):
         ids = {split: set(records.filter(split=split)[f"{name}_id"]) for split in SPLITS}
-        pairs = {f"{first}-{second}": sorted(ids[first] & ids[second]) for first, second in combinations(SPLITS, 2)}
-        overlap[name] = {pair: {"count": len(both), "examples": both[:LISTED]} for pair, both in pairs.items()}
+        overlap[name] = listed({f"{a}-{b}": sorted(ids[a] & ids[b]) for a, b in combinations(SPLITS, 2)})
     return overlap
+
+
+def describe_originals(records: pl.DataFrame, supplied: bool) -> dict[str, Any]:
+    """Count the records with original findings; ``supplied``: whether the settings name a source of them."""
+    with_original = records["findings_original"].count()
+    return {"supplied": supplied, "records": with_original, "without": records.height - with_original}
+
+
+def listed(by_splits: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
+    """Return the number of what two splits share, and examples: ``{"train-val": {count, examples}, ...}``."""
+    return {splits: {"count": len(both), "examples": both[:LISTED]} for splits, both in by_splits.items()}
 
 
 def repeated_texts(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, Any]:
@@ -133,14 +143,3 @@ def describe_images(images: pl.DataFrame, unusable: pl.DataFrame) -> dict[str, A
         "missing": missing,
         "unreadable": unusable.height - missing,
     }
-
-
-def describe_copies(copies: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, dict[str, Any]]:
-    """Summarise image copies in two splits under different names: ``{"train-val": {count, examples}, ...}``."""
-    return {splits: {"count": len(pairs), "examples": pairs[:LISTED]} for splits, pairs in copies.items()}
-
-
-def describe_originals(records: pl.DataFrame, supplied: bool) -> dict[str, Any]:
-    """Count the records with original findings; ``supplied``: whether the settings name a source of them."""
-    with_original = records["findings_original"].count()
-    return {"supplied": supplied, "records": with_original, "without": records.height - with_original}

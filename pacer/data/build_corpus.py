@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ from pacer.data import audit
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.formats import FORMATS
 from pacer.data.images import copies_across_splits, images_of, inspect_images
+from pacer.data.readers.annotated_priors import check_priors
 from pacer.data.readers.original import read_original_findings
 from pacer.data.records import draft_records, keep_sound
-from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_truth, write_table
+from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_table, write_table
 from pacer.data.source import read_source
 from pacer.data.values import bare_id
 
@@ -27,18 +27,11 @@ OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv"
 _SETTINGS = {"format", "target", "cleaner", "unseen_comparisons", "limit"}
 
 
-def build_corpus(
-    config: Corpus,
-    source_dir: Path,
-    out: Path,
-    problems: Path | None = None,
-    inspect: Callable[[pl.Series, Path], pl.DataFrame] = inspect_images,
-) -> dict[str, Any]:
+def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | None = None) -> dict[str, Any]:
     """Write the files of :data:`OUTPUTS` into ``out`` (``truth.parquet`` for a generated corpus only).
 
     Args:
         problems: where to write the table of problems if the corpus is refused (default: ``<out>.problems.csv``).
-        inspect: inspects the images (replaced in measurements of the reading time only).
 
     Returns:
         The audit.
@@ -53,14 +46,16 @@ def build_corpus(
     with atomic_directory(out) as folder:
         references = source.files.get("original_references")
         originals = None if references is None else read_original_findings(references)
-        draft = draft_records(form.read(source, config, account), config, form, originals, account)
-        headers = inspect(images_of(draft.records), source.images)
+        draft, empty_priors = draft_records(form.read(source, config, account), config, form, originals, account)
+        headers = inspect_images(images_of(draft), source.images)
         for topic, column in (("other_parts", "part"), ("ignored_fields", "ignored")):
             for value in headers[column].drop_nulls():
                 account.count(topic, "images", value)
         unusable = headers.drop_nulls("problem")
-        records, wording = keep_sound(draft.records, unusable, source.images, form, account)
-        rows = _rows(account, records, draft.beyond_limit)
+        records, wording = keep_sound(draft, unusable, source.images, form, account)
+        if config.format == "rg4" and "metadata" in source.files:
+            check_priors(records, source.file("metadata"), source.files.get("reports"), account)
+        rows = _rows(account, records)
         if rows["excluded"]["count"] > config.max_bad_rows or records.is_empty():
             account.write(problems)
             earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""
@@ -78,22 +73,22 @@ def build_corpus(
         result = settings | rows | audit.describe_records(records, config.contexts)
         result |= {
             "prior_wording": wording,
-            "priors": audit.describe_priors(priors, draft.empty_priors, config.keep_empty_priors),
+            "priors": audit.describe_priors(priors, empty_priors, config.keep_empty_priors),
             "images": audit.describe_images(images, unusable),
-            "image_copies": audit.describe_copies(copies_across_splits(images, records)),
-            "original_references": audit.describe_originals(records, supplied=originals is not None),
+            "image_copies": audit.listed(copies_across_splits(images, records)),
+            "original_references": audit.describe_originals(records, originals is not None),
         }
         write_json(folder / "audit.json", result)
     return result
 
 
-def _rows(account: Account, records: pl.DataFrame, beyond_limit: int) -> dict[str, Any]:
+def _rows(account: Account, records: pl.DataFrame) -> dict[str, Any]:
     """Count the input rows by outcome, and collect the reader's other observations."""
     fates = {
         "used": int(records.unique("number")["rows"].sum()),
         "bad": account.rows(BAD),
         "left_out": account.rows(LEFT_OUT),
-        "beyond_limit": beyond_limit,
+        "beyond_limit": account.beyond_limit,
     }
     if account.read.total() != sum(fates.values()):
         raise RuntimeError(f"{account.read.total()} rows were read, but {sum(fates.values())} are accounted for")
@@ -114,7 +109,7 @@ def _rows(account: Account, records: pl.DataFrame, beyond_limit: int) -> dict[st
 
 def _matching_truth(path: Path, records: pl.DataFrame) -> pl.DataFrame:
     """Read the latent states of the studies in use, with ids in the form of the records."""
-    truth = read_truth(path).with_columns(bare_id("study_id"), bare_id("subject_id"))
+    truth = read_table(path, TRUTH_SCHEMA).with_columns(bare_id("study_id"), bare_id("subject_id"))
     wanted = records.select("study_id").unique()
     unmatched = wanted.join(truth, on="study_id", how="anti").sort("study_id")
     if unmatched.height:

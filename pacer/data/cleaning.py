@@ -17,7 +17,6 @@ Scores of different cleaners are not comparable.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 #: (run, replacement, maximum number of passes). A run longer than 2**passes is not reduced to one character.
@@ -70,6 +69,4 @@ def _sentences(text: str, punctuation: dict[int, Any]) -> str:
 
 
 #: The report cleaners by name.
-CLEANERS: Mapping[str, Callable[[str], str]] = MappingProxyType(
-    {"upstream": clean_report, "iu_xray": clean_report_iu_xray}
-)
+CLEANERS: Mapping[str, Callable[[str], str]] = {"upstream": clean_report, "iu_xray": clean_report_iu_xray}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.core.hygiene import path_outside_root
+from pacer.core.hygiene import path_outside_root, with_slashes
 from pacer.core.io import hash_file
 from pacer.core.progress import Ticker
 from pacer.data.radiographs import ImageError, image_header, reading_problem
@@ -51,11 +51,8 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
 
 def _look(image_id: str, folder: Path) -> tuple[object, ...]:
     """Inspect one image; return its row of :data:`SCHEMA`."""
-    path = os.path.join(folder, image_id)
-    problem = path_outside_root(image_id)
-    if problem is None and "\\" in image_id and not os.path.exists(path):  # written on Windows
-        path = os.path.join(folder, image_id.replace("\\", "/"))
-        problem = path_outside_root(image_id.replace("\\", "/"))
+    name = with_slashes(image_id, folder)
+    path, problem = os.path.join(folder, name), path_outside_root(name)
     if problem is None:
         try:
             size, header = os.stat(path).st_size, image_header(path)

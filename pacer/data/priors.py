@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from pacer.data.schemas import PRIOR_SCHEMA
 from pacer.data.values import mapped
 
-#: The columns that :func:`choose_priors` adds to each study.
-CHOICE_SCHEMA: dict[str, pl.DataType] = {
-    "prior_study_id": pl.String(),  # null if there is no prior
-    "gap_days": pl.Float64(),  # whole unless both studies have a time
-    "rule": pl.String(),  # "date and time": both have a time, or a time decided between candidates of a day; "date"
-    "tied": pl.Boolean(),  # another was equally near: same instant, or same day and one has no time; larger id wins
-    "passed_over": pl.Int32(),  # number of nearer earlier studies without a report (no prior: of all earlier ones)
-    "unordered": pl.Boolean(),  # another study with a report is on the same day, and one of the two has no time
-}
+#: The columns that :func:`choose_priors` adds to each study. ``rule`` is "date and time" if both have a time, or a time
+#: decided between candidates of a day, else "date". ``unordered``: another study with a report is on the same day, and
+#: one of the two has no time.
+CHOICE_SCHEMA = {name: PRIOR_SCHEMA[name] for name in PRIOR_SCHEMA if name != "study_id"} | {"unordered": pl.Boolean()}
 _DAY = ["subject", "day"]
 _TIMED = pl.col("clock").is_not_null()
 _MICROSECONDS = 86_400_000_000  # per day

@@ -105,18 +105,12 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
     with _problems_of(name):
         if not _is_dicom(file, name):
             with Image.open(file, formats=formats) as image:
-                return _as_radiograph(image)
+                return as_radiograph(image, name)
         data = _read_dicom(file)
         image = _with_contrast(Image.fromarray(_dicom_grey(data)))
         if part := _other_part(data):
             image.info[OTHER_PART] = part
         return image
-
-
-def as_radiograph(image: Image.Image, name: str) -> Image.Image:
-    """Decode an image that Pillow has opened; see :func:`open_image`. ``name`` is used in messages."""
-    with _problems_of(name):
-        return _as_radiograph(image)
 
 
 def image_header(path: str | Path) -> Header:
@@ -128,6 +122,7 @@ def image_header(path: str | Path) -> Header:
     with _problems_of(path), open(path, "rb") as file:
         if _is_dicom(file, path):
             header = _read_dicom(file, header_only=True)
+            _windowed(header, _measured(header, np.zeros(1)))  # refuses what open_image would refuse
             ignored = "RescaleSlope 0" if _number(header, "RescaleSlope", 1.0) == 0 else None
             return Header(header.Columns, header.Rows, _other_part(header), ignored)
         with Image.open(file) as image:
@@ -194,19 +189,21 @@ def _with_contrast(image: Image.Image) -> Image.Image:
 # -- files that Pillow reads ------------------------------------------------------------------------------------------
 
 
-def _as_radiograph(image: Image.Image) -> Image.Image:
-    _check_header(image)
-    orientation = _orientation(image)
-    if image.mode.startswith(_DEEP):
-        shown = Image.fromarray(_deep_grey(image))
-    else:
-        image.info.pop("transparency", None)  # Pillow warns about a palette's transparency and drops it
-        shown = image.convert("L" if image.mode in _GREY else "RGB")
-    shown.info.clear()
-    if orientation != 1:
-        shown.getexif()[ExifTags.Base.Orientation] = orientation
-        shown = ImageOps.exif_transpose(shown)
-    return _with_contrast(shown)
+def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
+    """Decode an image that Pillow has opened; see :func:`open_image`. ``name`` is used in messages."""
+    with _problems_of(name):
+        _check_header(image)
+        orientation = _orientation(image)
+        if image.mode.startswith(_DEEP):
+            shown = Image.fromarray(_deep_grey(image))
+        else:
+            image.info.pop("transparency", None)  # Pillow warns about a palette's transparency and drops it
+            shown = image.convert("L" if image.mode in _GREY else "RGB")
+        shown.info.clear()
+        if orientation != 1:
+            shown.getexif()[ExifTags.Base.Orientation] = orientation
+            shown = ImageOps.exif_transpose(shown)
+        return _with_contrast(shown)
 
 
 def _check_header(image: Image.Image) -> None:
@@ -288,12 +285,14 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     if not (
         data.get("PhotometricInterpretation") in ("MONOCHROME1", "MONOCHROME2")
         and (data.get("SamplesPerPixel", 1), int(data.get("NumberOfFrames") or 1)) == (1, 1)
-        and data.get("BitsAllocated") in (8, 16)
+        and data.BitsAllocated in (8, 16)
+        and 0 < data.BitsStored <= data.BitsAllocated
+        and data.PixelRepresentation in (0, 1)
         and data.get("HighBit", high_bit) == high_bit
     ):
         raise _Refused(
-            "it is not one frame, MONOCHROME1 or MONOCHROME2 (PhotometricInterpretation), of 8 or 16 bits with HighBit "
-            "BitsStored - 1"
+            "it is not one frame, MONOCHROME1 or MONOCHROME2 (PhotometricInterpretation), of 8 or 16 bits, BitsStored "
+            "of them in use with HighBit BitsStored - 1, and PixelRepresentation 0 or 1"
         )
     _check_size(data.Columns, data.Rows)
     if "TransferSyntaxUID" not in data.file_meta:
@@ -316,9 +315,7 @@ def _other_part(data: Dataset) -> str | None:
 def _dicom_grey(data: FileDataset) -> np.ndarray:
     """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels: exact, fast and small.
 
-    ``apply_modality_lut`` and ``apply_voi_lut`` of pydicom 3.0 are not used. They refuse tables with signed or one-byte
-    entries or an odd depth, wrap if values exceed an 8-bit table, and round some ties of a window to the next level,
-    which would change what earlier versions stored.
+    pydicom 3.0's own transforms refuse some tables, and round some ties differently than earlier versions stored.
     """
     stored = data.pixel_array  # sign extended, without bits outside the values (overlays of old files)
     lowest = int(stored.min())
@@ -356,7 +353,7 @@ def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
         return values.astype(np.float64)
     if data.get("ModalityLUTSequence"):
         signed = data.PixelRepresentation == 1
-        return _look_up(data, data.ModalityLUTSequence[0], values, signed)[0].astype(np.float64)
+        return _look_up(data, "ModalityLUTSequence", values, signed)[0].astype(np.float64)
     slope = _number(data, "RescaleSlope", 1.0)
     if slope == 0:  # it has no meaning, and some devices write it with an intercept of 0 for none
         return values.astype(np.float64)
@@ -372,9 +369,7 @@ def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
     if data.get("VOILUTSequence"):
         lowest = -(1 << data.BitsStored - 1) if data.PixelRepresentation == 1 else 0
         ends = _measured(data, np.array([lowest, lowest + (1 << data.BitsStored) - 1]))
-        entries, largest = _look_up(
-            data, data.VOILUTSequence[0], np.rint(values).astype(np.int64), bool(ends.min() < 0)
-        )
+        entries, largest = _look_up(data, "VOILUTSequence", np.rint(values), bool(ends.min() < 0))
         return np.rint(entries * (255 / largest)).astype(np.uint8)
     center, width = _number(data, "WindowCenter", np.nan), _number(data, "WindowWidth", np.nan)
     function = str(data.get("VOILUTFunction") or "LINEAR").upper()
@@ -399,14 +394,17 @@ def _us_or_ss(value: int, signed: bool) -> int:
     return value - (1 << 16) if signed and value >= 1 << 15 else value
 
 
-def _look_up(data: FileDataset, item: Dataset, values: np.ndarray, signed: bool) -> tuple[np.ndarray, int]:
-    """Look up integer values in a DICOM table, clamped to its ends; return the entries and the largest possible one.
+def _look_up(data: FileDataset, name: str, values: np.ndarray, signed: bool) -> tuple[np.ndarray, int]:
+    """Look up whole numbers in a DICOM table, clamped to its ends; return the entries and the largest possible one.
 
     ``signed``: whether the values that the table is for can be negative.
     """
-    count, first, depth = (int(number) for number in item.LUTDescriptor)
+    item = data[name][0]
+    descriptor, words = item.get("LUTDescriptor"), item.get("LUTData")
+    if len(descriptor or ()) != 3 or words in (None, b"", []):
+        raise _Refused(f"its {name} has no LUTDescriptor of three numbers, or no LUTData")
+    count, first, depth = (int(number) for number in descriptor)
     count, first = (count & 0xFFFF) or 1 << 16, _us_or_ss(first, signed)
-    words = item.LUTData
     if isinstance(words, bytes):
         order = "<" if data.file_meta.TransferSyntaxUID.is_little_endian else ">"
         words = np.frombuffer(words + bytes(len(words) % 2), dtype=order + "u2")
@@ -418,12 +416,15 @@ def _look_up(data: FileDataset, item: Dataset, values: np.ndarray, signed: bool)
     # on some devices the entries have more bits than stated, or are all of one of the smaller depths
     if largest < (1 << depth) - 1 and largest not in ((1 << bits) - 1 for bits in range(8, depth)):
         largest = (1 << depth) - 1
-    return entries[(values - first).clip(0, len(entries) - 1)], largest
+    return entries[(values - first).clip(0, len(entries) - 1).astype(np.int64)], largest
 
 
 def _number(data: Dataset, name: str, default: float) -> float:
     """Return a decimal field, or its first value if it has several; ``default`` if it is absent or empty."""
-    value = data.get(name)
-    if value is not None and not isinstance(value, str | int | float):
-        value = value[0] if len(value) else None
-    return default if value is None or value == "" else float(value)
+    try:
+        value = data.get(name)
+        if value is not None and not isinstance(value, str | int | float):
+            value = value[0] if len(value) else None
+        return default if value is None or value == "" else float(value)
+    except ValueError:
+        raise _Refused(f"its {name} is not a number") from None

@@ -7,7 +7,6 @@ This is the only place where report text is cleaned. All contexts of a study sha
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 
@@ -39,29 +38,19 @@ _NO_CONTEXT = pl.col("contexts").list.len() == 0
 Wording = dict[str, dict[str, dict[str, int]]]
 
 
-class Draft(NamedTuple):
-    """Records whose ids and images are still unchecked, and counts of unused studies.
-
-    Attributes:
-        records: the columns of ``records.parquet``, those of the studies, and ``number`` (of the study), ``compares``
-            (whether the target presupposes a previous report; null if the context has one) and ``nothing_left``.
-        beyond_limit: number of input rows whose studies are beyond ``corpus.limit``.
-        empty_priors: number of studies whose previous report was empty after cleaning.
-    """
-
-    records: pl.DataFrame
-    beyond_limit: int
-    empty_priors: int
-
-
 def draft_records(
     studies: pl.DataFrame, config: Corpus, form: Format, originals: pl.DataFrame | None, account: Account
-) -> Draft:
+) -> tuple[pl.DataFrame, int]:
     """Create the records of the studies; list every study without one, or count it as beyond the limit.
 
     Args:
         studies: the frame that a reader returns. form: the input format; messages use its field names.
         originals: ``study_id`` without MIMIC's letter, and ``findings_original``.
+
+    Returns:
+        Records whose ids and images are still unchecked, with the columns of ``records.parquet``, those of the studies,
+        and ``number`` (of the study), ``compares`` (whether the target presupposes a previous report; null if the
+        context has one) and ``nothing_left``; and the number of studies whose previous report was empty after cleaning.
     """
     studies = _checked(study_frame(studies, config), config, form, account)
     studies = _with_target(studies, config, form, account)
@@ -77,13 +66,13 @@ def draft_records(
         place = pl.col("study_id").is_first_distinct().cum_sum().over("context", "split")
         draft = draft.with_columns(place=place)
         draft = draft.filter(pl.col("place").first().over("context", "split", "study_id") <= config.limit)
-    beyond = int(studies["rows"].sum()) - int(draft.unique("number")["rows"].sum())
+    account.beyond_limit = int(studies["rows"].sum()) - int(draft.unique("number")["rows"].sum())
     draft = _without_comparisons(draft, config).with_columns(
         record_id=pl.format("{}-{}", "context", "id"),
         lateral=pl.when(_HAS_LATERAL).then("lateral"),
         prior_report=pl.when(_HAS_PRIOR).then("prior_report"),
     )
-    return Draft(draft, beyond, int(studies["is_prior_empty"].sum()))
+    return draft, int(studies["is_prior_empty"].sum())
 
 
 def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:
@@ -101,11 +90,9 @@ def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Accou
             account.count("residue", name, residue, int(studies[name].str.contains(pattern).sum()))
         field, has_control = form.names.get(name, name), pl.col(name).str.contains(CONTROL)
         studies = account.divert(studies, field, has_control, mapped(name, fault_of))
-        studies = studies.with_columns(is_absent=mapped(name, is_word, pl.Boolean).fill_null(False))
-        account.count("absent_words", "texts", name, int(studies["is_absent"].sum()))
-        studies = studies.with_columns(pl.when(~pl.col("is_absent")).then(name).alias(name))
-    is_blank = {name: ~pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
-    studies = studies.with_columns(pl.when(~blank).then(name).alias(name) for name, blank in is_blank.items())
+        studies = account.without_absent(studies, name, is_word)
+    says = {name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
+    studies = studies.with_columns(pl.when(shows).then(name).alias(name) for name, shows in says.items())
     studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))
     return account.divert(studies, "", _NO_CONTEXT, "its sources fit no context of corpus.contexts", LEFT_OUT)
 
@@ -166,9 +153,9 @@ def _joined(findings: str, impression: str) -> pl.Expr:
 
 def _sections(findings: str, impression: str) -> pl.Expr:
     """Join the names of the sections that are present; null if there are none."""
-    names = [pl.when(pl.col(column).is_not_null()).then(pl.lit(name))
-             for column, name in ((findings, "findings"), (impression, "impression"))]  # fmt: skip
-    return pl.concat_str(names, separator="+", ignore_nulls=True).replace("", None)
+    names = {findings: "findings", impression: "impression"}
+    present = [pl.when(pl.col(column).is_not_null()).then(pl.lit(name)) for column, name in names.items()]
+    return pl.concat_str(present, separator="+", ignore_nulls=True).replace("", None)
 
 
 def _says_something(column: str) -> pl.Expr:
@@ -217,24 +204,19 @@ def keep_sound(
         draft = draft.join(unusable, left_on=view, right_on="image_id", how="left", maintain_order="left")
         draft = draft.rename({"problem": f"{view}_problem", "place": f"{view}_place"})
 
-    def fault(where: pl.Expr, field: str, reason: pl.Expr, kind: str, value: pl.Expr) -> pl.Expr:
-        return pl.when(where).then(pl.struct(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value))
-
     first = pl.format("{} of {} {}", mapped("record_id", quoted), "file", "row").first().over("record_id")
     repeated, twice = ~pl.col("record_id").is_first_distinct(), pl.lit("the record id occurs more than once")
-    problems = {view: pl.col(f"{view}_problem") for view in ("frontal", "lateral")}
-    draft = draft.with_columns(
-        fault=pl.coalesce(
-            fault(repeated, "id", twice, BAD, first),
-            *(
-                fault(problem.is_not_null(), form.names.get(view, view), problem, BAD, pl.col(f"{view}_place"))
-                for view, problem in problems.items()
-            ),
-            fault(pl.col("nothing_left"), "", pl.lit(_ALL_COMPARES), LEFT_OUT, pl.lit(None, pl.String)),
-        )
+    faults = [(repeated, "id", twice, BAD, first)]
+    for view in ("frontal", "lateral"):
+        problem = pl.col(f"{view}_problem")
+        faults.append((problem.is_not_null(), form.names.get(view, view), problem, BAD, pl.col(f"{view}_place")))
+    faults.append((pl.col("nothing_left"), "", pl.lit(_ALL_COMPARES), LEFT_OUT, pl.lit(None, pl.String)))
+    fault = pl.coalesce(
+        pl.when(where).then(pl.struct(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value))
+        for where, field, reason, kind, value in faults
     )
     has_fallen = pl.col("fault").is_not_null()
-    draft = draft.with_columns(is_lost=has_fallen.all().over("number"))
+    draft = draft.with_columns(fault=fault).with_columns(is_lost=has_fallen.all().over("number"))
     listed = draft.filter(has_fallen).unnest("fault")
     listed = listed.unique(["number", "value", "reason"], keep="first", maintain_order=True)
     is_counted = pl.col("is_lost") & pl.col("number").is_first_distinct()
@@ -242,9 +224,8 @@ def keep_sound(
 
     is_judged = ~has_fallen | (pl.col("fault").struct.field("kind") == LEFT_OUT)
     judged = draft.filter(pl.col("compares").is_not_null() & is_judged).group_by("context", "split")
+    judged = judged.agg(records=pl.len(), comparing=pl.col("compares").sum()).sort("context", "split")
     wording: Wording = {}
-    for context, split, records, comparing in (
-        judged.agg(pl.len(), pl.col("compares").sum()).sort("context", "split").iter_rows()
-    ):
-        wording.setdefault(context, {})[split] = {"records": records, "comparing": comparing}
+    for counts in judged.to_dicts():
+        wording.setdefault(counts.pop("context"), {})[counts.pop("split")] = counts
     return draft.filter(~has_fallen), wording

@@ -56,10 +56,10 @@ RECORD_SCHEMA: dict[str, pl.DataType] = {
 PRIOR_SCHEMA: dict[str, pl.DataType] = {
     "study_id": pl.String(),
     "prior_study_id": pl.String(),
-    "gap_days": pl.Float64(),  # null if only the order is known
+    "gap_days": pl.Float64(),  # whole unless both studies have a time; null if only the order is known
     "rule": pl.String(),  # how it was chosen
-    "tied": pl.Boolean(),  # another earlier study was equally near
-    "passed_over": pl.Int32(),  # nearer earlier studies without a report
+    "tied": pl.Boolean(),  # another was equally near: same instant, or same day and one has no time; larger id wins
+    "passed_over": pl.Int32(),  # number of nearer earlier studies without a report (no prior: of all earlier ones)
 }
 
 IMAGE_SCHEMA: dict[str, pl.DataType] = {
@@ -76,6 +76,7 @@ EMPHASIS_SCHEMA: dict[str, pl.DataType] = {
     "emphasis": pl.List(pl.Float32()),  # for BOS, the report's tokens and EOS; null: no marks, or a test record
 }
 
+#: ``truth.parquet`` of a generated corpus: the latent state of every study.
 TRUTH_SCHEMA: dict[str, pl.DataType] = {
     "study_id": pl.String(),
     "subject_id": pl.String(),
@@ -119,15 +120,6 @@ def read_about(path: str | Path) -> dict[str, Any]:
 def read_images(path: str | Path) -> pl.DataFrame:
     """Read ``images.parquet``; see :func:`read_table` for the errors."""
     return read_table(path, IMAGE_SCHEMA)
-
-
-def read_truth(path: str | Path) -> pl.DataFrame:
-    """Read ``truth.parquet``: ids, split, one Boolean column per finding, and the findings of a single source.
-
-    Raises:
-        DataError: the file is missing or unreadable, or its columns differ from the schema.
-    """
-    return read_table(path, TRUTH_SCHEMA)
 
 
 def read_table(path: str | Path, schema: dict[str, pl.DataType], columns: Sequence[str] | None = None) -> pl.DataFrame:

@@ -1,8 +1,8 @@
 """The sections of a MIMIC-CXR report file: findings, impression, indication and history.
 
 A heading starts a line, in capitals and before a colon. Some headings have their own line. Headings in small letters
-(``Findings:``) count in a report that has none in capitals; in others, only those of findings and impression do, and
-not inside findings or an impression in capitals. The meanings of headings, and the rule that the last paragraphs of a
+(``Findings:``) count in a report that has none in capitals; in others, only those of the four sections do, and not
+inside findings or an impression in capitals. The meanings of headings, and the rule that the last paragraphs of a
 report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code; exceptions: docs/method.md.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ruamel.yaml import YAML
 
@@ -60,19 +60,10 @@ _IMAGES = re.compile(
     r" (?:UPRIGHT|SUPINE|SEMI\S*)|VIEWS?|RADIOGRAPHS?|\w*FILMS?|RIBS|BONE WINDOWS?)\b|^REPORT$|^AP$|^PA$"
 )
 #: Headings that need not be in capitals; other words before a colon are text.
-_IN_SMALL_LETTERS = {
-    *(
-        "FINDINGS",
-        "IMPRESSION",
-        "CONCLUSION",
-        "FINDINGS AND IMPRESSION",
-        "INDICATION",
-        "CLINICAL INDICATION",
-        "HISTORY",
-    ),
-    *("CLINICAL HISTORY", "CLINICAL INFORMATION", "REASON FOR EXAM", "REASON FOR EXAMINATION", "COMPARISON"),
-    *("EXAM", "EXAMINATION", "TECHNIQUE", "RECOMMENDATION", "RECOMMENDATIONS", "NOTIFICATION", "ADDENDUM"),
-}
+_IN_SMALL_LETTERS = re.compile(
+    "FINDINGS|IMPRESSION|CONCLUSION|FINDINGS AND IMPRESSION|(?:CLINICAL )?(?:INDICATION|HISTORY)|CLINICAL INFORMATION"
+    "|REASON FOR EXAM(?:INATION)?|COMPARISON|EXAM(?:INATION)?|TECHNIQUE|RECOMMENDATIONS?|NOTIFICATION|ADDENDUM"
+)
 #: Capitals that say nothing about how the headings below them are written.
 _TITLE = re.compile(r"\bREPORT$|\bADDENDUM\b|\bWET ?READ|\bPRELIMINARY\b")
 _MAIN = ("findings", "impression")
@@ -141,14 +132,14 @@ def _parts(text: str) -> list[_Part]:
 
 
 def _sections(parts: list[_Part]) -> Sections:
-    texts: dict[str, str] = {}
+    texts: dict[str, Any] = {}
     for part in parts:
         text = part.text
         if part.name in ("indication", "history"):
             text = _BLANK_LINE.split(text.strip(), maxsplit=1)[0]
         if part.name != "other" and (words := _words(text)):
             texts[part.name] = words
-    return Sections(texts.get("findings"), texts.get("impression"), texts.get("indication"), texts.get("history"))
+    return Sections(**texts)
 
 
 @lru_cache(maxsize=4096)
@@ -160,7 +151,7 @@ def meaning_of(heading: str, within: Name = "other") -> Name | None:
             images does not end findings or an impression.
     """
     spelt = _spelt(heading.upper())
-    if not heading.isupper() and spelt not in _IN_SMALL_LETTERS:
+    if not heading.isupper() and not _IN_SMALL_LETTERS.fullmatch(spelt):
         return None
     for name, words in _MEANINGS:
         if words.search(spelt):

@@ -1,9 +1,10 @@
-"""Removal of sentences from report text."""
+"""Sentences of reports: their removal from raw text, and their ends and marks (emphasis) in cleaned text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 #: The number of an item in a list.
@@ -13,6 +14,8 @@ _UNFINISHED = re.compile(r"\b(?:Drs?|Mrs?|Ms|St|[Vv]s|[Aa]pprox|i\.e|e\.g)\.$")
 #: A word too long to be an abbreviation, except for those above.
 _WHOLE_WORD = re.compile(r"[A-Za-z]{5}[.!?]$")
 _TIME_OF_DAY = re.compile(r"\b[AaPp]\.[Mm]\.$")  # ends a sentence only before a capital
+#: End of a sentence of a cleaned report.
+_CLEANED_END = re.compile(r" \.(?= |$)")
 
 
 def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | None:
@@ -51,3 +54,24 @@ def _goes_on(sentence: str, piece: str, cased: bool) -> bool:
 def says_something(text: str) -> bool:
     """Whether a text contains a letter or digit."""
     return any(character.isalnum() for character in text)
+
+
+def sentence_ends(report: str) -> list[int]:
+    """Return the end of each sentence of a cleaned report: after its ``" ."``; for the last, the end of the text.
+
+    The blank between two sentences belongs to the second, so sentences cover the report without gaps.
+    """
+    ends = [match.end() for match in _CLEANED_END.finditer(report)]
+    return ends if ends and ends[-1] == len(report) else [*ends, len(report)]
+
+
+def token_marks(ends: Sequence[int], marked: Sequence[bool], token_ends: Sequence[int]) -> list[float]:
+    """Return emphasis as released (``new_scores``) for ``<s> report </s>``: 1.0 for every token whose last character is
+    in a marked sentence, else 0.0; BOS and EOS are 0.0.
+
+    Args:
+        ends: ends of the sentences (:func:`sentence_ends`). marked: one value per sentence. token_ends: the end of each
+            token of the report, ascending.
+    """
+    sentences = [min(bisect_left(ends, end), len(ends) - 1) for end in token_ends]
+    return [0.0, *(float(marked[sentence]) for sentence in sentences), 0.0]

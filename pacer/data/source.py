@@ -81,8 +81,8 @@ def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
         raise DataError(f"corpus.root: {root} is not a folder; set it to the folder that contains the corpus")
     images = root / config.images
     looked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
-    for key, path in named_files(config).values():
-        looked.append(NamedFile(key, root / path, None if (root / path).exists() else f"{root / path} does not exist"))
+    for key, path in ((key, root / path) for key, path in named_files(config).values()):
+        looked.append(NamedFile(key, path, None if path.exists() else f"{path} does not exist"))
     return root, looked
 
 

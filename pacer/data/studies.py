@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.data.schemas import SPLITS
-from pacer.data.splits import seeded_split
+from pacer.data.schemas import PRIOR_SCHEMA, SPLITS
 from pacer.data.values import mapped
 
 #: Columns of the frame. Texts are unchanged; an absent value is null, never blank.
@@ -28,14 +29,11 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     "impression": pl.String(),
     "prior_findings": pl.String(),
     "prior_impression": pl.String(),
-    "prior_study_id": pl.String(),  # this and the next four: null if the input has only the text
-    "gap_days": pl.Float64(),
-    "rule": pl.String(),
-    "tied": pl.Boolean(),
-    "passed_over": pl.Int64(),
+    "prior_image": pl.String(),  # path of the previous study's image, as an annotation gives it
     "indication": pl.String(),
     "history": pl.String(),
     "emphasis": pl.List(pl.Float32()),  # per token of the cleaned findings and impression, BOS first
+    **PRIOR_SCHEMA,  # null if the input has only the text
 }
 #: Columns that cannot be null, and columns with a fixed set of values.
 _NEVER_NULL = ("file", "row", "id", "study_id", "subject_id", "view", "frontal")
@@ -51,14 +49,12 @@ def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     """
     absent = {name: pl.lit(None, kind) for name, kind in STUDY_SCHEMA.items() if name not in studies.columns}
     studies = studies.with_columns(**absent).with_columns(pl.col("rows").fill_null(1))
-    for name in _NEVER_NULL:
-        if studies[name].null_count():
-            raise RuntimeError(f"the reader of corpus.format {config.format} gives a study without {name}")
+    faults = [f"a study without {name}" for name in _NEVER_NULL if studies[name].null_count()]
     for name, allowed in _VALUES.items():
         if not studies[name].drop_nulls().is_in(allowed).all():
-            raise RuntimeError(
-                f"the reader of corpus.format {config.format} gives a {name} not in {', '.join(allowed)}"
-            )
+            faults.append(f"a {name} not in {', '.join(allowed)}")
+    if faults:
+        raise RuntimeError(f"the reader of corpus.format {config.format} gives {' and '.join(faults)}")
     shares = config.split
     drawn = mapped("subject_id", lambda subject: seeded_split(subject, config.seed, shares.val, shares.test))
     contexts = []
@@ -70,3 +66,18 @@ def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
         split=pl.coalesce("split", drawn) if studies["split"].null_count() else pl.col("split"),
         contexts=pl.coalesce("contexts", pl.concat_list(contexts).list.drop_nulls()),
     ).select(pl.col(name).cast(kind) for name, kind in STUDY_SCHEMA.items())
+
+
+def seeded_split(subject_id: str, seed: int, val: float, test: float) -> str:
+    """Return the split of a subject: ``train``, ``val`` or ``test``.
+
+    A keyed hash maps the id to [0, 1); test is the lower end and val the upper end. So adding or removing subjects does
+    not move others, and a larger share of val or test takes subjects only from train. Shares hold in expectation.
+    """
+    key = hashlib.blake2b(str(seed).encode()).digest()
+    digest = hashlib.blake2b(subject_id.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
+    # a float holds 53 bits exactly, so the value stays below 1
+    place = (int.from_bytes(digest, "big") >> 11) / 2**53
+    if place < test:
+        return "test"
+    return "val" if place >= 1 - val else "train"

@@ -62,6 +62,7 @@ class Table(NamedTuple):
         columns: names and order as in the file.
         numbers: for each row, the line on which it begins; in Parquet, which has no lines, its number from 1.
         rows: one value per column: text in CSV (None in a blank line), else of the type in the file.
+        of_32_bits: columns of decimal numbers of 32 bits.
     """
 
     path: Path
@@ -69,6 +70,7 @@ class Table(NamedTuple):
     columns: list[str]
     numbers: Sequence[int]
     rows: list[tuple[Any, ...]]
+    of_32_bits: Collection[str] = ()
 
     @property
     def unit(self) -> str:
@@ -108,9 +110,10 @@ class Table(NamedTuple):
         """
         texts = {}
         for name in columns:
-            values = zip(self.places, self.values(name), strict=True)
+            exact_below = 2**24 if name in self.of_32_bits else LARGEST_EXACT
             texts[name] = [
-                _as_text(value, f"{self.path}, {place}, {name}", name in decimals) for place, value in values
+                _as_text(value, f"{self.path}, {place}, {name}", name in decimals, exact_below)
+                for place, value in zip(self.places, self.values(name), strict=True)
             ]
         frame = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()))
         return frame.with_columns(pl.col(pl.String).replace("", None)) if self.kind == "csv" else frame
@@ -142,7 +145,8 @@ def open_table(path: str | Path, form: CsvForm = AS_NAMED) -> Table:
         if kind == "parquet":
             with open(path, "rb") as file:
                 frame = pl.read_parquet(file)
-            return Table(path, kind, frame.columns, range(1, frame.height + 1), frame.rows())
+            of_32_bits = frame.select(pl.col(pl.Float32)).columns
+            return Table(path, kind, frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits)
         lines = list(numbered_jsonl(path))
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
@@ -233,7 +237,7 @@ def shown_columns(names: Sequence[str]) -> str:
     return ", ".join(quoted(name, 50, 2) for name in names) or "no columns"
 
 
-def _as_text(value: Any, place: str, decimal: bool) -> str | None:
+def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | None:
     if value is None or value != value:  # null or NaN
         return None
     if isinstance(value, str):
@@ -245,6 +249,8 @@ def _as_text(value: Any, place: str, decimal: bool) -> str | None:
         value = value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
-    # a larger number has been rounded: its point or exponent stays, by which the checks of ids know it
-    is_whole = isinstance(value, float) and value.is_integer() and not decimal and abs(value) < LARGEST_EXACT
-    return str(int(value) if is_whole else value)
+    if isinstance(value, float) and value.is_integer():
+        if abs(value) >= exact_below:  # rounded: the exponent tells the checks of ids
+            return f"{value:e}"
+        return str(value if decimal else int(value))
+    return str(value)

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-#: Subject and study in MIMIC-CXR's paths.
-MIMIC_PATH = r"(?:^|/)p(\d+)/s(\d+)/"
+#: Subject and study in MIMIC-CXR's paths, also as Windows writes them.
+MIMIC_PATH = r"(?:^|[/\\])p(\d+)[/\\]s(\d+)[/\\]"
 
 
 def mapped(column: str, function: Callable[[Any], Any], kind: Any = pl.String) -> pl.Expr:

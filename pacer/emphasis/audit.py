@@ -35,7 +35,7 @@ class Audit:
         token_ends: Sequence[int],
     ) -> None:
         """Count a record: the ``chosen`` marks, which training reads, and the ``released`` ones. Its sentences end at
-        ``ends``, its tokens at ``token_ends`` (:mod:`pacer.data.emphasis`)."""
+        ``ends``, its tokens at ``token_ends`` (:mod:`pacer.data.sentences`)."""
         counts = self.counts[row["split"], row["context"]]
         counts["records"] += 1
         if chosen is None:

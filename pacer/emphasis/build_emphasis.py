@@ -17,8 +17,8 @@ from pacer.config.anchors import Emphasis
 from pacer.core.errors import DataError
 from pacer.core.io import hash_bytes, hash_json, read_jsonl, write_json
 from pacer.core.progress import Ticker
-from pacer.data.emphasis import sentence_ends, token_marks
 from pacer.data.schemas import EMPHASIS_SCHEMA, read_records, write_table
+from pacer.data.sentences import sentence_ends, token_marks
 from pacer.emphasis.audit import SPLITS, Audit
 
 TABLE, AUDIT, CACHE = "emphasis.parquet", "audit.json", "attributions.jsonl"

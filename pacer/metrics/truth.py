@@ -14,7 +14,7 @@ import polars as pl
 
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
-from pacer.data.schemas import read_truth
+from pacer.data.schemas import TRUTH_SCHEMA, read_table
 from pacer.metrics.cases import by_context, labels_of
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.clinical import as_labels, plain_mean, ratios
@@ -29,9 +29,9 @@ def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     and ``prior_only``.
 
     Raises:
-        DataError: as :func:`~pacer.data.schemas.read_truth`; or a study occurs twice or is missing.
+        DataError: as :func:`~pacer.data.schemas.read_table`; or a study occurs twice or is missing.
     """
-    table = read_truth(path)
+    table = read_table(path, TRUTH_SCHEMA)
     if table["study_id"].is_duplicated().any():
         raise DataError(f"{path}: a study occurs more than once")
     if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():

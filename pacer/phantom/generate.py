@@ -19,9 +19,9 @@ from pacer.core.contexts import CONTEXTS, Context, availability
 from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
 from pacer.data.cleaning import clean_report
-from pacer.data.emphasis import sentence_ends, token_marks
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import EMPHASIS_POSITIONS, SPLITS
+from pacer.data.sentences import sentence_ends, token_marks
 from pacer.data.source import describe_source
 from pacer.phantom.answers import recorded_answer
 from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, report_of

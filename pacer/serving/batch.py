@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault
+from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, with_slashes
 from pacer.core.progress import Ticker
 from pacer.data.tables import open_table, other_separator
 from pacer.serving.case import Case
@@ -68,12 +67,12 @@ def read_cases(path: Path) -> list[Case]:
             problems.append(f"the case {name[:LONGEST_ID]!a} has a name that cannot be used: {fault}; give it another")
         elif row["frontal"] is None:
             problems.append(f"{name} ({place}) names no frontal image")
-        elif row["prior"] and os.path.isfile(path.parent / row["prior"]):
+        elif row["prior"] and _file(row["prior"], path).is_file():
             problems.append(f"the previous report of {name} ({place}) is the name of a file; give its text")
         else:
-            lateral = path.parent / row["lateral"] if row["lateral"] else None
+            lateral = _file(row["lateral"], path) if row["lateral"] else None
             others = {column: row[column] for column in _OTHERS}
-            cases.append(Case(path.parent / row["frontal"], lateral, **others, name=name))
+            cases.append(Case(_file(row["frontal"], path), lateral, **others, name=name))
     _refuse(problems, len(cases) + len(problems))
     if not cases:
         raise DataError(f"{path} holds no case")
@@ -82,6 +81,10 @@ def read_cases(path: Path) -> list[Case]:
         more = f" and of {len(repeated) - 1} more" if len(repeated) > 1 else ""
         raise DataError(f"{path} has two cases with the name {repeated[0]}{more}; name each in a column case")
     return cases
+
+
+def _file(name: str, table: Path) -> Path:
+    return table.parent / with_slashes(name, table.parent)
 
 
 def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> Summary:

@@ -75,6 +75,7 @@ def read_rows(
         place = _place(study.pop("file"), study.pop("row"))
         prior = Prior(**{name: study.pop(f"prior_{name}") for name in ("findings", "impression", "study_id")},
                       **{name: study.pop(name) for name in ("gap_days", "rule", "tied", "passed_over")})  # fmt: skip
+        del study["prior_image"]  # only checked against other files
         study["contexts"] = tuple(study["contexts"])
         rows.append(Examination(place=place, prior=None if prior.study_id is None else prior, **study))
     for line in account.problems.to_dicts():

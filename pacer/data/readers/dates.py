@@ -8,17 +8,18 @@ from datetime import date, time
 #: Message for a date that cannot be read.
 DATE_FORMS = (
     "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or YYYY-MM-DD HH:MM[:SS], a day that exists, without a time zone "
-    "(05/06/2018 could be two days: of a table, corpus.table.dates says which; "
+    "(a year has four digits; 05/06/2018 could be two days: of a table, corpus.table.dates says which; "
     "a number that only orders a patient's studies is order in corpus.table.columns)"
 )
 #: Message for a time that cannot be read.
 TIME_FORMS = (
     "expected HH:MM, HH:MM:SS[.f] (also with AM or PM) or HHMMSS[.f], a time that exists "
-    "(the zeros before HHMMSS may be missing, from four digits down only where a decimal point tells it from HHMM)"
+    "(the zeros before HHMMSS may be missing, from four digits down only where a decimal point tells it from HHMM; "
+    "8.30 could be 08:30, and 0.354167 a fraction of a day)"
 )
 _DAY = re.compile(r"(\d{4})(?:([-/])(\d{1,2})\2(\d{1,2})|(\d{2})(\d{2})(?:\.0+)?)", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?)(?:\s?([AP])\.?M\.?)?", re.ASCII | re.IGNORECASE)
-_DIGITS = re.compile(r"(\d{1,6})(\.\d+)?", re.ASCII)
+_DIGITS = re.compile(r"(?!\d\d?\.\d\d$|0\.\d{4})(\d{1,6})(\.\d+)?", re.ASCII)
 
 
 def parse_day(text: str) -> date | None:
@@ -35,7 +36,8 @@ def parse_time(text: str) -> time | None:
     """Parse a time of day, to the microsecond; None for an unknown form or a time that does not exist.
 
     MIMIC-CXR writes times as numbers, so leading zeros are lost: ``85027.0`` is 08:50:27. Up to four digits without a
-    decimal point are refused, because ``0830`` could be 08:30 or 00:08:30.
+    decimal point are refused, because ``0830`` could be 08:30 or 00:08:30, and so are ``8.30`` and ``0.354167``, which
+    spreadsheets write for 08:30.
     """
     text = text.strip()
     if (match := _DIGITS.fullmatch(text)) and (match[2] or len(match[1]) > 4):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from pacer.core.errors import DataError
@@ -25,10 +26,11 @@ def read_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
     number = 0
     with Ticker("reports", None) as ticker:
         try:
-            for name, content in _contents(path, ending):
-                number += 1
-                yield name, content
-                ticker.advance()
+            for name, content in _contents(path):
+                if name.lower().endswith(ending) and not Path(name).name.startswith("."):
+                    number += 1
+                    yield name, content()
+                    ticker.advance()
         except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
             reason = str(getattr(error, "strerror", None) or error).partition("\n")[0]
             raise DataError(f"{path} cannot be read as a folder, a zip or a tar archive: {reason}") from None
@@ -36,23 +38,17 @@ def read_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
         raise DataError(f"{path} holds no {ending} file")
 
 
-def _contents(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
+def _contents(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """Yield the name of each file, and the function that reads it."""
     if path.is_dir():
         for file in sorted(files_below(path)):
-            if _is_wanted(file.name, ending):
-                yield file.relative_to(path).as_posix(), file.read_bytes()
+            yield file.relative_to(path).as_posix(), file.read_bytes
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as packed:
             for name in packed.namelist():
-                if _is_wanted(name, ending):
-                    yield name, packed.read(name)
+                yield name, partial(packed.read, name)
     else:
         with tarfile.open(path) as packed:
             for member in packed:
-                file = packed.extractfile(member) if member.isfile() and _is_wanted(member.name, ending) else None
-                if file is not None:
-                    yield member.name, file.read()
-
-
-def _is_wanted(name: str, ending: str) -> bool:
-    return name.lower().endswith(ending) and not Path(name).name.startswith(".")
+                if member.isfile() and (file := packed.extractfile(member)):
+                    yield member.name, file.read

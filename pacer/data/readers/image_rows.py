@@ -50,7 +50,11 @@ _QUOTED = ("subject", "date", "time", "order", "split")
 #: An interval that deserves a look, in days: 100 years.
 _LONG = 36_525
 #: Dates and de-identified words, in which two texts of a study may differ.
-_REMOVED = r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}|_+|\[\*\*[^\[\]]*\*\*\]|X{3,}|\s+"
+_MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_REMOVED = (
+    rf"[0-9]{{1,4}}[-/.][0-9]{{1,2}}[-/.][0-9]{{1,4}}|\b{_MONTH}\s[0-9]{{1,2}},?\s[0-9]{{4}}|[0-9]{{1,2}}\s{_MONTH}\s[0-9]{{4}}"
+    r"|_+|\[[^\[\]]*\]|<[^<>]*>|X{3,}|\s+"
+)
 #: Faults of a study (each a column): its field, the message, and the column whose values are quoted.
 _FAULTS = {
     "two subjects": ("study", "the study is given under more than one subject", "subject"),
@@ -109,9 +113,8 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
         plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
         account.count("unescaped", "texts", name, int((plain != images[name]).sum()))
         images = images.with_columns(pl.coalesce(plain, name).alias(name))
-        absent = mapped(name, is_absent, pl.Boolean).fill_null(False)
-        account.count("absent_words", "texts", name, int(images.select(absent.sum()).item()))
-        images = images.with_columns(pl.when(~absent & pl.col(name).str.contains(r"\S")).then(name).alias(name))
+        images = account.without_absent(images, name, is_absent)
+        images = images.with_columns(pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name))
     others = [name for name in COLUMNS if name not in TEXTS]
     images = images.with_columns(pl.col(others).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None))
     written = pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date").str.strip_chars()
@@ -132,9 +135,10 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     return images.with_columns(
         clock,
         (pl.col("date").is_not_null() & (pl.col("day").is_null() | no_clock)).alias("bad date"),
-        (pl.col("time").is_not_null() & pl.col("clock").is_null()).alias("bad time"),
-        (pl.col("order").is_not_null() & pl.col("number_of_order").is_null()).alias("bad order"),
-        (pl.col("split").is_not_null() & pl.col("known_split").is_null()).alias("bad split"),
+        *(
+            (pl.col(name).is_not_null() & pl.col(_COMPARED[name]).is_null()).alias(f"bad {name}")
+            for name in ("time", "order", "split")
+        ),
         (is_timed & (pl.col("clock") != pl.col("date_clock"))).fill_null(False).alias("two times"),
     )
 

@@ -27,9 +27,7 @@ _STUDY = ["subject", "study"]
 _IMAGE = [*_STUDY, "dicom"]
 #: The columns of the two tables, and our names for them.
 _IDS = {"subject_id": "subject", "study_id": "study", "dicom_id": "dicom"}
-_METADATA = _IDS | {"ViewPosition": "view", "StudyDate": "date", "StudyTime": "time"}
-#: A column that a user's copy of the metadata may lack; it counts where ViewPosition is empty.
-_OPTIONAL = {VIEW_IN_FULL: "view in full"}
+_METADATA = _IDS | {"ViewPosition": "view", "StudyDate": "date", "StudyTime": "time", VIEW_IN_FULL: "view in full"}
 _SPLIT = _IDS | {"split": "split"}
 
 
@@ -42,7 +40,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         DataError: a file is missing or damaged, lacks a column, a study has two reports, or an image two splits.
     """
     metadata, split, reports = (source.file(role) for role in ("metadata", "split", "reports"))
-    images = _table(metadata, _METADATA, _OPTIONAL)
+    images = _table(metadata, _METADATA)
     if "view in full" in images.columns:
         has_position = ~pl.col("view").str.contains(EMPTY_CELL)
         images = images.with_columns(view=pl.when(has_position).then("view").otherwise("view in full"))
@@ -86,7 +84,7 @@ def study_times(metadata: Path) -> pl.DataFrame:
     Raises:
         DataError: the file is damaged or lacks a column.
     """
-    images = _one_time(_table(metadata, _METADATA, _OPTIONAL))
+    images = _one_time(_table(metadata, _METADATA))
     numbers = {"day": "date", "clock": "time"}
     return images.group_by(_STUDY, maintain_order=True).agg(
         pl.col(name).cast(pl.Float64, strict=False).min().alias(ours) for ours, name in numbers.items()
@@ -116,17 +114,16 @@ def read_reports(path: Path) -> pl.DataFrame:
     return pl.DataFrame(rows, columns, orient="row").with_columns(has_file=True).sort("study", "file")
 
 
-def _table(path: Path, columns: dict[str, str], optional: dict[str, str] | None = None) -> pl.DataFrame:
-    """Read the columns, and the optional ones that are there, as text under our names, and add ``line``."""
+def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
+    """Read the columns as text under our names, and add ``line``. A copy of the metadata may lack the views in full."""
     table = open_table(path)
-    ours = columns | (optional or {})
-    theirs = {name: column for name in ours if (column := table.only(name)) is not None}
-    missing = [name for name in columns if name not in theirs]
+    theirs = {name: column for name in columns if (column := table.only(name)) is not None}
+    missing = [name for name in columns if name not in theirs and name != VIEW_IN_FULL]
     if missing:
         raise DataError(f"{path} lacks {', '.join(missing)}; it has {shown_columns(table.columns)}")
     table.check_ids([column for name, column in theirs.items() if name in _IDS])
     frame = table.frame(list(theirs.values()))
-    frame.columns = [ours[name] for name in theirs]
+    frame.columns = [columns[name] for name in theirs]
     return frame.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))
 
 
@@ -139,8 +136,8 @@ def _check_once(table: pl.DataFrame, column: str, problem: str) -> None:
 def _one_time(images: pl.DataFrame) -> pl.DataFrame:
     """Give all images of a study the date and time of its first; values that are not numbers stay, to be refused."""
     # a time is a number without leading zeros; the time parser refuses other forms that are ambiguous
-    is_short = pl.col("time").str.contains(r"^(?:0|[1-9]\d{0,3})$")
-    images = images.with_columns(pl.when(is_short).then(pl.col("time").str.zfill(6)).otherwise("time"))
+    padded = pl.col("time").str.replace(r"^(0|[1-9]\d{0,3})(\.\d+)?$", "000000$1$2").str.replace(r"^0+(\d{6})\b", "$1")
+    images = images.with_columns(padded)
     day, clock = (pl.col(name).cast(pl.Float64, strict=False) for name in ("date", "time"))
     images = images.with_columns(instant=day * 1_000_000 + clock)
     first = {name: pl.col(name).sort_by("instant", nulls_last=True).first().over(_STUDY) for name in ("date", "time")}

@@ -20,7 +20,7 @@ from pacer.config import Corpus
 from pacer.core.io import files_below
 from pacer.data.account import LEFT_OUT, Account
 from pacer.data.readers.files import read_files
-from pacer.data.readers.views import View, count_unknown, image_key, read_views
+from pacer.data.readers.views import choose_images, count_unknown, image_key, read_views
 from pacer.data.source import Source
 
 SECTIONS = ("findings", "impression", "indication")
@@ -61,7 +61,12 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             rows.append({"file": f"{path}/{name}", "field": field, "reason": reason})
             continue
         named += report.images
-        rows.append({"file": f"{path}/{name}", "id": report.uid} | report.texts | _shown(report.images, views, files))
+        frontal, view, lateral = choose_images(report.images, views)
+        shown = {
+            kind: image and files.get(image_key(image), f"{image}.png")
+            for kind, image in (("frontal", frontal), ("lateral", lateral))
+        }
+        rows.append({"file": f"{path}/{name}", "id": report.uid, "view": view} | report.texts | shown)
     count_unknown(projections, [image_key(name) in views for name in named], account)
     studies = pl.DataFrame(rows, dict.fromkeys(_TEXTS, pl.String()))
     studies = studies.with_columns(row=pl.lit(""), study_id="id", subject_id="id")
@@ -72,17 +77,6 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         studies = studies.join(_r2gen_split(), on="id", how="left", maintain_order="left")
         studies = account.divert(studies, "", pl.col("split").is_null(), "not in the split", LEFT_OUT)
     return account.divert(studies, "", pl.col("frontal").is_null(), "no frontal image", LEFT_OUT)
-
-
-def _shown(images: list[str], views: dict[str, View], files: dict[str, str]) -> dict[str, str]:
-    """Return the paths of the first frontal and the first lateral image, and the ``view`` of the frontal one."""
-    shown: dict[str, str] = {}
-    for name in images:
-        key = image_key(name)
-        if (view := views.get(key)) is not None and view.kind not in shown:
-            shown[view.kind] = files.get(key, f"{name}.png")
-            shown |= {"view": view.view} if view.kind == "frontal" else {}
-    return shown
 
 
 def _r2gen_split() -> pl.DataFrame:

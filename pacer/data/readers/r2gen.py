@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from pacer.config import Corpus
 from pacer.data.account import LEFT_OUT, Account
 from pacer.data.readers.annotations import Name, Text, read_records
-from pacer.data.readers.views import View, count_unknown, read_views, view_of
+from pacer.data.readers.views import View, choose_images, count_unknown, read_views, view_of
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
 
@@ -58,28 +58,16 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     else:
         count_unknown(source.file("views"), [view_of(views, i) is not None for names in images for i in names], account)
     columns = dict.fromkeys(("frontal", "view", "lateral"), pl.String())
-    records = records.hstack(pl.DataFrame([_shown(names, views) for names in images], columns, orient="row"))
+    rows = [choose_images(names, views, _by_place(names, views)) for names in images]
+    records = records.hstack(pl.DataFrame(rows, columns, orient="row"))
     return account.divert(records, "", pl.col("frontal").is_null(), "no frontal image", LEFT_OUT)
 
 
-def _shown(images: list[str], views: dict[str, View] | None) -> tuple[str | None, str | None, str | None]:
-    """Return the first frontal image, its view, and the first lateral image.
+def _by_place(images: list[str], views: dict[str, View] | None) -> list[str]:
+    """Return what the place of an image in a record says of its view.
 
-    Known views take precedence; an image of unknown view gets the view of its position if that is still free. In
-    MIMIC-CXR the order of images is meaningless, and a single image may be a lateral. Even so, the first image counts
+    In MIMIC-CXR the order of images is meaningless, and a single image may be a lateral. Still, the first image counts
     as frontal if there is no table of views; with a table, only the order of IU X-Ray's pairs counts.
     """
     is_pair = len(images) > 1 and re.search(MIMIC_PATH, images[0]) is None
-    by_place = ["frontal", "lateral"] if is_pair else ["frontal"] if views is None else []
-    shown: dict[str, tuple[str, str]] = {}
-    unknown = []
-    for place, image in enumerate(images):
-        view = None if views is None else view_of(views, image)
-        if view is not None:
-            shown.setdefault(view.kind, (image, view.view))
-        elif place < len(by_place):
-            unknown.append((by_place[place], image))
-    for kind, image in unknown:
-        shown.setdefault(kind, (image, "other"))
-    frontal, view = shown.get("frontal", (None, None))
-    return frontal, view, shown.get("lateral", (None, None))[0]
+    return ["frontal", "lateral"] if is_pair else ["frontal"] if views is None else []

@@ -17,7 +17,6 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 from pacer.config import Corpus
 from pacer.core.contexts import availability
 from pacer.data.account import Account
-from pacer.data.readers.annotated_priors import check_priors
 from pacer.data.readers.annotations import Name, Text, Unread, read_records
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
@@ -72,16 +71,12 @@ class Record(BaseModel):
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """Return the studies in the files of ``config.contexts``, one context after the other.
 
-    ``account`` gets the topics ``unknown_fields`` and ``lateral_of_another_study``, and with PhysioNet's metadata those
-    of :func:`~pacer.data.readers.annotated_priors.check_priors`.
+    ``account`` gets the topics ``unknown_fields`` and ``lateral_of_another_study``.
 
     Raises:
         DataError: a file as a whole is missing or malformed.
     """
-    studies = pl.concat(_context(source.file(context), context, account) for context in config.contexts)
-    if "metadata" in source.files:
-        check_priors(studies, source.file("metadata"), source.files.get("reports"), account)
-    return studies.drop("prior_image")
+    return pl.concat(_context(source.file(context), context, account) for context in config.contexts)
 
 
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:

@@ -7,7 +7,7 @@ The same image has a different name in each distribution; :func:`image_key` maps
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -32,11 +32,11 @@ _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
 
 #: Directions of the beam in full, as in :data:`VIEW_IN_FULL`.
 _IN_FULL = {
-    re.compile(r"\bPOSTER(?:O|IOR)[-\s]*ANTERIOR\b"): "PA",
-    re.compile(r"\bANTER(?:O|IOR)[-\s]*POSTERIOR\b"): "AP",
+    re.compile(r"\bPOSTER(?:O|IOR)[-\s]*ANTERIOR\b|\bP[.-]A\b"): "PA",
+    re.compile(r"\bANTER(?:O|IOR)[-\s]*POSTERIOR\b|\bA[.-]P\b"): "AP",
 }
 _FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
-_LATERAL = {"LATERAL", "LAT", "LL", "RL"}
+_LATERAL = {"LATERAL", "LAT", "LLAT", "RLAT", "LL", "RL"}
 #: Patient lying on the side: "lateral" then describes the patient, not the beam.
 _DECUBITUS = {"DECUBITUS", "DECUB", "LLD", "RLD"}
 #: Views taken in addition to the usual ones, or of a lying patient.
@@ -104,6 +104,27 @@ def view_of(views: Mapping[str, View], image: str) -> View | None:
     return views.get(key)
 
 
+def choose_images(
+    images: Sequence[str], views: Mapping[str, View] | None, by_place: Sequence[str] = ()
+) -> tuple[str | None, str | None, str | None]:
+    """Return the first frontal image, its view, and the first lateral image.
+
+    Known views take precedence; an image of unknown view gets the kind of its place (``by_place``) if it is still free.
+    """
+    chosen: dict[str, tuple[str, str]] = {}
+    unknown = []
+    for place, image in enumerate(images):
+        view = None if views is None else view_of(views, image)
+        if view is not None:
+            chosen.setdefault(view.kind, (image, view.view))
+        elif place < len(by_place):
+            unknown.append((by_place[place], image))
+    for kind, image in unknown:
+        chosen.setdefault(kind, (image, "other"))
+    frontal, view = chosen.get("frontal", (None, None))
+    return frontal, view, chosen.get("lateral", (None, None))[0]
+
+
 def read_views(path: Path) -> dict[str, View]:
     """Read a table of views; see :func:`~pacer.data.tables.open_table` for its kinds.
 
@@ -119,15 +140,15 @@ def read_views(path: Path) -> dict[str, View]:
             different views.
     """
     table = open_table(path)
-    columns: list[list[str]] = []
-    for group in (IMAGE_COLUMNS, VIEW_COLUMNS):
-        columns.append([column for name in group if (column := table.only(name)) is not None])
-        if not columns[-1]:
-            raise DataError(
-                f"{path} needs one of the columns {', '.join(group)}; it has {shown_columns(table.columns)}"
-            )
-    image_column, view_columns = columns[0][0], columns[1]
-    in_full = [column] if (column := table.only(VIEW_IN_FULL)) is not None else []
+    images, view_columns, in_full = (
+        [column for name in group if (column := table.only(name)) is not None]
+        for group in (IMAGE_COLUMNS, VIEW_COLUMNS, (VIEW_IN_FULL,))
+    )
+    for group, columns in ((IMAGE_COLUMNS, images), (VIEW_COLUMNS, view_columns)):
+        if not columns:
+            has = shown_columns(table.columns)
+            raise DataError(f"{path} needs one of the columns {', '.join(group)}; it has {has}")
+    image_column = images[0]
     table.check_ids([image_column])
     views: dict[str, View] = {}
     rows = table.frame([image_column, *view_columns, *in_full]).to_dicts()

@@ -11,7 +11,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
-from pacer.data.schemas import RECORD_SCHEMA, TRUTH_SCHEMA, read_about, read_images, read_records, read_truth
+from pacer.data.schemas import RECORD_SCHEMA, TRUTH_SCHEMA, read_about, read_images, read_records, read_table
 from pacer.data.source import describe_source
 
 
@@ -309,7 +309,7 @@ def test_truth_travels_with_the_studies_in_use(tiny) -> None:
     truth.write_parquet(tiny.root / "truth.parquet")
     build_corpus(tiny.config(), tiny.root, tiny.out / "corpus")
     assert read_about(tiny.out / "corpus" / "records.parquet")["generated"]
-    kept = read_truth(tiny.out / "corpus" / "truth.parquet")
+    kept = read_table(tiny.out / "corpus" / "truth.parquet", TRUTH_SCHEMA)
     assert kept["study_id"].to_list() == studies[:4]
     truth.head(2).write_parquet(tiny.root / "truth.parquet")
     with pytest.raises(DataError, match="has no row for 2 studies"):

@@ -19,7 +19,7 @@ from pacer.core.errors import DataError
 from pacer.data.account import Account
 from pacer.data.readers.openi import read
 from pacer.data.source import Source
-from pacer.data.splits import seeded_split
+from pacer.data.studies import seeded_split
 from tests.support.profiles import profile
 from tests.support.rows import Examination, LeftOut, Problem, Row, read_rows
 

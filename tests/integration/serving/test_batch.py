@@ -160,6 +160,17 @@ def test_names_that_cannot_be_shown(table, name: str) -> None:
     assert str(error.value).isascii() and str(error.value).replace("\n", "").isprintable()
 
 
+def test_backslashes_in_paths_of_cases_are_read_where_the_file_is_there(table, tmp_path: Path) -> None:
+    (tmp_path / "p1").mkdir()
+    (tmp_path / "p1" / "old.txt").write_text("Clear.")
+    [case] = read_cases(table("case,frontal,lateral\na,p1\\a.png,p1\\b.png\n"))
+    assert (case.frontal, case.lateral) == (tmp_path / "p1" / "a.png", tmp_path / "p1" / "b.png")
+    with pytest.raises(DataError, match="is the name of a file"):
+        read_cases(table("case,frontal,prior\na,p1\\a.png,p1\\old.txt\n"))
+    (tmp_path / "p1\\a.png").touch()
+    assert read_cases(table("case,frontal\na,p1\\a.png\n"))[0].frontal == tmp_path / "p1\\a.png"
+
+
 def test_a_table_of_cases_from_a_spreadsheet(table, tmp_path: Path) -> None:
     assert read_cases(table("sep=;\ncase;frontal;lateral\na;1.png;nan\n")) == [Case(tmp_path / "1.png", name="a")]
     with pytest.raises(DataError, match="its only column has a name with a semicolon; separate cells by commas"):

@@ -107,10 +107,25 @@ def test_ids_that_are_none() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["1.23457E+12", "1,23457E+12", "1.2e+05", "1E+12", "-1.5e17", "1.2345678901234568e+17", "9007199254740992.0"],
+    [
+        "1.23457E+12",
+        "1,23457E+12",
+        "1.2e+05",
+        "1E+12",
+        "-1.5e17",
+        "1.2345678901234568e+17",
+        "9007199254740992.0",
+        "1.E+12",
+    ],
 )
 def test_an_id_that_was_rounded_is_none(text: str) -> None:
     assert "has rounded" in str(id_fault(text))
+
+
+@pytest.mark.parametrize("text", ["#N/A", "#REF!", "#NAME?", "#DIV/0!", "########", "#Value!"])
+def test_an_error_of_a_spreadsheet_is_no_id_and_no_text(text: str) -> None:
+    assert "error that a spreadsheet shows" in str(id_fault(text))
+    assert is_absent(text) and not is_absent(f"{text} Clear.") and id_fault(f"{text}1") is id_fault("#7") is None
 
 
 @pytest.mark.parametrize(
@@ -127,6 +142,8 @@ def test_ids_that_only_look_rounded(text: str) -> None:
         ("&amp;lt; 5 mm; a &amp; b &#39;c&#39;", "< 5 mm; a & b 'c'"),
         ("No effusion._x000D_\nHeart", "No effusion.\n\nHeart"),
         ("_xD83D__xDE00_ _x005F_x000D_", "\U0001f600 _x000D_"),
+        ("No effusion&nbsp or edema &lt 3 cm", "No effusion  or edema < 3 cm"),
+        ("\u200eLungs\u200f \u202aclear\u202c", "Lungs clear"),
         ("pneumo\u00adthorax, non\u2011calcified, 3\u00a0cm\u202fwide\u200b", "pneumothorax, non-calcified, 3 cm wide"),
     ],
 )
@@ -135,14 +152,40 @@ def test_what_another_format_escaped_is_plain_again(text: str, plain: str) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["< 5 mm", "R&D; a & b", "T1\\n2", "a\\b", "C:\\new", "_x00_ ___ _x000", "1 < x > 0", "<3>"]
+    "text",
+    [
+        "< 5 mm",
+        "R&D; a & b",
+        "T1\\n2",
+        "a\\b",
+        "C:\\new",
+        "_x00_ ___ _x000",
+        "1 < x > 0",
+        "<3>",
+        "AT&TX",
+        "&ltx",
+        "a\\.b",
+        "S\u00c3O PAULO",
+    ],
 )
 def test_texts_without_residue(text: str) -> None:
     assert re.search(ANY_RESIDUE, text) is None and without_residue(text) == text
 
 
 @pytest.mark.parametrize(
-    "text", ["a.<br/>b", "<BR>", "</p>", '<div class="x">', "\\nHeart", "clear.\\r\\n2. Lungs", "clear\\n"]
+    "text",
+    [
+        *("a.<br/>b", "<BR>", "</p>", '<div class="x">', "\\nHeart", "clear.\\r\\n2. Lungs", "clear\\n", "<!-- x -->"),
+        *(
+            "clear\\.br\\Heart",
+            "a \\T\\ b",
+            "3\\u00a0cm",
+            "clear.\\x0d",
+            "doesn\u00e2\u20ac\u2122t",
+            "3\u00c2\u00b0",
+            "caf\ufffd",
+        ),
+    ],
 )
 def test_tags_and_written_escapes_are_found_and_stay(text: str) -> None:
     assert re.search(ANY_RESIDUE, text) and without_residue(text) == text

@@ -60,10 +60,12 @@ WITHOUT_PATH = "unused.jpg"
     [
         (path(PATIENT, "50000009"), "Whatever.", None),
         (path(PATIENT, "50000001"), "Whatever.", "of a later study"),
+        (path(PATIENT, "50000001").replace("/", "\\"), "Whatever.", "of a later study"),
         (path(PATIENT, "50000007"), "Whatever.", "of a later study"),  # an hour later
         (path(PATIENT, "50000002"), "Whatever.", "of the same study"),
         (path(OTHER, "50000003"), "Whatever.", "of another patient"),
         (path(PATIENT, "59999999"), "Whatever.", "its study was not found"),
+        (path(OTHER, "59999999"), "Whatever.", "of another patient"),  # its study is not in the metadata
         (WITHOUT_PATH, "LARGE effusion", None),
         (None, "large effusion .", None),
         (WITHOUT_PATH, "Clear.", "of the same study"),
@@ -111,7 +113,7 @@ def test_the_cleaned_text_of_a_numbered_list_is_found(corpus: TinyCorpus) -> Non
 def test_a_text_of_an_earlier_and_a_later_study_is_ambiguous(corpus: TinyCorpus) -> None:
     (corpus.root / "reports" / "s50000009.txt").write_text(" FINDINGS:\n Same words.\n\n IMPRESSION:\n Stable.\n")
     audit, _ = checked(corpus, last_APPA_imagepath=WITHOUT_PATH, last_finding="Same words.")
-    assert audit["notes"]["doubted_priors"] == {"sw": {"its text is of several studies, earlier and not": 1}}
+    assert audit["notes"]["doubted_priors"] == {"sw": {"its text is of several studies": 1}}
 
 
 def test_without_reports_no_text_is_compared(corpus: TinyCorpus) -> None:
@@ -125,6 +127,24 @@ def test_without_metadata_nothing_is_checked(corpus: TinyCorpus) -> None:
     corpus.settings = {"mimic_cxr": {"reports": "reports", "metadata": None, "split": None}}
     with pytest.raises(ValidationError, match=r"corpus\.mimic_cxr\.reports with format: rg4 needs .*metadata"):
         corpus.config()
+
+
+def test_a_table_of_splits_beside_annotations_is_refused(corpus: TinyCorpus) -> None:
+    corpus.settings = {"mimic_cxr": {"reports": None, "metadata": "metadata.csv", "split": "split.csv"}}
+    with pytest.raises(ValidationError, match=r"mimic_cxr\.split is 'split\.csv', but .* rg4.*set it to null"):
+        corpus.config()
+
+
+def test_only_records_in_use_are_counted(corpus: TinyCorpus) -> None:
+    """The second record has no text, and the third is beyond the limit."""
+    first = corpus.files["sw"]["train"][0] | {"last_APPA_imagepath": path(PATIENT, "50000009")}
+    corpus.files["sw"]["train"] += [first | {"id": "a", "finding": "s", "impression": "s"}, first | {"id": "b"}]
+    corpus.settings = {"limit": 1, "max_bad_rows": 1}
+    corpus.files["sw"]["train"][2] |= {"study_id": "50000001"}
+    files = {"reports": None, "metadata": "metadata.csv", "split": None}
+    corpus.settings |= {"mimic_cxr": files}
+    corpus.files["sw"]["train"][0] = first
+    assert corpus.build()["notes"]["checked_priors"] == {"sw": {"of an earlier study": 1}}
 
 
 @pytest.mark.parametrize("image", [0, None, [1], "\ud800"])

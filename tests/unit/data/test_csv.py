@@ -8,6 +8,7 @@ import io
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -175,10 +176,20 @@ def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes, nam
     assert all(len(row) in (0, len(rows[0])) for row in rows)
 
 
-def test_a_decimal_number_that_tells_no_neighbours_apart_keeps_its_form(tmp_path: Path) -> None:
+def test_a_decimal_number_that_tells_no_neighbours_apart_keeps_its_exponent(tmp_path: Path) -> None:
     rows = [{"id": 2.0**53}, {"id": 1e17}, {"id": 101.0}, {"id": 10**17}]
     (tmp_path / "ids.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     table = open_table(tmp_path / "ids.jsonl")
-    assert table.frame(["id"])["id"].to_list() == ["9007199254740992.0", "1e+17", "101", str(10**17)]
-    with pytest.raises(DataError, match=r"line 1, id: 9007199254740992\.0 is an id that"):
+    assert table.frame(["id"])["id"].to_list() == ["9.007199e+15", "1.000000e+17", "101", str(10**17)]
+    with pytest.raises(DataError, match=r"line 1, id: 9\.007199e\+15 is an id that"):
         table.check_ids(["id"])
+
+
+def test_a_column_of_32_bits_tells_fewer_numbers_apart(tmp_path: Path) -> None:
+    pl.DataFrame({"id": [7.0, 2.0**24 - 1, 2.5, None]}, {"id": pl.Float32}).write_parquet(tmp_path / "ids.parquet")
+    table = open_table(tmp_path / "ids.parquet")
+    table.check_ids(["id"])
+    assert table.frame(["id"])["id"].to_list() == ["7", "16777215", "2.5", None]
+    pl.DataFrame({"id": [7.0, 50414267.0]}, {"id": pl.Float32}).write_parquet(tmp_path / "ids.parquet")
+    with pytest.raises(DataError, match=r"row 2, id: .* is an id that .* has rounded"):
+        open_table(tmp_path / "ids.parquet").check_ids(["id"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from pacer.data.cleaning import CLEANERS
-from pacer.data.emphasis import sentence_ends, token_marks
+from pacer.data.sentences import sentence_ends, token_marks
 
 SENTENCES = st.lists(
     st.tuples(

@@ -560,6 +560,40 @@ def test_a_missing_element_is_named_from_the_header(tmp_path: Path, read: Any, s
 
 
 @pytest.mark.parametrize("read", [open_image, image_header])
+@pytest.mark.parametrize("name", ["VOILUTSequence", "ModalityLUTSequence"])
+@pytest.mark.parametrize(
+    "change", [{"LUTData": None}, {"LUTDescriptor": None}, {"LUTDescriptor": [4, 0]}, {"LUTData": []}]
+)
+def test_an_incomplete_table_is_named_from_the_header(tmp_path: Path, read: Any, name: str, change: dict) -> None:
+    item = lut([0, 1, 2, 3], 0, 12)
+    for field, value in change.items():
+        if value is None:
+            delattr(item, field)
+        else:
+            setattr(item, field, value)
+    with pytest.raises(ImageError, match=f"its {name} has no LUTDescriptor of three numbers, or no LUTData"):
+        read(write_dicom(tmp_path / "a.dcm", RAMP, **{name: [item]}))
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+@pytest.mark.parametrize("name", ["RescaleSlope", "RescaleIntercept", "WindowCenter", "WindowWidth"])
+def test_a_field_that_is_no_number_is_named_from_the_header(tmp_path: Path, read: Any, name: str) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP)
+    data = pydicom.dcmread(path)
+    data.add_new(name, "LO", "none")
+    data.save_as(path)
+    with pytest.raises(ImageError, match=f"its {name} is not a number"):
+        read(path)
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
+def test_bits_that_do_not_fit_are_named_from_the_header(tmp_path: Path, read: Any) -> None:
+    for fields in ({"BitsStored": 20, "HighBit": 19}, {"BitsStored": 0}, {"PixelRepresentation": 2}):
+        with pytest.raises(ImageError, match="BitsStored of them in use"):
+            read(write_dicom(tmp_path / "a.dcm", RAMP, **fields))
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
 def test_a_file_without_meta_header_is_in_the_default_syntax(tmp_path: Path, read: Any) -> None:
     for syntax in (ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian):
         path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax)

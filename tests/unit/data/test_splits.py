@@ -10,8 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from pacer.config.splits import check_splits
 from pacer.core.errors import DataError
-from pacer.data.splits import check_splits, seeded_split
+from pacer.data.studies import seeded_split
 from tests.support.profiles import profile
 
 #: The micro profile.

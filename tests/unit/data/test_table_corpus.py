@@ -178,6 +178,8 @@ def test_a_table_in_the_form_of_a_hospital(studies: Studies) -> None:
         ("DD/MM/YYYY", "03/05/2180", "3/12/2180 08:30"),
         ("MM/DD/YYYY", "05/03/2180", "12/3/2180 08:30"),
         ("DD.MM.YYYY", "2180-05-03", "03.12.2180"),
+        ("DD-MM-YYYY", "3-5-2180", "03-12-2180 8:30"),
+        ("MM-DD-YYYY", "05-03-2180", "12-3-2180"),
     ],
 )
 def test_dates_of_a_stated_form(studies: Studies, form: str, first: str, second: str) -> None:
@@ -286,6 +288,9 @@ def test_study_numbers_of_each_patient_are_told_once(studies: Studies) -> None:
         ("NO CHANGE SINCE 5/2/2000. CLEAR.", "NO CHANGE SINCE 7-10-13. CLEAR.", True),
         ("Since ___ clear.", "Since [**2101-3-4**]  clear.", True),
         ("Since XXXX clear.", "Since __ clear.", True),
+        ("Since May 2, 2000 clear.", "Since 10 July 2013 clear.", True),
+        ("Since [DATE] clear.", "Since <DATE> clear.", True),
+        ("Effusion in 2 views.", "Effusion in 3 views.", False),
         ("Effusion of 1-2 cm.", "Effusion of 2-3 cm.", False),
         ("Clear.", "Effusion.", False),
     ],
