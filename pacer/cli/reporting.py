@@ -31,7 +31,7 @@ from pacer.config.profiles import load_profile
 from pacer.core.errors import BackboneError, ConfigError
 
 if TYPE_CHECKING:
-    from pacer.reporting.tables import Check
+    from pacer.core.audits import Check
 
 ANCHORS = Path("data/anchors/anchors.parquet")
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
@@ -47,8 +47,9 @@ def audit(
     from pacer.core.io import check_replaceable
     from pacer.data.account import PROBLEM_SCHEMA
     from pacer.data.build_corpus import OUTPUTS, build_corpus
+    from pacer.data.checks import corpus_checks
     from pacer.data.source import point_to_files
-    from pacer.reporting.corpus_audit import corpus_checks, corpus_table
+    from pacer.reporting.audits import corpus_table
 
     config = load_profile(params)
     corpus = config.corpus
@@ -82,9 +83,9 @@ def audit(
 def _token_limit(params: Params, records: Path) -> Check:
     """Count the train targets that the token limit cuts, if the language model is here."""
     from pacer.backbones.tokenizer import read_tokenizer
+    from pacer.core.audits import Check, number, percent
+    from pacer.data.checks import LEFT_OUT_LIMIT
     from pacer.data.schemas import read_records
-    from pacer.reporting.corpus_audit import LEFT_OUT_LIMIT
-    from pacer.reporting.tables import Check, number, percent
     from pacer.training.trajectory import TrajectoryBuilder
 
     limit = params.trajectory.report_tokens

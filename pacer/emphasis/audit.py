@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pacer.config.anchors import Emphasis
+from pacer.core.audits import Check, counted, number, reading_audit, share
 from pacer.data.schemas import SPLITS as ALL_SPLITS
 
 #: The splits that training reads.
@@ -76,3 +78,27 @@ def _marked(marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[in
     for end, marked in zip(token_ends, tokens):
         sentences[bisect_left(ends, end)] |= marked
     return {"tokens": tokens, "sentences": list(sentences.values())}
+
+
+def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:
+    """Return the checks of ``data/emphasis/audit.json`` on the emphasis marks that training uses.
+
+    Raises:
+        DataError: the audit lacks a part.
+    """
+    with reading_audit("emphasis"):
+        train, val = (sum(map(Counter, audit[split].values()), Counter()) for split in SPLITS)
+        source, doubt = audit["settings"]["source"], audit["doubt"]
+        marked = doubt or f"{share(train['marked_sentences'], train['sentences'])} sentences"
+        checks = [Check(f"Emphasis in training ({source})", marked, not doubt or source == "none")]
+        both = train + val
+        lost = counted({name.replace("_", " "): both[name] for name in ("shortened", "dropped", "not_binary")})
+        if lost:
+            checks.append(Check("Released emphasis that was changed, records", lost, not both["dropped"]))
+        for split, units in audit["agreement"].items():
+            ratios = ", ".join(
+                f"{unit} {number(agreement['precision'])} and {number(agreement['recall'])}"
+                for unit, agreement in units.items()
+            )
+            checks.append(Check(f"Precision and recall of computed emphasis against released, {split}", ratios))
+    return checks

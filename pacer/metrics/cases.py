@@ -36,9 +36,9 @@ COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(("fallback", "unclosed"), pl.Boolean()),
     "tokens": pl.Int64(),
 }
-#: Optional columns: whether a text is copied from the training split, properties by which records can be grouped, and
-#: the findings of a generated world.
-FURTHER = ("reference_copied", "hypothesis_copied", "view", "sections", "prior_days", "truth")
+#: Optional columns: findings in which a report contradicts its commitment, whether a text is copied from the training
+#: split, properties by which records can be grouped, and the findings of a generated world.
+FURTHER = ("contradictions", "reference_copied", "hypothesis_copied", "view", "sections", "prior_days", "truth")
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:

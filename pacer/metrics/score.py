@@ -8,6 +8,7 @@ The scores of a context stand in the registry, :mod:`pacer.metrics.scores`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import polars as pl
 
+from pacer.commitments.anchor import FINDINGS
 from pacer.config.decode import Score
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import atomic_path, read_json, write_json
@@ -38,7 +40,7 @@ from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import known_labels, label_references
 from pacer.metrics.clinical import RATIOS, Efficacy, clinical_efficacy, plain_mean
 from pacer.metrics.columns import column_scores, read_score_columns
-from pacer.metrics.commitments import anchor_columns
+from pacer.metrics.commitments import anchor_columns, contradictions
 from pacer.metrics.contents import count_empty, extraction_counts
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs
@@ -125,7 +127,7 @@ def score_cases(
 
     Returns:
         The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
-        context -> averages), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None``
+        context -> averages), ``"contradictions"`` (finding -> number of reports that contradict their commitment), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None``
         and is listed in the signature. A single context that is none of the four has no mean. Without a labeller the
         scores of labels are left out: precision, recall, F1, conventions, controls.
     """
@@ -147,6 +149,9 @@ def score_cases(
         scores[name] |= column_scores(part.select(columns.columns), scores[name])
     if averaged:
         scores["mean"] = _mean(scores)
+    if cases["contradictions"].count():
+        counts = Counter(cases["contradictions"].explode().drop_nulls())
+        scores["contradictions"] = {finding: counts[finding] for finding in FINDINGS}
     if is_labelled(cases):
         scores["conventions"] = {name: _convention_scores(contexts, name, averaged) for name in CONVENTIONS}
         if controls := _control_scores(contexts, controls_of(cases), settings.convention):
@@ -190,7 +195,8 @@ def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFr
             columns.append(pl.Series(f"{side}_copied", [text in known for text in cases[side]]))
     for name in controls_of(cases):
         columns.append((cases[f"{name}_hypothesis"] == cases["hypothesis"]).alias(f"{name}_unchanged"))
-    return cases.with_columns(columns)
+    cases = cases.with_columns(columns)
+    return cases.with_columns(contradictions(cases))
 
 
 def _hypotheses(cases: pl.DataFrame) -> list[str]:

@@ -237,6 +237,13 @@ SCORES: tuple[Score, ...] = (
     Score("report_follows_anchor", "Report follows", _commitments, "commitments"),
     *(Score(f"report_follows_{p}_f1", f"Report follows, {p} F1", _commitments) for p in POLARITIES),
     Score("report_covered_by_anchor", "Report covered", _commitments, "commitments"),
+    by_case(
+        "contradiction_rate",
+        "Contradicts",
+        pl.col("contradictions").list.len() > 0,
+        place="commitments",
+        better="lower",
+    ),
     by_case("gate", "Gate", pl.col("gate"), interval=False, place="commitments", better=None),
     Score("fallback_rate", "Fallback", _extraction, "commitments", "lower"),
     Score("unclosed_rate", "Unclosed", _extraction, "commitments", "lower"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pacer.config import Params
+from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.io import atomic_directory, write_text
 from pacer.reporting.html import render
@@ -13,7 +14,6 @@ from pacer.reporting.results import read_results
 from pacer.reporting.section import Figure, TableBlock
 from pacer.reporting.sections import SECTIONS
 from pacer.reporting.signature import signature_line
-from pacer.reporting.tables import number
 
 
 def build_report(

@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
 from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
 from pacer.reporting.score_tables import row_name, rows_in
-from pacer.reporting.tables import number
 
 if TYPE_CHECKING:
     from pacer.metrics.statistics.bootstrap import Interval

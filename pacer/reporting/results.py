@@ -13,6 +13,7 @@ import polars as pl
 from safetensors.numpy import load_file
 
 from pacer.config import Params
+from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
@@ -20,7 +21,6 @@ from pacer.data.schemas import read_images, read_records
 from pacer.metrics.columns import columns_in
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
 from pacer.reporting.signature import caution
-from pacer.reporting.tables import number
 
 #: Names of the resampled units.
 _UNITS = dict(zip(UNITS, ("patients", "examinations", "records"), strict=True))

@@ -7,12 +7,13 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.metrics.cases import MEAN, UNKNOWN
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scores import Score, own_score, score_of, scores_at
-from pacer.reporting.tables import Table, first_cell_changes, number, p_value, score_cell, signed
+from pacer.reporting.tables import Table, first_cell_changes, p_value, score_cell, signed
 
 if TYPE_CHECKING:
     from pacer.metrics.statistics.bootstrap import Difference, Interval

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from markupsafe import Markup
 
+from pacer.core.audits import Check
 from pacer.reporting.figures import for_page
-from pacer.reporting.tables import Check, Table
+from pacer.reporting.tables import Table
 
 if TYPE_CHECKING:
     from pacer.reporting.cases import ExampleCase

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from pacer.commitments.checks import anchor_checks
+from pacer.core.audits import Check, number, percent, reading_audit
 from pacer.core.contexts import CONTEXTS
+from pacer.data.checks import corpus_checks
+from pacer.emphasis.audit import emphasis_checks
 from pacer.metrics.columns import columns_in
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.groups import LEAST_UNITS, group_scores
 from pacer.metrics.statistics.intervals import label_intervals
 from pacer.reporting import charts, score_tables
-from pacer.reporting.anchor_audit import agreement_table, anchor_checks
+from pacer.reporting.audits import agreement_table, corpus_table
 from pacer.reporting.cases import example_cases
-from pacer.reporting.corpus_audit import corpus_checks, corpus_table, emphasis_checks
 from pacer.reporting.published import published_beside
 from pacer.reporting.results import Results
 from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section, TableBlock, Text, shown
 from pacer.reporting.signature import entries, signature_line
-from pacer.reporting.tables import Check, Table, number, percent, reading_audit
+from pacer.reporting.tables import Table
 
 #: Mean weight of a block from which the page says that the router chose it alone.
 ALONE = 0.8

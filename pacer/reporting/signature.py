@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pacer.core.audits import Check
 from pacer.core.errors import DataError
 from pacer.metrics.signature import flat
-from pacer.reporting.tables import Check
 
 Signature = Mapping[str, Any]
 

@@ -5,15 +5,14 @@ Used by the report page, the tables of studies, the command line and the model c
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
 from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 
-from pacer.core.errors import DataError
+from pacer.core.audits import number
 
 Mark = Literal["best", "second"]
 MARKS: tuple[Mark, ...] = get_args(Mark)
@@ -43,23 +42,6 @@ class Heading(NamedTuple):
 
     text: str
     note: str = ""
-
-
-class Check(NamedTuple):
-    """One line of an audit: what was checked, the result, and whether it is as it should be."""
-
-    name: str
-    detail: str
-    good: bool = True
-
-
-@contextmanager
-def reading_audit(of: str) -> Generator[None]:
-    """Turn a missing part of an audit into a :class:`DataError` that says what to make again."""
-    try:
-        yield
-    except KeyError as error:
-        raise DataError(f"the {of} audit lacks {error}; make the {of} again") from None
 
 
 @dataclass(frozen=True)
@@ -167,15 +149,6 @@ def latex_text(text: str) -> str:
     return "".join(_SPECIAL.get(character, character) for character in text)
 
 
-def number(value: float | int | None, decimals: int = 3) -> str:
-    """Format a score as ``0.123``, a count as ``1,234``, and an undefined value as an en dash."""
-    if value is None:
-        return "–"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return f"{value:.{decimals}f}"
-
-
 def score_cell(value: float | int | None, decimals: int = 3) -> str:
     """Format a score of ``scores.json``; ``None`` means that it has no denominator and is never shown as 0."""
     return "undefined" if value is None else number(value, decimals)
@@ -189,8 +162,3 @@ def signed(value: float | None, digits: int = 3) -> str:
 def p_value(p: float | None) -> str:
     """Format a p value with three decimals, never as 0."""
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def percent(part: float, whole: float) -> str:
-    """Format ``part`` of ``whole`` as a percentage; a dash if ``whole`` is 0."""
-    return f"{100 * part / whole:.1f} %" if whole else "–"

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from pacer.core.audits import number
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.metrics.cases import MEAN
@@ -26,7 +27,7 @@ from pacer.reporting.published import (
 )
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.reporting.signature import caution
-from pacer.reporting.tables import MARKS, Heading, Mark, Table, first_cell_changes, number
+from pacer.reporting.tables import MARKS, Heading, Mark, Table, first_cell_changes
 from pacer.studies.paired import COLUMNS, REPLICATES_COLUMN, Compare, RowDifference, ScoredRun, adjusted, compare_rows
 from pacer.studies.plan import SCORES
 from pacer.studies.run import SIGNATURE, finished

@@ -137,7 +137,7 @@ def test_precision_is_of_the_reports_and_recall_of_the_references(case):
 
 def test_scores_of_every_context_and_their_mean(case):
     scores = case.score()
-    assert list(scores) == ["sn", "mn", "mean", "conventions", "controls"]
+    assert list(scores) == ["sn", "mn", "mean", "contradictions", "conventions", "controls"]
     assert case.read("scores.json") == scores
     labels = CheXbert(case.chexbert)
     expected = clinical_efficacy(labels(REPORTS), labels(case.generated["sn"]))
@@ -382,3 +382,21 @@ def test_days_since_the_previous_report(tmp_path):
     assert with_prior_days(records, tmp_path / "priors.parquet") is records
     pl.DataFrame({"study_id": ["7", "8"], "gap_days": [3.0, 4.0]}).write_parquet(tmp_path / "priors.parquet")
     assert with_prior_days(records, tmp_path / "priors.parquet")["prior_days"].to_list() == [None, 4.0, None]
+
+
+def test_a_report_contradicts_its_commitment_where_it_states_the_opposite(case):
+    """One of three reports with a commitment does; what only one of both states, or is uncertain, does not count."""
+    committed = [None, {"positive": ["edema"]}, {"negative": ["pleural effusion"]}, {"negative": ["pneumothorax"]}]
+    texts = ["no edema .", "no edema .", "possible effusion .", "small effusion ."]
+    ids = case.records.filter(pl.col("context") == "sn")["record_id"].to_list()
+    empty = {"positive": [], "negative": [], "uncertain": []}
+    rows = [
+        line(key, text) | {"anchor": None if anchor is None else empty | anchor}
+        for key, text, anchor in zip(ids, texts, committed, strict=True)
+    ]
+    write_jsonl(case.predictions / "sn.jsonl", rows)
+    scores = case.score()
+    assert scores["sn"]["contradiction_rate"] == 1 / 3 and scores["mn"]["contradiction_rate"] == 0
+    assert {name: count for name, count in scores["contradictions"].items() if count} == {"edema": 1}
+    cases = pl.read_parquet(case.folder / "metrics/cases.parquet")
+    assert cases["contradictions"].to_list()[:4] == [None, ["edema"], [], []]

@@ -9,8 +9,10 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, write_json
+from pacer.data.checks import corpus_checks, plain
+from pacer.emphasis.audit import emphasis_checks
+from pacer.reporting.audits import corpus_table
 from pacer.reporting.build_report import build_report
-from pacer.reporting.corpus_audit import corpus_checks, corpus_table, emphasis_checks, plain
 from tests.support.reporting import EMPHASIS_AUDIT
 
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from pacer.reporting.corpus_audit import corpus_checks
+from pacer.data.checks import corpus_checks
 from tests.support.corpus import TinyCorpus
 
 PATIENT, OTHER = "10000001", "10000002"

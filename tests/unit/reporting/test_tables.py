@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacer.core.audits import number
 from pacer.core.errors import DataError
 from pacer.metrics.scores import scores_at
 from pacer.reporting.score_tables import control_table, convention_table, score_table, truth_table
-from pacer.reporting.tables import Heading, Table, latex_text, number
+from pacer.reporting.tables import Heading, Table, latex_text
 
 SCORES = {"mw": {"f1": 0.5, "n": 1200}, "sn": {"f1": 0.25, "precision": 1.0, "n": 10}, "mean": {"f1": 0.375}}
 

@@ -1,16 +1,15 @@
-"""Presentation of ``data/corpus/audit.json``: a table, and the checks that show whether a corpus can be trusted."""
+"""The lines of a corpus's audit: the checks that show whether the corpus can be trusted."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.filesize import decimal
 
+from pacer.core.audits import Check, counted, number, percent, reading_audit, share
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.schemas import SPLITS
-from pacer.reporting.tables import Check, Table, number, percent, reading_audit
 
 Counts = Mapping[str, int]
 
@@ -44,31 +43,6 @@ TOPICS = {
 }
 
 
-def corpus_table(audit: Mapping[str, Any]) -> Table:
-    """Return records by context and split, with the paper's for MIMIC-RG4, and studies and patients by context.
-
-    Raises:
-        DataError: the audit lacks a part.
-    """
-    with reading_audit("corpus"):
-        shown = ("records", "paper") if audit["format"] == "rg4" else ("records",)
-        contexts = {context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]}
-        used = _splits(contexts)
-        rows = []
-        for context, splits in contexts.items():
-            counts = [number(splits[split][name]) for split in used for name in shown]
-            units = [number(sum(splits[split][name] for split in SPLITS)) for name in ("studies", "subjects")]
-            rows.append((context.upper(), *counts, *units))
-        totals = [number(sum(splits[split][name] for splits in contexts.values())) for split in used for name in shown]
-    headings = [heading for split in used for heading in (split, "paper")[: len(shown)]]
-    return Table(
-        columns=("Context", *headings, "studies", "patients"),
-        # no sum here: a study with records in several contexts would count more than once
-        rows=(*rows, ("All", *totals, "", "")),
-        summary=len(rows),
-    )
-
-
 def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
     """Return the checks a researcher needs before trusting a corpus; those not marked good deserve attention.
 
@@ -78,7 +52,7 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
     with reading_audit("corpus"):
         contexts, images, shared, overlap = (audit[part] for part in ("contexts", "images", "shared_images", "overlap"))
         records = {context: sum(split["records"] for split in splits.values()) for context, splits in contexts.items()}
-        used = _splits(contexts)
+        used = splits_in_use(contexts)
         empty = [f"{c.upper()} {s}" for c, splits in contexts.items() for s in used if not splits[s]["records"]]
         among = {"two patients": shared["subject"], "two splits": shared["split"], "two studies": shared["study"]}
         unread = {name: images[name] for name in ("missing", "unreadable")}
@@ -89,9 +63,9 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
             _fault("Studies in two splits", _overlapping(overlap["study"])),
             _fault("Patients in two splits", _overlapping(overlap["subject"])),
             *_rows(audit),
-            _fault("Images used more than once", _counted(among, "{} in {}")),
+            _fault("Images used more than once", counted(among, "{} in {}")),
             _fault("Images of two splits that are the same file", _overlapping(audit["image_copies"])),
-            _fault("Images missing or unreadable", _counted(unread)),
+            _fault("Images missing or unreadable", counted(unread)),
             Check("Images", f"{number(images['count'])}, {decimal(images['bytes'])}, {pixels} pixels"),
             _fault("Contexts and splits without a record", ", ".join(empty)),
             *_repeats(audit["repeated_texts"], contexts),
@@ -108,7 +82,7 @@ def corpus_checks(audit: Mapping[str, Any]) -> list[Check]:
         ]
 
 
-def _splits(contexts: Mapping[Any, Mapping[str, Counts]]) -> tuple[str, ...]:
+def splits_in_use(contexts: Mapping[Any, Mapping[str, Counts]]) -> tuple[str, ...]:
     """Return the splits to report: a corpus used only for evaluation has no train split."""
     evaluated_only = not any(splits["train"]["records"] for splits in contexts.values())
     return SPLITS[1:] if evaluated_only else SPLITS
@@ -123,15 +97,6 @@ def plain(text: str, longest: int = 100) -> str:
 def _fault(name: str, detail: str) -> Check:
     """Return a check of something that should not exist."""
     return Check(name, detail or "none", not detail)
-
-
-def _counted(counts: Counts, form: str = "{} {}") -> str:
-    """Return each non-zero count with its name."""
-    return ", ".join(form.format(number(count), name) for name, count in counts.items() if count)
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{percent(part, whole)} of {number(whole)}"
 
 
 def _together(by_source: Mapping[str, str]) -> str:
@@ -153,7 +118,7 @@ def _by_context(counts: Mapping[str, Counts]) -> str:
 
 
 def _overlapping(pairs: Mapping[str, Mapping[str, Any]]) -> str:
-    return _counted({pair.replace("-", " and "): shared["count"] for pair, shared in pairs.items()}, "{} in {}")
+    return counted({pair.replace("-", " and "): shared["count"] for pair, shared in pairs.items()}, "{} in {}")
 
 
 def _rows(audit: Mapping[str, Any]) -> Iterator[Check]:
@@ -165,7 +130,7 @@ def _rows(audit: Mapping[str, Any]) -> Iterator[Check]:
     inputs = f" ({', '.join(f'{name} {number(n)}' for name, n in rows['read'].items())})" * (len(rows["read"]) > 1)
     lost = read - sum(fates.values())
     unknown = f", {number(lost)} not accounted for" if lost else ""
-    yield Check("Rows read", f"{number(read)}{inputs}: {_counted(fates)}{unknown}", not lost)
+    yield Check("Rows read", f"{number(read)}{inputs}: {counted(fates)}{unknown}", not lost)
     yield _fault("Bad rows or records", _reasons(audit["excluded"]))
     left_out = _reasons(audit["left_out"]) or "none"
     yield Check("Rows or records left out", left_out, rows["left_out"] <= LEFT_OUT_LIMIT * read)
@@ -184,10 +149,10 @@ def _reasons(rows: Mapping[str, Any]) -> str:
 def _repeats(repeated: Mapping[str, Any], contexts: Mapping[str, Any]) -> Iterator[Check]:
     tests = {c: contexts[c]["test"]["records"] for c in contexts if contexts[c]["train"]["records"]}
     known = {c: (n["test"], tests[c]) for c, n in repeated["known_from_train"].items() if tests.get(c)}
-    shares = ", ".join(f"{context} {_share(*counts)}" for context, counts in known.items())
+    shares = ", ".join(f"{context} {share(*counts)}" for context, counts in known.items())
     many = any(count > REPEATED_LIMIT * records for count, records in known.values())
     advice = "; a model that remembers train does well on these" if many else ""
-    if "train" in _splits(contexts):
+    if "train" in splits_in_use(contexts):
         yield Check("Test reports word for word in train", (shares or "no context has both splits") + advice, not many)
 
 
@@ -205,7 +170,7 @@ def _wording(wording: Mapping[str, Mapping[str, Counts]], treated: str) -> Check
     advice = "; corpus.unseen_comparisons: strip takes out these sentences, and the findings in them" if many else ""
     if treated != "keep":
         advice = "; stripped (corpus.unseen_comparisons)"
-    shares = ", ".join(f"{context} {_share(*counts)}" for context, counts in rates.items())
+    shares = ", ".join(f"{context} {share(*counts)}" for context, counts in rates.items())
     return Check(name, shares + advice, treated != "keep" or not many)
 
 
@@ -220,7 +185,7 @@ def _priors(priors: Mapping[str, Any], records: Counts, undated: int) -> Iterato
     if priors["known"]:
         median, longest = priors["median_gap_days"], priors["longest_gap_days"]
         days = "only the order is known" if median is None else f"median {median:,g} days, longest {longest:,g} days"
-        rules = _counted(priors["rules"], "{} by {}")
+        rules = counted(priors["rules"], "{} by {}")
         yield Check(name, f"{days}; {number(priors['known'])} studies: {rules}")
         tied = f"{number(priors['tied'])}: the larger id was taken" if priors["tied"] else ""
         yield _fault("Previous studies equally near", tied)
@@ -233,30 +198,6 @@ def _priors(priors: Mapping[str, Any], records: Counts, undated: int) -> Iterato
         yield Check(name, words, some or not with_prior)
     if priors["empty"]:
         yield Check("Previous reports empty after cleaning", number(priors["empty"]), False)
-
-
-def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:
-    """Return the checks of ``data/emphasis/audit.json`` on the emphasis marks that training uses.
-
-    Raises:
-        DataError: the audit lacks a part.
-    """
-    with reading_audit("emphasis"):
-        train, val = (sum(map(Counter, audit[split].values()), Counter()) for split in SPLITS[:2])
-        source, doubt = audit["settings"]["source"], audit["doubt"]
-        marked = doubt or f"{_share(train['marked_sentences'], train['sentences'])} sentences"
-        checks = [Check(f"Emphasis in training ({source})", marked, not doubt or source == "none")]
-        both = train + val
-        lost = _counted({name.replace("_", " "): both[name] for name in ("shortened", "dropped", "not_binary")})
-        if lost:
-            checks.append(Check("Released emphasis that was changed, records", lost, not both["dropped"]))
-        for split, units in audit["agreement"].items():
-            ratios = ", ".join(
-                f"{unit} {number(agreement['precision'])} and {number(agreement['recall'])}"
-                for unit, agreement in units.items()
-            )
-            checks.append(Check(f"Precision and recall of computed emphasis against released, {split}", ratios))
-    return checks
 
 
 def _note(topic: str, by_source: Mapping[str, Counts]) -> Check:

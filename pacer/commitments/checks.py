@@ -1,22 +1,12 @@
-"""Presentation of ``data/anchors/audit.json``: tables, and the checks that show whether the targets can be trusted."""
+"""The lines of the commitments' audit: the checks that show whether the targets can be trusted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from pacer.core.audits import Check, number
 from pacer.core.contexts import CONTEXTS
-from pacer.reporting.tables import Check, Table, number
-
-
-def agreement_table(audit: Mapping[str, Any]) -> Table | None:
-    """Return the agreement of the two extractors on each finding; None without labelling answers."""
-    if not audit["agreement"]["records"]:
-        return None
-    findings = audit["agreement"]["findings"].items()
-    rows = ((name, *(number(row[key]) for key in ("agreement", "kappa", "clashes"))) for name, row in findings)
-    heads = ("Finding", "Same polarity", "Cohen's kappa", "One affirms, one denies")
-    return Table(heads, tuple(rows), "Labels against rules over the targets that have both.")
 
 
 def anchor_checks(audit: Mapping[str, Any]) -> list[Check]:

@@ -1,0 +1,50 @@
+"""Lines of an audit, which the module that writes the audit emits, and the form of their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pacer.core.errors import DataError
+
+
+class Check(NamedTuple):
+    """One line of an audit: what was checked, the result, and whether it is as it should be."""
+
+    name: str
+    detail: str
+    good: bool = True
+
+
+@contextmanager
+def reading_audit(of: str) -> Generator[None]:
+    """Turn a missing part of an audit into a :class:`DataError` that says what to make again."""
+    try:
+        yield
+    except KeyError as error:
+        raise DataError(f"the {of} audit lacks {error}; make the {of} again") from None
+
+
+def number(value: float | int | None, decimals: int = 3) -> str:
+    """Format a score as ``0.123``, a count as ``1,234``, and an undefined value as an en dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return f"{value:.{decimals}f}"
+
+
+def percent(part: float, whole: float) -> str:
+    """Format ``part`` of ``whole`` as a percentage; a dash if ``whole`` is 0."""
+    return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
+def share(part: int, whole: int) -> str:
+    """Format ``part`` of ``whole`` as a percentage of a number."""
+    return f"{percent(part, whole)} of {number(whole)}"
+
+
+def counted(counts: Mapping[str, int], form: str = "{} {}") -> str:
+    """Return each count that is not zero with its name."""
+    return ", ".join(form.format(number(count), name) for name, count in counts.items() if count)

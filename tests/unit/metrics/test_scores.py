@@ -1,0 +1,59 @@
+"""The registry of scores: whoever lists scores reads it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.scores import SCORES, Context, by_case, score_of
+from pacer.metrics.statistics.bootstrap import intervals
+from pacer.metrics.statistics.intervals import score_statistics
+from pacer.reporting.tables import Table
+from tests.support.repository import ROOT
+
+
+def test_no_key_is_registered_twice() -> None:
+    assert not [key for key, times in Counter(score.key for score in SCORES).items() if times > 1]
+
+
+def test_headings_beside_other_scores_tell_them_apart() -> None:
+    headings = Counter(score.heading for score in SCORES if not score.key.endswith("n"))
+    assert not [heading for heading, times in headings.items() if times > 1]
+
+
+def test_a_score_of_cases_is_one_row() -> None:
+    """The mean over the cases that have a value, with the same value in the interval; left out without any."""
+    score = by_case("words", "Words", pl.col("written") / 2, better="lower", place="contents")
+    cases = pl.DataFrame({"record_id": ["a", "b", "c"], "written": [2.0, None, 6.0]})
+    context = Context("sn", cases, None, "llm-rg4", None)
+    assert score.of(context) == {"words": 2.0}
+    statistics = score_statistics(cases, CONVENTIONS["llm-rg4"], [score]).by_unit(np.arange(3), 3)
+    assert intervals({"sn": statistics}, 100)["sn"]["words"].value == 2.0
+    for none in (cases.drop("written"), cases.with_columns(written=pl.lit(None, pl.Float64))):
+        assert score.of(Context("sn", none, None, "llm-rg4", None)) == {}
+
+
+@pytest.mark.parametrize("key", ["radgraph", "my_score"])
+def test_a_column_of_the_user_has_no_direction_until_he_gives_one(key: str) -> None:
+    score = score_of(key)
+    assert (score.column, score.better, score.tested, score.place) == (key, None, True, "columns")
+
+
+def test_the_table_of_the_docs_is_the_registrys() -> None:
+    rows = [
+        (
+            f"`{score.key}`",
+            score.heading,
+            score.better or "",
+            "yes" * bool(score.sums),
+            "yes" * score.tested,
+            score.place,
+        )
+        for score in SCORES
+    ]
+    table = Table(("Key", "Heading", "Better", "Interval", "Compared", "Table"), tuple(rows), numeric=(False,) * 6)
+    assert table.markdown() in (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8"), table.markdown()
