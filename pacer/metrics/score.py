@@ -127,9 +127,10 @@ def score_cases(
 
     Returns:
         The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
-        context -> averages), ``"contradictions"`` (finding -> number of reports that contradict their commitment), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None``
-        and is listed in the signature. A single context that is none of the four has no mean. Without a labeller the
-        scores of labels are left out: precision, recall, F1, conventions, controls.
+        context -> averages), and ``"contradictions"`` (finding -> number of reports that contradict their commitment),
+        ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None`` and is listed in the
+        signature. A single context that is none of the four has no mean. Without a labeller the scores of labels are
+        left out: precision, recall, F1, conventions, controls.
     """
     columns = pl.DataFrame()
     if settings.columns is not None:

@@ -135,10 +135,6 @@ def _labels(context: Context) -> Numbers:
     return {ratio: values[ratio] for ratio in RATIOS}
 
 
-def _language(context: Context) -> Numbers:
-    return language_scores(context.cases)
-
-
 def _originals(context: Context) -> Numbers:
     if context.originals is None:
         return {}
@@ -150,16 +146,15 @@ def _extraction(context: Context) -> Numbers:
     return extraction_scores(context.cases, context.limit)
 
 
-def _variety(context: Context) -> Numbers:
-    return variety_scores(context.cases)
-
-
-def _commitments(context: Context) -> Numbers:
-    return commitment_scores(context.cases)
-
-
 def _wording(context: Context) -> Numbers:
     return wording_scores(context.name, context.cases)
+
+
+def _of_cases(of: Callable[[pl.DataFrame], Numbers]) -> Callable[[Context], Numbers]:
+    return lambda context: of(context.cases)
+
+
+_language, _variety, _commitments = map(_of_cases, (language_scores, variety_scores, commitment_scores))
 
 
 def _ratio(ratio: str) -> Sums:

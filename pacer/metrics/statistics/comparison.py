@@ -18,7 +18,7 @@ from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
 from pacer.metrics.scores import summed_scores
 from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Statistics, differences
-from pacer.metrics.statistics.groups import GroupDifference, group_differences
+from pacer.metrics.statistics.groups import GroupScore, group_differences
 from pacer.metrics.statistics.intervals import resampled_units, rows_of, score_statistics
 
 _NEEDED = (
@@ -35,7 +35,7 @@ class Comparison:
     value in both runs, if these are not all. ``is_standin``: the labeller behind F1 was trained by this pipeline."""
 
     scores: dict[str, dict[str, Difference]]
-    groups: list[GroupDifference]
+    groups: list[GroupScore[Difference]]
     convention: str
     unit: str
     units: int

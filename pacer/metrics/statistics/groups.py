@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import polars as pl
@@ -27,58 +27,49 @@ Group = tuple[tuple[str, str], np.ndarray]
 
 
 @dataclass(frozen=True)
-class GroupScore:
-    """F1 of the ``n`` records, over all contexts together, that have ``value`` in ``column``."""
+class GroupScore(Generic[Estimate]):
+    """F1 of the ``n`` records, over all contexts together, that have ``value`` in ``column``: of one run, or of two.
+    The difference of two has no p value, because with so many groups some would be small by chance."""
 
     column: str
     value: str
     n: int
-    f1: Interval
-
-
-@dataclass(frozen=True)
-class GroupDifference:
-    """The same for two runs; without p values, because with so many groups some would be small by chance."""
-
-    column: str
-    value: str
-    n: int
-    f1: Difference
+    f1: Estimate
 
 
 def group_scores(
     cases: pl.DataFrame, convention: str, columns: Sequence[str] = (), resamples: int = 10_000
-) -> list[GroupScore]:
-    """Return every group of a run with its bootstrap interval.
+) -> list[GroupScore[Interval]]:
+    """Return every group of a run with its bootstrap interval; none without labels.
 
     Args:
         cases: ``cases.parquet``. columns: its columns to group by, in addition to the pipeline's groups.
     """
-    _, codes, count = resampled_units(cases)
-    groups = list(_groups(cases, columns))
-    if not groups:
-        return []
-    scores = intervals({POOLED: _statistics(cases, convention, groups, codes, count)}, resamples)[POOLED]
-    return [
-        GroupScore(*group, int(rows.sum()), _certain(f1, codes[rows]))
-        for (group, rows), f1 in zip(groups, scores.values(), strict=True)
-    ]
+    return _estimated([cases], convention, columns, lambda run: intervals(run, resamples))
 
 
 def group_differences(
     first: pl.DataFrame, second: pl.DataFrame, convention: str, columns: Sequence[str] = (), resamples: int = 10_000
-) -> list[GroupDifference]:
-    """Return every group in two runs of the same records, row by row; ``first`` defines the groups. The list is empty
-    if the runs have no labels."""
-    _, codes, count = resampled_units(first)
-    groups = list(_groups(first, columns)) if is_labelled(first) else []
+) -> list[GroupScore[Difference]]:
+    """Return every group in two runs of the same records, row by row; ``first`` defines the groups."""
+    found = _estimated([first, second], convention, columns, lambda run, other: differences(run, other, resamples))
+    return [replace(group, f1=replace(group.f1, p=None)) for group in found]
+
+
+def _estimated(
+    runs: Sequence[pl.DataFrame],
+    convention: str,
+    columns: Sequence[str],
+    estimate: Callable[..., dict[str, dict[str, Estimate]]],
+) -> list[GroupScore[Estimate]]:
+    _, codes, count = resampled_units(runs[0])
+    groups = list(_groups(runs[0], columns)) if is_labelled(runs[0]) else []
     if not groups:
         return []
-    first_f1, second_f1 = ({POOLED: _statistics(cases, convention, groups, codes, count)} for cases in (first, second))
-    gaps = differences(first_f1, second_f1, resamples)[POOLED]
+    scores = estimate(*({POOLED: _statistics(run, convention, groups, codes, count)} for run in runs))[POOLED]
     return [
-        GroupDifference(*group, int(rows.sum()), replace(_certain(f1, codes[rows]), p=None))
-        for (group, rows), f1 in zip(groups, gaps.values(), strict=True)
+        GroupScore(*group, int(rows.sum()), _certain(f1, codes[rows]))
+        for (group, rows), f1 in zip(groups, scores.values(), strict=True)
     ]
 
 
