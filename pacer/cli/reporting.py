@@ -181,25 +181,21 @@ def score(
 def _print_scores(scores: dict, out: Path, convention: str) -> None:
     import polars as pl
 
-    from pacer.core.io import read_json
-    from pacer.metrics.columns import columns_in
     from pacer.metrics.scores import scores_at
+    from pacer.metrics.signature import Signature
     from pacer.metrics.statistics.bootstrap import LEVEL
     from pacer.metrics.statistics.groups import group_scores
     from pacer.metrics.statistics.sources import warnings
     from pacer.reporting.score_tables import column_table, convention_table, group_table, score_table
     from pacer.reporting.signature import caution, reading_notes, signature_line
 
-    signature, cases = read_json(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
+    signature, cases = Signature.read(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
     print_table(score_table(scores))
-    language = signature["language"]
     others = {
-        f"Against the original findings ({language['original_references']})": score_table(
+        f"Against the original findings ({signature.language['original_references']})": score_table(
             scores, scores_at("originals")
         ),
-        "Your columns (--columns): mean over the records with a value": column_table(
-            scores, columns_in(signature, "scores")
-        ),
+        "Your columns (--columns): mean over the records with a value": column_table(scores, signature.own_scores),
         "By label convention": convention_table(scores),
         "Polarity of the findings, and comparison with earlier examinations": score_table(
             scores, scores_at("contents")
@@ -214,8 +210,8 @@ def _print_scores(scores: dict, out: Path, convention: str) -> None:
             print_table(table)
     for line in warnings(scores, cases, convention):
         say(line, "yellow")
-    if groups := columns_in(signature, "groups"):
-        if signature["clinical"]:
+    if groups := signature.groups:
+        if signature.clinical:
             grouped = [score for score in group_scores(cases, convention, groups) if score.column in groups]
             console.print(f"\nF1 by {', '.join(groups)}; no other score is grouped")
             print_table(group_table(grouped, LEVEL))

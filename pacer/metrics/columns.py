@@ -5,9 +5,8 @@ This is how numbers and groups that were computed elsewhere enter scores, tables
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal
 
 import polars as pl
 
@@ -65,11 +64,6 @@ def names_by_kind(columns: pl.DataFrame) -> dict[str, list[str]]:
     """Return the names of the columns that are ``scores`` and of those that are ``groups``."""
     scores = [column.name for column in columns if column.dtype.is_numeric()]
     return {"scores": scores, "groups": [name for name in columns.columns if name not in scores]}
-
-
-def columns_in(signature: Mapping[str, Any], kind: Literal["scores", "groups"]) -> list[str]:
-    """Return the names of the user columns that a run was scored with, according to its signature."""
-    return (signature.get("columns") or {}).get(kind, [])
 
 
 def _read(path: Path) -> pl.DataFrame:

@@ -165,7 +165,7 @@ def score_cases(
     with atomic_path(out_dir / "cases.parquet") as temporary:
         case_table(cases, columns.columns).write_parquet(temporary)
     write_json(out_dir / "scores.json", scores)
-    write_json(out_dir / "signature.json", signature)
+    write_json(out_dir / "signature.json", signature.content())
     return scores
 
 

@@ -6,6 +6,7 @@ Two results can be compared if their signatures agree in everything but the pred
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import polars as pl
 
 from pacer.backbones.pointers import is_standin, provenance, resolve
 from pacer.config.decode import Score
-from pacer.core.io import hash_file, hash_json
+from pacer.core.io import hash_file, hash_json, read_json
 from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.metrics.columns import names_by_kind
 from pacer.metrics.conventions import CONVENTIONS
@@ -55,6 +56,74 @@ _ORIGINALS = {
 }
 
 
+@dataclass(frozen=True)
+class Signature:
+    """The signature of a result, as ``signature.json`` holds it; parts that an older file lacks are empty.
+
+    Attributes:
+        standin_labeller: whether the labeller was made by this pipeline; None: not recorded, or no labeller.
+        clinical: convention and labeller; None: no labeller. language, anchors, wording, mean: definitions of scores.
+        protocol: how other systems' reports were read and changed; None for the pipeline's predictions.
+        truth: its definition; None without it. columns: names of ``score.columns``' ``scores`` and ``groups``.
+        pairing: of predictions and records. counts: by context. undefined: names of scores without a denominator.
+        versions: of packages. data: hashes of the inputs. predictions: their manifest, if any.
+    """
+
+    standin_labeller: bool | None = None
+    clinical: Mapping[str, Any] | None = field(default_factory=dict)
+    language: Mapping[str, str] = field(default_factory=dict)
+    anchors: Mapping[str, str] = field(default_factory=dict)
+    wording: Mapping[str, str] = field(default_factory=dict)
+    protocol: Mapping[str, Any] | None = None
+    truth: str | None = None
+    columns: Mapping[str, list[str]] = field(default_factory=dict)
+    mean: str = ""
+    pairing: str = ""
+    counts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    undefined: list[str] = field(default_factory=list)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, str | None] = field(default_factory=dict)
+    predictions: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Signature:
+        """Return the signature with the content of a file."""
+        return cls(**{name: content[name] for name in cls.__dataclass_fields__ if name in content})
+
+    @classmethod
+    def read(cls, path: Path) -> Signature:
+        """Read ``signature.json``; raises a :class:`~pacer.core.errors.DataError` if it is missing or malformed."""
+        return cls.of(read_json(path))
+
+    def content(self) -> dict[str, Any]:
+        """Return the content of its file."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @property
+    def convention(self) -> str | None:
+        return (self.clinical or {}).get("convention")
+
+    @property
+    def labeller(self) -> Mapping[str, Any]:
+        """Files and arithmetic of the labeller; empty without one, or if not recorded."""
+        return (self.clinical or {}).get("labeller") or {}
+
+    @property
+    def decoding(self) -> Mapping[str, Any]:
+        """The decoding settings; empty if there are none."""
+        return (self.predictions or {}).get("settings") or {}
+
+    @property
+    def own_scores(self) -> list[str]:
+        """The user's columns that are scores."""
+        return self.columns.get("scores", [])
+
+    @property
+    def groups(self) -> list[str]:
+        """The user's columns that are groups."""
+        return self.columns.get("groups", [])
+
+
 def build_signature(
     cases: pl.DataFrame,
     columns: pl.DataFrame,
@@ -63,7 +132,7 @@ def build_signature(
     origin: Origin,
     counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],
-) -> dict[str, Any]:
+) -> Signature:
     """Return the signature of one scoring run.
 
     Args:
@@ -75,10 +144,10 @@ def build_signature(
     limited = f"by record id, one to one; the first {limit} records of each context alone"
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
     rules = "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
-    return {
-        "standin_labeller": labeller and labeller["standin"],
-        "clinical": labeller and _clinical(labeller, settings),
-        "language": {
+    return Signature(
+        standin_labeller=labeller["standin"] if labeller else None,
+        clinical=labeller and _clinical(labeller, settings),
+        language={
             **_texts(protocol, about),
             "original_references": _original(counts, bool(protocol), settings.originals),
             **dict.fromkeys(_ABOUT, "not recorded"),
@@ -86,20 +155,20 @@ def build_signature(
             **{name: about[name] for name in _ABOUT if name in about},
             **_LANGUAGE,
         },
-        "anchors": _ANCHORS | {"reference": rules if inputs.anchors is None else "file"},
-        "wording": _WORDING,
-        "protocol": dict(protocol) if protocol else None,
-        "truth": None if inputs.truth is None else _TRUTH,
-        "columns": names_by_kind(columns),
-        "mean": "plain mean of the context scores, before rounding",
-        "pairing": (protocol or {}).get("pairing") or (STRICTLY if limit is None else limited),
-        "counts": counts,
-        "undefined": undefined,
-        "versions": {name: version(name) for name in _PACKAGES},
-        "data": {"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
+        anchors=_ANCHORS | {"reference": rules if inputs.anchors is None else "file"},
+        wording=_WORDING,
+        protocol=dict(protocol) if protocol else None,
+        truth=None if inputs.truth is None else _TRUTH,
+        columns=names_by_kind(columns),
+        mean="plain mean of the context scores, before rounding",
+        pairing=(protocol or {}).get("pairing") or (STRICTLY if limit is None else limited),
+        counts=counts,
+        undefined=undefined,
+        versions={name: version(name) for name in _PACKAGES},
+        data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
-        "predictions": None if origin.manifest is None else dict(origin.manifest),
-    }
+        predictions=None if origin.manifest is None else dict(origin.manifest),
+    )
 
 
 def labeller_signature(chexbert_dir: Path) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
+from pacer.metrics.signature import Signature
 from pacer.reporting.score_tables import contexts_in
-from pacer.reporting.signature import decoding
 from pacer.reporting.tables import Mark
 
 FILE = Path(__file__).with_name("published.yaml")
@@ -90,7 +90,7 @@ def _row(system: str, values: str, metrics: tuple[str, ...]) -> dict[str, Printe
 
 
 def differences_to_published(
-    table: PublishedTable, scores: Mapping[str, Any], signature: Mapping[str, Any], record: Mapping[str, Any] | None
+    table: PublishedTable, scores: Mapping[str, Any], signature: Signature, record: Mapping[str, Any] | None
 ) -> list[str]:
     """Return, in words, each difference in corpus, split, number of records or labeller between a scored run and the
     published rows; empty if none is known.
@@ -109,13 +109,12 @@ def differences_to_published(
             reasons.append(f"scored on split {record['split']}")
     elif not table.records:
         reasons.append("it is not recorded of which corpus the reports are")
-    if signature.get("standin_labeller") is not False:
+    if signature.standin_labeller is not False:
         reasons.append("the labeller is not CheXbert as published, or it is not recorded")
-    language, clinical = signature.get("language") or {}, signature.get("clinical") or {}
-    labeller = clinical.get("labeller") or {}
+    language = signature.language
     for what, value, wanted in (
-        ("label convention", clinical.get("convention"), CONVENTION),
-        ("labeller's precision", labeller.get("arithmetic", "not recorded"), PRECISION),
+        ("label convention", signature.convention, CONVENTION),
+        ("labeller's precision", signature.labeller.get("arithmetic", "not recorded"), PRECISION),
         ("target", language.get("target"), table.target),
         ("cleaning", language.get("cleaner"), CLEANER),
         ("unseen comparisons", language.get("unseen_comparisons"), "keep"),
@@ -133,10 +132,10 @@ def differences_to_published(
     return reasons
 
 
-def decoded_otherwise(table: PublishedTable, signature: Mapping[str, Any]) -> list[str]:
+def decoded_otherwise(table: PublishedTable, signature: Signature) -> list[str]:
     """Return, in words, each decoding setting that differs from the paper's; empty if none does or the paper does not
     say."""
-    decoded = decoding(signature)
+    decoded = signature.decoding
     return [
         f"decode.{name} {decoded.get(name, 'not recorded')}, published {wanted}"
         for name, wanted in table.decoding.items()
@@ -145,7 +144,7 @@ def decoded_otherwise(table: PublishedTable, signature: Mapping[str, Any]) -> li
 
 
 def published_beside(
-    corpus: Mapping[str, Any], signature: Mapping[str, Any], scores: Mapping
+    corpus: Mapping[str, Any], signature: Signature, scores: Mapping
 ) -> tuple[PublishedTable | None, str]:
     """Return the paper's table that the scores can be compared with, or None, and a note that explains it.
 
@@ -153,7 +152,7 @@ def published_beside(
         corpus: the group of that name in ``params.yaml``.
     """
     table = load_published()["conventional_sn" if corpus.get("target") == "findings" else "main"]
-    decoded = decoding(signature)
+    decoded = signature.decoding
     run = {"corpus": corpus, "split": decoded.get("split"), "limit": decoded.get("limit", 0)}
     if reasons := differences_to_published(table, scores, signature, run):
         return None, f"Published scores are not shown, because this run differs: {'; '.join(reasons)}."

@@ -18,7 +18,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
 from pacer.data.schemas import read_images, read_records
-from pacer.metrics.columns import columns_in
+from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
 from pacer.reporting.signature import caution
 
@@ -48,7 +48,7 @@ class Results:
     routing: Mapping[str, np.ndarray]
     shares: Mapping[int, tuple[float, float]]
     scores: Mapping[str, Any]
-    signature: Mapping[str, Any]
+    signature: Signature
     cases: pl.DataFrame
 
     @cached_property
@@ -70,12 +70,12 @@ class Results:
 
     @property
     def convention(self) -> str:
-        return self.signature["clinical"]["convention"]
+        return self.signature.convention or "llm-rg4"
 
     @cached_property
     def intervals(self) -> Intervals:
         """Confidence intervals of the scores, by context."""
-        return score_intervals(self.cases, self.convention, columns=columns_in(self.signature, "scores"))
+        return score_intervals(self.cases, self.convention, columns=self.signature.own_scores)
 
     @property
     def resampling(self) -> str:
@@ -114,7 +114,7 @@ def read_results(
         routing=load_file(routing) if routed else {},
         shares=_shares(metrics / "parent" / "metrics.json", params.features.depths) if routed else {},
         scores=read_json(metrics / "scores.json"),
-        signature=read_json(metrics / "signature.json"),
+        signature=Signature.read(metrics / "signature.json"),
         cases=pl.read_parquet(cases),
     )
 

@@ -10,7 +10,6 @@ from pacer.core.audits import Check, number, percent, reading_audit
 from pacer.core.contexts import CONTEXTS
 from pacer.data.checks import corpus_checks
 from pacer.emphasis.audit import emphasis_checks
-from pacer.metrics.columns import columns_in
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.groups import LEAST_UNITS, group_scores
@@ -40,10 +39,10 @@ def scores(results: Results) -> Section:
         published=published,
         notes=(f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.", beside),
     )
-    originals = (signature.get("language") or {}).get("original_references", "not recorded")
+    originals = signature.language.get("original_references", "not recorded")
     columns = score_tables.column_table(
         values,
-        columns_in(signature, "scores"),
+        signature.own_scores,
         "Means of the numbers in the file of score.columns, over the records that have one.",
         results.intervals,
     )
@@ -138,7 +137,7 @@ def observations(results: Results) -> Section:
 
 def groups(results: Results) -> Section | None:
     """Whether some groups of records are reported worse than others."""
-    grouped = group_scores(results.cases, results.convention, columns_in(results.signature, "groups"))
+    grouped = group_scores(results.cases, results.convention, results.signature.groups)
     table = score_tables.group_table(
         grouped,
         results.intervals.level,
@@ -229,7 +228,10 @@ def _audit(checks: Sequence[Check]) -> Checks:
 
 def signature(results: Results) -> Section:
     """The definitions of the numbers and the inputs of the run."""
-    lists = {"The whole signature": results.signature, "All parameters": results.params.model_dump(mode="json")}
+    lists = {
+        "The whole signature": results.signature.content(),
+        "All parameters": results.params.model_dump(mode="json"),
+    }
     parts: list[Part] = [
         Text("What the scores mean and what they were computed from, in one line; every table file has it too."),
         Text(signature_line(results.signature), "signature"),

@@ -7,9 +7,7 @@ from typing import Any
 
 from pacer.core.audits import Check
 from pacer.core.errors import DataError
-from pacer.metrics.signature import flat
-
-Signature = Mapping[str, Any]
+from pacer.metrics.signature import Signature, flat
 
 
 def signature_line(signature: Signature) -> str:
@@ -19,21 +17,19 @@ def signature_line(signature: Signature) -> str:
         DataError: a part that every signature has is missing.
     """
     try:
-        language = signature["language"]
-        counts = list(signature["counts"].values())
-        limit = decoding(signature).get("limit")
+        counts, limit = signature.counts.values(), signature.decoding.get("limit")
         parts = {
             **_clinical(signature),
-            "clean": language["cleaner"],
+            "clean": signature.language["cleaner"],
             "tok": "blank",
             "bleu": "corpus",
             "meteor": "1.5",
             "mean": "contexts",
             "n": "+".join(str(context["n"]) for context in counts) + (f" (decode.limit {limit})" if limit else ""),
             "empty": sum(context.get("empty_hypotheses", 0) for context in counts),
-            **dict(_protocol(signature.get("protocol") or {})),
-            "data": signature["data"]["records"][:8],
-            "version": signature["versions"]["pacer"],
+            **dict(_protocol(signature.protocol or {})),
+            "data": (signature.data["records"] or "")[:8],
+            "version": signature.versions["pacer"],
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"the signature of the scores lacks {error}; score again") from None
@@ -42,10 +38,10 @@ def signature_line(signature: Signature) -> str:
 
 def _clinical(signature: Signature) -> dict[str, Any]:
     """Return what determines precision, recall and F1."""
-    clinical = signature["clinical"]
+    clinical = signature.clinical
     if clinical is None:
         return {"labeller": "none"}
-    labeller = {True: "stand-in", False: "published", None: "unknown"}[signature["standin_labeller"]]
+    labeller = {True: "stand-in", False: "published", None: "unknown"}[signature.standin_labeller]
     return {
         "ce": clinical["convention"],
         "obs": len(clinical["observations"]),
@@ -66,21 +62,16 @@ def _protocol(protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "deduplicated", "sentences"
 
 
-def decoding(signature: Signature) -> Mapping[str, Any]:
-    """Return the decoding settings in the signature; empty if there are none."""
-    return (signature.get("predictions") or {}).get("settings") or {}
-
-
 def reading_notes(signature: Signature) -> list[str]:
     """Describe how the files of other systems were read, one per line, and warn if most of their reports are empty.
     There are no notes for the pipeline's own predictions."""
-    protocol = signature.get("protocol") or {}
+    protocol = signature.protocol or {}
     notes = [
         f"{side}: {read['file']}, text: {read['text']}, paired by {read.get('id', 'position')}"
         for side in ("references", "hypotheses")
         if (read := protocol.get(side))
     ]
-    counts = signature["counts"].values()
+    counts = signature.counts.values()
     empty, pairs = (sum(context.get(name, 0) for context in counts) for name in ("empty_hypotheses", "n"))
     if protocol and 2 * empty > pairs:
         missing = protocol.get("missing_hypotheses", 0)
@@ -111,8 +102,8 @@ def reading_notes(signature: Signature) -> list[str]:
 def caution(signature: Signature) -> str | None:
     """Return a warning if models are stand-ins or of unknown origin; else None."""
     notes = []
-    labeller = signature["standin_labeller"]
-    if signature.get("clinical", {}) is None:
+    labeller = signature.standin_labeller
+    if signature.clinical is None:
         notes.append("CheXbert's precision, recall and F1 need its weights: --chexbert DIR.")
     elif labeller is None:
         notes.append("It is not recorded where the labeller of the findings comes from.")
@@ -121,7 +112,7 @@ def caution(signature: Signature) -> str | None:
             "The findings were labelled by a stand-in for CheXbert, made by this pipeline: precision, recall and F1 "
             "compare only runs scored by the same stand-in, never published numbers."
         )
-    frozen = (signature.get("predictions") or {}).get("stand_ins") or []
+    frozen = (signature.predictions or {}).get("stand_ins") or []
     if frozen:
         names = ", ".join(frozen[:-1]) + (" and " if len(frozen) > 1 else "") + frozen[-1]
         model = "model is a stand-in" if len(frozen) == 1 else "models are stand-ins"

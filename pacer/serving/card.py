@@ -11,6 +11,7 @@ import polars as pl
 from pacer.backbones.pointers import is_standin
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.data.schemas import read_about, read_records
+from pacer.metrics.signature import Signature
 from pacer.model.checkpoint import CheckpointRecord
 from pacer.reporting.html import render
 from pacer.reporting.score_tables import score_table
@@ -63,6 +64,6 @@ def _origin(origin: dict[str, Any]) -> str:
     return f"provider {origin.get('provider', 'unknown')}"
 
 
-def _scored(scores: Mapping[str, Any], signature: Mapping[str, Any]) -> str:
+def _scored(scores: Mapping[str, Any], signature: Signature) -> str:
     parts = [score_table(scores).markdown(), f"`{signature_line(signature)}`\n", caution(signature)]
     return "\n".join(filter(None, parts)).rstrip("\n")

@@ -16,6 +16,7 @@ from pacer.data.schemas import read_about, read_records
 from pacer.features import prepare
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore
+from pacer.metrics.signature import Signature
 from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
@@ -149,11 +150,12 @@ def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]
     names = ("scores", "signature")
     if metrics is None or not all((metrics / f"{name}.json").is_file() for name in names):
         return {}
-    content = {name: read_json(metrics / f"{name}.json") for name in names}
-    predictions = content["signature"].get("predictions") or {}
-    search = {name: value for name, value in predictions.get("settings", {}).items() if name in _DECIDING}
-    same = predictions.get("weights") == weights_hash(model) and search == decode.model_dump(include=_DECIDING)
-    return content if same else {}
+    signature = Signature.read(metrics / "signature.json")
+    search = {name: value for name, value in signature.decoding.items() if name in _DECIDING}
+    same = (signature.predictions or {}).get("weights") == weights_hash(model)
+    if not same or search != decode.model_dump(include=_DECIDING):
+        return {}
+    return {"scores": read_json(metrics / "scores.json"), "signature": signature}
 
 
 def _bring(source: Path, out: Path, *, copy: bool) -> None:

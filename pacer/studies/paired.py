@@ -11,6 +11,7 @@ from scipy.stats import ttest_1samp
 
 from pacer.core.errors import DataError
 from pacer.metrics.scores import score_of
+from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.reporting.score_tables import context_mean, difference_cells
 from pacer.reporting.tables import p_value, signed
@@ -42,13 +43,13 @@ class ScoredRun(NamedTuple):
     replicate: str | None
     folder: Path
     scores: Mapping[str, Any]
-    signature: Mapping[str, Any]
+    signature: Signature
     record: Mapping[str, Any] | None
 
     @property
     def records(self) -> str | None:
         """The hash of the scored records."""
-        return (self.signature.get("data") or {}).get("records")
+        return self.signature.data.get("records")
 
 
 class RowDifference(NamedTuple):

@@ -10,13 +10,13 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
 from pacer.core.audits import number
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.metrics.cases import MEAN
 from pacer.metrics.scores import Direction
+from pacer.metrics.signature import Signature
 from pacer.reporting.published import (
     PrintedValue,
     PublishedBlock,
@@ -49,11 +49,11 @@ def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun
             json.loads(repository.read(f"{record['scores']}/{name}", reference)) for name in (SCORES, SIGNATURE)
         )
         folder = state / "runs" / reference.rpartition("/")[2]
-        runs.append(ScoredRun(row, label, folder, scores, signature, record))
+        runs.append(ScoredRun(row, label, folder, scores, Signature.of(signature), record))
     for place, row in enumerate(study.rows):
         if row.files is not None and (folder := repository.root / row.files).joinpath(SCORES).is_file():
             scores, signature = (read_json(folder / name) for name in (SCORES, SIGNATURE))
-            runs.append(ScoredRun(place, None, folder, scores, signature, None))
+            runs.append(ScoredRun(place, None, folder, scores, Signature.of(signature), None))
     contexts = {tuple(contexts_in(run.scores)): study.rows[run.row].name for run in runs}
     if len(contexts) > 1:
         scored = "; ".join(f"{name} in {', '.join(names)}" for names, name in contexts.items())
@@ -192,8 +192,7 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     if records:
         notes.append(f"Scored on split {', '.join(sorted({record['split'] for record in records}))}.")
     if runs and any(metric.startswith("original_") for metric in study.metrics):
-        language = [run.signature.get("language") or {} for run in runs]
-        forms = dict.fromkeys(texts.get("original_references", "not recorded") for texts in language)
+        forms = dict.fromkeys(run.signature.language.get("original_references", "not recorded") for run in runs)
         notes.append(f"Original references: {'; '.join(forms)}.")
     if any(record["corpus"]["source"] == "phantom" for record in records):
         notes.append("Rows of this repository come from a generated corpus, not from patients.")
@@ -255,9 +254,8 @@ def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     return notes
 
 
-def _protocol(signature: Mapping[str, Any]) -> str:
+def _protocol(signature: Signature) -> str:
     """Return what must be equal in rows that are compared."""
-    clinical, language = signature.get("clinical") or {}, signature.get("language") or {}
-    files = (clinical.get("labeller") or {}).get("files")
-    counts = {context: scores.get("n") for context, scores in (signature.get("counts") or {}).items()}
-    return repr((clinical.get("convention"), files, language.get("target"), language.get("cleaner"), counts))
+    language, files = signature.language, signature.labeller.get("files")
+    counts = {context: scores.get("n") for context, scores in signature.counts.items()}
+    return repr((signature.convention, files, language.get("target"), language.get("cleaner"), counts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,12 +11,11 @@ import polars as pl
 
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.errors import ConfigError, DataError
-from pacer.core.io import read_json
 from pacer.metrics.cases import MEAN, by_context
-from pacer.metrics.columns import columns_in
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
 from pacer.metrics.scores import summed_scores
+from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Statistics, differences
 from pacer.metrics.statistics.groups import GroupScore, group_differences
 from pacer.metrics.statistics.intervals import resampled_units, rows_of, score_statistics
@@ -97,7 +96,7 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     Raises:
         DataError: as :func:`compare_runs`; or the repeats do not have the same records.
     """
-    convention = (read_run(runs[0][0])[1].get("clinical") or {}).get("convention", "llm-rg4")
+    convention = read_run(runs[0][0])[1].convention or "llm-rg4"
     repeats = [_paired(first, second, convention) for first, second in runs]
     records = [
         repeat.cases[0].select("record_id", "context", pl.col(f"{repeat.unit}_id").alias("unit")).sort("record_id")
@@ -143,7 +142,7 @@ def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
             f"{first} and {second} have different or unrecorded labellers or arithmetic, or one has none; "
             "score both with the same --chexbert and score.precision"
         )
-    groups, other_groups = columns_in(signature, "groups"), columns_in(other_signature, "groups")
+    groups, other_groups = signature.groups, other_signature.groups
     for column in ("context", "reference", "reference_labels", *(name for name in groups if name in other_groups)):
         unequal = cases.filter(cases[column].ne_missing(other_cases[column]))
         if len(unequal):
@@ -153,7 +152,7 @@ def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
             )
     further = [name for name in other_groups if name not in groups]
     cases = cases.with_columns(other_cases.select(further))
-    scores, other_scores = columns_in(signature, "scores"), columns_in(other_signature, "scores")
+    scores, other_scores = signature.own_scores, other_signature.own_scores
     columns = [name for name in scores if name in other_scores]
     partial = {}
     for name in columns:
@@ -184,11 +183,11 @@ def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
         [*groups, *further],
         left_out,
         partial,
-        bool(signature.get("standin_labeller")),
+        bool(signature.standin_labeller),
     )
 
 
-def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
+def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:
     """Read the cases and the signature of a folder of scores, or of one that has them in ``metrics/``.
 
     Raises:
@@ -210,12 +209,12 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     missing = [name for name in _NEEDED if name not in cases.columns]
     if missing or not len(cases):
         raise DataError(f"{path} lacks {', '.join(missing) or 'records'}; score the run again")
-    return cases, read_json(inside / "signature.json")
+    return cases, Signature.read(inside / "signature.json")
 
 
-def _labeller(signature: Mapping[str, Any]) -> Any:
+def _labeller(signature: Signature) -> Any:
     """Return what two runs must share: files and arithmetic. ``None``: no labeller; unequal to all if unknown."""
-    if signature.get("clinical", {}) is None:
+    if signature.clinical is None:
         return None
-    labeller = (signature.get("clinical") or {}).get("labeller", {})
+    labeller = signature.labeller
     return (labeller["files"], labeller.get("arithmetic")) if labeller.get("files") else object()

@@ -20,6 +20,7 @@ from pacer.metrics.foreign import Protocol, last_box, pair_reports, score_report
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.nlg import single_line
 from pacer.metrics.reports import EXTRA_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
+from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.comparison import compare_runs
 from pacer.reporting.signature import reading_notes
 from tests.support.metrics import score_predictions
@@ -135,7 +136,7 @@ def test_text_that_is_not_cleaned_is_told_with_the_option(files, quick_meteor):
 
     def notes(**protocol) -> str:
         score_reports(files / "refs.csv", files / "raw.csv", None, files / "out", Protocol(**protocol))
-        return " ".join(reading_notes(json.loads((files / "out" / "signature.json").read_text())))
+        return " ".join(reading_notes(Signature.read(files / "out" / "signature.json")))
 
     told = notes()
     assert "1 of 3 hypotheses have capitals or periods without a blank" in told
@@ -255,7 +256,7 @@ def test_most_reports_empty_is_a_warning(files, chexbert_directory, quick_meteor
         score_reports(
             files / "refs.csv", files / "h.json", chexbert_directory(), files / "out", Protocol(missing="empty")
         )
-        notes = reading_notes(json.loads((files / "out" / "signature.json").read_text()))
+        notes = reading_notes(Signature.read(files / "out" / "signature.json"))
         assert ("warning: 2 of 3 reports are empty, 2 of them because they are missing" in notes) == warned
         assert len(notes) == 2 + warned
 
@@ -433,7 +434,5 @@ def test_residue_of_another_format_is_told_for_each_file(files, quick_meteor, cl
     )
     protocol = Protocol(clean_hypotheses=clean)
     score_reports(files / "refs.csv", files / "raw.csv", None, files / "out", protocol)
-    told = [
-        note for note in reading_notes(json.loads((files / "out" / "signature.json").read_text())) if "residue" in note
-    ]
+    told = [note for note in reading_notes(Signature.read(files / "out" / "signature.json")) if "residue" in note]
     assert len(told) == 1 and told[0].startswith("2 of 3 hypotheses have residue")

@@ -22,6 +22,7 @@ from pacer.metrics.chexbert.reference_labels import known_labels, label_referenc
 from pacer.metrics.clinical import clinical_efficacy, ratios
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.score import with_prior_days
+from pacer.metrics.signature import Signature
 from pacer.metrics.truth import findings_present
 from pacer.reporting.signature import signature_line
 from tests.support.metrics import score_predictions
@@ -158,11 +159,11 @@ def test_scores_of_every_context_and_their_mean(case):
 def test_a_limited_decode_is_not_called_the_whole_split(case):
     case.score()
     assert case.read("signature.json")["pairing"].endswith("all records kept")
-    assert "n:4+4 |" in signature_line(case.read("signature.json"))
+    assert "n:4+4 |" in signature_line(Signature.read(case.folder / "metrics/signature.json"))
     write_json(case.predictions / "manifest.json", {"settings": {"split": "test", "limit": 4}})
     case.score()
     assert case.read("signature.json")["pairing"].endswith("the first 4 records of each context alone")
-    assert "n:4+4 (decode.limit 4) |" in signature_line(case.read("signature.json"))
+    assert "n:4+4 (decode.limit 4) |" in signature_line(Signature.read(case.folder / "metrics/signature.json"))
 
 
 def test_given_labels_and_anchors_equal_those_made_on_the_spot(case):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores
 from pacer.reporting.charts import label_chart
@@ -52,7 +53,7 @@ def test_the_interval_stands_below_its_score():
 
 
 def test_published_rows_follow_their_context():
-    published, words = published_beside(RG4, SIGNATURE, SCORES)
+    published, words = published_beside(RG4, Signature.of(SIGNATURE), SCORES)
     assert published == load_published()["main"] and "Table 1" in words
     table = score_table(SCORES, intervals=FOUND, published=published)
     labels = [row[0] for row in table.rows]
@@ -91,12 +92,14 @@ def test_published_rows_follow_their_context():
     ],
 )
 def test_no_published_row_where_a_comparison_means_nothing(corpus, signature, why):
-    published, words = published_beside(corpus, signature, SCORES)
+    published, words = published_beside(corpus, Signature.of(signature), SCORES)
     assert published is None and why in words
 
 
 def test_findings_alone_stand_beside_the_second_table():
-    published, words = published_beside(RG4 | {"target": "findings"}, FINDINGS_ALONE, {"sn": SCORES["sn"]})
+    published, words = published_beside(
+        RG4 | {"target": "findings"}, Signature.of(FINDINGS_ALONE), {"sn": SCORES["sn"]}
+    )
     assert published == load_published()["conventional_sn"] and "Table 2" in words
 
 
@@ -108,9 +111,9 @@ def test_findings_alone_stand_beside_the_second_table():
     ],
 )
 def test_published_rows_beside_a_run_decoded_otherwise_have_a_note(settings: dict, difference: str):
-    published, words = published_beside(RG4, SIGNATURE | {"predictions": {"settings": settings}}, SCORES)
+    published, words = published_beside(RG4, Signature.of(SIGNATURE | {"predictions": {"settings": settings}}), SCORES)
     assert published is not None and f"This run was decoded otherwise: {difference}" in words
-    assert "decoded otherwise" not in published_beside(RG4, SIGNATURE, SCORES)[1]
+    assert "decoded otherwise" not in published_beside(RG4, Signature.of(SIGNATURE), SCORES)[1]
 
 
 def test_observations_with_and_without_a_score():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
 from pacer.core.io import write_json
+from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.reporting.score_tables import context_mean
 from pacer.reporting.tables import Table
@@ -51,7 +52,7 @@ def study(**changes: Any) -> Study:
 def scored(row: int, replicate: int | None = 1, signature: dict = SIGNATURE, **contexts: dict[str, float]) -> ScoredRun:
     record = {"split": "test", "corpus": {"source": "phantom", "format": "rg4"}}
     label = None if replicate is None else str(replicate)
-    return ScoredRun(row, label, Path(f"{row}-{label}"), contexts, signature, record)
+    return ScoredRun(row, label, Path(f"{row}-{label}"), contexts, Signature.of(signature), record)
 
 
 def built(study: Study, runs: Sequence[ScoredRun]) -> Table:
@@ -149,7 +150,12 @@ def on_mimic(
     corpus = {"source": "files", "format": "rg4", "limit": None} | record.pop("corpus", {})
     scores = {context: {"f1": f1, "n": count} for context, count in n.items()}
     return ScoredRun(
-        row, "1", Path("nowhere"), scores, signature, {"split": "test", "limit": None, "corpus": corpus} | record
+        row,
+        "1",
+        Path("nowhere"),
+        scores,
+        Signature.of(signature),
+        {"split": "test", "limit": None, "corpus": corpus} | record,
     )
 
 
