@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,13 +33,13 @@ class Comparison:
     ``left_out``: columns of ``score.columns`` that only one run has. ``partial``: column -> number of records with a
     value in both runs, if these are not all. ``is_standin``: the labeller behind F1 was trained by this pipeline."""
 
-    scores: dict[str, dict[str, Difference]]
-    groups: list[GroupScore[Difference]]
     convention: str
     unit: str
     units: int
     records: int
-    resamples: int
+    scores: dict[str, dict[str, Difference]] = field(default_factory=dict)
+    groups: list[GroupScore[Difference]] = field(default_factory=list)
+    resamples: int = 0
     seed: int = SEED
     level: float = LEVEL
     left_out: list[str] = field(default_factory=list)
@@ -69,17 +69,11 @@ def compare_runs(
     if resamples < 1:
         raise ConfigError(f"resamples must be at least 1, got {resamples}")
     runs = _paired(first, second, convention)
-    return Comparison(
-        differences(*runs.statistics, resamples),
-        group_differences(*runs.cases, convention, runs.groups, resamples),
-        convention,
-        runs.unit,
-        runs.units,
-        len(runs.cases[0]),
-        resamples,
-        left_out=runs.left_out,
-        partial=runs.partial,
-        is_standin=runs.is_standin,
+    return replace(
+        runs.comparison,
+        scores=differences(*runs.statistics, resamples),
+        groups=group_differences(*runs.cases, convention, runs.groups, resamples),
+        resamples=resamples,
     )
 
 
@@ -99,7 +93,9 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     convention = read_run(runs[0][0])[1].convention or "llm-rg4"
     repeats = [_paired(first, second, convention) for first, second in runs]
     records = [
-        repeat.cases[0].select("record_id", "context", pl.col(f"{repeat.unit}_id").alias("unit")).sort("record_id")
+        repeat.cases[0]
+        .select("record_id", "context", pl.col(f"{repeat.comparison.unit}_id").alias("unit"))
+        .sort("record_id")
         for repeat in repeats
     ]
     for (first, _), rows in zip(runs, records, strict=True):
@@ -119,17 +115,13 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
 
 
 class _Paired(NamedTuple):
-    """Two runs: their ``cases`` row by row, their ``statistics`` by context and unit, the resampled unit, and fields
-    for :class:`Comparison`. ``groups``: columns of ``cases``."""
+    """Two runs: their ``cases`` row by row, their ``statistics`` by context and unit, the columns that are ``groups``,
+    and the comparison without its results."""
 
     cases: tuple[pl.DataFrame, pl.DataFrame]
     statistics: tuple[dict[str, Statistics], dict[str, Statistics]]
-    unit: str
-    units: int
     groups: list[str]
-    left_out: list[str]
-    partial: dict[str, int]
-    is_standin: bool
+    comparison: Comparison
 
 
 def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
@@ -174,17 +166,16 @@ def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
             for context, part in by_context(table).items()
         }
 
-    left_out = sorted({*scores, *other_scores} - {*columns})
-    return _Paired(
-        (cases, other_cases),
-        (statistics(cases), statistics(other_cases)),
+    comparison = Comparison(
+        convention,
         unit,
         count,
-        [*groups, *further],
-        left_out,
-        partial,
-        bool(signature.standin_labeller),
+        len(cases),
+        left_out=sorted({*scores, *other_scores} - {*columns}),
+        partial=partial,
+        is_standin=bool(signature.standin_labeller),
     )
+    return _Paired((cases, other_cases), (statistics(cases), statistics(other_cases)), [*groups, *further], comparison)
 
 
 def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:
