@@ -442,3 +442,16 @@ def test_every_format_shows_the_protocol_of_a_published_block(tmp_path: Path) ->
     for ending in ("md", "tex", "html"):
         text = (tmp_path / f"table.{ending}").read_text()
         assert "each under its own protocol, metric definitions and averaging" in text
+
+
+def test_a_study_takes_any_score_and_marks_the_better_one() -> None:
+    """A registered score without a test, one where lower is better, and columns of the user with and without a
+    direction; a key that no run has is told."""
+    keys = ["cider", "fallback_rate", "radgraph", "crimson", "typo"]
+    values = [dict(zip(keys[:4], numbers, strict=True)) for numbers in ((0.5, 0.1, 0.2, 0.3), (0.4, 0.2, 0.1, 0.4))]
+    runs = [scored(row, sn=numbers) for row, numbers in enumerate(values)]
+    rows = [{"name": "one"}, {"name": "two"}]
+    table = built(study(rows=rows, metrics=keys, better={"radgraph": "higher"}), runs)
+    assert table.columns == ("Model", "CIDEr", "Fallback", "radgraph", "crimson", "typo")
+    assert {place for place, mark in table.marks.items() if mark == "best"} == {(0, 1), (0, 2), (0, 3)}
+    assert "No run has the score typo." in table.notes
