@@ -64,6 +64,7 @@ def _origin(origin: dict[str, Any]) -> str:
     return f"provider {origin.get('provider', 'unknown')}"
 
 
-def _scored(scores: Mapping[str, Any], signature: Signature) -> str:
-    parts = [score_table(scores).markdown(), f"`{signature_line(signature)}`\n", caution(signature)]
+def _scored(scores: Mapping[str, Any], signature: Mapping[str, Any]) -> str:
+    signed = Signature.of(signature)
+    parts = [score_table(scores).markdown(), f"`{signature_line(signed)}`\n", caution(signed)]
     return "\n".join(filter(None, parts)).rstrip("\n")

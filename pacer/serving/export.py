@@ -155,7 +155,7 @@ def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]
     same = (signature.predictions or {}).get("weights") == weights_hash(model)
     if not same or search != decode.model_dump(include=_DECIDING):
         return {}
-    return {"scores": read_json(metrics / "scores.json"), "signature": signature}
+    return {"scores": read_json(metrics / "scores.json"), "signature": signature.content()}
 
 
 def _bring(source: Path, out: Path, *, copy: bool) -> None:
