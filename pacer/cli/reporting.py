@@ -131,6 +131,9 @@ def score(
     ] = None,
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
+    missing_references: Annotated[
+        str, typer.Option(help="A blank reference, or one such as nan: error, or leave-out.")
+    ] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences of a report.")] = False,
     clean_references: Annotated[str, typer.Option(help="Clean the references: none, upstream, iu_xray.")] = "none",
@@ -144,7 +147,7 @@ def score(
 ) -> None:
     """Score reports of any system, or predictions of this one."""
     from pacer.metrics.inputs import DEFAULTS
-    from pacer.metrics.reports import Protocol
+    from pacer.metrics.report_files import Protocol
 
     settings = DEFAULTS if params == PARAMS and not params.exists() else load_profile(params).score
     if columns is not None:
@@ -157,7 +160,7 @@ def score(
         if len(chosen) > 1:
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
         check_exists(references, hypotheses)
-        from pacer.metrics.foreign import score_reports
+        from pacer.metrics.report_files import score_reports
 
         scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
     elif records and predictions and not (references or hypotheses):
