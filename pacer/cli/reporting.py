@@ -150,8 +150,6 @@ def score(
     from pacer.metrics.report_files import Protocol
 
     settings = DEFAULTS if params == PARAMS and not params.exists() else load_profile(params).score
-    if columns is not None:
-        settings = settings.model_copy(update={"columns": str(columns)})
     chosen = check_contexts(context)
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
@@ -160,9 +158,10 @@ def score(
         if len(chosen) > 1:
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
         check_exists(references, hypotheses)
-        from pacer.metrics.report_files import score_reports
+        from pacer.metrics.calls import score as score_files
 
-        scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
+        files = {"out": out, "chexbert": chexbert, "labels": labels, "columns": columns}
+        scores = score_files(references, hypotheses, **files, settings=settings, **protocol.model_dump()).scores
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
@@ -173,6 +172,8 @@ def score(
         from pacer.metrics.inputs import ScoreInputs
         from pacer.metrics.score import score_decoded
 
+        if columns is not None:
+            settings = settings.model_copy(update={"columns": str(columns)})
         inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels)
         scores = score_decoded(records, predictions, out, inputs, settings, split=split, contexts=chosen, say=say)
     else:
@@ -238,10 +239,10 @@ def compare(
     """Compare two scored runs case by case. Intervals are by paired bootstrap, p values by approximate
     randomisation."""
     check_exists(first, second)
-    from pacer.metrics.statistics.comparison import compare_runs
+    from pacer.metrics.calls import compare as compare_systems
     from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
-    comparison = compare_runs(first, second, convention=convention)
+    comparison = compare_systems(first, second, convention=convention)
     print_table(comparison_table(comparison))
     if comparison.groups:
         console.print()

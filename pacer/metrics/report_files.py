@@ -476,8 +476,8 @@ def _check_second_ids(expected: pl.DataFrame, references: Reports, hypotheses: R
             column = name.removeprefix(_ALSO)
             raise DataError(
                 f"{references.path} and {hypotheses.path} pair by {references.columns['id']}, but their column "
-                f"{column} disagrees in {len(wrong)} of {len(pairs)} pairs, first for {wrong[0]}; name the right columns, "
-                f"as in --reference-id {column} --hypothesis-id {column}"
+                f"{column} disagrees in {len(wrong)} of {len(pairs)} pairs, first for {wrong[0]}; name the right "
+                f"columns, as in --reference-id {column} --hypothesis-id {column}"
             )
 
 
