@@ -81,15 +81,19 @@ def audit(
 
 def _token_limit(params: Params, records: Path) -> Check:
     """Count the train targets that the token limit cuts, if the language model is here."""
-    from pacer.backbones.tokenizer import read_tokenizer
     from pacer.data.schemas import read_records
     from pacer.reporting.corpus_audit import LEFT_OUT_LIMIT
     from pacer.reporting.tables import Check, number, percent
-    from pacer.training.trajectory import TrajectoryBuilder
 
     limit = params.trajectory.report_tokens
     name = f"Train targets over {limit} tokens"
-    folder = _language_model(params)
+    try:
+        from pacer.backbones.tokenizer import read_tokenizer
+        from pacer.training.trajectory import TrajectoryBuilder
+
+        folder = _language_model(params)
+    except ModuleNotFoundError:
+        return Check(name, "not known without the extra `pipeline`: make setup")
     if folder is None:
         return Check(name, "not known before the language model is here")
     tokenizer = read_tokenizer(folder)
