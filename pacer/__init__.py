@@ -1,8 +1,26 @@
-"""PACER: chest X-ray reports when the lateral view or the previous report may be missing."""
+"""PACER: chest X-ray reports when the lateral view or the previous report may be missing.
+
+Scoring from Python: :func:`score`, :func:`compare`, :func:`label`; a trained model: :class:`Reporter`.
+"""
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pacer.metrics.calls import Scores, compare, label, score
+    from pacer.serving.reporter import Reporter
+
+__all__ = ["Reporter", "Scores", "compare", "label", "score"]
 
 # OpenMP threads wait for each other in a busy loop. If another process uses the cores, waiting takes many times as long
 # as the work, so the threads yield the core after a short while (docs/performance.md). The variable is read when torch
 # is first imported; a value that the user has set is kept.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used; only :class:`Reporter` needs torch."""
+    if name not in __all__:
+        raise AttributeError(f"module 'pacer' has no attribute {name!r}")
+    return getattr(import_module("pacer.serving.reporter" if name == "Reporter" else "pacer.metrics.calls"), name)

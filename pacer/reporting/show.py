@@ -15,7 +15,7 @@ from pacer.core.io import write_text
 from pacer.data.schemas import read_images, read_records
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.nlg import single_line
-from pacer.metrics.reports import HYPOTHESIS_COLUMNS, reports_of
+from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, reports_of
 from pacer.metrics.statistics.comparison import read_run
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey

@@ -76,6 +76,10 @@ def reading_notes(signature: Signature) -> list[str]:
     if protocol and 2 * empty > pairs:
         missing = protocol.get("missing_hypotheses", 0)
         notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
+    if blank := protocol.get("blank_hypotheses"):
+        notes.append(f"note: reports that are blank, or a word such as nan: {blank}; scored as empty reports")
+    if left_out := protocol.get("left_out_references"):
+        notes.append(f"note: {left_out} references without a text are left out, with their reports")
     cleaners = {side: protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")}
     unclean = {side: protocol.get(f"unclean_{side}", 0) for side in ("references", "hypotheses")}
     if any(unclean.values()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from pacer.data.schemas import read_about, read_records
 from pacer.features import prepare
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore
-from pacer.metrics.signature import Signature
+from pacer.metrics.signature import Signature, version_of
 from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
@@ -76,7 +75,7 @@ def export_model(
     origins = {name: provenance(backbones / name) for name in FROZEN}
     card = model_card(record, settings, records, origins, scores, with_backbones=with_backbones)
     about = {
-        "software": {"pacer": version("pacer"), **package_versions()},
+        "software": {"pacer": version_of("pacer"), **package_versions()},
         "phase": record.phase,
         "step": record.step,
         GENERATED: bool(read_about(records).get("generated")),

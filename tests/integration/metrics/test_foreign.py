@@ -16,10 +16,19 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
 from pacer.data.cleaning import clean_report
 from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.foreign import Protocol, last_box, pair_reports, score_reports, without_repeats
 from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.nlg import single_line
-from pacer.metrics.reports import EXTRA_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
+from pacer.metrics.report_files import (
+    EXTRA_COLUMNS,
+    REFERENCE_COLUMNS,
+    Protocol,
+    Reports,
+    last_box,
+    pair_reports,
+    reports_of,
+    score_reports,
+    without_repeats,
+)
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.comparison import compare_runs
 from pacer.reporting.signature import reading_notes

@@ -114,7 +114,7 @@ def test_a_stray_quote_in_the_header(tmp_path: Path) -> None:
 
 
 def test_long_fields(tmp_path: Path) -> None:
-    csv.field_size_limit(LARGEST)  # of the whole process: pacer.metrics.reports, once called in it, lifts the limit
+    csv.field_size_limit(LARGEST)  # of the whole process: report_files, once called in it, lifts the limit
     assert len(rows_of(tmp_path, f'a\n"{"x" * 200_000}"\n')[1][0]) == 200_000
     with pytest.raises(DataError, match="line 2: field larger"):
         rows_of(tmp_path, f'a\n"{"x" * (LARGEST + 1)}"\n')

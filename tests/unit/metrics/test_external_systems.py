@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from pacer.metrics.foreign import Protocol, pair_reports
-from pacer.metrics.reports import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, reports_of
+from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Protocol, pair_reports, reports_of
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text(encoding="utf-8")
 #: The code of the recipes: lines that serve all of them, then each recipe below its heading.

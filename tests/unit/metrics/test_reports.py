@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.metrics.reports import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
+from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
 
 IDS, TEXTS = ["s1", "s2", "7"], ["the heart is normal .", 'small , "left" effusion .', ""]
 ROWS = [{"study_id": key, "report": text} for key, text in zip(IDS, TEXTS, strict=True)]
@@ -111,7 +111,7 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         ("r.csv", "id;report\n1;x\n", "begins with what could be its name"),
         ("r.csv", f"1;{SECRET} .\n2;{SECRET}\n", "every line holds a semicolon, tab or bar"),
         ("r.csv", f"id;report\n1;{SECRET}, small\n", "2 cells, but the header has 1; cells are separated by comma"),
-        ("r.json", "[1]", "must be an object of ids and texts, got a list of 1"),
+        ("r.json", "[1]", "must be an object of ids and texts, a list of objects, .*, got 1;"),
         ("r.json", json.dumps({"a": [SECRET, SECRET]}), "row 1, text: expected text, got a list of 2"),
         ("r.json", '{"": "a"}', "row 1, id: expected an id"),
         ("r.json", f'{{"s1": "{SECRET}", "s2": "a", "s1": "b"}}', "holds the id s1 more than once"),

@@ -1,0 +1,99 @@
+"""The package as it is installed, where nothing of the extra `pipeline` is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pacer.core.errors import OF_PIPELINE
+
+ROOT = Path(__file__).parents[3]
+BLOCK = f"""
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {sorted(OF_PIPELINE)}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+#: Packages that need nothing of the extra; modules in them that do.
+BASE = ("config", "core", "data", "commitments", "metrics")
+OF_MODELS = ("core.devices", "core.processes", "metrics.chexbert.")
+RUN = "import sys; from pacer.cli import main; sys.argv[0] = 'pacer'; main()"
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory) -> dict[str, str]:
+    """The wheel, built and installed into a folder of its own, in front of everything else."""
+    folder = tmp_path_factory.mktemp("installed")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "pacer", folder / "pacer", ignore=shutil.ignore_patterns("__pycache__"))
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
+    options = ["--no-build-isolation", "--no-deps", "--target", str(folder / "site")]
+    subprocess.run([*pip, *options, str(folder)], check=True, capture_output=True)
+    (folder / "site" / "sitecustomize.py").write_text(BLOCK)
+    return dict(os.environ) | {"PYTHONPATH": str(folder / "site"), "PYTHONSAFEPATH": "1"}
+
+
+def ran(environment: dict[str, str], folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> None:
+    texts = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
+    (tmp_path / "r.json").write_text(json.dumps(texts))
+    for name, report in (("one", "the heart is normal ."), ("two", "the heart is large .")):
+        (tmp_path / f"{name}.json").write_text(json.dumps(texts | {"b": report}))
+        found = ran(
+            environment, tmp_path, RUN, "score", "--references", "r.json", "--hypotheses", f"{name}.json", "--out", name
+        )
+        assert found.returncode == 0, found.stderr
+    found = ran(environment, tmp_path, RUN, "compare", "one", "two")
+    assert found.returncode == 0 and "BLEU-4" in found.stdout, found.stderr
+    code = (
+        f"import pacer; t = {texts}; s = pacer.score(t, t); pacer.compare(s, 'one'); "
+        "print(pacer.__file__, pacer.label(t.values()))"
+    )
+    found = ran(environment, tmp_path, code)
+    assert found.returncode == 0 and environment["PYTHONPATH"] in found.stdout, found.stderr
+
+
+def test_a_command_of_the_extra_says_so_in_one_sentence(environment, tmp_path: Path) -> None:
+    found = ran(
+        environment, tmp_path, "from pacer.core.errors import run_cleanly; run_cleanly(lambda: __import__('torch'))"
+    )
+    assert found.returncode == 1 and found.stderr.count("\n") == 1
+    assert "needs torch, of the extra `pipeline`" in found.stderr and "make setup" in found.stderr
+
+
+def test_every_base_module_is_imported_without_the_extra(environment, tmp_path: Path) -> None:
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for package in BASE
+        for path in sorted((ROOT / "pacer" / package).rglob("*.py"))
+    ]
+    names = [name for name in names if not name.startswith(tuple(f"pacer.{module}" for module in OF_MODELS))]
+    names += ["pacer.reporting.score_tables", "pacer.reporting.tables", "pacer.reporting.corpus_audit", "pacer.cli"]
+    code = f"import importlib\nfor name in {names}: importlib.import_module(name)"
+    found = ran(environment, tmp_path, code)
+    assert found.returncode == 0, found.stderr
+
+
+def test_the_extra_is_what_its_modules_say() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = {line.partition(">")[0] for line in project["optional-dependencies"]["pipeline"]}
+    assert OF_PIPELINE | {"protobuf"} == listed
+    assert project["name"] == "pacer-cxr" and not any("==" in line for line in project["dependencies"])
+    assert importlib.util.find_spec("torch")

@@ -1,0 +1,58 @@
+"""Scoring from Python, and what it does not import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+import pacer
+from pacer.core.errors import ConfigError, DataError
+
+REFERENCES = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
+REPORTS = {"c": "a tube .", "a": "no effusion . no edema .", "b": "the heart is normal ."}
+
+
+def frame(texts: dict[str, str]) -> pl.DataFrame:
+    return pl.DataFrame({"id": list(texts), "report": list(texts.values())})
+
+
+def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quick_meteor) -> None:
+    for name, texts in (("r.csv", REFERENCES), ("h.csv", REPORTS)):
+        frame(texts).write_csv(tmp_path / name)
+    found = pacer.score(REFERENCES, REPORTS)
+    assert found.scores["all"]["n"] == 3 == len(found.cases) and found.intervals.scores["all"]["bleu4"]
+    assert found.signature["data"]["references"] is None
+    in_order = [REPORTS[key] for key in REFERENCES]
+    for pair in (
+        (frame(REFERENCES), frame(REPORTS)),
+        (tmp_path / "r.csv", str(tmp_path / "h.csv")),
+        (list(REFERENCES.values()), in_order),
+        (REFERENCES, tmp_path / "h.csv"),
+    ):
+        assert pacer.score(*pair).scores == found.scores
+    with pytest.raises(DataError, match="references: the reference is missing for b"):
+        pacer.score(REFERENCES | {"b": "nan"}, REPORTS)
+    with pytest.raises(ConfigError, match=r"pacer\.score"):
+        pacer.score(REFERENCES, REPORTS, missng="empty")
+
+
+def test_two_systems_are_compared_from_memory_and_from_folders(tmp_path, quick_meteor) -> None:
+    first = pacer.score(REFERENCES, REPORTS, out=tmp_path / "a")
+    second = pacer.score(REFERENCES, REFERENCES)
+    found = pacer.compare(first, second, resamples=50)
+    assert found.scores == pacer.compare(tmp_path / "a", second, resamples=50).scores and found.records == 3
+
+
+def test_labels_are_commitments() -> None:
+    present, absent = pacer.label(["a left pleural effusion .", "no pleural effusion ."])
+    assert present.positive == absent.negative == ("pleural effusion",)
+
+
+@pytest.mark.parametrize("use", ["", "; pacer.score, pacer.compare, pacer.label", "; import pacer.cli"])
+def test_scoring_imports_no_models(use: str) -> None:
+    code = f"import sys, pacer{use}; print(*{{'torch', 'transformers', 'dvc', 'matplotlib'}} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not found.stdout.strip()
