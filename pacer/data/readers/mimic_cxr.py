@@ -85,10 +85,8 @@ def study_times(metadata: Path) -> pl.DataFrame:
         DataError: the file is damaged or lacks a column.
     """
     images = _one_time(_table(metadata, _METADATA))
-    numbers = {"day": "date", "clock": "time"}
-    return images.group_by(_STUDY, maintain_order=True).agg(
-        pl.col(name).cast(pl.Float64, strict=False).min().alias(ours) for ours, name in numbers.items()
-    )
+    day, clock = (pl.col(name).cast(pl.Float64, strict=False).min() for name in ("date", "time"))
+    return images.group_by(_STUDY, maintain_order=True).agg(day=day, clock=clock)
 
 
 def read_reports(path: Path) -> pl.DataFrame:

@@ -82,8 +82,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
     has_lateral, has_prior = availability(context)
     has = {"lateral": has_lateral, "prior_findings": has_prior, "prior_impression": has_prior}
-    absent = [*(name for name in has if not has[name]), *([] if has_prior else ["prior_image"])]
-    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in absent}
+    there = has | {"prior_image": has_prior}
+    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in there if not there[name]}
     records = read_records(path, context, create_model("Record", __base__=Record, **unread), account)
     records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
     for name in filter(has.get, has):
