@@ -90,11 +90,10 @@ def _rows(account: Account, records: pl.DataFrame) -> dict[str, Any]:
     fates["beyond_limit"] = account.beyond_limit
     if account.read.total() != sum(fates.values()):
         raise RuntimeError(f"{account.read.total()} rows were read, but {sum(fates.values())} are accounted for")
-    bad, left_out = account.reasons(BAD), account.reasons(LEFT_OUT)
+    reasons = {"excluded": account.reasons(BAD), "left_out": account.reasons(LEFT_OUT)}
     return {
         "rows": {"read": dict(account.read)} | fates,
-        "excluded": {"count": sum(bad.values()), "reasons": bad},
-        "left_out": {"count": sum(left_out.values()), "reasons": left_out},
+        **{name: {"count": sum(counts.values()), "reasons": counts} for name, counts in reasons.items()},
         "notes": {
             topic: {
                 source: dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))

@@ -185,8 +185,8 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
 def keep_sound(
     draft: pl.DataFrame, unusable: pl.DataFrame, folder: Path, form: Format, account: Account
 ) -> tuple[pl.DataFrame, dict[str, dict[str, dict[str, int]]]]:
-    """Return the valid records of a draft, and ``{context: {split: {records, comparing}}}``: how many targets presuppose
-    a previous report but have none.
+    """Return the valid records of a draft, and ``{context: {split: {records, comparing}}}``: how many targets
+    presuppose a previous report but have none.
 
     A study can have records in several contexts. Its rows count as bad or left out only if all its records are
     rejected, and it is listed once per reason. The counts of targets include those that are left out or stripped.

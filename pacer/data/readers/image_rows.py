@@ -260,7 +260,5 @@ def _rank_of(view: str) -> int | None:
     """Return the index of a view in ``_VIEWS``, None for an unknown view. A special view has an index beyond the list,
     so it is used only if there is no usual view."""
     parsed = parse_view(view)
-    if parsed is None:
-        return None
-    usual = _VIEWS.index("lateral" if parsed.kind == "lateral" else parsed.view)
-    return usual + len(_VIEWS) * is_special(view)
+    kind = parsed and ("lateral" if parsed.kind == "lateral" else parsed.view)
+    return None if kind is None else _VIEWS.index(kind) + len(_VIEWS) * is_special(view)

@@ -62,8 +62,9 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     images = images.join(splits.drop("line"), on=_IMAGE, how="left", maintain_order="left")
     # an image without a split is an omission if another image of the study has one; else the study is not in the table
     listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)
-    row = pl.format("line {}", "line")
-    images = images.with_columns(file=pl.lit(str(metadata)), row=row, id="study", splits=listed)
+    images = images.with_columns(
+        file=pl.lit(str(metadata)), row=pl.format("line {}", "line"), id="study", splits=listed
+    )
     slip = pl.col("split").is_null() & (pl.col("splits") > 0)
     images = account.divert(images, "", slip, "the image is not in the table of splits", LEFT_OUT)
     images = _one_time(images).join(texts.drop("file"), on="study", how="left", maintain_order="left")

@@ -37,7 +37,6 @@ _SECTIONS = ("findings", "impression", "prior_findings", "prior_impression")
 _NO_TEXT, _NO_NOTE = f"{ABSENT_TEXT!r} where there is none", "0 where there is none"
 _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
 
-
 #: Text, or 0 for none.
 _Note = Annotated[Text | None, BeforeValidator(lambda value: None if type(value) is int and value == 0 else value)]
 #: Any value is taken, because a record needs no previous image.
