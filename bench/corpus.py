@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import polars as pl
 
@@ -88,15 +89,15 @@ def unopened(image_ids: Iterable[str], *_: Any) -> pl.DataFrame:
 
 def read(root: Path) -> None:
     """Build the corpus from the files below ``root``, and print the seconds and peak memory."""
-    from pacer.data import build_corpus
+    from pacer.data.build_corpus import build_corpus
     from pacer.data.source import point_to_files
 
     values = load_profile(ROOT / "configs" / "mimic_rg4.yaml").corpus.model_dump()
     values |= {"root": str(root), "images": ".", "annotations": {c: f"{c}.json" for c in CONTEXTS}}
     config, started = Corpus.model_validate(values), time.perf_counter()
     point_to_files(config, root / "source")
-    build_corpus.inspect_images = unopened
-    audit = build_corpus.build_corpus(config, root / "source", root / "corpus")
+    with patch("pacer.data.build_corpus.inspect_images", unopened):
+        audit = build_corpus(config, root / "source", root / "corpus")
     seconds = time.perf_counter() - started
     # not getrusage, whose peak would begin with that of the process that started this one
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())

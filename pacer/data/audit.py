@@ -62,12 +62,6 @@ def split_overlap(records: pl.DataFrame) -> dict[str, dict[str, dict[str, Any]]]
     return overlap
 
 
-def describe_originals(records: pl.DataFrame, supplied: bool) -> dict[str, Any]:
-    """Count the records with original findings; ``supplied``: whether the settings name a source of them."""
-    with_original = records["findings_original"].count()
-    return {"supplied": supplied, "records": with_original, "without": records.height - with_original}
-
-
 def listed(by_splits: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
     """Return the number of what two splits share, and examples: ``{"train-val": {count, examples}, ...}``."""
     return {splits: {"count": len(both), "examples": both[:LISTED]} for splits, both in by_splits.items()}

@@ -45,7 +45,7 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
     problems.unlink(missing_ok=True)
     with atomic_directory(out) as folder:
         references = source.files.get("original_references")
-        originals = None if references is None else read_original_findings(references)
+        originals = read_original_findings(references)
         draft, empty_priors = draft_records(form.read(source, config, account), config, form, originals, account)
         headers = inspect_images(images_of(draft), source.images)
         for topic, column in (("other_parts", "part"), ("ignored_fields", "ignored")):
@@ -70,13 +70,14 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         account.write(folder / "problems.csv")
         if source.truth is not None:
             write_table(folder / "truth.parquet", _matching_truth(source.truth, records), TRUTH_SCHEMA)
+        found = records["findings_original"].count()
         result = settings | rows | audit.describe_records(records, config.contexts)
         result |= {
             "prior_wording": wording,
             "priors": audit.describe_priors(priors, empty_priors, config.keep_empty_priors),
             "images": audit.describe_images(images, unusable),
             "image_copies": audit.listed(copies_across_splits(images, records)),
-            "original_references": audit.describe_originals(records, originals is not None),
+            "original_references": {"supplied": bool(references), "records": found, "without": records.height - found},
         }
         write_json(folder / "audit.json", result)
     return result
@@ -84,19 +85,15 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
 
 def _rows(account: Account, records: pl.DataFrame) -> dict[str, Any]:
     """Count the input rows by outcome, and collect the reader's other observations."""
-    fates = {
-        "used": int(records.unique("number")["rows"].sum()),
-        "bad": account.rows(BAD),
-        "left_out": account.rows(LEFT_OUT),
-        "beyond_limit": account.beyond_limit,
-    }
+    used = int(records.unique("number")["rows"].sum())
+    fates = {"used": used, "bad": account.rows(BAD), "left_out": account.rows(LEFT_OUT)}
+    fates["beyond_limit"] = account.beyond_limit
     if account.read.total() != sum(fates.values()):
         raise RuntimeError(f"{account.read.total()} rows were read, but {sum(fates.values())} are accounted for")
-    bad, left_out = account.reasons(BAD), account.reasons(LEFT_OUT)
+    reasons = {"excluded": account.reasons(BAD), "left_out": account.reasons(LEFT_OUT)}
     return {
         "rows": {"read": dict(account.read)} | fates,
-        "excluded": {"count": sum(bad.values()), "reasons": bad},
-        "left_out": {"count": sum(left_out.values()), "reasons": left_out},
+        **{name: {"count": sum(counts.values()), "reasons": counts} for name, counts in reasons.items()},
         "notes": {
             topic: {
                 source: dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))

@@ -55,7 +55,6 @@ def clean_report_iu_xray(text: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """Remove enumeration marks."""
     text = text.replace("1. ", "")
     for mark in _MARKS:
         text = text.replace(mark, ". ")

@@ -50,7 +50,6 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
 
 
 def _look(image_id: str, folder: Path) -> tuple[object, ...]:
-    """Inspect one image; return its row of :data:`SCHEMA`."""
     name = with_slashes(image_id, folder)
     path, problem = os.path.join(folder, name), path_outside_root(name)
     if problem is None:

@@ -314,9 +314,7 @@ def _other_part(data: Dataset) -> str | None:
 
 def _dicom_grey(data: FileDataset) -> np.ndarray:
     """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels: exact, fast and small.
-
-    pydicom 3.0's own transforms refuse some tables, and round some ties differently than earlier versions stored.
-    """
+    pydicom 3.0's own transforms refuse some tables, and round some ties differently than earlier versions stored."""
     stored = data.pixel_array  # sign extended, without bits outside the values (overlays of old files)
     lowest = int(stored.min())
     places = stored.astype(np.int32) - lowest

@@ -34,12 +34,9 @@ _HAS_LATERAL = pl.col("context").str.starts_with("m")
 _HAS_PRIOR = pl.col("context").str.ends_with("w")
 _NO_CONTEXT = pl.col("contexts").list.len() == 0
 
-#: ``{context: {split: {records, comparing}}}``
-Wording = dict[str, dict[str, dict[str, int]]]
-
 
 def draft_records(
-    studies: pl.DataFrame, config: Corpus, form: Format, originals: pl.DataFrame | None, account: Account
+    studies: pl.DataFrame, config: Corpus, form: Format, originals: pl.DataFrame, account: Account
 ) -> tuple[pl.DataFrame, int]:
     """Create the records of the studies; list every study without one, or count it as beyond the limit.
 
@@ -55,17 +52,15 @@ def draft_records(
     studies = _checked(study_frame(studies, config), config, form, account)
     studies = _with_target(studies, config, form, account)
     studies = _with_prior(studies, config, form, account)
-    if originals is None:
-        studies = studies.with_columns(findings_original=pl.lit(None, pl.String))
-    else:
-        studies = studies.with_columns(bare=bare_id("study_id"))
-        studies = studies.join(originals, left_on="bare", right_on="study_id", how="left", maintain_order="left")
+    studies = studies.with_columns(bare=bare_id("study_id"))
+    studies = studies.join(originals, left_on="bare", right_on="study_id", how="left", maintain_order="left")
     draft = studies.with_row_index("number").explode("contexts").rename({"contexts": "context"})
     if config.limit is not None:
         # rank of the study, from 1, within its context and split
         place = pl.col("study_id").is_first_distinct().cum_sum().over("context", "split")
-        draft = draft.with_columns(place=place)
-        draft = draft.filter(pl.col("place").first().over("context", "split", "study_id") <= config.limit)
+        draft = draft.with_columns(place=place).filter(
+            pl.col("place").first().over("context", "split", "study_id") <= config.limit
+        )
     account.beyond_limit = int(studies["rows"].sum()) - int(draft.unique("number")["rows"].sum())
     draft = _without_comparisons(draft, config).with_columns(
         record_id=pl.format("{}-{}", "context", "id"),
@@ -189,8 +184,9 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
 
 def keep_sound(
     draft: pl.DataFrame, unusable: pl.DataFrame, folder: Path, form: Format, account: Account
-) -> tuple[pl.DataFrame, Wording]:
-    """Return the valid records of a draft, and count the targets that presuppose a previous report but have none.
+) -> tuple[pl.DataFrame, dict[str, dict[str, dict[str, int]]]]:
+    """Return the valid records of a draft, and ``{context: {split: {records, comparing}}}``: how many targets
+    presuppose a previous report but have none.
 
     A study can have records in several contexts. Its rows count as bad or left out only if all its records are
     rejected, and it is listed once per reason. The counts of targets include those that are left out or stripped.
@@ -225,7 +221,7 @@ def keep_sound(
     is_judged = ~has_fallen | (pl.col("fault").struct.field("kind") == LEFT_OUT)
     judged = draft.filter(pl.col("compares").is_not_null() & is_judged).group_by("context", "split")
     judged = judged.agg(records=pl.len(), comparing=pl.col("compares").sum()).sort("context", "split")
-    wording: Wording = {}
+    wording: dict[str, dict[str, dict[str, int]]] = {}
     for counts in judged.to_dicts():
         wording.setdefault(counts.pop("context"), {})[counts.pop("split")] = counts
     return draft.filter(~has_fallen), wording

@@ -14,7 +14,6 @@ _UNFINISHED = re.compile(r"\b(?:Drs?|Mrs?|Ms|St|[Vv]s|[Aa]pprox|i\.e|e\.g)\.$")
 #: A word too long to be an abbreviation, except for those above.
 _WHOLE_WORD = re.compile(r"[A-Za-z]{5}[.!?]$")
 _TIME_OF_DAY = re.compile(r"\b[AaPp]\.[Mm]\.$")  # ends a sentence only before a capital
-#: End of a sentence of a cleaned report.
 _CLEANED_END = re.compile(r" \.(?= |$)")
 
 

@@ -52,9 +52,6 @@ class CsvForm(NamedTuple):
     settings: str = ""
 
 
-AS_NAMED = CsvForm()
-
-
 class Table(NamedTuple):
     """The content of a file; see :func:`open_table`.
 
@@ -130,7 +127,7 @@ class Table(NamedTuple):
                     raise DataError(f"{self.path}, {place}, {name}: {text} is {fault}")
 
 
-def open_table(path: str | Path, form: CsvForm = AS_NAMED) -> Table:
+def open_table(path: str | Path, form: CsvForm | None = None) -> Table:
     """Read a table: ``.csv``, ``.tsv``, ``.jsonl`` (also ``.gz``) or ``.parquet``.
 
     Raises:
@@ -141,7 +138,7 @@ def open_table(path: str | Path, form: CsvForm = AS_NAMED) -> Table:
     kind = kind_of(path)
     try:
         if kind == "csv":
-            return _read_csv(path, form)
+            return _read_csv(path, form or CsvForm())
         if kind == "parquet":
             with open(path, "rb") as file:
                 frame = pl.read_parquet(file)

@@ -33,8 +33,6 @@ for _name, _fragment in _TEXT["fragments"].items():
 _NO_COMPARISON = [_whole(phrase) for phrases in _TEXT["no comparison"].values() for phrase in phrases]
 #: Name and phrases of each rule.
 _RULES: dict[str, list[str]] = {name: [*map(_whole, phrases)] for name, phrases in _TEXT["rules"].items()}
-
-
 #: The rule of each group in the pattern; phrases without comparison have no group.
 _RULE_OF_GROUP = {f"rule{number}": name for number, name in enumerate(_RULES)}
 _PATTERN = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -67,7 +68,7 @@ def read_cases(path: Path) -> list[Case]:
             problems.append(f"the case {name[:LONGEST_ID]!a} has a name that cannot be used: {fault}; give it another")
         elif row["frontal"] is None:
             problems.append(f"{name} ({place}) names no frontal image")
-        elif row["prior"] and _file(row["prior"], path).is_file():
+        elif row["prior"] and os.path.isfile(_file(row["prior"], path)):
             problems.append(f"the previous report of {name} ({place}) is the name of a file; give its text")
         else:
             lateral = _file(row["lateral"], path) if row["lateral"] else None

@@ -55,8 +55,8 @@ def check_priors(records: pl.DataFrame, metadata: Path, reports: Path | None, ac
         relation = relations.pop() if len(relations) == 1 else _AMBIGUOUS
         account.count(CHECKED if relation == _EARLIER else DOUBTS, row["context"], relation)
         if relation != _EARLIER:
-            doubts.append({name: row[name] for name in _PLACE} | {"reason": relation})
-    lines = pl.DataFrame(doubts, dict.fromkeys((*_PLACE, "reason"), pl.String()))
+            doubts.append((*(row[name] for name in _PLACE), relation))
+    lines = pl.DataFrame(doubts, dict.fromkeys((*_PLACE, "reason"), pl.String()), orient="row")
     account.add(lines.with_columns(field=pl.lit("last_finding"), kind=pl.lit(DOUBTED), rows=pl.lit(0)))
 
 

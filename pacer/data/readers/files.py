@@ -39,7 +39,6 @@ def read_files(path: Path, ending: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _contents(path: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """Yield the name of each file, and the function that reads it."""
     if path.is_dir():
         for file in sorted(files_below(path)):
             yield file.relative_to(path).as_posix(), file.read_bytes

@@ -11,7 +11,6 @@ report, and a study with a report but no frontal image can be a prior.
 from __future__ import annotations
 
 from datetime import time
-from functools import lru_cache
 
 import polars as pl
 
@@ -19,9 +18,8 @@ from pacer.core.errors import DataError
 from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.priors import choose_priors
-from pacer.data.readers.dates import DATE_FORMS, TIME_FORMS, parse_day, parse_time
 from pacer.data.readers.views import is_special, parse_view
-from pacer.data.values import mapped, quoted
+from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, parse_day, parse_time, quoted
 
 #: Required and optional columns of the rows.
 REQUIRED = ("subject", "study", "view", "image")
@@ -258,12 +256,9 @@ def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) 
     )
 
 
-@lru_cache(maxsize=256)
 def _rank_of(view: str) -> int | None:
     """Return the index of a view in ``_VIEWS``, None for an unknown view. A special view has an index beyond the list,
     so it is used only if there is no usual view."""
     parsed = parse_view(view)
-    if parsed is None:
-        return None
-    usual = _VIEWS.index("lateral" if parsed.kind == "lateral" else parsed.view)
-    return usual + len(_VIEWS) * is_special(view)
+    kind = parsed and ("lateral" if parsed.kind == "lateral" else parsed.view)
+    return None if kind is None else _VIEWS.index(kind) + len(_VIEWS) * is_special(view)

@@ -62,8 +62,9 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     images = images.join(splits.drop("line"), on=_IMAGE, how="left", maintain_order="left")
     # an image without a split is an omission if another image of the study has one; else the study is not in the table
     listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)
-    row = pl.format("line {}", "line")
-    images = images.with_columns(file=pl.lit(str(metadata)), row=row, id="study", splits=listed)
+    images = images.with_columns(
+        file=pl.lit(str(metadata)), row=pl.format("line {}", "line"), id="study", splits=listed
+    )
     slip = pl.col("split").is_null() & (pl.col("splits") > 0)
     images = account.divert(images, "", slip, "the image is not in the table of splits", LEFT_OUT)
     images = _one_time(images).join(texts.drop("file"), on="study", how="left", maintain_order="left")
@@ -85,10 +86,8 @@ def study_times(metadata: Path) -> pl.DataFrame:
         DataError: the file is damaged or lacks a column.
     """
     images = _one_time(_table(metadata, _METADATA))
-    numbers = {"day": "date", "clock": "time"}
-    return images.group_by(_STUDY, maintain_order=True).agg(
-        pl.col(name).cast(pl.Float64, strict=False).min().alias(ours) for ours, name in numbers.items()
-    )
+    day, clock = (pl.col(name).cast(pl.Float64, strict=False).min() for name in ("date", "time"))
+    return images.group_by(_STUDY, maintain_order=True).agg(day=day, clock=clock)
 
 
 def read_reports(path: Path) -> pl.DataFrame:

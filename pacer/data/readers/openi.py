@@ -80,7 +80,6 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 
 
 def _r2gen_split() -> pl.DataFrame:
-    """Return R2Gen's split as ``id`` and ``split``."""
     packaged = resources.files("pacer.data.readers").joinpath("r2gen_iu_split.json").read_text(encoding="utf-8")
     pairs = [(f"CXR{number}", split) for split, numbers in json.loads(packaged).items() for number in numbers]
     return pl.DataFrame(pairs, ["id", "split"], orient="row")

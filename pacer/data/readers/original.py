@@ -24,15 +24,18 @@ class Record(BaseModel):
     report: Text
 
 
-def read_original_findings(path: Path) -> pl.DataFrame:
+def read_original_findings(path: Path | None) -> pl.DataFrame:
     """Read ``study_id`` (unique, without MIMIC's letter) and ``findings_original``; the first text of a study counts.
 
     Args:
         path: R2Gen's annotation file, a folder with PhysioNet's report files at any depth, or a zip archive of it.
+            None if there are no originals.
 
     Raises:
         DataError: the source is missing, is none of the three, or has a record or file that cannot be read.
     """
+    if path is None:
+        return pl.DataFrame(schema={"study_id": pl.String(), "findings_original": pl.String()})
     if path.is_dir() or path.suffix.lower() == ".zip" or zipfile.is_zipfile(path):
         originals = read_reports(path).select(study_id="study", report=pl.col("findings").fill_null(""))
     else:

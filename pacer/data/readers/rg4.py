@@ -37,7 +37,6 @@ _SECTIONS = ("findings", "impression", "prior_findings", "prior_impression")
 _NO_TEXT, _NO_NOTE = f"{ABSENT_TEXT!r} where there is none", "0 where there is none"
 _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
 
-
 #: Text, or 0 for none.
 _Note = Annotated[Text | None, BeforeValidator(lambda value: None if type(value) is int and value == 0 else value)]
 #: Any value is taken, because a record needs no previous image.
@@ -82,8 +81,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
     has_lateral, has_prior = availability(context)
     has = {"lateral": has_lateral, "prior_findings": has_prior, "prior_impression": has_prior}
-    absent = [*(name for name in has if not has[name]), *([] if has_prior else ["prior_image"])]
-    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in absent}
+    there = has | {"prior_image": has_prior}
+    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in there if not there[name]}
     records = read_records(path, context, create_model("Record", __base__=Record, **unread), account)
     records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
     for name in filter(has.get, has):

@@ -72,7 +72,7 @@ def test_a_sound_corpus(pacer, corpus):
 
 
 def test_previous_reports_of_annotations_are_told(pacer, corpus, repository: Path):
-    """Half of the records have a previous report of an earlier study, the others of a later one or another patient."""
+    """Half of the records have a previous report of an earlier study, the others of a later study or patient."""
     metadata = "dicom_id,subject_id,study_id,ViewPosition,StudyDate,StudyTime\n"
     for split, rows in corpus.items():
         for row, prior in zip(rows, ("2101", "2103"), strict=True):

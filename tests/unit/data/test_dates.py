@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.data.readers.dates import parse_day, parse_time
+from pacer.data.values import parse_day, parse_time
 
 DAY = date(2180, 5, 6)
 
