@@ -44,28 +44,7 @@ _EDITS = re.compile(
     r"(?=\s*(?:[.,;!?/|\n]|$|[a-z][a-z ]{2,30}(?::|\s[-–—]\s)))"
 )
 #: Every text to edit has one of these; looking for them is faster.
-_SIGNS = (
-    "\xad",
-    "-\n",
-    "- ",
-    ":",
-    "=",
-    "(no",
-    "(yes",
-    "(absent",
-    "(present",
-    "'t",
-    "’t",
-    "snt ",
-    "rent ",
-    "dnt ",
-    "cant ",
-    "(-",
-    "(+",
-    "(−",
-    "– ",
-    "— ",
-)
+_SIGNS = ("\xad", "-\n", "- ", ":", "=", "(", "'t", "’t", "snt ", "rent ", "dnt ", "cant ", "– ", "— ")
 _DENIED = re.compile(r"\(?[-−–]\)?")
 
 
