@@ -65,18 +65,16 @@ class Patterns:
         self._rows = rows
         expressions = [f"(?:{row.words})" if row.anywhere else f" (?:{row.words})" for row in rows]
         self._searches = [(rank, re.compile(text).finditer) for rank, text in enumerate(expressions)]
-        self._always, self._bits = 0, dict[str, int]()
+        self._bits: dict[str, int] = {}
         for rank, row in enumerate(rows):
-            pieces = literals(row.words)
-            self._always |= 0 if pieces else 1 << rank
-            for piece in pieces:
+            for piece in literals(row.words) or ("",):  # nothing at all is a piece of every word
                 self._bits[piece] = self._bits.get(piece, 0) | 1 << rank
         self._called_for = lru_cache(maxsize=_WORDS)(self._rows_of)
         self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
 
     def find(self, text: str, words: list[str]) -> list[Match]:
         """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps."""
-        mask = self._always
+        mask = 0
         for word in words:
             mask |= self._called_for(word)
         padded, hits = f" {text}", []

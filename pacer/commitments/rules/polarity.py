@@ -32,8 +32,9 @@ class _Passage(NamedTuple):
     cues: list[Match]
 
 
-#: What cues can say of a finding; other cues (exceptions, clauses, ...) limit the reach of these.
-_SPEAKS = frozenset({"uncertain", "hint", "negative", "silent", "instead"})
+#: What cues can say of a finding, the deciding kinds first; other cues (exceptions, clauses, ...) limit their reach.
+_DECIDING = (("uncertain",), ("negative", "instead"), ("hint",), ("silent",))
+_SPEAKS = frozenset().union(*_DECIDING)
 #: Characters around a mention that are read: twice the longest reach, as the list of a finding goes on behind it.
 _NEAR = 300
 _START = attrgetter("start")
@@ -58,15 +59,12 @@ def _decide(mention: Match, cues: list[Match]) -> Reading:
     """Decide: uncertain before negative before the mention's own polarity; the nearest of several cues is returned."""
     if not cues:
         return Reading("negative" if mention.row.says == "denies" else "positive", None)
-    negative = [cue for cue in cues if cue.row.says in ("negative", "instead")]
-    uncertain = [cue for cue in cues if cue.row.says == "uncertain"]
-    uncertain = uncertain or ([] if negative else [cue for cue in cues if cue.row.says == "hint"])
-    deciding = uncertain or negative
-    silent = [cue for cue in cues if cue.row.says == "silent"]
+    uncertain, negative, hint, silent = ([cue for cue in cues if cue.row.says in kinds] for kinds in _DECIDING)
+    deciding = uncertain or negative or hint
     if silent and not any(cue.start > silent[-1].start for cue in deciding):
         return Reading(None, silent[-1])
     nearest = min(deciding, key=lambda cue: max(cue.start - mention.end, mention.start - cue.end))
-    return Reading("uncertain" if uncertain else "negative", nearest)
+    return Reading("negative" if deciding is negative else "uncertain", nearest)
 
 
 def _read(passage: _Passage) -> Reading:
@@ -77,6 +75,9 @@ def _read(passage: _Passage) -> Reading:
             floor = cue.start
         elif cue.start >= end and cue.row.says in ("clause", "statement", "degree", "instead"):
             ceiling = min(ceiling, cue.start)
+    # "effusions and infiltrate versus crowding" only gives alternatives of the infiltrate
+    following = passage.after[0].start if passage.after else len(passage.text)
+    further = following if _BESIDES.search(passage.text, end, following) else len(passage.text)
     reaching = [
         cue
         for cue in passage.cues
@@ -84,7 +85,7 @@ def _read(passage: _Passage) -> Reading:
         and _reaches(cue, passage.mention, floor, ceiling)
         and not (cue.end <= start and _spent(passage, cue))
         and not (row.findings == ("support devices",) and _beside_the_device(passage, cue))
-        and not (cue.row.side == "between" and _of_the_next(passage, cue))
+        and not (cue.row.side == "between" and cue.start > further)
     ]
     return _decide(passage.mention, reaching)
 
@@ -145,14 +146,6 @@ def _spent(passage: _Passage, cue: Match) -> bool:
         return True
     # "no pneumothorax, left effusion is unchanged", but not "no pneumothorax or effusion is unchanged"
     return _COURSE.match(text, end) is not None and _ALTERNATIVE.search(text, last.end, start) is None
-
-
-def _of_the_next(passage: _Passage, cue: Match) -> bool:
-    """Whether "versus" only gives alternatives of a later finding ("effusions and infiltrate versus crowding")."""
-    _, end, _ = passage.mention
-    if not passage.after or cue.start < passage.after[0].end:
-        return False
-    return _BESIDES.search(passage.text, end, passage.after[0].start) is not None
 
 
 def _beside_the_device(passage: _Passage, cue: Match) -> bool:

@@ -91,7 +91,6 @@ def _normalise(report: str) -> tuple[str, list[tuple[int, int, list[int]]]]:
     lower = text.lower()
     if len(lower) != len(text):  # a few capitals become two characters in lower case
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
-
     if any(sign in lower for sign in _SIGNS):
         edits = [(*match.span(), _places(match)) for match in _EDITS.finditer(lower)]
         lower = _EDITS.sub(_edited, lower)
