@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from importlib import import_module
+from operator import or_
 from typing import Any, NamedTuple
 
 from pacer.commitments.rules.table import Row
@@ -74,9 +75,7 @@ class Patterns:
 
     def find(self, text: str, words: list[str]) -> list[Match]:
         """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps."""
-        mask = 0
-        for word in words:
-            mask |= self._called_for(word)
+        mask = reduce(or_, map(self._called_for, words), 0)
         padded, hits = f" {text}", []
         for rank, search in self._of_mask(mask):
             for match in search(padded):
@@ -91,8 +90,4 @@ class Patterns:
 
     def _rows_of(self, word: str) -> int:
         """Return the rows that a word can be part of, one bit each."""
-        mask = 0
-        for piece, bits in self._bits.items():
-            if piece in word:
-                mask |= bits
-        return mask
+        return reduce(or_, (bits for piece, bits in self._bits.items() if piece in word), 0)
