@@ -89,7 +89,7 @@ def evaluate(
 
 
 def embedding_scores(references: list[str], hypotheses: list[str]) -> list[float]:
-    """Return the cosine of CheXbert's embeddings of each pair, as RadEval's RadCliQ computes it; 0 for a zero vector."""
+    """Return the cosine of CheXbert's embeddings of each pair, as in RadEval's RadCliQ; 0 for a zero vector."""
     import numpy as np
     import torch
     from radeval.metrics.f1chexbert import F1CheXbert

@@ -56,7 +56,8 @@ def recorded(tmp_path: Path, monkeypatch) -> None:
             "class F1CheXbert:\n"
             "    def __init__(self, device): pass\n"
             "    def get_embeddings(self, texts):\n"
-            "        return [np.array({'clear .': [3.0, 4.0], 'effusion .': [0.0, 0.0]}.get(t, [1.0, 0.0])) for t in texts]\n",
+            "        known = {'clear .': [3.0, 4.0], 'effusion .': [0.0, 0.0]}\n"
+            "        return [np.array(known.get(text, [1.0, 0.0])) for text in texts]\n",
         ),
     ):
         path = package / f"radeval/metrics/{name}.py"
