@@ -127,13 +127,14 @@ def _spent(passage: _Passage, cue: Match) -> bool:
     for other in (other for other in passage.cues if cue.end <= other.start <= start):
         # "likely atelectasis, no pneumothorax": a denial also begins a new statement
         denial = "denial" in cue.row.ends and other.row.says == "negative" and other.row.side == "before"
-        # a hedge needs a phrase to hedge, not necessarily a finding: "possible scarring, no pneumothorax", unlike
-        # "probably no pneumothorax"
+        # a hedge needs any phrase to hedge: "possible scarring, no pneumothorax", unlike "probably no pneumothorax"
         if denial and text.count(" ", cue.end, other.start) > 2:
             return True
         # "no consolidation, small effusion, or pneumothorax": a word of degree within the list that the cue introduces
-        listed = _TO_OR.match(text, other.start) and not _CONJUNCTION.search(text, cue.end, other.start)
-        begins = denial or other.row.says == "statement" or (other.row.says == "degree" and not listed)
+        if other.row.says == "degree" and _TO_OR.match(text, other.start):
+            begins = _CONJUNCTION.search(text, cue.end, other.start) is not None
+        else:
+            begins = denial or other.row.says in ("statement", "degree")
         if begins and any(earlier.end <= other.start for earlier in met):
             return True
     if not met:
