@@ -28,7 +28,7 @@ stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes) and com
 
 radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/evaluation.md)
 	test -x .venv-radeval/bin/python || $(PYTHON) -m venv .venv-radeval
-	.venv-radeval/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt RadEval==2.2.1 polars
+	.venv-radeval/bin/python -m pip --disable-pip-version-check install --quiet RadEval==2.2.1 polars
 
 repro: $(READY)  ## run the pipeline of params.yaml: data to scored tables and reports/index.html
 	$(BIN)/dvc repro

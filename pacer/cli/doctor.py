@@ -169,11 +169,21 @@ def _disk(params: Params, root: Path) -> Finding:
 
 
 def _encoder(params: Params) -> tuple[int, int, int]:
-    """Return patches, width and pixels of an image in the vision encoder; those of RAD-DINO unless it is a stand-in."""
+    """Return patches, width and pixels of an image in the vision encoder; those of RAD-DINO if it is not here."""
+    from pacer.backbones.families import patch_grid, vision_config
+    from pacer.backbones.hub import locate
+    from pacer.features.prepare import Preparation
+
     vision = params.backbones.vision_standin
     if params.backbones.vision.provider in ("bundled", "standin"):
         return (vision.image_size // vision.patch_size) ** 2, vision.width, vision.image_size**2
-    return 37**2, 768, 518**2
+    try:
+        directory = Path(str(locate(params.backbones.vision, "vision")))
+        preparation, config = Preparation(directory), vision_config(directory)
+        rows, columns = patch_grid(config, *preparation.size)
+    except PacerError:  # the check of the model says why
+        return 37**2, 768, 518**2
+    return rows * columns, config.hidden_size, preparation.pixels
 
 
 def _counted(params: Params, data: Path) -> int | None:

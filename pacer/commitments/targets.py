@@ -46,9 +46,9 @@ def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful")
     columns = {name: [getattr(anchor, name) for anchor in anchors] for name in POLARITIES}
     frame = pl.DataFrame({"record_id": ids, **columns, "origin": origins}, schema=ANCHOR_SCHEMA)
     write_table(out, frame, ANCHOR_SCHEMA)
-    counts = Counter(zip(table["context"], origins, anchors, strict=True))
+    rows = list(zip(table["context"], origins, anchors, strict=True))
     both = [(anchor, labelled[record_id]) for record_id, anchor in zip(ids, by_rules) if record_id in labelled]
-    return _audit(answers.values(), counts) | {"agreement": agreement(both)}
+    return _audit(answers.values(), rows) | {"agreement": agreement(both)}
 
 
 def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
@@ -69,30 +69,27 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
     return answers
 
 
-def _audit(answers: Collection[Answer], counts: Counter[tuple[str, str, Anchor]]) -> dict[str, Any]:
-    """Summarise origins and content of the anchors. ``counts``: records by context, origin and anchor."""
-    contexts = sorted({context for context, _, _ in counts})
-    origins = {context: dict.fromkeys(ORIGINS, 0) for context in contexts}
-    polarities = {context: {finding: dict.fromkeys(POLARITIES, 0) for finding in FINDINGS} for context in contexts}
-    named: Counter[int] = Counter()
-    for (context, origin, anchor), count in counts.items():
-        origins[context][origin] += count
-        fields = anchor.as_dict()
-        named[sum(map(len, fields.values()))] += count
-        for name, findings in fields.items():
-            for finding in findings:
-                polarities[context][finding][name] += count
+def _audit(answers: Collection[Answer], rows: Sequence[tuple[str, str, Anchor]]) -> dict[str, Any]:
+    """Summarise origins and content of the anchors; a row has a record's context, origin and anchor."""
+    contexts = sorted({context for context, _, _ in rows})
+    origins = Counter((context, origin) for context, origin, _ in rows)
+    named = [[(finding, name) for name in POLARITIES for finding in getattr(anchor, name)] for _, _, anchor in rows]
+    states = Counter((context, *state) for (context, _, _), stated in zip(rows, named) for state in stated)
+    sizes = Counter(map(len, named))
     return {
-        "records": counts.total(),
-        "origins": origins,
+        "records": len(rows),
+        "origins": {context: {origin: origins[context, origin] for origin in ORIGINS} for context in contexts},
         "answers": {
             "read": len(answers),
             "statuses": {status: sum(answer.status == status for answer in answers) for status in STATUSES},
             "names_off_vocabulary": sum(answer.off_vocabulary for answer in answers),
         },
-        "polarities_by_context": polarities,
-        "findings_named": {str(number): named[number] for number in sorted(named)},
-        "empty_anchors": named[0],
+        "polarities_by_context": {
+            context: {finding: {name: states[context, finding, name] for name in POLARITIES} for finding in FINDINGS}
+            for context in contexts
+        },
+        "findings_named": {str(size): sizes[size] for size in sorted(sizes)},
+        "empty_anchors": sizes[0],
     }
 
 

@@ -1,12 +1,8 @@
-"""The rule-based extractor of commitments (paper, appendix "Commitment supervision").
-
-The report is lower-cased, blanks are normalised, and the text is split at sentence ends and semicolons. Every mention
-of a finding gets a polarity from the cues around it, uncertainty before negation; phrases such as "no change" are not
-negations. A negative mention is provisional: the first positive or uncertain mention decides, even if it comes later.
-The extractor works on raw and cleaned reports.
+"""The rule-based extractor of commitments (paper, appendix "Commitment supervision"), for raw and cleaned reports.
 
 Segments (``segments.py``) have mentions of names and cues (``matching.py``, by the tables of ``table.py``), and
-``polarity.py`` finds which cues reach which mention. ``docs/commitments.md`` has results, ``docs/method.md`` the paper.
+``polarity.py`` finds which cues reach which mention. A negative mention is provisional: the first positive or uncertain
+mention decides, even if it comes later. ``docs/commitments.md`` has results, ``docs/method.md`` the paper.
 """
 
 from __future__ import annotations

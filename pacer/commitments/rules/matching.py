@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from importlib import import_module
+from operator import or_
 from typing import Any, NamedTuple
 
 from pacer.commitments.rules.table import Row
@@ -65,20 +66,16 @@ class Patterns:
         self._rows = rows
         expressions = [f"(?:{row.words})" if row.anywhere else f" (?:{row.words})" for row in rows]
         self._searches = [(rank, re.compile(text).finditer) for rank, text in enumerate(expressions)]
-        self._always, self._bits = 0, dict[str, int]()
+        self._bits: dict[str, int] = {}
         for rank, row in enumerate(rows):
-            pieces = literals(row.words)
-            self._always |= 0 if pieces else 1 << rank
-            for piece in pieces:
+            for piece in literals(row.words) or ("",):  # nothing at all is a piece of every word
                 self._bits[piece] = self._bits.get(piece, 0) | 1 << rank
         self._called_for = lru_cache(maxsize=_WORDS)(self._rows_of)
         self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
 
     def find(self, text: str, words: list[str]) -> list[Match]:
         """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps."""
-        mask = self._always
-        for word in words:
-            mask |= self._called_for(word)
+        mask = reduce(or_, map(self._called_for, words), 0)
         padded, hits = f" {text}", []
         for rank, search in self._of_mask(mask):
             for match in search(padded):
@@ -93,8 +90,4 @@ class Patterns:
 
     def _rows_of(self, word: str) -> int:
         """Return the rows that a word can be part of, one bit each."""
-        mask = 0
-        for piece, bits in self._bits.items():
-            if piece in word:
-                mask |= bits
-        return mask
+        return reduce(or_, (bits for piece, bits in self._bits.items() if piece in word), 0)

@@ -17,7 +17,7 @@ _WORD = re.compile(r"\S+")
 _ABOUT = f"(?i:{GROUPS['aside']})"
 #: A section that says what was asked or done, not what is seen, up to the next heading.
 _ASIDE = re.compile(
-    rf"(?:^|(?<=\n)|(?<=[.!?;] ))[ \t]*{_ABOUT}\s*:.*?(?=(?:\n|[.!?;] |(?<=[a-z]) )\s*(?!{_ABOUT}\b)"
+    rf"(?:^|(?<=\n)|(?<=[.!?;] ))[ \t]*{_ABOUT}\s*:.*?(?=(?:\n|(?<=[a-z.!?;]) )\s*(?!{_ABOUT}\b)"
     r"(?:(?i:findings?|impressions?|conclusions?)\b[^:\n]{0,30}|[A-Z][A-Z /&-]{3,40}):)",
     re.DOTALL,
 )
@@ -38,34 +38,13 @@ _ITEM_LENGTH = 40
 #: which ends its segment.
 _EDITS = re.compile(
     r"(?P<joined>\xad\s*|(?<=[a-z])-\n\s*(?=[a-z]))"
-    r"|\b(?P<verb>is|are|was|were|do|does|did|has|have|had|could|would|should|ca)n['’]?t\b"
+    r"|\b(?P<verb>is|are|was|were|do|does|did|has|have|had|could|would|should|ca|wo)n['’]?t\b"
     r"|\b(?P<label>[a-z]{4,}?)s?\s*:(?=[^.;:\n]*\b(?P=label))"
-    rf"|\s*(?:[:=]|(?<=\s)[-–—](?=\s)|(?=\((?:[-−–+]|no|yes|absent|present)))\s*(?P<value>{GROUPS['value']})"
+    rf"|\s*(?:[:=]|\?!|(?<=\s)[-–—](?=\s)|(?=\((?:[-−–+]|no|yes|absent|present)))\s*(?P<value>{GROUPS['value']})"
     r"(?=\s*(?:[.,;!?/|\n]|$|[a-z][a-z ]{2,30}(?::|\s[-–—]\s)))"
 )
 #: Every text to edit has one of these; looking for them is faster.
-_SIGNS = (
-    "\xad",
-    "-\n",
-    "- ",
-    ":",
-    "=",
-    "(no",
-    "(yes",
-    "(absent",
-    "(present",
-    "'t",
-    "’t",
-    "snt ",
-    "rent ",
-    "dnt ",
-    "cant ",
-    "(-",
-    "(+",
-    "(−",
-    "– ",
-    "— ",
-)
+_SIGNS = ("\xad", "-\n", "- ", ":", "=", "(", "'t", "’t", "snt ", "rent ", "dnt ", "cant ", "wont ", "?!", "– ", "— ")
 _DENIED = re.compile(r"\(?[-−–]\)?")
 
 
@@ -112,7 +91,6 @@ def _normalise(report: str) -> tuple[str, list[tuple[int, int, list[int]]]]:
     lower = text.lower()
     if len(lower) != len(text):  # a few capitals become two characters in lower case
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
-
     if any(sign in lower for sign in _SIGNS):
         edits = [(*match.span(), _places(match)) for match in _EDITS.finditer(lower)]
         lower = _EDITS.sub(_edited, lower)
@@ -123,7 +101,7 @@ def _edited(match: re.Match[str]) -> str:
     if match["joined"] or match["label"]:
         return " " * bool(match["label"])
     if match["verb"]:
-        return f"{'can' if match['verb'] == 'ca' else match['verb']} not"
+        return {"ca": "can", "wo": "will"}.get(match["verb"], match["verb"]) + " not"
     return f" ={_DENIED.sub('-', match['value'])}!"
 
 

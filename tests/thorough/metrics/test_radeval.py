@@ -26,6 +26,10 @@ RECORDED = {
     },
     "green": {"green": [0.5, 1.0]},
     "crimson": {"crimson": [-0.5, 1.0]},
+    "bertscore": {"bertscore": [0.7, 1.0]},
+    "radgraph_radcliq": {"radgraph_radcliq": [0.5, 1.0]},
+    "temporal": {"temporal_f1": [0.0, 1.0]},
+    "semb": {"semb": [1.0, 0.0]},
 }
 
 
@@ -37,7 +41,29 @@ def recorded(tmp_path: Path, monkeypatch) -> None:
     (package / "radeval-2.2.1.dist-info" / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: radeval\nVersion: 2.2.1\n"
     )
-    (package / "radeval.py").write_text(
+    for name, code in (
+        (
+            "crimson/crimson",
+            "class CRIMSON:\n"
+            "    def __init__(self, provider): assert provider == 'hf'\n"
+            "    def __call__(self, refs, hyps, patient_contexts):\n"
+            "        assert patient_contexts == [{'indication': 'cough'}, None]\n"
+            "        return 0.25, 0.75, [-0.5, 1.0], []\n",
+        ),
+        (
+            "f1chexbert/__init__",
+            "import numpy as np\n"
+            "class F1CheXbert:\n"
+            "    def __init__(self, device): pass\n"
+            "    def get_embeddings(self, texts):\n"
+            "        known = {'clear .': [3.0, 4.0], 'effusion .': [0.0, 0.0]}\n"
+            "        return [np.array(known.get(text, [1.0, 0.0])) for text in texts]\n",
+        ),
+    ):
+        path = package / f"radeval/metrics/{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(code)
+    (package / "radeval" / "__init__.py").write_text(
         f"RECORDED = {RECORDED!r}\n"
         "class RadEval:\n"
         "    def __init__(self, metrics, per_sample, show_progress):\n"
@@ -52,10 +78,15 @@ def recorded(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(package))
 
 
-def run(folder: Path, *metrics: str, python: str | Path = sys.executable) -> subprocess.CompletedProcess:
+def run(
+    folder: Path, *metrics: str, python: str | Path = sys.executable, records_too: bool = True
+) -> subprocess.CompletedProcess:
     cases = {"record_id": ["a", "b"], "reference": ["clear .", "effusion ."], "hypothesis": ["clear .", "edema ."]}
     pl.DataFrame(cases).write_parquet(folder / "cases.parquet")
-    command = [python, ROOT / "scorers/radeval.py", folder / "cases.parquet", folder / "radeval.parquet", "--metrics"]
+    records = {"record_id": ["b", "a"], "indication": [None, "cough"]}
+    pl.DataFrame(records).write_parquet(folder / "records.parquet")
+    command = [python, ROOT / "scorers/radeval.py", folder / "cases.parquet", folder / "radeval.parquet"]
+    command += [*(("--records", folder / "records.parquet") if records_too else ()), "--metrics"]
     return subprocess.run([*command, *metrics], capture_output=True, text=True, check=False)
 
 
@@ -65,6 +96,12 @@ def test_its_file_is_one_of_columns(recorded, tmp_path: Path) -> None:
     found = read_score_columns(tmp_path / "radeval.parquet", ["b", "a"], ["rougeL"])
     assert found.columns == [f"radeval_{name}" for values in RECORDED.values() for name in values]
     assert found["radeval_rouge2"].to_list() == [1.0, 0.25] and found["radeval_crimson"].to_list() == [1.0, -0.5]
+    assert found["radeval_semb"].to_list() == [0.0, 1.0]
+
+
+def test_crimson_needs_the_indications(recorded, tmp_path: Path) -> None:
+    done = run(tmp_path, "crimson", records_too=False)
+    assert done.returncode == 2 and "crimson needs --records" in done.stderr
 
 
 def test_weights_that_are_missing_are_named(recorded, tmp_path: Path) -> None:

@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.filesize import decimal
 
+from pacer.backbones.families import patch_grid, vision_config
 from pacer.cli.doctor import Finding, diagnose, models
 from pacer.config import Params, parse_params
 from pacer.config.profiles import load_profile
 from pacer.core.io import write_json
 from pacer.data.source import point_to_files
+from pacer.features.encode import image_bytes
+from pacer.features.prepare import Preparation
+from tests.support.families import write_encoder
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -134,6 +139,47 @@ def test_the_disk_is_judged_once_the_corpus_is_read(free: Callable[[int], None],
     assert disk.state == "missing" and disk.detail.endswith("set features.mode: pixels (72.3 GB)")
     free(10**9)
     assert found("Machine", params, tmp_path)["Disk"].detail.endswith("free some space")
+
+
+def test_the_disk_is_planned_by_the_encoder_that_is_named(free: Callable[[int], None], tmp_path: Path):
+    encoder = write_encoder("dinov2", tmp_path / "encoder")
+    local = {"vision": {"provider": "local", "path": str(encoder)}}
+    params = changed("openi", corpus={"root": str(tmp_path)}, backbones=local)
+    write_json(tmp_path / "data/source/source.json", {"root": str(tmp_path)})
+    audit = {"contexts": dict.fromkeys(params.corpus.contexts), "images": {"count": 1000}}
+    write_json(tmp_path / "data/corpus/audit.json", audit)
+    config, preparation = vision_config(encoder), Preparation(encoder)
+    rows, columns = patch_grid(config, *preparation.size)
+    need = 1000 * image_bytes(
+        params.features, params.features.mode, rows * columns, config.hidden_size, preparation.pixels
+    )
+    free(10**12)
+    assert f"about {decimal(need)} (1,000 images)" in found("Machine", params, tmp_path)["Disk"].detail
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "reason"),
+    [
+        ("language", "mistralai/Mixtral-8x7B-v0.1", "mixture of experts"),
+        ("language", "Qwen/Qwen3-30B-A3B", "mixture of experts"),
+        ("language", "google/gemma-2-2b-it", "changes its logits"),
+        ("language", "CohereLabs/c4ai-command-r7b-12-2024", "changes its logits"),
+        ("language", "openai-community/gpt2", "form of blocks"),
+        ("language", "google/gemma-3-4b-it", "images and text"),
+        ("vision", "openai/clip-vit-base-patch32", "no norm"),
+    ],
+)
+def test_a_family_that_is_refused_is_never_downloaded(role: str, name: str, reason: str):
+    backbone = {"provider": "hub", "id": name, "revision": "0" * 40}
+    row = {finding.what: finding for finding in models(changed("mimic_rg4", backbones={role: backbone}))}[role]
+    assert row.state == "missing" and reason in row.detail and "hf download" not in row.detail
+
+
+@pytest.mark.parametrize("name", ["google/gemma-3-1b-it", "Qwen/Qwen3-0.6B", "meta-llama/Llama-3.2-1B"])
+def test_other_families_are_to_be_downloaded(name: str):
+    backbone = {"provider": "hub", "id": name, "revision": "0" * 40}
+    row = models(changed("mimic_rg4", backbones={"language": backbone}))[1]
+    assert row.state == "missing" and f"hf download {name}" in row.detail
 
 
 def test_images_are_counted_by_the_audit_of_the_same_corpus_only(free: Callable[[int], None], tmp_path: Path):

@@ -44,8 +44,10 @@ def test_spans_are_places_in_the_report(text: str) -> None:
         named = text[mention.start : mention.end]
         assert named.strip() == named
         # the name is a mention by itself: of this finding, whatever surrounds it ("evidence of failure", "no collapse")
+        # (or refers to one: "a small one", "the left")
         alone = {m.finding for m in find_mentions(named)}
-        assert mention.finding in alone or any(word in named.lower() for word in ("pleur", "failure", "collapse"))
+        parts = ("pleur", "failure", "collapse", " one", "the ")
+        assert mention.finding in alone or any(part in named.lower() for part in parts)
         assert (mention.cue is None) == (mention.kind in (None, "normality"))
         if mention.cue is not None:
             start, end = mention.cue
