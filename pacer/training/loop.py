@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from pacer.core.contexts import CONTEXTS, availability, context_of
+from pacer.core.contexts import CONTEXTS, context_of
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
@@ -52,7 +52,8 @@ def train(
             empty.
 
     Raises:
-        ConfigError: more processes than records in a micro-batch. DataError: no records to choose the best weights by.
+        ConfigError: more processes than records in a micro-batch.
+        DataError: no records to train on, or to choose the best weights by.
         PacerError: a loss or gradient is not finite; the message names the records of the batch.
     """
     run = _Run(model, examples, phase, accelerator)
@@ -113,7 +114,7 @@ class _Run:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
         means: sum and count, by name, of the values of the updates since the last logged point. A micro-batch has one
             context, so an update covers few contexts; a value that it lacks is averaged over the other updates.
-        sources: whether train records have a lateral, a prior. unseen: contexts of which no record was trained on yet.
+        contexts: those of the train records. unseen: those of which no record was trained on yet.
         unused: parameters without a gradient so far.
     """
 
@@ -122,6 +123,7 @@ class _Run:
         if phase.train.checkpoint == "best" and not any(map(len, examples.table.rows("val", phase.contexts).values())):
             raise DataError("train.checkpoint: best needs records in split val and there are none; use last")
         self.model, self.examples, self.phase, self.accelerator = model, examples, phase, accelerator
+        self.sampler = Sampler(phase, examples)
         self.parameters = {n: p for n, p in model.named_parameters() if phase.trainable(n)}
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name in self.parameters)
@@ -135,9 +137,8 @@ class _Run:
         self.best: dict[str, Any] | None = None
         self.unused = set(self.parameters)
         trained_on = examples.table.context[examples.table.split == SPLITS.index("train")]
-        self.unseen = {CONTEXTS[number] for number in np.unique(trained_on)}.intersection(phase.contexts)
-        has_lateral, has_prior = zip(*map(availability, self.unseen), strict=True)
-        self.sources = {"lateral": any(has_lateral), "prior": any(has_prior)}
+        self.contexts = {CONTEXTS[number] for number in np.unique(trained_on)}.intersection(phase.contexts)
+        self.unseen = set(self.contexts)
 
     @property
     def trained(self) -> dict[str, Tensor]:
@@ -171,18 +172,17 @@ class _Run:
 
     def stream(self, first: int) -> Iterator[Part]:
         """Yield this process's parts of the micro-batches from update ``first`` to the last."""
-        sampler = Sampler(self.phase, self.examples)
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
 
         def make(item: tuple[MicroBatch, float]) -> Part:
             micro, rho = item
-            batch = self.examples.drawn(micro, rho, sampler.route_seed, self.phase.losses.lambda_q)
+            batch = self.examples.drawn(micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q)
             return micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         parts = (
             (MicroBatch(micro.rows[rank::ranks], micro.visits[rank::ranks]), rho)
-            for micro, rho in islice(sampler.from_update(first), left)
+            for micro, rho in islice(self.sampler.from_update(first), left)
         )
         return prefetch(make, parts, self.phase.train.workers)
 
@@ -280,14 +280,14 @@ class _Run:
         """Refuse a parameter that training cannot reach, as soon as every context of the phase had a record.
 
         Raises:
-            PacerError: a parameter got no gradient so far, although records have its source.
+            PacerError: a parameter got no gradient so far, although records of a context that uses it were trained on.
         """
         self.unused -= {name for name, parameter in self.parameters.items() if parameter.grad is not None}
         self.unseen -= {context_of(*sources) for batch in batches for sources in batch.availability.tolist()}
         if self.unseen:
             return
-        absent = {name for name, has in self.sources.items() if not has}
-        if unreached := sorted(name for name in self.unused if not absent.intersection(name.split("."))):
+        used = self.model.contexts_of
+        if unreached := sorted(name for name in self.unused if self.contexts.intersection(used(name))):
             raise PacerError(
                 f"{self.phase.name}: {unreached[0]} got no gradient, as {len(unreached)} of {len(self.parameters)} "
                 "trained tensors, so training would leave it as it is; if it is of LoRA, name other lora.targets"

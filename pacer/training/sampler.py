@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from pacer.core.errors import DataError
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.phases import Phase
 from pacer.training.trajectory import RouteSeed
@@ -43,15 +44,8 @@ class Order(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """Micro-batches per context in an epoch: the number that the largest context fills.
-
-        Raises:
-            ValueError: no context has a record.
-        """
-        largest = max((len(numbers) for numbers in self.rows.values()), default=0)
-        if largest == 0:
-            raise ValueError("no context has a training record")
-        return -(-largest // self.batch_size)
+        """Micro-batches per context in an epoch: the number that the largest context fills."""
+        return -(-max(map(len, self.rows.values())) // self.batch_size)
 
     @property
     def micro_batches_per_epoch(self) -> int:
@@ -151,12 +145,21 @@ def padding_efficiency(batches: Iterable[MicroBatch], lengths: Lengths) -> float
 
 
 class Sampler:
-    """The micro-batches of a phase on the train split; a pure function of seed, parameters and records."""
+    """The micro-batches of a phase on the train split; a pure function of seed, parameters and records.
+
+    Raises:
+        DataError: there is no train record.
+    """
 
     def __init__(self, phase: Phase, examples: Examples):
         self.phase, self.examples = phase, examples
         self.route_seed = RouteSeed(phase.train.seed, phase.name)
         rows = examples.table.rows("train", phase.contexts)
+        if not any(map(len, rows.values())):
+            raise DataError(
+                f"the corpus has no record of split train in {', '.join(phase.contexts)}, which {phase.name} trains "
+                "on; look at the corpus audit"
+            )
         if examples.table.labelled and phase.batches.positive_repeats > 1:
             rows = {c: examples.table.positive_repeated(r, phase.batches.positive_repeats) for c, r in rows.items()}
         self.order = Order(

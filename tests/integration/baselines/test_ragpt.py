@@ -26,12 +26,14 @@ from pacer.baselines.ragpt import (
 from pacer.config.baselines import Bank
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json
+from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.pacer import Batch
 from pacer.training.examples import Examples, RecordTable
 from pacer.training.losses import LossWeights, objective
 from pacer.training.run import Inputs
+from tests.support.made_records import anchors_of
 from tests.support.models import QUERIES, WIDTH, specification
 from tests.support.searches import settings as decode_settings
 
@@ -331,6 +333,19 @@ def test_it_is_trained_and_decoded_with_its_bank(
     record.write(out)
     with pytest.raises(CheckpointError, match=r"added\.more"):
         load_adapted(RAGPT, out, backbones)
+
+
+def test_a_generator_of_what_no_record_misses_may_stay_untrained(
+    own, params, inputs, retrieval: Retrieval, parent: Path, records: pl.DataFrame, tmp_path: Path, log
+) -> None:
+    """Every train record has a lateral, so nothing ever asks for a generated one."""
+    with_lateral = pl.col("context").is_in(["mn", "mw"]) | (pl.col("split") != "train")
+    kept = records.filter(with_lateral)
+    write_table(inputs["corpus"] / "records.parquet", kept, RECORD_SCHEMA)
+    anchors_of(kept).write_parquet(inputs["anchors"])
+    bank, logged = tmp_path / "bank", []
+    train_ragpt(own.ragpt, params, Inputs(**inputs, start=parent), bank, tmp_path / "ragpt", log(logged))
+    assert logged[-1][0] == 4
 
 
 def test_it_retrieves_and_trains_in_half_precision(
