@@ -28,12 +28,12 @@ from pacer.decoding.generate import Generator
 from pacer.decoding.run import OpenGenerator, trained_generator
 from pacer.model.checkpoint import CheckpointRecord
 from pacer.model.interface import SourceTokens
-from pacer.model.pacer import Batch, Embedded
+from pacer.model.pacer import Batch, Embedded, TrainingBatch
 from pacer.training.examples import Examples, Row
 from pacer.training.run import Inputs, OpenLog
 
 
-@dataclass
+@dataclass(kw_only=True)
 class RetrievedBatch(Batch):
     """A batch with the compressed sources of each sample's k nearest complete train studies.
 
@@ -41,7 +41,12 @@ class RetrievedBatch(Batch):
         neighbours: [B, k, 3, Q, d_v], the nearest first.
     """
 
-    neighbours: Tensor | None = None
+    neighbours: Tensor
+
+
+@dataclass(kw_only=True)
+class RetrievedTrainingBatch(RetrievedBatch, TrainingBatch):
+    """Such a batch to learn from."""
 
 
 class MissingGenerator(nn.Module):
@@ -142,7 +147,7 @@ class RAGPT(Adapted):
 
     def fuse(self, compressed: Tensor, batch: Batch) -> PromptedTokens:
         """Return the source tokens of filled slots, and the prompts."""
-        assert isinstance(batch, RetrievedBatch) and batch.neighbours is not None
+        assert isinstance(batch, RetrievedBatch)
         filled = self.added.fill(compressed, batch.neighbours, batch.availability)
         fused = self.interface.fuse(filled, torch.ones_like(batch.availability))
         return PromptedTokens(fused.tokens, fused.fused, self.added.prompt(filled, batch.neighbours))
@@ -173,10 +178,13 @@ class RetrievedExamples(Examples):
         super().__init__(*rest)
         self.retrieval = retrieval
 
-    def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> RetrievedBatch:
+    def batch(
+        self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float
+    ) -> RetrievedTrainingBatch:
         """Return the batch of these rows."""
+        batch = super().batch(rows, commits, lambda_q)
         frontals = [self.table.row(int(number))["frontal"] for number in rows]
-        return RetrievedBatch(**vars(super().batch(rows, commits, lambda_q)), neighbours=self.retrieval.read(frontals))
+        return RetrievedTrainingBatch(**vars(batch), neighbours=self.retrieval.read(frontals))
 
 
 class RetrievedGenerator(Generator):

@@ -25,8 +25,28 @@ from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
 
 
+class TensorGroup:
+    """Base of dataclasses of tensors, which are moved together."""
+
+    def to(self, device: torch.device) -> Self:
+        """Return the tensors on another device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Self:
+        """Return the tensors in page-locked memory, which a GPU can copy from asynchronously."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        def changed(value: Any) -> Any:
+            if isinstance(value, TensorGroup):
+                return value._each(change)
+            return None if value is None else change(value)
+
+        return type(self)(**{name: changed(value) for name, value in vars(self).items()})
+
+
 @dataclass(kw_only=True)
-class SourceStates:
+class SourceStates(TensorGroup):
     """States of the sources of a batch.
 
     Attributes:
@@ -40,17 +60,6 @@ class SourceStates:
     lateral: Tensor | None = None
     prior: Tensor | None = None
     prior_mask: Tensor | None = None
-
-    def to(self, device: torch.device) -> Self:
-        """Return the sources on another device."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> Self:
-        """Return the sources in page-locked memory, which a GPU can copy from asynchronously."""
-        return self._each(Tensor.pin_memory)
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
-        return type(self)(**{k: change(v) if isinstance(v, Tensor) else v for k, v in vars(self).items()})
 
 
 class FeatureSource(Protocol):
@@ -97,18 +106,12 @@ class Batch(SourceStates):
     Attributes:
         ids: [B, T] token ids; zeros at the visual positions and in the padding.
         visual_start: [B] first visual position. prefix_length: [B] positions left of ``||``. length: [B].
-        omega, s: [B, T], weights of the token at each position (zero outside targets and on BOS). kappa: [B].
-        omega_cons: [B, T] bool. These four are None outside training.
     """
 
     ids: Tensor
     visual_start: Tensor
     prefix_length: Tensor
     length: Tensor
-    omega: Tensor | None = None
-    s: Tensor | None = None
-    kappa: Tensor | None = None
-    omega_cons: Tensor | None = None
 
     @property
     def prefix_mask(self) -> Tensor:
@@ -125,6 +128,27 @@ class Batch(SourceStates):
     def predicting(self) -> Tensor:
         """[B, T] bool: the positions that predict these tokens, each one step to the left."""
         return self.predicted.roll(-1, 1)
+
+
+@dataclass(kw_only=True)
+class Supervision(TensorGroup):
+    """Weights of the tokens of a batch, zero outside targets and on BOS.
+
+    Attributes:
+        omega, s: [B, T]. kappa: [B] weight of the ignored BOS. omega_cons: [B, T] bool.
+    """
+
+    omega: Tensor
+    s: Tensor
+    kappa: Tensor
+    omega_cons: Tensor
+
+
+@dataclass(kw_only=True)
+class TrainingBatch(Batch):
+    """A batch to learn from."""
+
+    supervision: Supervision
 
 
 class Compressed(NamedTuple):

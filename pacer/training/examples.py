@@ -21,7 +21,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS, read_records, readable
 from pacer.model.checkpoint import ModelSpecification
-from pacer.model.pacer import Batch, FeatureSource, read_sources
+from pacer.model.pacer import FeatureSource, Supervision, TrainingBatch, read_sources
 from pacer.model.prompt import PromptIds, build_prompt
 from pacer.training.trajectory import RouteSeed, Span, Trajectory, TrajectoryBuilder
 
@@ -192,11 +192,11 @@ class Examples:
         """Draw the route of each row: True is commitment-first (probability 1 - rho)."""
         return (self.uniform(rows, visits, seed) >= rho).tolist()
 
-    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> Batch:
+    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> TrainingBatch:
         """Build the batch of a micro-batch, with each record on the route that its visit draws."""
         return self.batch(micro.rows, self.routes(micro.rows, micro.visits, rho, seed), lambda_q)
 
-    def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> Batch:
+    def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> TrainingBatch:
         """Build the batch of these rows; ``commits`` gives the route of each (True: commitment first)."""
         records = [self.table.row(int(number)) for number in rows]
         sequences = [self._sequence(record, commit) for record, commit in zip(records, commits, strict=True)]
@@ -228,7 +228,7 @@ def collate(
     records: Sequence[Row],
     features: FeatureSource,
     lambda_q: float,
-) -> Batch:
+) -> TrainingBatch:
     """Build a batch of B samples: ``[BOS] before | Q places | after || target``, padded on the right with zeros.
 
     Args:
@@ -245,14 +245,16 @@ def collate(
         return pad_sequence(padded, batch_first=True)
 
     ids = [torch.tensor([*prefix, *target.ids]) for prefix, target in zip(prefixes, targets, strict=True)]
-    return Batch(
+    return TrainingBatch(
         ids=pad_sequence(ids, batch_first=True),
         visual_start=torch.tensor(visual_starts),
         prefix_length=torch.tensor(lengths),
         length=torch.tensor([len(row) for row in ids]),
         **vars(read_sources(records, features)),
-        omega=aligned([target.omega(lambda_q) for target in targets]),
-        s=aligned([target.s for target in targets]),
-        kappa=torch.tensor([target.kappa(lambda_q) for target in targets], dtype=torch.float32),
-        omega_cons=aligned([target.omega_cons for target in targets]),
+        supervision=Supervision(
+            omega=aligned([target.omega(lambda_q) for target in targets]),
+            s=aligned([target.s for target in targets]),
+            kappa=torch.tensor([target.kappa(lambda_q) for target in targets], dtype=torch.float32),
+            omega_cons=aligned([target.omega_cons for target in targets]),
+        ),
     )

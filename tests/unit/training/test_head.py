@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pacer.training.head import token_terms
-from pacer.training.losses import at_least_float32, consistency_loss, emphasis_loss, mean_divergence, trajectory_loss
+from pacer.training.losses import at_least_float32, emphasis_loss, mean_divergence, trajectory_loss
+from tests.support.losses import consistency_loss
 
 
 class Case:
