@@ -29,8 +29,12 @@ from pacer.decoding.run import OpenGenerator, trained_generator
 from pacer.model.checkpoint import CheckpointRecord
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Batch, Embedded, TrainingBatch
+from pacer.model.prompt import PromptIds
 from pacer.training.examples import Examples, Row
 from pacer.training.run import Inputs, OpenLog
+
+#: Sources with prompts of their own: frontal, lateral, prior.
+SOURCES = 3
 
 
 @dataclass(kw_only=True)
@@ -119,7 +123,7 @@ class Added(nn.Module):
 
     def prompt(self, filled: Tensor, neighbours: Tensor) -> Tensor:
         """Return the prompts [B, 3 * prompt_tokens, d] of the frontal, lateral and prior slots."""
-        answers = [self.prompts(filled[:, s], neighbours[:, :, s].to(filled.dtype)) for s in range(3)]
+        answers = [self.prompts(filled[:, s], neighbours[:, :, s].to(filled.dtype)) for s in range(SOURCES)]
         return self.project(torch.cat(answers, dim=1))
 
 
@@ -133,7 +137,7 @@ class PromptedTokens(SourceTokens):
 class RAGPT(Adapted):
     """The parent with all slots filled, and with P prompts after the prefix's BOS.
 
-    Positions in a batch do not count the prompts. If no source is missing, the visual tokens are those of the parent.
+    A batch has places for the prompts (:func:`with_places`). If no source is missing, visual tokens are the parent's.
     """
 
     name, settings_type = "ragpt", RAGPTSettings
@@ -153,30 +157,33 @@ class RAGPT(Adapted):
         return PromptedTokens(fused.tokens, fused.fused, self.added.prompt(filled, batch.neighbours))
 
     def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
-        """Return input embeddings [B, T + P, d] with the prompts at positions 1 to P."""
+        """Return input embeddings [B, T, d] with the prompts at positions 1 to P."""
         assert not frontal_only
         embedded = super().embed(batch)
         assert isinstance(embedded.sources, PromptedTokens)
         inputs, prompts = embedded.inputs, embedded.sources.prompts
-        inputs = torch.cat([inputs[:, :1], prompts.to(inputs.dtype), inputs[:, 1:]], dim=1)
-        return embedded._replace(inputs=inputs)
+        after = inputs[:, 1 + prompts.shape[1] :]
+        return embedded._replace(inputs=torch.cat([inputs[:, :1], prompts.to(inputs.dtype), after], dim=1))
 
-    def predicting_states(self, inputs: Tensor, batch: Batch) -> Tensor:
-        """Return hidden states [n, d] that predict the n target tokens; the prompts shift them P positions right."""
-        predicting = F.pad(batch.predicting, (inputs.shape[1] - batch.ids.shape[1], 0))
-        return self.hidden(inputs, predicting)[predicting]
+
+def with_places(prompt: PromptIds, places: int) -> PromptIds:
+    """Return the ids with zeros at P ``places`` for RAGPT's prompts, right of BOS."""
+    return prompt._replace(before=[0] * places + prompt.before)
 
 
 class RetrievedExamples(Examples):
     """Examples with the neighbours of each record.
 
     Args:
-        rest: as for the base class. retrieval: the bank.
+        rest: as for the base class. retrieval: the bank. places: P, number of prompts.
     """
 
-    def __init__(self, *rest: Any, retrieval: Retrieval):
+    def __init__(self, *rest: Any, retrieval: Retrieval, places: int):
         super().__init__(*rest)
-        self.retrieval = retrieval
+        self.retrieval, self.places = retrieval, places
+
+    def _prompt(self, record: Row, commit: bool) -> PromptIds:
+        return with_places(super()._prompt(record, commit), self.places)
 
     def batch(
         self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float
@@ -188,11 +195,19 @@ class RetrievedExamples(Examples):
 
 
 class RetrievedGenerator(Generator):
-    """Generation with the neighbours of each record; arguments as for :class:`RetrievedExamples`."""
+    """Generation with the neighbours of each record.
 
-    def __init__(self, *rest: Any, retrieval: Retrieval):
-        super().__init__(*rest)
-        self.retrieval = retrieval
+    Args:
+        model: RAGPT. rest: as for the base class. retrieval: the bank.
+    """
+
+    def __init__(self, model: RAGPT, *rest: Any, retrieval: Retrieval):
+        super().__init__(model, *rest)
+        self.retrieval, self.places = retrieval, SOURCES * model.settings.prompt_tokens
+
+    def prompt_ids(self, record: Row) -> PromptIds:
+        """Return the text ids of the prefix, with places for the prompts."""
+        return with_places(super().prompt_ids(record), self.places)
 
     def batch(self, record: Row) -> RetrievedBatch:
         """Return the prefix and the target's BOS of one record, with its neighbours."""
@@ -209,7 +224,8 @@ def train_ragpt(
     """
     assert inputs.start is not None
     retrieval = Retrieval(bank, inputs.start)
-    make_examples = partial(RetrievedExamples, retrieval=retrieval)
+    places = SOURCES * settings.prompt_tokens
+    make_examples = partial(RetrievedExamples, retrieval=retrieval, places=places)
     train_adapted(RAGPT, settings, params, inputs, out, open_log, make_examples, made_with=retrieval.hash)
 
 

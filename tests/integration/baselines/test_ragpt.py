@@ -220,7 +220,12 @@ def examples(
     records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, retrieval: Retrieval
 ) -> RetrievedExamples:
     return RetrievedExamples(
-        RecordTable.of(records, anchors), load_tokenizer(backbones), features, specification(), retrieval=retrieval
+        RecordTable.of(records, anchors),
+        load_tokenizer(backbones),
+        features,
+        specification(),
+        retrieval=retrieval,
+        places=PROMPTS,
     )
 
 
@@ -259,7 +264,7 @@ def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
 ) -> None:
     batch, frozen = batch_of(examples), load_model(parent, backbones)[0]
     with torch.no_grad():
-        found, theirs = model.embed(batch), frozen.embed(batch).inputs
+        found, theirs = model.embed(batch), frozen.embed(batch).inputs  # with any values in the prompts' places
         filled = model.added.fill(model.compress(batch).tokens, batch.neighbours, batch.availability)
         prompts = model.added.project(
             torch.cat([model.added.prompts(filled[:, s], batch.neighbours[:, :, s]) for s in range(3)], dim=1)
@@ -267,7 +272,7 @@ def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
     assert torch.equal(found.inputs[:, 0], theirs[:, 0])
     torch.testing.assert_close(found.inputs[:, 1 : 1 + PROMPTS], prompts, atol=1e-6, rtol=1e-5)
     whole = batch.availability.all(1)
-    assert torch.equal(found.inputs[whole, 1 + PROMPTS :], theirs[whole, 1:])
+    assert torch.equal(found.inputs[whole, 1 + PROMPTS :], theirs[whole, 1 + PROMPTS :])
     assert found.depth_weights is not None
 
 
@@ -279,7 +284,7 @@ def test_the_predicting_states_are_those_behind_the_prompts(model: RAGPT, exampl
         found = model.predicting_states(inputs, batch)
         states = model.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
     expected = [
-        states[row, PROMPTS + start : PROMPTS + end - 1]
+        states[row, start : end - 1]
         for row, (start, end) in enumerate(zip(batch.prefix_length.tolist(), batch.length.tolist(), strict=True))
     ]
     torch.testing.assert_close(found, torch.cat(expected), atol=1e-5, rtol=1e-4)
