@@ -69,13 +69,13 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
         first = epoch * per_epoch
         rng = np.random.default_rng([order.seed, epoch, *order.phase.encode()])
         streams = _streams(order, rng)
-        met = [visits[stream] + _occurrence(stream) for stream in streams]
+        visit_numbers = [visits[stream] + _occurrence(stream) for stream in streams]
         for stream in streams:
             np.add.at(visits, stream, 1)
         if start < first + per_epoch:
             cut = [
                 _windows(order, stream, before, lengths, range(first + place, first + per_epoch, len(streams)), rng)
-                for place, (stream, before) in enumerate(zip(streams, met, strict=True))
+                for place, (stream, before) in enumerate(zip(streams, visit_numbers, strict=True))
             ]
             position = first
             for group in zip(*cut, strict=True):
@@ -186,8 +186,8 @@ class Sampler:
     def _lengths(self, rows: np.ndarray, visits: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         uniform, tokens = self.examples.uniform(rows, visits, self.route_seed), self.examples.lengths[rows]
 
-        def at(numbers: np.ndarray) -> np.ndarray:
+        def tokens_in(numbers: np.ndarray) -> np.ndarray:
             commits = uniform >= np.array([self._rho(int(number)) for number in numbers])
             return np.where(commits, tokens[:, 1], tokens[:, 0])
 
-        return at
+        return tokens_in
