@@ -101,7 +101,7 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
     Args:
         queries: Q. before, target: fixed lengths of the text before the image (without BOS) and of the target.
     """
-    count = len(batch.ids)
+    count, weights = len(batch.ids), batch.supervision
     starts, prefixes, lengths = (t.tolist() for t in (batch.visual_start, batch.prefix_length, batch.length))
     after = max(prefix - start - queries for start, prefix in zip(starts, prefixes))
     first = 1 + before + queries
@@ -120,8 +120,8 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
         mask[row, 1 + before : first] = 1
         labels[row, answer] = batch.ids[row, own]
         labels[row, first + after] = IGNORED  # the target's BOS
-        weight[row, answer], emphasis[row, answer] = batch.omega[row, own], batch.s[row, own]
-        consistency[row, answer] = batch.omega_cons[row, own]
+        weight[row, answer], emphasis[row, answer] = weights.omega[row, own], weights.s[row, own]
+        consistency[row, answer] = weights.omega_cons[row, own]
     return FixedBatch(
         ids[:, : 1 + before],
         ids[:, first:],
@@ -129,7 +129,7 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
         labels,
         weight,
         emphasis,
-        batch.kappa,
+        weights.kappa,
         consistency,
         mask[:, : first + after].bool(),
         batch,

@@ -10,7 +10,7 @@ import polars as pl
 
 from pacer.core.contexts import availability
 from pacer.core.errors import DataError
-from pacer.model.pacer import Batch
+from pacer.model.pacer import TrainingBatch
 from pacer.training.examples import Examples, MicroBatch, RecordTable, Row, SequenceStatistics
 from pacer.training.trajectory import RouteSeed
 
@@ -115,11 +115,10 @@ class PairedExamples(Examples):
         of_pairs = np.maximum(*lengths[self.pair_table.pairs.T])
         return SequenceStatistics(counts, np.concatenate([lengths, of_pairs]))
 
-    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> Batch:
+    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> TrainingBatch:
         """Return all parts of each pair, on the route drawn for the pair's visit; the third parts have no weight."""
         routes = self.routes(micro.rows, micro.visits, rho, seed)
         batch = self.batch(self.pair_table.parts_of(micro.rows), routes * 3, lambda_q)
-        for weight in (batch.omega, batch.s, batch.kappa, batch.omega_cons):
-            assert weight is not None
+        for weight in vars(batch.supervision).values():
             weight[2 * len(micro.rows) :] = 0
         return batch

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -28,12 +28,16 @@ from pacer.decoding.generate import Generator
 from pacer.decoding.run import OpenGenerator, trained_generator
 from pacer.model.checkpoint import CheckpointRecord
 from pacer.model.interface import SourceTokens
-from pacer.model.pacer import Batch, Embedded
+from pacer.model.pacer import Batch, Embedded, TrainingBatch
+from pacer.model.prompt import PromptIds
 from pacer.training.examples import Examples, Row
 from pacer.training.run import Inputs, OpenLog
 
+#: Sources with prompts of their own: frontal, lateral, prior.
+SOURCES = 3
 
-@dataclass
+
+@dataclass(kw_only=True)
 class RetrievedBatch(Batch):
     """A batch with the compressed sources of each sample's k nearest complete train studies.
 
@@ -41,7 +45,12 @@ class RetrievedBatch(Batch):
         neighbours: [B, k, 3, Q, d_v], the nearest first.
     """
 
-    neighbours: Tensor | None = None
+    neighbours: Tensor
+
+
+@dataclass(kw_only=True)
+class RetrievedTrainingBatch(RetrievedBatch, TrainingBatch):
+    """Such a batch to learn from."""
 
 
 class MissingGenerator(nn.Module):
@@ -114,7 +123,7 @@ class Added(nn.Module):
 
     def prompt(self, filled: Tensor, neighbours: Tensor) -> Tensor:
         """Return the prompts [B, 3 * prompt_tokens, d] of the frontal, lateral and prior slots."""
-        answers = [self.prompts(filled[:, s], neighbours[:, :, s].to(filled.dtype)) for s in range(3)]
+        answers = [self.prompts(filled[:, s], neighbours[:, :, s].to(filled.dtype)) for s in range(SOURCES)]
         return self.project(torch.cat(answers, dim=1))
 
 
@@ -128,10 +137,11 @@ class PromptedTokens(SourceTokens):
 class RAGPT(Adapted):
     """The parent with all slots filled, and with P prompts after the prefix's BOS.
 
-    Positions in a batch do not count the prompts. If no source is missing, the visual tokens are those of the parent.
+    A batch has places for the prompts (:func:`with_places`). If no source is missing, visual tokens are the parent's.
     """
 
     name, settings_type = "ragpt", RAGPTSettings
+    only_in: ClassVar = {"added.lateral.": ("sn", "sw"), "added.prior.": ("sn", "mn")}
 
     def new_modules(self, settings: RAGPTSettings) -> Added:
         """Return the generators, the prompter and its projection."""
@@ -141,49 +151,63 @@ class RAGPT(Adapted):
 
     def fuse(self, compressed: Tensor, batch: Batch) -> PromptedTokens:
         """Return the source tokens of filled slots, and the prompts."""
-        assert isinstance(batch, RetrievedBatch) and batch.neighbours is not None
+        assert isinstance(batch, RetrievedBatch)
         filled = self.added.fill(compressed, batch.neighbours, batch.availability)
         fused = self.interface.fuse(filled, torch.ones_like(batch.availability))
         return PromptedTokens(fused.tokens, fused.fused, self.added.prompt(filled, batch.neighbours))
 
     def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
-        """Return input embeddings [B, T + P, d] with the prompts at positions 1 to P."""
+        """Return input embeddings [B, T, d] with the prompts at positions 1 to P."""
         assert not frontal_only
         embedded = super().embed(batch)
         assert isinstance(embedded.sources, PromptedTokens)
         inputs, prompts = embedded.inputs, embedded.sources.prompts
-        inputs = torch.cat([inputs[:, :1], prompts.to(inputs.dtype), inputs[:, 1:]], dim=1)
-        return embedded._replace(inputs=inputs)
+        after = inputs[:, 1 + prompts.shape[1] :]
+        return embedded._replace(inputs=torch.cat([inputs[:, :1], prompts.to(inputs.dtype), after], dim=1))
 
-    def predicting_states(self, inputs: Tensor, batch: Batch) -> Tensor:
-        """Return hidden states [n, d] that predict the n target tokens; the prompts shift them P positions right."""
-        predicting = F.pad(batch.predicting, (inputs.shape[1] - batch.ids.shape[1], 0))
-        return self.hidden(inputs, predicting)[predicting]
+
+def with_places(prompt: PromptIds, places: int) -> PromptIds:
+    """Return the ids with zeros at P ``places`` for RAGPT's prompts, right of BOS."""
+    return prompt._replace(before=[0] * places + prompt.before)
 
 
 class RetrievedExamples(Examples):
     """Examples with the neighbours of each record.
 
     Args:
-        rest: as for the base class. retrieval: the bank.
+        rest: as for the base class. retrieval: the bank. places: P, number of prompts.
     """
 
-    def __init__(self, *rest: Any, retrieval: Retrieval):
+    def __init__(self, *rest: Any, retrieval: Retrieval, places: int):
         super().__init__(*rest)
-        self.retrieval = retrieval
+        self.retrieval, self.places = retrieval, places
 
-    def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> RetrievedBatch:
+    def _prompt(self, record: Row, commit: bool) -> PromptIds:
+        return with_places(super()._prompt(record, commit), self.places)
+
+    def batch(
+        self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float
+    ) -> RetrievedTrainingBatch:
         """Return the batch of these rows."""
+        batch = super().batch(rows, commits, lambda_q)
         frontals = [self.table.row(int(number))["frontal"] for number in rows]
-        return RetrievedBatch(**vars(super().batch(rows, commits, lambda_q)), neighbours=self.retrieval.read(frontals))
+        return RetrievedTrainingBatch(**vars(batch), neighbours=self.retrieval.read(frontals))
 
 
 class RetrievedGenerator(Generator):
-    """Generation with the neighbours of each record; arguments as for :class:`RetrievedExamples`."""
+    """Generation with the neighbours of each record.
 
-    def __init__(self, *rest: Any, retrieval: Retrieval):
-        super().__init__(*rest)
-        self.retrieval = retrieval
+    Args:
+        model: RAGPT. rest: as for the base class. retrieval: the bank.
+    """
+
+    def __init__(self, model: RAGPT, *rest: Any, retrieval: Retrieval):
+        super().__init__(model, *rest)
+        self.retrieval, self.places = retrieval, SOURCES * model.settings.prompt_tokens
+
+    def prompt_ids(self, record: Row) -> PromptIds:
+        """Return the text ids of the prefix, with places for the prompts."""
+        return with_places(super().prompt_ids(record), self.places)
 
     def batch(self, record: Row) -> RetrievedBatch:
         """Return the prefix and the target's BOS of one record, with its neighbours."""
@@ -200,7 +224,8 @@ def train_ragpt(
     """
     assert inputs.start is not None
     retrieval = Retrieval(bank, inputs.start)
-    make_examples = partial(RetrievedExamples, retrieval=retrieval)
+    places = SOURCES * settings.prompt_tokens
+    make_examples = partial(RetrievedExamples, retrieval=retrieval, places=places)
     train_adapted(RAGPT, settings, params, inputs, out, open_log, make_examples, made_with=retrieval.hash)
 
 

@@ -19,7 +19,7 @@ from pacer.baselines.pairs import PairedExamples
 from pacer.config import Params
 from pacer.config.baselines import SimMLM as SimMLMSettings
 from pacer.model.interface import SourceTokens
-from pacer.model.pacer import Batch
+from pacer.model.pacer import Batch, TrainingBatch
 from pacer.training.losses import EPSILON, LossWeights, Objective, objective
 from pacer.training.run import Inputs, OpenLog
 
@@ -87,7 +87,7 @@ class SimMLM(Adapted):
 
 
 def paired_objective(
-    model: SimMLM, batch: Batch, losses: LossWeights, *, settings: SimMLMSettings, **named: Any
+    model: SimMLM, batch: TrainingBatch, losses: LossWeights, *, settings: SimMLMSettings, **named: Any
 ) -> Objective:
     """Return the parent's objective over the first two parts of pairs, plus ``alpha * mean relu(n_more - n_fewer)``.
 
@@ -100,13 +100,12 @@ def paired_objective(
         settings: ``alpha``, and ``batch_size``, which is twice the number of pairs in a micro-batch of all processes.
             named: as for :func:`~pacer.training.losses.objective`.
     """
-    assert batch.omega is not None
-    result, at = objective(model, batch, losses, **named), batch.predicted
-    first, second, third = torch.arange(len(batch.ids), device=at.device).chunk(3)
-    ranked = batch.omega.clone()
-    ranked[first], ranked[third] = 0, batch.omega[second]
-    share = (ranked / ranked.sum(1, keepdim=True).clamp(min=EPSILON))[at]
-    per_sample = result.nll.new_zeros(len(batch.ids)).index_add(0, at.nonzero()[:, 0], share * result.nll)
+    result, predicted, omega = objective(model, batch, losses, **named), batch.predicted, batch.supervision.omega
+    first, second, third = torch.arange(len(batch.ids), device=predicted.device).chunk(3)
+    ranked = omega.clone()
+    ranked[first], ranked[third] = 0, omega[second]
+    share = (ranked / ranked.sum(1, keepdim=True).clamp(min=EPSILON))[predicted]
+    per_sample = result.nll.new_zeros(len(batch.ids)).index_add(0, predicted.nonzero()[:, 0], share * result.nll)
     more, fewer, pairs = per_sample[third], per_sample[second], settings.batch_size // 2
     ranking = F.relu(more - fewer).sum() / pairs
     logged = {"ranking": ranking.detach(), "violated": (more > fewer).sum() / pairs}

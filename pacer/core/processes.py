@@ -11,7 +11,7 @@ from pacer.core.devices import compute_device
 from pacer.core.errors import ConfigError
 
 #: How long processes wait for each other: one may be doing a survey or a validation, or have a slower disk.
-PATIENCE = timedelta(hours=2)
+COLLECTIVE_TIMEOUT = timedelta(hours=2)
 
 #: Names, in the launcher's variables, of features of accelerate that would split the model.
 _SPLITTING = ("FSDP", "DEEPSPEED", "MEGATRON_LM", "PARALLELISM_CONFIG")
@@ -24,7 +24,7 @@ def process_state() -> PartialState:
         ConfigError: see :func:`open_accelerator`.
     """
     _check_launcher()
-    return PartialState(cpu=_on_cpu(), timeout=PATIENCE)
+    return PartialState(cpu=_on_cpu(), timeout=COLLECTIVE_TIMEOUT)
 
 
 def open_accelerator(mixed_precision: str) -> Accelerator:
@@ -34,7 +34,7 @@ def open_accelerator(mixed_precision: str) -> Accelerator:
         ConfigError: the accelerate configuration asks for something that the frozen, replicated model does not allow.
     """
     _check_launcher()
-    patience = InitProcessGroupKwargs(timeout=PATIENCE)
+    patience = InitProcessGroupKwargs(timeout=COLLECTIVE_TIMEOUT)
     return Accelerator(cpu=_on_cpu(), mixed_precision=mixed_precision, kwargs_handlers=[patience])
 
 

@@ -132,7 +132,7 @@ class _Search:
     def _settle(self, rows: slice, step: Step) -> list[tuple[int, list[int]]]:
         """Branch the tree, return the records that ended, and move the last rows into the freed ones."""
         used = self.tree.branch(rows, step.parents)
-        ended, used = torch.stack([step.ended.long(), used]).tolist()  # the step's only wait for the device
+        ended, used = torch.stack([step.ended.long(), used]).tolist()  # only host sync in this step
         for record, nodes in zip(self.records[rows], used, strict=True):
             record.tokens, record.nodes = record.tokens + 1, nodes
         free = [row for row, end in enumerate(ended, rows.start or 0) if end]

@@ -102,7 +102,7 @@ class Generator:
         processes or resumed.
 
         Raises:
-            DataError: the prefix is not finite. A search would still continue it, with arbitrary words.
+            DataError: the prefix is not finite. Beam search would otherwise emit garbage.
         """
         batch = self.batch(record).to(self.device)
         embedded = self.model.embed(batch)
@@ -125,19 +125,19 @@ class Generator:
 
         Records are read in the given order when rows are free; it is fastest to put similar lengths next to each other.
         """
-        beside: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
+        prefix_results: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
 
         def inputs() -> Iterator[Tensor]:
             for place, record in enumerate(records):
                 prefix = self.prefix(record)
-                beside[place] = prefix[1:]  # keeping the inputs of all records would take too much memory
+                prefix_results[place] = prefix[1:]  # keeping the inputs of all records would take too much memory
                 yield prefix.inputs
 
         engine = ENGINES[self.decode.engine]
         search = engine(self.model.language, self.decode, self.tokenizer.eos_token_id)
         for place, tokens in search(inputs()):
             text = str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-            yield place, Generated(text, len(tokens), *beside.pop(place))
+            yield place, Generated(text, len(tokens), *prefix_results.pop(place))
 
     def __call__(self, records: Sequence[Row]) -> list[Generated]:
         """Return the results in the records' order."""

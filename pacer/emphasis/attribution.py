@@ -28,7 +28,7 @@ _PIECES = 64
 _COUNTED = OBSERVATIONS.index("No Finding")
 
 
-class Read(NamedTuple):
+class Attribution(NamedTuple):
     """A report as CheXbert reads it, in at most 510 pieces: where each piece ends in the text, and scores
     [observations, pieces] for each positive or uncertain observation."""
 
@@ -60,7 +60,7 @@ class Attributor:
         heads = torch.stack(self.network.scores(states)[:_COUNTED], dim=1)
         return heads[torch.arange(len(embedded), device=embedded.device), observation, label]
 
-    def __call__(self, reports: Sequence[str]) -> list[Read]:
+    def __call__(self, reports: Sequence[str]) -> list[Attribution]:
         """Read and attribute cleaned reports, in the given order."""
         tokenizer, device = self.labeller.tokenizer, self.labeller.device
         pieces = tokenizer(
@@ -75,7 +75,7 @@ class Attributor:
         for number, encoding in enumerate(pieces.encodings):
             text = slice(1, int(mask[number].sum()) - 1)
             attributions = scores[(rows == number).numpy(force=True), text]
-            read.append(Read([end for _, end in encoding.offsets[text]], attributions))
+            read.append(Attribution([end for _, end in encoding.offsets[text]], attributions))
         return read
 
     def _scores(self, tokens: Tensor, mask: Tensor, rows: Tensor, observations: Tensor, labels: Tensor) -> np.ndarray:
@@ -99,7 +99,7 @@ class Attributor:
         return np.concatenate(scores)
 
 
-def sentence_scores(report: str, read: Read, smoothing: float) -> list[float]:
+def sentence_scores(report: str, read: Attribution, smoothing: float) -> list[float]:
     """Return the largest score of each sentence over all observations, 0 if there is no observation.
 
     Args:

@@ -21,7 +21,7 @@ from pacer.core.errors import PacerError
 #: Heap of the Java process; with much less, loading the paraphrase table fails.
 HEAP = "2G"
 #: Time limit in seconds: to load tables (up to 20) and score pairs of some hundred words, and more for each pair.
-PATIENCE, PATIENCE_PER_PAIR = 300.0, 0.5
+STARTUP_SECONDS, SECONDS_PER_PAIR = 300.0, 0.5
 #: Number of counts per pair.
 COUNTS = 23
 _LANGUAGE = ("-Duser.language=en", "-Duser.country=US", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
@@ -36,7 +36,7 @@ class MeteorError(PacerError):
 
 
 def meteor_counts(
-    references: Sequence[str], hypotheses: Sequence[str], java: str | Path = JAVA, patience: float = PATIENCE
+    references: Sequence[str], hypotheses: Sequence[str], java: str | Path = JAVA, patience: float = STARTUP_SECONDS
 ) -> np.ndarray:
     """Return METEOR's counts for each pair, ``[n, 23]``.
 
@@ -46,7 +46,7 @@ def meteor_counts(
     Raises:
         MeteorError: Java cannot be started, or the program failed or timed out.
     """
-    limit = patience + PATIENCE_PER_PAIR * len(references)
+    limit = patience + SECONDS_PER_PAIR * len(references)
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("hypotheses", "references")]
         for file, texts in zip(files, (hypotheses, references), strict=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import torch
 from peft import LoraConfig, inject_adapter_in_model
@@ -19,14 +19,34 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from pacer.backbones.families import lora_targets
-from pacer.core.contexts import availability
+from pacer.core.contexts import CONTEXTS, availability
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
 
 
+class TensorGroup:
+    """Base of dataclasses of tensors, which are moved together."""
+
+    def to(self, device: torch.device) -> Self:
+        """Return the tensors on another device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Self:
+        """Return the tensors in page-locked memory, which a GPU can copy from asynchronously."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        def changed(value: Any) -> Any:
+            if isinstance(value, TensorGroup):
+                return value._each(change)
+            return None if value is None else change(value)
+
+        return type(self)(**{name: changed(value) for name, value in vars(self).items()})
+
+
 @dataclass(kw_only=True)
-class SourceStates:
+class SourceStates(TensorGroup):
     """States of the sources of a batch.
 
     Attributes:
@@ -40,17 +60,6 @@ class SourceStates:
     lateral: Tensor | None = None
     prior: Tensor | None = None
     prior_mask: Tensor | None = None
-
-    def to(self, device: torch.device) -> Self:
-        """Return the sources on another device."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> Self:
-        """Return the sources in page-locked memory, which a GPU can copy from asynchronously."""
-        return self._each(Tensor.pin_memory)
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
-        return type(self)(**{k: change(v) if isinstance(v, Tensor) else v for k, v in vars(self).items()})
 
 
 class FeatureSource(Protocol):
@@ -97,18 +106,12 @@ class Batch(SourceStates):
     Attributes:
         ids: [B, T] token ids; zeros at the visual positions and in the padding.
         visual_start: [B] first visual position. prefix_length: [B] positions left of ``||``. length: [B].
-        omega, s: [B, T], weights of the token at each position (zero outside targets and on BOS). kappa: [B].
-        omega_cons: [B, T] bool. These four are None outside training.
     """
 
     ids: Tensor
     visual_start: Tensor
     prefix_length: Tensor
     length: Tensor
-    omega: Tensor | None = None
-    s: Tensor | None = None
-    kappa: Tensor | None = None
-    omega_cons: Tensor | None = None
 
     @property
     def prefix_mask(self) -> Tensor:
@@ -125,6 +128,27 @@ class Batch(SourceStates):
     def predicting(self) -> Tensor:
         """[B, T] bool: the positions that predict these tokens, each one step to the left."""
         return self.predicted.roll(-1, 1)
+
+
+@dataclass(kw_only=True)
+class Supervision(TensorGroup):
+    """Weights of the tokens of a batch, zero outside targets and on BOS.
+
+    Attributes:
+        omega, s: [B, T]. kappa: [B] weight of the ignored BOS. omega_cons: [B, T] bool.
+    """
+
+    omega: Tensor
+    s: Tensor
+    kappa: Tensor
+    omega_cons: Tensor
+
+
+@dataclass(kw_only=True)
+class TrainingBatch(Batch):
+    """A batch to learn from."""
+
+    supervision: Supervision
 
 
 class Compressed(NamedTuple):
@@ -151,7 +175,15 @@ class Pacer(nn.Module):
         language: a causal language model built like Llama (:mod:`pacer.backbones.families`), frozen here.
         endpoint_norm: the vision encoder's final LayerNorm, frozen here; maps the last depth's state to the endpoint.
         router, interface: Refine and the source interface. calibrator: None until the calibrate phase.
+
+    Attributes:
+        only_in: contexts by the prefixes of those parameters that a record of another context does not use.
     """
+
+    only_in: ClassVar[dict[str, tuple[str, ...]]] = {
+        "interface.lateral.": ("mn", "mw"),
+        "interface.prior.": ("sw", "mw"),
+    }
 
     def __init__(
         self,
@@ -200,6 +232,10 @@ class Pacer(nn.Module):
         """
         for block in self.language.model.layers[:-1]:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+    def contexts_of(self, parameter: str) -> tuple[str, ...]:
+        """Return the contexts whose records use the parameter of this name."""
+        return next((own for prefix, own in self.only_in.items() if parameter.startswith(prefix)), CONTEXTS)
 
     def refine(self, depths: Tensor) -> tuple[Tensor, Tensor]:
         """Refine depth states: [B, K, N, d_v] -> refined [B, N, d_v] and depth weights [B, N, K]."""

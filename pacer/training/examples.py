@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,8 +21,8 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import SPLITS, read_records, readable
 from pacer.model.checkpoint import ModelSpecification
-from pacer.model.pacer import Batch, FeatureSource, read_sources
-from pacer.model.prompt import PromptIds, build_prompt
+from pacer.model.pacer import FeatureSource, Supervision, TrainingBatch, read_sources
+from pacer.model.prompt import PromptIds, build_prompt, prompt_texts
 from pacer.training.trajectory import RouteSeed, Span, Trajectory, TrajectoryBuilder
 
 #: A row of ``records.parquet`` with its emphasis and, except in the warm-up, its commitment.
@@ -31,6 +31,8 @@ Row = dict[str, Any]
 #: Columns of the records that training does not use, or reads from ``emphasis.parquet`` instead.
 _UNUSED = ("report_raw", "findings_original", "emphasis", "emphasis_text")
 ANCHOR_COLUMNS = ("positive", "negative", "uncertain")
+#: Records whose texts are tokenised together: enough for all threads, without holding the tokens of a whole corpus.
+_SURVEYED_AT_ONCE = 8192
 
 
 class RecordTable:
@@ -117,6 +119,26 @@ def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFr
     return records.hstack(other.drop("record_id"))
 
 
+class BatchTokenizer:
+    """A tokenizer that can tokenise texts ahead, all in one call and in several threads."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        self.tokenizer = tokenizer
+        self.bos_token_id, self.eos_token_id = tokenizer.bos_token_id, tokenizer.eos_token_id
+        self.known: dict[str, list[int]] = {}
+
+    def ahead(self, texts: Iterable[str]) -> None:
+        """Tokenise these texts and forget the earlier ones."""
+        distinct = list(dict.fromkeys(texts))
+        ids = self.tokenizer(distinct, add_special_tokens=False)["input_ids"] if distinct else []
+        self.known = dict(zip(distinct, ids, strict=True))
+
+    def __call__(self, text: str, *, add_special_tokens: Literal[False]) -> dict[str, list[int]]:
+        """Return ``input_ids`` without special tokens; they must not be modified."""
+        ids = self.known.get(text)
+        return {"input_ids": self.tokenizer(text, add_special_tokens=False)["input_ids"] if ids is None else ids}
+
+
 class MicroBatch(NamedTuple):
     """Row numbers of one micro-batch, and how often this phase has already used each row."""
 
@@ -153,9 +175,10 @@ class Examples:
         features: FeatureSource,
         specification: ModelSpecification,
     ):
-        self.table, self.tokenizer, self.features, self.prompt = table, tokenizer, features, specification.prompt
+        self.table, self.features, self.prompt = table, features, specification.prompt
+        self.tokenizer: Any = BatchTokenizer(tokenizer)
         self.num_queries = specification.interface.num_queries
-        self.builder = TrajectoryBuilder(tokenizer, specification.trajectory.report_tokens)
+        self.builder = TrajectoryBuilder(self.tokenizer, specification.trajectory.report_tokens)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -167,8 +190,14 @@ class Examples:
         counts = dict.fromkeys(("reports", "cut", "emphasised"), 0)
         lengths = np.empty((len(self.table), 2), dtype=np.int32)
         commitments: list[int] = []
+        routes = (False, True)[: 1 + self.table.labelled]
         for number, row in enumerate(self.table.frame.iter_rows(named=True)):
-            for commit in (False, True)[: 1 + self.table.labelled]:
+            if number % _SURVEYED_AT_ONCE == 0:
+                block = self.table.frame.slice(number, _SURVEYED_AT_ONCE).iter_rows(named=True)
+                self.tokenizer.ahead(
+                    text for record in block for commit in routes for text in self._texts(record, commit)
+                )
+            for commit in routes:
                 prompt, target = self._sequence(row, commit)
                 lengths[number, int(commit) :] = len(self._prefix(prompt)) + len(target.ids)
             if row["split"] == "train":
@@ -177,6 +206,7 @@ class Examples:
                 counts["emphasised"] += bool(target.s.any())
                 if self.table.labelled:
                     commitments.append(int((target.spans == Span.ANCHOR).sum()))
+        self.tokenizer.ahead([])
         named = {f"targets/{name}": float(count) for name, count in counts.items()}
         if commitments:
             named["targets/commitment_tokens_mean"] = float(np.mean(commitments))
@@ -192,11 +222,11 @@ class Examples:
         """Draw the route of each row: True is commitment-first (probability 1 - rho)."""
         return (self.uniform(rows, visits, seed) >= rho).tolist()
 
-    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> Batch:
+    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> TrainingBatch:
         """Build the batch of a micro-batch, with each record on the route that its visit draws."""
         return self.batch(micro.rows, self.routes(micro.rows, micro.visits, rho, seed), lambda_q)
 
-    def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> Batch:
+    def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> TrainingBatch:
         """Build the batch of these rows; ``commits`` gives the route of each (True: commitment first)."""
         records = [self.table.row(int(number)) for number in rows]
         sequences = [self._sequence(record, commit) for record, commit in zip(records, commits, strict=True)]
@@ -206,10 +236,15 @@ class Examples:
 
     def _sequence(self, record: Row, commit: bool) -> tuple[PromptIds, Trajectory]:
         """Return the prompt ids and the target of one record on a route."""
-        anchor = None
-        if commit:
-            anchor = render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS)))
+        anchor = _rendered(record) if commit else None
         return self._prompt(record, commit), self.builder.build(record["report"], anchor, record["emphasis"])
+
+    def _texts(self, record: Row, commit: bool) -> list[str]:
+        """Return the texts whose tokens :meth:`_sequence` joins."""
+        texts = [record["report"], *([_rendered(record)] if commit else [])]
+        if self.prompt is not None:
+            texts += prompt_texts(record, commit=commit, unknown_view=self.prompt.unknown_view)
+        return texts
 
     def _prefix(self, prompt: PromptIds) -> list[int]:
         return prompt.prefix(self.tokenizer.bos_token_id, self.num_queries)
@@ -221,6 +256,10 @@ class Examples:
         return build_prompt(self.tokenizer, record, commit=commit, **self.prompt.model_dump())
 
 
+def _rendered(record: Row) -> str:
+    return render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS)))
+
+
 def collate(
     prefixes: Sequence[list[int]],
     visual_starts: Sequence[int],
@@ -228,7 +267,7 @@ def collate(
     records: Sequence[Row],
     features: FeatureSource,
     lambda_q: float,
-) -> Batch:
+) -> TrainingBatch:
     """Build a batch of B samples: ``[BOS] before | Q places | after || target``, padded on the right with zeros.
 
     Args:
@@ -245,14 +284,16 @@ def collate(
         return pad_sequence(padded, batch_first=True)
 
     ids = [torch.tensor([*prefix, *target.ids]) for prefix, target in zip(prefixes, targets, strict=True)]
-    return Batch(
+    return TrainingBatch(
         ids=pad_sequence(ids, batch_first=True),
         visual_start=torch.tensor(visual_starts),
         prefix_length=torch.tensor(lengths),
         length=torch.tensor([len(row) for row in ids]),
         **vars(read_sources(records, features)),
-        omega=aligned([target.omega(lambda_q) for target in targets]),
-        s=aligned([target.s for target in targets]),
-        kappa=torch.tensor([target.kappa(lambda_q) for target in targets], dtype=torch.float32),
-        omega_cons=aligned([target.omega_cons for target in targets]),
+        supervision=Supervision(
+            omega=aligned([target.omega(lambda_q) for target in targets]),
+            s=aligned([target.s for target in targets]),
+            kappa=torch.tensor([target.kappa(lambda_q) for target in targets], dtype=torch.float32),
+            omega_cons=aligned([target.omega_cons for target in targets]),
+        ),
     )

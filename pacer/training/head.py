@@ -7,8 +7,11 @@ outlive a chunk, none of the size of the vocabulary.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 #: Number of logits in a chunk: enough to keep the matrix units busy.
 LOGITS_AT_ONCE = {"cpu": 2**23, "cuda": 2**26}
@@ -33,36 +36,58 @@ def token_terms(
             whose divergence is computed. It is 0, at no cost, for the others, and for all tokens without a teacher.
         logits_at_once: maximum number of logits in a chunk (at least one row; None: by device).
     """
-    head, n = head_weight.detach(), len(hidden)
-    limit = logits_at_once or LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"])
-    groups: list[tuple[Tensor, Tensor | None]] = [(torch.arange(n, device=hidden.device), None)]
-    if teacher is not None and omega_cons is not None:
-        groups = [((~omega_cons).nonzero().squeeze(1), None), (omega_cons.nonzero().squeeze(1), teacher)]
-    terms = hidden.new_zeros(len(groups), n, dtype=torch.promote_types(head.dtype, torch.float32))
-    differentiated = torch.is_grad_enabled() and hidden.requires_grad
-    slopes = hidden.new_zeros(*terms.shape, hidden.shape[1], dtype=terms.dtype) if differentiated else None
-    # reuse memory between chunks: allocating new pages takes longer than the arithmetic
-    size = min(max(1, limit // len(head)), n)
-    buffers = [terms.new_empty(size, len(head)) for _ in range(2 * len(groups))]
-    factor = head if head.is_cuda else head.to(terms.dtype)  # what a CPU multiplies (see _logits)
-    with torch.no_grad():
-        for group, taught in groups:
-            for rows in group.split(size or 1):
+    rows = logits_at_once or LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"])
+    rows = max(1, rows // len(head_weight))
+    compared = None if teacher is None else omega_cons
+    return _TokenTerms.apply(hidden, head_weight.detach(), targets, teacher, compared, rows)
+
+
+class _TokenTerms(torch.autograd.Function):
+    """The forward pass keeps the slope of each term, [n, d]; the backward pass only weights and adds them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        head: Tensor,
+        targets: Tensor,
+        teacher: Tensor | None,
+        compared: Tensor | None,
+        size: int,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the terms; at most ``size`` tokens at once, and those of ``compared`` [n] bool beside the teacher."""
+        n = len(hidden)
+        groups: list[tuple[Tensor, Tensor | None]] = [(torch.arange(n, device=hidden.device), None)]
+        if compared is not None:
+            groups = [((~compared).nonzero().squeeze(1), None), (compared.nonzero().squeeze(1), teacher)]
+        terms = hidden.new_zeros(2, n, dtype=torch.promote_types(head.dtype, torch.float32))
+        shape = (len(groups), n, hidden.shape[1])
+        slopes = terms.new_zeros(shape) if ctx.needs_input_grad[0] else None
+        # reuse memory between chunks: allocating new pages takes longer than the arithmetic
+        buffers = [terms.new_empty(min(size, n), len(head)) for _ in range(2 * len(groups))]
+        factor = head if head.is_cuda else head.to(terms.dtype)  # what a CPU multiplies (see _logits)
+        for group, teacher_states in groups:
+            for rows in group.split(size):
                 logits, p, scale = _softmax(hidden[rows].to(head.dtype), factor, buffers[:2])
                 target = targets[rows].unsqueeze(1)
                 terms[0, rows] = (scale - logits.gather(1, target)).squeeze(1)
-                if taught is not None:
-                    logits_0, p_0, scale_0 = _softmax(taught[rows].to(head.dtype), factor, buffers[2:])
+                if teacher_states is not None:
+                    logits_0, p_0, scale_0 = _softmax(teacher_states[rows].to(head.dtype), factor, buffers[2:])
                     terms[1, rows] = torch.linalg.vecdot(p_0, logits_0.sub_(logits)) - (scale_0 - scale).squeeze(1)
                     if slopes is not None:
                         slopes[1, rows] = (torch.sub(p, p_0, out=p_0).to(head.dtype) @ head).to(slopes.dtype)
                 if slopes is not None:
                     p.scatter_add_(1, target, -torch.ones_like(target, dtype=p.dtype))
                     slopes[0, rows] = (p.to(head.dtype) @ head).to(slopes.dtype)
-    if slopes is not None:
-        # add zeros whose gradient with respect to the hidden states is the slope
-        terms = terms + torch.linalg.vecdot(slopes, (hidden - hidden.detach()).to(terms.dtype))
-    return terms[0], terms[1] if len(groups) == 2 else torch.zeros_like(terms[0])
+        ctx.slopes, ctx.dtype = slopes, hidden.dtype
+        return terms[0], terms[1]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradient of the hidden states: each term's slopes times its incoming gradient, added up."""
+        weighted = [slope * own.unsqueeze(1) for slope, own in zip(ctx.slopes, grad_outputs, strict=False)]
+        return sum(weighted[1:], weighted[0]).to(ctx.dtype), None, None, None, None, None
 
 
 def _softmax(hidden: Tensor, head: Tensor, buffers: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,25 +21,30 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from pacer.core.contexts import CONTEXTS, availability, context_of
+from pacer.core.contexts import CONTEXTS, context_of
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS
-from pacer.model.pacer import Batch, Pacer
+from pacer.model.pacer import Batch, Pacer, TrainingBatch
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.head import token_terms
-from pacer.training.losses import EPSILON, Mean, Objective, denominators
+from pacer.training.losses import EPSILON, denominators
 from pacer.training.phases import Phase
 from pacer.training.sampler import Sampler
 
 #: Receives named values and the number of their update.
 Log = Callable[[dict[str, float], int], None]
-#: The row numbers of a process's part of a micro-batch, and that part, on the CPU.
-Part = tuple[np.ndarray, Batch]
 STATE = "state.pt"
+
+
+class Share(NamedTuple):
+    """A process's share of a micro-batch, on the CPU, and the row numbers of its records."""
+
+    rows: np.ndarray
+    batch: TrainingBatch
 
 
 def train(
@@ -52,7 +58,8 @@ def train(
             empty.
 
     Raises:
-        ConfigError: more processes than records in a micro-batch. DataError: no records to choose the best weights by.
+        ConfigError: more processes than records in a micro-batch.
+        DataError: no records to train on, or to choose the best weights by.
         PacerError: a loss or gradient is not finite; the message names the records of the batch.
     """
     run = _Run(model, examples, phase, accelerator)
@@ -63,47 +70,36 @@ def train(
     stream = run.stream(run.done)
     with Ticker(phase.name, phase.schedule.updates, done=run.done, shown=main) as ticker:
         while run.done < phase.schedule.updates:
-            values = run.update(stream)
+            loss = run.update(stream)
             last = run.done == phase.schedule.updates
-            losses = run.validate() if last or run.done % settings.validation_interval == 0 else None
-            if losses is not None or run.done % settings.log_interval == 0 or run.done == 1:
-                run.history.append((run.point() | (losses or {}), run.done))
+            validation = run.validate() if last or run.done % settings.validation_interval == 0 else None
+            if validation is not None or run.done % settings.log_interval == 0 or run.done == 1:
+                run.history.append((run.point() | (validation or {}), run.done))
                 log(*run.history[-1])
-            ticker.advance(note=f"loss {values['loss']:.3f}")
+            ticker.advance(note=f"loss {loss:.3f}")
             if main and (last or run.done % settings.state_interval == 0):
                 run.save(scratch)
     return run.trained if run.best is None else run.best["weights"]
 
 
-class StepMetrics:
-    """Means of the values of one update, over its micro-batches and processes. Nothing is copied from the device before
-    :meth:`values`.
+@dataclass
+class Means:
+    """Values to log by name, each a sum and a count [2], which are added up over micro-batches, processes and updates.
 
-    Args:
-        share: 1 in one process, 0 in the others, because the loss of a micro-batch is the sum over processes.
+    A micro-batch has one context, so an update lacks the values of the others; they are averaged over other updates.
     """
 
-    def __init__(self, share: int):
-        self.share, self.means = share, dict[str, Tensor]()
+    pairs: dict[str, Tensor] = field(default_factory=dict)
 
-    def add(self, result: Objective, batch: Batch) -> None:
-        """Add one micro-batch, or this process's part of it."""
-        parts = {"loss": result.total.detach(), **{f"loss_{name}": part for name, part in result.parts.items()}}
-        parts["tokens"] = batch.length.sum()
-        means = {name: Mean(part, part.new_tensor(self.share)) for name, part in parts.items()} | result.means
-        for name, mean in means.items():
-            pair = torch.stack([value.float() for value in mean])
-            self.means[name] = self.means.get(name, 0) + pair
+    def add(self, pairs: Mapping[str, Tensor]) -> None:
+        """Add sums and counts."""
+        for name, pair in pairs.items():
+            self.pairs[name] = self.pairs[name] + pair if name in self.pairs else pair
 
-    @property
-    def sums(self) -> Tensor:
-        """Sums and counts [2 n] float32, in the same order in every process."""
-        return torch.cat(list(self.means.values()))
-
-    def values(self, sums: Tensor) -> dict[str, float]:
-        """Return named means from :attr:`sums` added up over the processes, without those whose count is 0."""
-        pairs = zip(self.means, sums.view(-1, 2).tolist(), strict=True)
-        return {name: total / count for name, (total, count) in pairs if count}
+    def values(self) -> dict[str, float]:
+        """Return the means, without those of nothing."""
+        pairs = {name: pair.tolist() for name, pair in self.pairs.items()}
+        return {name: total / count for name, (total, count) in pairs.items() if count}
 
 
 class _Run:
@@ -111,9 +107,8 @@ class _Run:
 
     Attributes:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
-        means: sum and count, by name, of the values of the updates since the last logged point. A micro-batch has one
-            context, so an update covers few contexts; a value that it lacks is averaged over the other updates.
-        sources: whether train records have a lateral, a prior. unseen: contexts of which no record was trained on yet.
+        means: of the updates since the last logged point.
+        contexts: those of the train records. unseen: those of which no record was trained on yet.
         unused: parameters without a gradient so far.
     """
 
@@ -122,6 +117,7 @@ class _Run:
         if phase.train.checkpoint == "best" and not any(map(len, examples.table.rows("val", phase.contexts).values())):
             raise DataError("train.checkpoint: best needs records in split val and there are none; use last")
         self.model, self.examples, self.phase, self.accelerator = model, examples, phase, accelerator
+        self.sampler = Sampler(phase, examples)
         self.parameters = {n: p for n, p in model.named_parameters() if phase.trainable(n)}
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name in self.parameters)
@@ -130,14 +126,13 @@ class _Run:
             self.parameters.values(), lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
         )
         self.done = 0
-        self.means: dict[str, tuple[float, int]] = {}
+        self.means = Means()
         self.history: list[tuple[dict[str, float], int]] = []
         self.best: dict[str, Any] | None = None
         self.unused = set(self.parameters)
         trained_on = examples.table.context[examples.table.split == SPLITS.index("train")]
-        self.unseen = {CONTEXTS[number] for number in np.unique(trained_on)}.intersection(phase.contexts)
-        has_lateral, has_prior = zip(*map(availability, self.unseen), strict=True)
-        self.sources = {"lateral": any(has_lateral), "prior": any(has_prior)}
+        self.contexts = {CONTEXTS[number] for number in np.unique(trained_on)}.intersection(phase.contexts)
+        self.unseen = set(self.contexts)
 
     @property
     def trained(self) -> dict[str, Tensor]:
@@ -153,8 +148,8 @@ class _Run:
             for name, parameter in self.parameters.items():
                 parameter.copy_(state["weights"][name])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.done, self.history, self.means = state["update"], state["history"], state["means"]
-        self.best = state["best"]
+        self.done, self.history, self.best = state["update"], state["history"], state["best"]
+        self.means = Means(state["means"])
 
     def save(self, scratch: Path) -> None:
         """Write the current state to ``scratch``, replacing the old one."""
@@ -163,51 +158,49 @@ class _Run:
             "optimizer": self.optimizer.state_dict(),
             "update": self.done,
             "history": self.history,
-            "means": self.means,
+            "means": self.means.pairs,
             "best": self.best,
         }
         with atomic_path(scratch / STATE, durable=True) as temporary:
             torch.save(state, temporary)
 
-    def stream(self, first: int) -> Iterator[Part]:
-        """Yield this process's parts of the micro-batches from update ``first`` to the last."""
-        sampler = Sampler(self.phase, self.examples)
+    def stream(self, first: int) -> Iterator[Share]:
+        """Yield this process's shares of the micro-batches from update ``first`` to the last."""
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
 
-        def make(item: tuple[MicroBatch, float]) -> Part:
+        def make(item: tuple[MicroBatch, float]) -> Share:
             micro, rho = item
-            batch = self.examples.drawn(micro, rho, sampler.route_seed, self.phase.losses.lambda_q)
-            return micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch
+            batch = self.examples.drawn(micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q)
+            return Share(micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch)
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
-        parts = (
+        shares = (
             (MicroBatch(micro.rows[rank::ranks], micro.visits[rank::ranks]), rho)
-            for micro, rho in islice(sampler.from_update(first), left)
+            for micro, rho in islice(self.sampler.from_update(first), left)
         )
-        return prefetch(make, parts, self.phase.train.workers)
+        return prefetch(make, shares, self.phase.train.workers)
 
-    def update(self, stream: Iterator[Part]) -> dict[str, float]:
-        """Take one optimiser step on the next micro-batches; return its values and add them to the means."""
+    def update(self, stream: Iterator[Share]) -> float:
+        """Take one optimiser step on the next micro-batches; return its loss and add its values to the means."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.phase.learning_rate(self.done)
         started = time.perf_counter()
         micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
         waited = time.perf_counter() - started
-        values = self.gradient(micros)
+        means = self.gradient(micros)
         if self.unused:
             self._check_use([batch for _, batch in micros])
         self.optimizer.step()
         elapsed = time.perf_counter() - started
-        tokens = values.pop("tokens") * len(micros)
-        speed = {"tokens_per_second": tokens / elapsed, "loader_wait": waited / elapsed}
-        for name, value in (values | speed).items():
-            total, count = self.means.get(name, (0.0, 0))
-            self.means[name] = total + value, count + 1
+        tokens = means.pairs.pop("tokens")[0].item()
+        self.means.add(means.pairs)
+        self.means.add({"tokens_per_second": _pair(tokens, elapsed), "loader_wait": _pair(waited, elapsed)})
         self.done += 1
-        return values
+        return means.values()["loss"]
 
-    def gradient(self, micros: list[Part]) -> dict[str, float]:
-        """Store the accumulated gradient of the micro-batches in the parameters; return the values to log.
+    def gradient(self, micros: list[Share]) -> Means:
+        """Store the accumulated gradient of the micro-batches in the parameters; return the values to log, and
+        ``tokens``.
 
         A parameter of a source that no row has, on any process, gets no gradient at all. So the optimiser skips it: no
         weight decay, no momentum, no count of its steps, as in upstream, which does not call its module then.
@@ -217,25 +210,33 @@ class _Run:
         train, device = self.phase.train, self.accelerator.device
         self._train_mode()
         torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
-        below = torch.stack([denominators(batch) for _, batch in micros]).to(device)
-        below = self.accelerator.reduce(below, reduction="sum")
+        divisors = torch.stack([denominators(batch) for _, batch in micros]).to(device)
+        divisors = self.accelerator.reduce(divisors, reduction="sum")
         self.optimizer.zero_grad()
-        metrics, totals = StepMetrics(int(self.accelerator.is_main_process)), []
-        for (_, batch), sums in zip(micros, below, strict=True):
+        means, totals = Means(), []
+        # a loss is the sum of the processes' shares, so one process counts it
+        count = torch.tensor(float(self.accelerator.is_main_process), device=device)
+        for (_, batch), own in zip(micros, divisors, strict=True):
             batch = batch.to(device)
-            named = {"frontal_only": self.phase.frontal_only, "global_denominators": sums}
+            named = {"frontal_only": self.phase.frontal_only, "global_denominators": own}
             result = self.phase.objective(self.model, batch, self.phase.losses, **named)
             (result.total / len(micros)).backward()
             totals.append(result.total.detach())
-            metrics.add(result, batch)
-        values = metrics.values(self._over_processes(metrics.sums))
+            shares = {"loss": totals[-1], **{f"loss_{name}": part for name, part in result.parts.items()}}
+            shares["tokens"] = batch.length.sum()
+            means.add({name: torch.stack([share.float(), count]) for name, share in shares.items()})
+            means.add({name: pair.float() for name, pair in result.means.items()})
+        sums = self._over_processes(torch.cat(list(means.pairs.values())))
+        means = Means(dict(zip(means.pairs, sums.cpu().double().view(-1, 2), strict=True)))
+        loss = means.values()["loss"]
         gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients).item()
-        if not (math.isfinite(values["loss"]) and math.isfinite(norm)):
-            self._stop(micros, totals, values["loss"], norm)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._stop(micros, totals, loss, norm)
         if train.max_grad_norm is not None and norm > train.max_grad_norm:
             torch._foreach_mul_(gradients, train.max_grad_norm / norm)
-        return values | {"gradient_norm": norm}
+        means.add({"gradient_norm": _pair(norm, 1)})
+        return means
 
     def _over_processes(self, sums: Tensor) -> Tensor:
         """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return the added numbers."""
@@ -272,29 +273,28 @@ class _Run:
         now["memory_gb"] = _memory(device) / 1e9
         if hasattr(self.model.router, "eta"):
             now["alpha"] = self.model.router.scale.item()
-        means = {name: total / count for name, (total, count) in self.means.items()}
-        self.means = {}
-        return means | now
+        means, self.means = self.means, Means()
+        return means.values() | now
 
     def _check_use(self, batches: list[Batch]) -> None:
         """Refuse a parameter that training cannot reach, as soon as every context of the phase had a record.
 
         Raises:
-            PacerError: a parameter got no gradient so far, although records have its source.
+            PacerError: a parameter got no gradient so far, although records of a context that uses it were trained on.
         """
         self.unused -= {name for name, parameter in self.parameters.items() if parameter.grad is not None}
         self.unseen -= {context_of(*sources) for batch in batches for sources in batch.availability.tolist()}
         if self.unseen:
             return
-        absent = {name for name, has in self.sources.items() if not has}
-        if unreached := sorted(name for name in self.unused if not absent.intersection(name.split("."))):
+        used = self.model.contexts_of
+        if unreached := sorted(name for name in self.unused if self.contexts.intersection(used(name))):
             raise PacerError(
                 f"{self.phase.name}: {unreached[0]} got no gradient, as {len(unreached)} of {len(self.parameters)} "
                 "trained tensors, so training would leave it as it is; if it is of LoRA, name other lora.targets"
             )
         self.unused.clear()
 
-    def _stop(self, micros: list[Part], totals: list[Tensor], loss: float, norm: float) -> None:
+    def _stop(self, micros: list[Share], totals: list[Tensor], loss: float, norm: float) -> None:
         """Raise an error naming the records of micro-batches with a non-finite loss (all, if only the gradient is)."""
         bad = [rows for (rows, _), total in zip(micros, totals, strict=True) if not torch.isfinite(total)]
         bad = bad or ([rows for rows, _ in micros] if math.isfinite(loss) else [])
@@ -334,23 +334,27 @@ def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accele
         batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
     mine = batches[accelerator.process_index :: accelerator.num_processes]
 
-    def make(item: tuple[int, np.ndarray]) -> Batch:
+    def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
         return examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q)
 
     # sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
     sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
     for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
         batch = batch.to(accelerator.device)
-        assert batch.omega is not None and batch.s is not None
+        weights, predicted = batch.supervision, batch.predicted
         inputs, _, _ = model.calibrate(model.embed(batch, frontal_only=phase.frontal_only), batch)
-        at, head = batch.predicted, model.language.lm_head.weight
-        nll = token_terms(model.predicting_states(inputs, batch), head, batch.ids[at])[0].double()
-        above = torch.stack([(batch.omega[at] * nll).sum(), (batch.s[at] * nll).sum()])
-        sums[context] += torch.cat([above, denominators(batch)[:2]])
+        states, head = model.predicting_states(inputs, batch), model.language.lm_head.weight
+        nll = token_terms(states, head, batch.ids[predicted])[0].double()
+        numerators = torch.stack([(own[predicted] * nll).sum() for own in (weights.omega, weights.s)])
+        sums[context] += torch.cat([numerators, denominators(batch)[:2]])
     supervised, emphasised, omega, s = accelerator.reduce(sums, reduction="sum").unbind(1)
     means = supervised / (omega + EPSILON) + phase.losses.lambda_tlw * emphasised / (s + EPSILON)
     losses = {f"validation/{context}": loss for context, loss in zip(contexts, means.tolist(), strict=True)}
     return losses | ({"validation/mean": means.mean().item()} if losses else {})
+
+
+def _pair(total: float, count: float) -> Tensor:
+    return torch.tensor([total, count], dtype=torch.float64)
 
 
 def _memory(device: torch.device) -> int:

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.model.pacer import Batch, Embedded, Pacer
+from pacer.model.pacer import Batch, Embedded, Pacer, TrainingBatch
 from pacer.training.head import token_terms
 
 EPSILON = 1e-3
@@ -54,18 +53,6 @@ def emphasis_loss(nll: Tensor, s: Tensor, eps: float = EPSILON, *, denominator: 
     return (s * nll).sum() / ((s.sum() if denominator is None else denominator) + eps)
 
 
-def consistency_loss(teacher_logits: Tensor, student_logits: Tensor, mask: Tensor) -> Tensor:
-    """Return equation (parent-consistency) from all logits at once: the mean over ``mask`` of ``KL(p_0 || p_theta)``.
-
-    Training never holds all logits: it passes the divergences from the head to :func:`mean_divergence`.
-
-    Args:
-        teacher_logits, student_logits: [B, T, V]. mask: [B, T] bool, Omega_cons. An empty mask gives 0.
-    """
-    log_p0, log_p = (F.log_softmax(at_least_float32(logits[mask]), -1) for logits in (teacher_logits, student_logits))
-    return mean_divergence(torch.linalg.vecdot(log_p0.exp(), log_p0 - log_p), mask[mask])
-
-
 def mean_divergence(divergence: Tensor, omega_cons: Tensor, *, denominator: Tensor | None = None) -> Tensor:
     """Return equation (parent-consistency) from divergences that are zero outside ``omega_cons`` (bool, same shape).
 
@@ -85,20 +72,18 @@ def drift_loss(residual: Tensor, prefix_mask: Tensor, *, denominator: Tensor | N
     return torch.where(prefix_mask, squared, 0).sum() / positions.clamp(min=1)
 
 
-class Mean(NamedTuple):
-    """A value to log, as a sum and a count; both are added up over micro-batches and processes before division."""
-
-    sum: Tensor
-    count: Tensor
-
-
 class Objective(NamedTuple):
-    """The loss of a micro-batch. ``total`` is differentiated; ``parts``, this process's shares of the named losses, and
-    ``means``, other values to log, have no gradient. ``nll`` [n] of the predicted tokens allows further terms."""
+    """The loss of a micro-batch, or this process's share of it.
+
+    Attributes:
+        total: to be differentiated. parts: shares of the named losses, without gradient.
+        means: other values to log, each as a sum and a count [2] float32, without gradient.
+        nll: [n] of the predicted tokens, for further terms.
+    """
 
     total: Tensor
     parts: dict[str, Tensor]
-    means: dict[str, Mean]
+    means: dict[str, Tensor]
     nll: Tensor
 
 
@@ -106,18 +91,20 @@ class Objective(NamedTuple):
 Loss = Callable[..., Objective]
 
 
-def denominators(batch: Batch) -> Tensor:
+def denominators(batch: TrainingBatch) -> Tensor:
     """Return ``sum(omega) + sum(kappa)``, ``sum(s)``, ``|Omega_cons|`` and ``sum(m)``, float64 [4], to be added up over
     the processes that share a micro-batch."""
-    assert batch.omega is not None and batch.kappa is not None and batch.s is not None and batch.omega_cons is not None
-    sums = [t.sum(dtype=torch.float64) for t in (batch.omega, batch.s, batch.omega_cons, batch.prefix_length)]
-    sums[0] = sums[0] + batch.kappa.sum(dtype=torch.float64)
-    return torch.stack(sums)
+    weights = batch.supervision
+    omega, kappa, s, omega_cons, prefix = (
+        tensor.sum(dtype=torch.float64)
+        for tensor in (weights.omega, weights.kappa, weights.s, weights.omega_cons, batch.prefix_length)
+    )
+    return torch.stack([omega + kappa, s, omega_cons, prefix])
 
 
 def objective(
     model: Pacer,
-    batch: Batch,
+    batch: TrainingBatch,
     losses: LossWeights,
     *,
     frontal_only: bool = False,
@@ -131,57 +118,52 @@ def objective(
         frontal_only: as in :meth:`Pacer.embed`.
         global_denominators: :func:`denominators` of the micro-batch that ``batch`` is part of; None: it is all.
     """
-    assert batch.omega is not None and batch.kappa is not None and batch.s is not None and batch.omega_cons is not None
-    below = (denominators(batch) if global_denominators is None else global_denominators).to(batch.omega.dtype)
+    weights, predicted, teacher = batch.supervision, batch.predicted, None
+    omega, s, omega_cons = (tensor[predicted] for tensor in (weights.omega, weights.s, weights.omega_cons))
+    divisors = (denominators(batch) if global_denominators is None else global_denominators).to(omega.dtype)
     embedded = model.embed(batch, frontal_only=frontal_only)
     inputs, gate, residual = model.calibrate(embedded, batch)
-    at = batch.predicted
-    omega, s, omega_cons, teacher = batch.omega[at], batch.s[at], batch.omega_cons[at], None
     if residual is not None and losses.lambda_cons:
         with torch.no_grad():
             teacher = model.predicting_states(embedded.inputs, batch)
     states = model.predicting_states(inputs, batch)
-    nll, divergence = token_terms(states, model.language.lm_head.weight, batch.ids[at], teacher, omega_cons)
+    nll, divergence = token_terms(states, model.language.lm_head.weight, batch.ids[predicted], teacher, omega_cons)
 
     parts = {
-        "trajectory": trajectory_loss(nll, omega, batch.kappa, denominator=below[0]),
-        "emphasis": emphasis_loss(nll, s, denominator=below[1]),
+        "trajectory": trajectory_loss(nll, omega, weights.kappa, denominator=divisors[0]),
+        "emphasis": emphasis_loss(nll, s, denominator=divisors[1]),
     }
     total = parts["trajectory"] + losses.lambda_tlw * parts["emphasis"]
     if teacher is not None and losses.lambda_cons:
-        parts["consistency"] = mean_divergence(divergence, omega_cons, denominator=below[2])
+        parts["consistency"] = mean_divergence(divergence, omega_cons, denominator=divisors[2])
         total = total + losses.lambda_cons * parts["consistency"]
     if residual is not None and losses.lambda_drift is not None:
         mask = batch.prefix_mask[:, : residual.shape[1]]
-        parts["drift"] = drift_loss(residual, mask, denominator=below[3])
+        parts["drift"] = drift_loss(residual, mask, denominator=divisors[3])
         total = total + losses.lambda_drift * parts["drift"]
 
-    means = _depth_weights(embedded)
-    if gate is not None:
-        means |= {f"gate/{context}": mean for context, mean in _by_context(gate, batch).items()}
+    means = _depth_weights(embedded) | ({} if gate is None else _gates(gate, batch))
     return Objective(total, {name: part.detach() for name, part in parts.items()}, means, nll)
 
 
-def _depth_weights(embedded: Embedded) -> dict[str, Mean]:
+def _depth_weights(embedded: Embedded) -> dict[str, Tensor]:
     """Return, over the frontal patches of the records, ``depth_weight/<k>``, the mean weight of depth k, and
-    ``depth_favourite/<k>``, the share of patches in which it has the largest weight."""
+    ``depth_favourite/<k>``, the share of patches in which it has the largest weight; each as sum and count."""
     weights = embedded.depth_weights.detach()
     count, favourite = weights.new_tensor(len(weights)), weights.argmax(-1)
-    means: dict[str, Mean] = {}
+    means = {}
     for k in range(weights.shape[-1]):
-        means[f"depth_weight/{k}"] = Mean(weights[..., k].mean() * count, count)
-        means[f"depth_favourite/{k}"] = Mean((favourite == k).to(weights).mean() * count, count)
+        means[f"depth_weight/{k}"] = torch.stack([weights[..., k].mean() * count, count])
+        means[f"depth_favourite/{k}"] = torch.stack([(favourite == k).to(weights).mean() * count, count])
     return means
 
 
-def _by_context(values: Tensor, batch: Batch) -> dict[str, Mean]:
-    """Return the means of ``values`` [B] over the records of each context."""
-    has_lateral, has_prior = batch.availability.unbind(1)
-    means: dict[str, Mean] = {}
+def _gates(gate: Tensor, batch: Batch) -> dict[str, Tensor]:
+    """Return ``gate/<context>``, the means of ``gate`` [B] over the records of each context, as sum and count."""
+    means = {}
     for context in CONTEXTS:
-        lateral, prior = availability(context)
-        inside = (has_lateral == lateral) & (has_prior == prior)
-        means[context] = Mean(torch.where(inside, values.detach(), 0).sum(), inside.sum())
+        inside = (batch.availability == batch.availability.new_tensor(availability(context))).all(1)
+        means[f"gate/{context}"] = torch.stack([torch.where(inside, gate.detach(), 0).sum(), inside.sum()])
     return means
 
 

@@ -13,7 +13,7 @@ import torch
 from accelerate import Accelerator
 
 from pacer.config import Params
-from pacer.core.errors import CheckpointError, DataError, PacerError
+from pacer.core.errors import CheckpointError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
 from pacer.core.processes import open_accelerator, process_state
 from pacer.features.online import open_features
@@ -166,18 +166,14 @@ def _measured(
     """Return the examples of a phase; the first process measures them for all, in the scratch ``directory``."""
     records = inputs.corpus / "records.parquet"
     table = RecordTable.read(records, inputs.emphasis, inputs.anchors, phase.contexts)
-    if not any(len(rows) for rows in table.rows("train", phase.contexts).values()):
-        raise DataError(
-            f"{inputs.corpus} has no record of split train in {', '.join(phase.contexts)}, which {phase.name} "
-            "trains on; look at the corpus audit"
-        )
     features = open_features(inputs.features, inputs.backbones, accelerator.device)
     examples = make_examples(table, load_tokenizer(inputs.backbones), features, specification)
+    sampler = Sampler(phase, examples)
     if accelerator.is_main_process and not (directory / _STATISTICS).exists():
         counts, examples.lengths = examples.statistics()
         with atomic_path(directory / _LENGTHS) as temporary, open(temporary, "wb") as file:
             np.save(file, examples.lengths)
-        write_json(directory / _STATISTICS, counts | Sampler(phase, examples).padding_efficiency())
+        write_json(directory / _STATISTICS, counts | sampler.padding_efficiency())
     accelerator.wait_for_everyone()
     if not (directory / _STATISTICS).exists():
         raise PacerError(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from pacer.core.errors import DataError
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.phases import Phase
 from pacer.training.trajectory import RouteSeed
@@ -43,15 +44,8 @@ class Order(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """Micro-batches per context in an epoch: the number that the largest context fills.
-
-        Raises:
-            ValueError: no context has a record.
-        """
-        largest = max((len(numbers) for numbers in self.rows.values()), default=0)
-        if largest == 0:
-            raise ValueError("no context has a training record")
-        return -(-largest // self.batch_size)
+        """Micro-batches per context in an epoch: the number that the largest context fills."""
+        return -(-max(map(len, self.rows.values())) // self.batch_size)
 
     @property
     def micro_batches_per_epoch(self) -> int:
@@ -75,13 +69,13 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
         first = epoch * per_epoch
         rng = np.random.default_rng([order.seed, epoch, *order.phase.encode()])
         streams = _streams(order, rng)
-        met = [visits[stream] + _occurrence(stream) for stream in streams]
+        visit_numbers = [visits[stream] + _occurrence(stream) for stream in streams]
         for stream in streams:
             np.add.at(visits, stream, 1)
         if start < first + per_epoch:
             cut = [
                 _windows(order, stream, before, lengths, range(first + place, first + per_epoch, len(streams)), rng)
-                for place, (stream, before) in enumerate(zip(streams, met, strict=True))
+                for place, (stream, before) in enumerate(zip(streams, visit_numbers, strict=True))
             ]
             position = first
             for group in zip(*cut, strict=True):
@@ -151,12 +145,21 @@ def padding_efficiency(batches: Iterable[MicroBatch], lengths: Lengths) -> float
 
 
 class Sampler:
-    """The micro-batches of a phase on the train split; a pure function of seed, parameters and records."""
+    """The micro-batches of a phase on the train split; a pure function of seed, parameters and records.
+
+    Raises:
+        DataError: there is no train record.
+    """
 
     def __init__(self, phase: Phase, examples: Examples):
         self.phase, self.examples = phase, examples
         self.route_seed = RouteSeed(phase.train.seed, phase.name)
         rows = examples.table.rows("train", phase.contexts)
+        if not any(map(len, rows.values())):
+            raise DataError(
+                f"the corpus has no record of split train in {', '.join(phase.contexts)}, which {phase.name} trains "
+                "on; look at the corpus audit"
+            )
         if examples.table.labelled and phase.batches.positive_repeats > 1:
             rows = {c: examples.table.positive_repeated(r, phase.batches.positive_repeats) for c, r in rows.items()}
         self.order = Order(
@@ -183,8 +186,8 @@ class Sampler:
     def _lengths(self, rows: np.ndarray, visits: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         uniform, tokens = self.examples.uniform(rows, visits, self.route_seed), self.examples.lengths[rows]
 
-        def at(numbers: np.ndarray) -> np.ndarray:
+        def tokens_in(numbers: np.ndarray) -> np.ndarray:
             commits = uniform >= np.array([self._rho(int(number)) for number in numbers])
             return np.where(commits, tokens[:, 1], tokens[:, 0])
 
-        return at
+        return tokens_in

@@ -26,12 +26,14 @@ from pacer.baselines.ragpt import (
 from pacer.config.baselines import Bank
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json
+from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.pacer import Batch
 from pacer.training.examples import Examples, RecordTable
 from pacer.training.losses import LossWeights, objective
 from pacer.training.run import Inputs
+from tests.support.made_records import anchors_of
 from tests.support.models import QUERIES, WIDTH, specification
 from tests.support.searches import settings as decode_settings
 
@@ -218,7 +220,12 @@ def examples(
     records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, retrieval: Retrieval
 ) -> RetrievedExamples:
     return RetrievedExamples(
-        RecordTable.of(records, anchors), load_tokenizer(backbones), features, specification(), retrieval=retrieval
+        RecordTable.of(records, anchors),
+        load_tokenizer(backbones),
+        features,
+        specification(),
+        retrieval=retrieval,
+        places=PROMPTS,
     )
 
 
@@ -257,7 +264,7 @@ def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
 ) -> None:
     batch, frozen = batch_of(examples), load_model(parent, backbones)[0]
     with torch.no_grad():
-        found, theirs = model.embed(batch), frozen.embed(batch).inputs
+        found, theirs = model.embed(batch), frozen.embed(batch).inputs  # with any values in the prompts' places
         filled = model.added.fill(model.compress(batch).tokens, batch.neighbours, batch.availability)
         prompts = model.added.project(
             torch.cat([model.added.prompts(filled[:, s], batch.neighbours[:, :, s]) for s in range(3)], dim=1)
@@ -265,7 +272,7 @@ def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
     assert torch.equal(found.inputs[:, 0], theirs[:, 0])
     torch.testing.assert_close(found.inputs[:, 1 : 1 + PROMPTS], prompts, atol=1e-6, rtol=1e-5)
     whole = batch.availability.all(1)
-    assert torch.equal(found.inputs[whole, 1 + PROMPTS :], theirs[whole, 1:])
+    assert torch.equal(found.inputs[whole, 1 + PROMPTS :], theirs[whole, 1 + PROMPTS :])
     assert found.depth_weights is not None
 
 
@@ -277,7 +284,7 @@ def test_the_predicting_states_are_those_behind_the_prompts(model: RAGPT, exampl
         found = model.predicting_states(inputs, batch)
         states = model.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
     expected = [
-        states[row, PROMPTS + start : PROMPTS + end - 1]
+        states[row, start : end - 1]
         for row, (start, end) in enumerate(zip(batch.prefix_length.tolist(), batch.length.tolist(), strict=True))
     ]
     torch.testing.assert_close(found, torch.cat(expected), atol=1e-5, rtol=1e-4)
@@ -331,6 +338,19 @@ def test_it_is_trained_and_decoded_with_its_bank(
     record.write(out)
     with pytest.raises(CheckpointError, match=r"added\.more"):
         load_adapted(RAGPT, out, backbones)
+
+
+def test_a_generator_of_what_no_record_misses_may_stay_untrained(
+    own, params, inputs, retrieval: Retrieval, parent: Path, records: pl.DataFrame, tmp_path: Path, log
+) -> None:
+    """Every train record has a lateral, so nothing ever asks for a generated one."""
+    with_lateral = pl.col("context").is_in(["mn", "mw"]) | (pl.col("split") != "train")
+    kept = records.filter(with_lateral)
+    write_table(inputs["corpus"] / "records.parquet", kept, RECORD_SCHEMA)
+    anchors_of(kept).write_parquet(inputs["anchors"])
+    bank, logged = tmp_path / "bank", []
+    train_ragpt(own.ragpt, params, Inputs(**inputs, start=parent), bank, tmp_path / "ragpt", log(logged))
+    assert logged[-1][0] == 4
 
 
 def test_it_retrieves_and_trains_in_half_precision(

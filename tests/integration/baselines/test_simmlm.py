@@ -112,8 +112,8 @@ def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(
         ).tolist()[:3]
     )
     for name in ("omega", "s", "kappa", "omega_cons"):
-        halves = getattr(batch, name)[:28]
-        assert halves[:14].any() and halves[14:].any() and not getattr(batch, name)[28:].any()
+        halves = getattr(batch.supervision, name)[:28]
+        assert halves[:14].any() and halves[14:].any() and not getattr(batch.supervision, name)[28:].any()
     second, third = slice(14, 28), slice(28, None)
     assert torch.equal(batch.ids[third], batch.ids[second])
     assert torch.equal(batch.availability[third], batch.availability[:14])
@@ -153,7 +153,7 @@ def plain_objective(model: Pacer, batch: Batch, alpha: float, lambda_tlw: float)
     nll = torch.zeros(batch.ids.shape)
     means = []
     for i in range(len(batch.ids)):
-        weight = batch.omega[i if i < 2 * pairs else i - pairs]
+        weight = batch.supervision.omega[i if i < 2 * pairs else i - pairs]
         total = 0.0
         for t in range(int(batch.prefix_length[i]) + 1, int(batch.length[i])):
             nll[i, t] = -F.log_softmax(logits[i, t - 1], -1)[batch.ids[i, t]]
@@ -163,8 +163,8 @@ def plain_objective(model: Pacer, batch: Batch, alpha: float, lambda_tlw: float)
     ranking = sum(F.relu(more - fewer) for more, fewer in zip(with_more, with_fewer, strict=True)) / pairs
     own = slice(0, 2 * pairs)
     return (
-        trajectory_loss(nll[own], batch.omega[own], batch.kappa[own])
-        + lambda_tlw * emphasis_loss(nll[own], batch.s[own])
+        trajectory_loss(nll[own], batch.supervision.omega[own], batch.supervision.kappa[own])
+        + lambda_tlw * emphasis_loss(nll[own], batch.supervision.s[own])
         + alpha * ranking
     )
 

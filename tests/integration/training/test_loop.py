@@ -136,6 +136,21 @@ def test_a_parameter_that_the_loss_never_reaches_is_refused(setting, accelerator
         loop.train(model, examples, phase_of("parent", parameters()), accelerator, tmp_path, lambda *_: None)
 
 
+def test_a_parameter_is_not_excused_by_a_source_in_its_name(setting, accelerator, tmp_path: Path) -> None:
+    model, examples = setting("parent")
+    model.router.lateral = torch.nn.Linear(2, 2)
+    params = parameters(parent={"contexts": ["sn"]})
+    with pytest.raises(PacerError, match=r"parent: router.lateral.bias got no gradient"):
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda *_: None)
+
+
+def test_a_phase_without_training_records_is_refused(setting, accelerator, tmp_path: Path) -> None:
+    model, examples = setting("parent")
+    examples.table.split[:] = 1
+    with pytest.raises(DataError, match="no record of split train in sn, sw, mn, mw, which parent trains on"):
+        loop.train(model, examples, phase_of("parent", parameters()), accelerator, tmp_path, lambda *_: None)
+
+
 @pytest.mark.parametrize("contexts", [["sn"], ["sn", "mn"]])
 def test_a_source_without_records_may_stay_untrained(setting, accelerator, tmp_path: Path, contexts: list[str]) -> None:
     model, examples = setting("parent")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from pacer.emphasis.attribution import Attributor, Read, sentence_scores
+from pacer.emphasis.attribution import Attribution, Attributor, sentence_scores
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import NEGATIVE, POSITIVE, UNCERTAIN
 
@@ -124,9 +124,9 @@ def test_nothing_positive_or_uncertain_has_no_scores(labeller: CheXbert) -> None
 def test_sentence_scores_by_hand() -> None:
     report = "a b . c ."  # pieces end at 1, 3, 5, 7, 9
     scores = np.array([[0.0, 2.0, 1.0, -4.0, 0.5], [-1.0, -2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0, 1.0]])
-    read = Read([1, 3, 5, 7, 9], scores)
-    assert sentence_scores(report, Read(read.piece_ends, scores[:1]), 0.0) == [1.0, 0.25]
-    assert sentence_scores(report, Read(read.piece_ends, scores[1:2]), 0.0) == [0.0, 0.0]
+    read = Attribution([1, 3, 5, 7, 9], scores)
+    assert sentence_scores(report, Attribution(read.piece_ends, scores[:1]), 0.0) == [1.0, 0.25]
+    assert sentence_scores(report, Attribution(read.piece_ends, scores[1:2]), 0.0) == [0.0, 0.0]
     assert sentence_scores(report, read, 0.0) == [1.0, 1.0]
     assert sentence_scores(f"{report} not read .", read, 0.0) == [1.0, 1.0, 0.0]
 
@@ -139,7 +139,7 @@ def test_smoothing_is_a_gaussian_within_the_report(values: list[float], sigma: f
     weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
     smooth = np.convolve(padded, weights / weights.sum(), mode="valid")[:count]
     report, ends = " ".join(["a ."] * count), [4 * n + 1 for n in range(count)]
-    found = sentence_scores(report, Read(ends, np.array([values])), sigma)
+    found = sentence_scores(report, Attribution(ends, np.array([values])), sigma)
     if smooth.max() > 1e-6:
         np.testing.assert_allclose(found, np.maximum(smooth / smooth.max(), 0), atol=1e-6)
         assert max(found) == 1.0

@@ -19,19 +19,12 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceCompressor, SourceInterface
-from pacer.model.pacer import Batch
+from pacer.model.pacer import Supervision, TrainingBatch
 from pacer.model.prompt import continuation_ids
 from pacer.model.refine import DepthRouter
 from pacer.training.examples import Examples, RecordTable
-from pacer.training.losses import (
-    LossWeights,
-    consistency_loss,
-    denominators,
-    drift_loss,
-    emphasis_loss,
-    objective,
-    trajectory_loss,
-)
+from pacer.training.losses import LossWeights, denominators, drift_loss, emphasis_loss, objective, trajectory_loss
+from tests.support.losses import consistency_loss
 from tests.support.models import specification
 
 #: lambda_Q: a number that float32, in which batches hold weights, has exactly.
@@ -309,8 +302,9 @@ def setting(backbones, records, anchors, features) -> SimpleNamespace:
                 parameter.copy_(next(originals))
     rows, commits = [0, 9, 18, 27], [True, False, True, False]
     batch = examples.batch(rows, commits, COMMITMENT)
-    for name in ("frontal", "lateral", "prior", "omega", "s", "kappa"):
-        setattr(batch, name, getattr(batch, name).double())
+    for owner, names in ((batch, ("frontal", "lateral", "prior")), (batch.supervision, ("omega", "s", "kappa"))):
+        for name in names:
+            setattr(owner, name, getattr(owner, name).double())
     own = [examples.table.row(row) for row in rows]
     return SimpleNamespace(model=model, batch=batch, records=own, commits=commits, tokenizer=tokenizer)
 
@@ -394,16 +388,17 @@ def test_two_processes_compute_the_objective_of_their_whole_batch(setting: Simpl
         assert split == pytest.approx(whole, rel=1e-7), name
 
 
-def part(batch: Batch, rows: slice) -> Batch:
+def part(batch: TrainingBatch, rows: slice) -> TrainingBatch:
     """Some rows of a batch, with the lateral views and previous reports that belong to them."""
     own = {
         name: value[rows]
         for name, value in vars(batch).items()
-        if value is not None and name not in ("lateral", "prior", "prior_mask")
+        if value is not None and name not in ("lateral", "prior", "prior_mask", "supervision")
     }
+    own["supervision"] = Supervision(**{name: value[rows] for name, value in vars(batch.supervision).items()})
     for column, names in enumerate((("lateral",), ("prior", "prior_mask"))):
         has = batch.availability[:, column]
         kept = torch.arange(len(has))[rows][has[rows]]
         places = has.cumsum(0)[kept] - 1
         own |= {name: getattr(batch, name)[places] if len(kept) else None for name in names}
-    return Batch(**own)
+    return TrainingBatch(**own)

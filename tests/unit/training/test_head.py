@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pacer.training.head import token_terms
-from pacer.training.losses import at_least_float32, consistency_loss, emphasis_loss, mean_divergence, trajectory_loss
+from pacer.training.losses import at_least_float32, emphasis_loss, mean_divergence, trajectory_loss
+from tests.support.losses import consistency_loss
 
 
 class Case:
@@ -90,6 +91,18 @@ def test_it_equals_the_definition(n: int, vocabulary: int, rows: int, taught: bo
     for one, other in zip(chunked, expected, strict=True):
         allowed = tolerance * other.abs().max() + rounding * case.head.abs().max()
         assert (one.double() - other).abs().max() <= allowed
+
+
+@pytest.mark.parametrize("taught", [False, True])
+def test_its_gradient_is_that_of_its_value(taught: bool) -> None:
+    """In float64, by finite differences, of each term by itself, in several chunks."""
+    case = Case(7, 11, width=5, dtype=torch.float64)
+    teacher = (case.teacher, case.mask) if taught else ()
+
+    def terms(hidden: Tensor) -> tuple[Tensor, ...]:
+        return token_terms(hidden, case.head, case.targets, *teacher, logits_at_once=22)
+
+    assert torch.autograd.gradcheck(terms, (case.hidden,))
 
 
 @pytest.mark.parametrize("taught", [False, True])

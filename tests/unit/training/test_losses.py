@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from pacer.training.losses import consistency_loss, emphasis_loss
+from pacer.training.losses import emphasis_loss
+from tests.support.losses import consistency_loss
 
 
 def test_nothing_to_count_is_a_loss_of_zero() -> None:

@@ -16,8 +16,9 @@ from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Batch, Pacer
 from pacer.training import loop
 from pacer.training.examples import Examples, RecordTable
-from pacer.training.losses import LossWeights, consistency_loss, objective
+from pacer.training.losses import LossWeights, objective
 from pacer.training.phases import Phase, phase_of
+from tests.support.losses import consistency_loss
 from tests.support.models import specification
 from tests.support.profiles import profile
 
@@ -212,7 +213,7 @@ def test_the_teacher_is_the_parent_itself(backbones: Path, examples) -> None:
     batch = mixed(examples("calibrate"), "calibrate")
     teacher, student = logits(parent, batch, calibrated=True), logits(model, batch, calibrated=True)
     assert torch.equal(teacher, logits(model, batch, calibrated=False))
-    expected = consistency_loss(teacher, student, batch.omega_cons[batch.predicted])
+    expected = consistency_loss(teacher, student, batch.supervision.omega_cons[batch.predicted])
     assert expected > 1e-6
     # two orders of the same float32 sums: 1e-6 on one processor, 1.3e-6 on another
     torch.testing.assert_close(regularised(model, batch)["consistency"], expected, rtol=1e-5, atol=0)
@@ -225,14 +226,15 @@ def test_the_teacher_gets_no_gradient(backbones: Path, examples) -> None:
     batch = mixed(examples("calibrate"), "calibrate")
     names = [n for n, p in model.named_parameters() if p.requires_grad]
     parameters = [model.get_parameter(n) for n in names]
-    silent = replace(batch, omega=torch.zeros_like(batch.omega))  # nothing is left but the divergence
+    nothing = torch.zeros_like(batch.supervision.omega)
+    silent = replace(batch, supervision=replace(batch.supervision, omega=nothing))  # only the divergence is left
     found = torch.autograd.grad(
         objective(model, silent, LossWeights(lambda_q=0.35, lambda_tlw=0.0, lambda_cons=1.0)).total, parameters
     )
     teacher = logits(model, batch, calibrated=False)
     embedded = model.embed(batch)
     student = model.language.lm_head(model.predicting_states(model.calibrate(embedded, batch)[0], batch))
-    alone = consistency_loss(teacher, student, batch.omega_cons[batch.predicted])
+    alone = consistency_loss(teacher, student, batch.supervision.omega_cons[batch.predicted])
     expected = torch.autograd.grad(alone, parameters)
     for name, one, other in zip(names, found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6 * other.abs().max().item(), msg=name)

@@ -38,6 +38,26 @@ def test_long_reports_and_histories_are_measured_as_they_are_cut(setting, record
         assert batch.length.tolist() == examples.lengths[[0, 9, 18], int(commit)].tolist()
 
 
+def test_the_survey_tokenises_texts_in_batches_and_each_once(setting) -> None:
+    _, examples = setting("parent")
+    asked: list[list[str]] = []
+    real = examples.tokenizer.tokenizer
+
+    def counting(texts, **named):
+        asked.append([texts] if isinstance(texts, str) else list(texts))
+        return real(texts, **named)
+
+    examples.tokenizer.tokenizer = counting
+    counts, lengths = examples.statistics()
+    examples.tokenizer.tokenizer = real
+    assert len(asked) == 1 and len(set(asked[0])) == len(asked[0])
+    rows = np.arange(len(examples.table))
+    for commit in (False, True):
+        batch = examples.batch(rows, [commit] * len(rows), 0.35)
+        assert batch.length.tolist() == lengths[:, int(commit)].tolist()
+    assert counts["targets/reports"] == 24
+
+
 def test_the_shares_of_real_tokens_are_those_of_an_epoch(setting) -> None:
     params = parameters(batches={"window": 6})
     _, examples = setting("parent")

@@ -161,11 +161,6 @@ def test_a_row_that_stands_three_times_is_drawn_as_often_in_each_epoch() -> None
     assert set(met(batches).values()) == {1}  # each time is a visit of its own, with its own route
 
 
-def test_no_records_at_all_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no context"):
-        epoch({"sn": 0})
-
-
 @pytest.mark.parametrize("rise", [0, 1, 10, 100, 150])
 def test_the_learning_rate_is_that_of_transformers(rise: int) -> None:
     rate = phase_of(
