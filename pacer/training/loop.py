@@ -10,6 +10,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def train(
     ):
         run.observe(log)  # a stop may have come between an update and its validation
         while run.done < phase.schedule.updates:
-            with uninterrupted(agreed=lambda: run.stopping or accelerator.num_processes == 1):
+            with run.uninterrupted():
                 values = run.update(stream)
             run.observe(log)
             ticker.advance(note=f"loss {values['loss']:.3f}")
@@ -258,6 +259,10 @@ class _Run:
             parameter.grad = part.view_as(parameter) if processes else None
         return sums
 
+    def uninterrupted(self) -> AbstractContextManager[None]:
+        """Postpone a stop to the end of a block, of several processes to one after which all stop."""
+        return uninterrupted(agreed=lambda: self.stopping or self.accelerator.num_processes == 1)
+
     def _agree(self, asked: float) -> None:
         """Stop this process if any of them was asked to: one that waits for another could not save the state."""
         if asked:
@@ -272,11 +277,11 @@ class _Run:
         losses = None
         if self.done == self.phase.schedule.updates or self.done % train.validation_interval == 0:
             asked = torch.tensor(float(stop_requested()), device=self.accelerator.device)
-            with uninterrupted(agreed=lambda: self.stopping):
+            with self.uninterrupted():
                 self._agree(self.accelerator.reduce(asked, reduction="sum").item())
             losses = self.validate()
         if losses is not None or self.done % train.log_interval == 0 or self.done == 1:
-            with uninterrupted():
+            with self.uninterrupted():
                 self.history.append((self.point() | (losses or {}), self.done))
                 log(*self.history[-1])
 
