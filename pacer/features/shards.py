@@ -123,7 +123,7 @@ def take_over(out: Path, scratch: Path, keys: Mapping[Kind, Mapping[str, str]]) 
                 used.add(path.name)
                 if path.parent == out:
                     _link(path, scratch / path.name)
-    for path in scratch.iterdir():
+    for path in scratch.glob("*.safetensors"):
         if path.name not in used:
             path.unlink()
     return places

@@ -30,11 +30,11 @@ from PIL import Image
 
 from pacer.config import Params
 from pacer.core.errors import PacerError, run_cleanly
-from pacer.core.stops import STOPPED, Stopped, stoppable
-from pacer.training import loop
 from pacer.core.io import hash_bytes, read_json, write_json
+from pacer.core.stops import STOPPED, Stopped, stoppable
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.features.encode import build_store
+from pacer.training import loop
 from pacer.training.run import Inputs, run_phase
 from tests.support.made_records import REPORTS, anchors_of, few_records
 from tests.support.profiles import profile
