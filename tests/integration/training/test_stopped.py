@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from pacer.core.stops import STOPPED
-from tests.support import drive
-from tests.support.killed import HALF_STATE, STEP, UPDATES, Setting, assert_like, scratch, setting, steps
+from tests.support.killed import HALF_STATE, STEP, UPDATES, Setting, assert_like, scratch, setting, steps, stopped
 
 __all__ = ["setting"]
 
@@ -32,10 +31,6 @@ MOMENTS = [
 ]
 
 
-def stopped(task: dict, point: str, number: int, **more: object) -> dict:
-    return task | {"stop": {"point": point, "number": number, "signal": "SIGTERM", **more}}
-
-
 @pytest.mark.parametrize("phase", ["parent", "calibrate"])
 def test_a_stop_loses_no_update_and_changes_no_byte(phase: str, setting: Setting) -> None:
     for number, moment in enumerate(MOMENTS):
@@ -45,15 +40,3 @@ def test_a_stop_loses_no_update_and_changes_no_byte(phase: str, setting: Setting
         setting.server.finish(task)
         assert steps(task) == moment.left, moment
         assert_like(task, setting.reference(phase))
-
-
-@pytest.mark.parametrize("parent", [False, True], ids=["a process", "the launcher"])
-def test_two_processes_stop_after_the_same_update(parent: bool, setting: Setting) -> None:
-    task, plain = (setting.task(f"parent-two-{name}-{parent}", "parent") for name in ("stopped", "plain"))
-    job = drive.write_job(stopped(task, STEP, 1, rank=1, parent=parent))
-    code, output = drive.ended(drive.launch([job], drive.TWO_PROCESSES))
-    assert code != 0 and "stopped; the same command goes on" in output and "RuntimeError" not in output, output
-    for each in (task, plain):
-        assert drive.ended(drive.launch([drive.write_job(each)], drive.TWO_PROCESSES))[0] == 0
-    assert steps(task) < UPDATES - 1
-    assert drive.weights(task) == drive.weights(plain) and drive.logged(task) == drive.logged(plain)
