@@ -10,14 +10,14 @@ import runpy
 import sys
 from pathlib import Path
 
-from pacer.core.stops import STOPPED, follow_parent  # before torch: pacer sets how threads wait
+from pacer.core.stops import STOPPED, follow_parent  # with pacer, which sets how threads wait, before torch
 
-follow_parent()
+follow_parent()  # the import of torch takes seconds
 
 # isort: split
-import torch
-from accelerate.commands.config import default_config_file
-from torch.distributed.elastic.multiprocessing import SignalException
+import torch  # noqa: E402
+from accelerate.commands.config import default_config_file  # noqa: E402
+from torch.distributed.elastic.multiprocessing import SignalException  # noqa: E402
 
 #: Start of accelerate's warning about values that were left to their defaults.
 _LEFT_TO_IT = "The following values were not passed to `accelerate launch`"
