@@ -56,7 +56,7 @@ def start(folder: Path, *command: str) -> subprocess.Popen:
     """Start a command in a session of its own; return when the stage works."""
     (folder / "stage.py").write_text(STAGE)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HOME": str(folder), "CUDA_VISIBLE_DEVICES": ""}
-    environment |= {"DVC_NO_ANALYTICS": "1", "ACCELERATE_USE_CPU": "true"}
+    environment |= {"DVC_NO_ANALYTICS": "1", "ACCELERATE_USE_CPU": "true", "SHELL": "/bin/bash"}
     with (folder / "printed").open("w") as printed:
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=printed, stderr=printed, start_new_session=True
