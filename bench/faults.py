@@ -1,6 +1,6 @@
-"""Fault injection into the micro profile: kills and full disks.
+"""Fault injection into the micro profile: kills, stops and full disks.
 
-    python bench/faults.py WORK [--kills 100] [--full 20] [--out bench/results/faults.md]
+    python bench/faults.py WORK [--kills 100] [--stops 20] [--full 20] [--out bench/results/faults.md]
 
 WORK gets a clone of the repository in which the pipeline has run once. The result of each trial is in WORK/tried.jsonl,
 and the same command continues after a stop. A trial depends only on the seed and its number. After each fault the
@@ -8,6 +8,7 @@ command is called again. All its outputs must then equal those of an undisturbed
 memory, and the page that shows them. The faults are:
 
     kill     SIGKILL to the whole process group at a random moment of a stage, of `dvc repro`, or of a command
+    stop     SIGTERM to the process alone at such a moment; all must have ended 30 seconds later
     full     the file system is full from a random byte on (a preloaded library refuses to write)
 """
 
@@ -177,6 +178,17 @@ def contents(path: Path) -> dict[str, str]:
     return {str(file.relative_to(path)): hash_file(file) for file in files}
 
 
+def ended(group: int) -> bool:
+    """Wait until no process of a group is left."""
+    for _ in range(300):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
 def tried(project: Project, step: Step, draw: random.Random, fault: str) -> dict[str, Any]:
     """Start a command, inject a fault, call it again, and compare the outputs."""
     project.reset()
@@ -184,12 +196,15 @@ def tried(project: Project, step: Step, draw: random.Random, fault: str) -> dict
     moment, room = draw.uniform(0, project.seconds[step.name]), int(10 ** draw.uniform(1, 6.5))
     running = project.begin(step.command, **({"FULL_AFTER": str(room)} if fault == "full" else {}))
     with suppress(subprocess.TimeoutExpired):
-        running.wait(moment if fault == "kill" else None)
+        running.wait(moment if fault != "full" else None)
     if running.poll() is None:
-        os.killpg(running.pid, signal.SIGKILL)
+        running.terminate() if fault == "stop" else os.killpg(running.pid, signal.SIGKILL)
     harmed, first = running.wait() != 0, project.printed.read_text()
+    if fault == "stop" and not ended(running.pid):
+        os.killpg(running.pid, signal.SIGKILL)
+        first = "Traceback: it did not end"
     # a user who did not kill the command must see a sentence, not a traceback
-    traced = fault == "full" and harmed and "Traceback" in first
+    traced = fault != "kill" and harmed and "Traceback" in first
     failed = project.begin(step.command).wait() != 0
     printed = first if traced else project.printed.read_text() if failed else ""
     return {
@@ -204,7 +219,7 @@ def tried(project: Project, step: Step, draw: random.Random, fault: str) -> dict
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path, help="folder for the clone and the trials")
-    for name, default in (("--kills", 100), ("--full", 20), ("--seed", 0)):
+    for name, default in (("--kills", 100), ("--stops", 20), ("--full", 20), ("--seed", 0)):
         parser.add_argument(name, type=int, default=default)
     parser.add_argument("--out", type=Path, help="also write the table here")
     options = parser.parse_args()
@@ -212,7 +227,7 @@ def main() -> None:
     project = Project(options.work.resolve())
     lines = journal.read_text().splitlines() if journal.exists() else []
     known = {tuple(row["trial"]): row for row in map(json.loads, lines)}
-    counts = {"kill": options.kills, "full": options.full}
+    counts = {"kill": options.kills, "stop": options.stops, "full": options.full}
     planned = [(fault, number) for fault, count in counts.items() for number in range(count)]
     for fault, number in planned:
         trial = (options.seed, fault, number)

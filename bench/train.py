@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from heads import HEADS, head_case, head_step
@@ -188,6 +188,19 @@ def measure_steps(bench: Bench) -> Section:
     return Section("Steps beside an upstream-style step", lines + table(header, rows))
 
 
+def in_tf32(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a step whose products of float32 matrices a GPU rounds to TF32."""
+
+    def rounded(batch: Any) -> Any:
+        torch.set_float32_matmul_precision("high")
+        try:
+            return step(batch)
+        finally:
+            torch.set_float32_matmul_precision("highest")
+
+    return rounded
+
+
 def measure_calibrate(bench: Bench) -> Section:
     """Compare our Calibrate step with our Commit step on the same batches, and with bare language model passes."""
     bench.say("Calibrate beside Commit")
@@ -195,11 +208,12 @@ def measure_calibrate(bench: Bench) -> Section:
     batches = our_batches(bench, make_records(bench.preset.texts[-1], bench.preset), COMMIT)
     parent, side = our_side(commit, COMMIT), our_side(merged, CALIBRATE)
     steps = [timed_step(bench, one, optimizer_of(one)) for one in (parent, side)] + [bare_passes(bench, merged)]
+    steps.append(in_tf32(steps[0]))
     items = [[batch] * len(steps) for batch in batches]
     for item in items if bench.on_gpu else items[:1]:
         for step, batch in zip(steps, item, strict=True):
             step(batch)
-    commits, calibrates, bare = in_turns(steps, items, bench.preset.repeats)
+    commits, calibrates, bare, rounded = in_turns(steps, items, bench.preset.repeats)
     bench.judge("Calibrate over Commit", ratio(calibrates, commits)[0])
     bench.judge("Calibrate over bare passes", ratio(calibrates, bare)[0])
     rows = [
@@ -208,6 +222,7 @@ def measure_calibrate(bench: Bench) -> Section:
             ("Commit", commits),
             ("Calibrate", calibrates),
             ("bare forward, and bare forward and backward", bare),
+            ("Commit, float32 products in TF32", rounded),
         )
     ]
     lines = [

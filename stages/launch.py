@@ -10,11 +10,14 @@ import runpy
 import sys
 from pathlib import Path
 
-import pacer  # noqa: F401  sets how threads wait, before torch is imported
+from pacer.core.stops import STOPPED, follow_parent  # with pacer, which sets how threads wait, before torch
+
+follow_parent()  # the import of torch takes seconds
 
 # isort: split
-import torch
-from accelerate.commands.config import default_config_file
+import torch  # noqa: E402
+from accelerate.commands.config import default_config_file  # noqa: E402
+from torch.distributed.elastic.multiprocessing import SignalException  # noqa: E402
 
 #: Start of accelerate's warning about values that were left to their defaults.
 _LEFT_TO_IT = "The following values were not passed to `accelerate launch`"
@@ -26,7 +29,10 @@ if __name__ == "__main__":
         launcher = logging.getLogger("accelerate.commands.launch")
         launcher.addFilter(lambda record: not record.getMessage().startswith(_LEFT_TO_IT))
         sys.argv[1:1] = ["launch", "--quiet"]
-        main()
+        try:
+            main()
+        except SignalException:  # it has stopped the processes
+            sys.exit(STOPPED)
     else:
         del sys.argv[0]
         runpy.run_path(sys.argv[0], run_name="__main__")

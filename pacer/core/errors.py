@@ -13,6 +13,8 @@ import traceback
 from collections.abc import Callable
 from io import TextIOWrapper
 
+from pacer.core.stops import STOPPED, Stopped
+
 _FULL = "the disk is full; free some space and run the same command again"
 _NO_MEMORY = "out of memory; docs/training.md lists what each phase needs, and which settings need less"
 #: Advice for each phrase in an error of the system or a library; a thread that cannot start lacks memory.
@@ -55,8 +57,8 @@ def run_cleanly(main: Callable[[], None]) -> None:
     """Run a stage's ``main``, and turn an error that the user can act on into one line on stderr and exit code 1.
 
     Such errors are a PacerError, a full disk, too little memory, and a file that the system cannot provide. Ctrl-C also
-    gives one line, and exit code 130. With ``--traceback`` on the command line, the traceback is printed as well.
-    Characters that the terminal's encoding lacks are shown as ``?``.
+    gives one line, and exit code 130; SIGTERM in a stage gives exit code 143. With ``--traceback`` on the command line,
+    the traceback is printed as well. Characters that the terminal's encoding lacks are shown as ``?``.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # stderr never fails
@@ -65,11 +67,11 @@ def run_cleanly(main: Callable[[], None]) -> None:
         sys.argv.remove("--traceback")
     try:
         main()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if show_traceback:
             traceback.print_exc()
         print("stopped; the same command goes on from what was saved", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(STOPPED if isinstance(stop, Stopped) else 130)
     except Exception as error:
         message = _message(error)
         if message is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pacer.core.errors import ConfigError, run_cleanly
+from pacer.core.stops import stoppable
 
 #: The folders that stages write; an output of DVC is one of them or lies in one.
 FOLDERS = (
@@ -20,11 +21,12 @@ FOLDERS = (
 
 def run_stage(main: Callable[[], None]) -> None:
     """Run a stage's ``main`` in the root of the repository, as :func:`~pacer.core.errors.run_cleanly` does, after
-    :func:`check_folders`."""
+    :func:`check_folders`. SIGTERM stops it like Ctrl-C."""
 
     def checked() -> None:
-        check_folders(Path())
-        main()
+        with stoppable():
+            check_folders(Path())
+            main()
 
     run_cleanly(checked)
 

@@ -7,6 +7,8 @@ keeps all complete shards. The key of an entry covers the image's bytes and ever
 
 from __future__ import annotations
 
+import math
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -20,12 +22,13 @@ from accelerate.utils import broadcast_object_list, gather_object
 from rich.filesize import decimal
 from torch import Tensor
 
-from pacer.backbones.families import prefix_tokens, vision_config
+from pacer.backbones.families import patch_grid, prefix_tokens, text_width, vision_config
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.config import Features
 from pacer.core.errors import DataError, PacerError
 from pacer.core.hygiene import cell
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
+from pacer.core.journal import Journal, read_journal
 from pacer.core.prefetch import prefetch
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
@@ -49,8 +52,14 @@ from pacer.features.store import DTYPES, MANIFEST, ROUNDING_VERSION, Encoding, P
 
 #: Name of the scratch directory, the same for all settings, because keys decide which entries are reused.
 _SCRATCH = "store"
+#: Journals of the images' hashes in it, one of each process.
+_HASHES = "hashes-*.jsonl"
 #: Fraction of the free disk space that may be filled.
 _USABLE = 0.95
+
+#: Bytes of an entry, by its kind and ``features.mode``.
+Sizes = dict[Kind, dict[str, int]]
+MODES = ("states", "pixels")
 
 #: Everything that determines an entry, besides the image or text itself.
 Recipe = dict[str, str | int | list[int]]
@@ -82,9 +91,13 @@ def build_store(
     paths = dict(images.select("image_id", "path").iter_rows())
     texts = {text_key(report): report for report in prior_reports}
 
+    preparation = Preparation(resolve(vision))
+    sizes = _entry_sizes(config, preparation, vision, text)
+
     with scratch_directory(out, _SCRATCH, main=main) as scratch:
+        _check_disk({"images": len(paths), "priors": len(texts)}, sizes, config.mode, out, state, scratch)
         recipe = hash_json(recipes["images"])
-        hashes, unreadable = _hashes(paths, config, state)
+        hashes, unreadable = _hashes(paths, config, state, scratch)
         keys: dict[Kind, dict[str, str]] = {
             "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
             "priors": dict.fromkeys(texts, hash_json(recipes["priors"])),
@@ -102,7 +115,13 @@ def build_store(
                 work.append((_Images(config, vision, paths, device), shards))
             elif shards:
                 work.append((_Priors(config, text, texts, device), shards))
-        _check_disk(work, config.mode, out, state)
+        counts: dict[Kind, int] = {source.kind: sum(map(len, shards.values())) for source, shards in work}
+        size, free = _check_disk(counts, sizes, config.mode, out, state)
+        if main and work:
+            what = " and ".join(f"{count:,} {kind}" for kind, count in counts.items())
+            print(f"features: {what} to encode, {decimal(size)} of {decimal(free)} free", flush=True)
+            if "images" in counts:
+                print(f"features: images are prepared with {preparation}", flush=True)
         for source, shards in work:
             unreadable |= _encode(source, shards, scratch, state)
         _refuse_unreadable(unreadable, paths, out, state)
@@ -110,8 +129,10 @@ def build_store(
             for kind in INDEXES:
                 write_index(scratch, kind, places[kind], keys[kind])
             about = {"recipes": recipes, "encoding": encoding.model_dump(), "images": len(paths), "priors": len(texts)}
-            about["processor"] = str(Preparation(resolve(vision)))
+            about["processor"] = str(preparation)
             write_json(scratch / MANIFEST, about)
+            for journal in scratch.glob(_HASHES):
+                journal.unlink()
             publish(scratch, out)
         state.wait_for_everyone()
 
@@ -129,29 +150,41 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
     return {"images": images, "priors": {"text": encoding.encoders["text"], "prior_tokens": prior_tokens, **stored}}
 
 
-def _hashes(paths: Mapping[str, str], config: Features, state: PartialState) -> tuple[dict[str, str], dict[str, str]]:
+def _hashes(
+    paths: Mapping[str, str], config: Features, state: PartialState, scratch: Path
+) -> tuple[dict[str, str], dict[str, str]]:
     """Return the hashes of the image files, and why the others cannot be read. Each process reads its share; all get
-    all results."""
+    all results.
+
+    Hashes are kept in ``scratch``: a file is read again only if its size, time of change or inode is another.
+    """
+    journals = sorted(scratch.glob(_HASHES))
+    known = {tuple(row["file"]): row["hash"] for journal in journals for _, row in read_journal(journal)}
+    state.wait_for_everyone()  # no process appends before all have read
 
     def read(name: str) -> tuple[str, str | None, str]:
         try:
-            return name, hash_file(paths[name]), ""
+            about = os.stat(paths[name])
+            file = (paths[name], about.st_size, about.st_mtime_ns, about.st_ino)
+            if file not in known:
+                known[file] = hash_file(paths[name])
+                journal.append({"file": file, "hash": known[file]})
+            return name, known[file], ""
         except (OSError, ValueError) as error:
             return name, None, reading_problem(error)
 
     share = list(paths)[state.process_index :: state.num_processes]
     results: list[tuple[str, str | None, str]] = []
-    with Ticker("hash images", len(share), shown=state.is_main_process and bool(share)) as ticker:
+    with (
+        Journal(scratch / _HASHES.replace("*", str(state.process_index))) as journal,
+        Ticker("hash images", len(share), shown=state.is_main_process and bool(share)) as ticker,
+    ):
         for result in prefetch(read, share, max(config.workers, 1)):
             results.append(result)
             ticker.advance()
-    hashes, problems = dict[str, str](), dict[str, str]()
-    for name, content, problem in gather_object(results):
-        if content is None:
-            problems[name] = problem
-        else:
-            hashes[name] = content
-    return {name: hashes[name] for name in paths if name in hashes}, problems
+    everyone = {name: (content, problem) for name, content, problem in gather_object(results)}
+    hashes = {name: everyone[name][0] for name in paths if everyone[name][0] is not None}
+    return hashes, {name: problem for name, (content, problem) in everyone.items() if content is None}
 
 
 class _Images:
@@ -176,10 +209,6 @@ class _Images:
         states = self.encoder.encode_levels(levels)
         return {"states": as_stored(states, DTYPES[self.config.dtype], [f"image {name}" for name in batch]).cpu()}
 
-    def entry_bytes(self, mode: str) -> int:
-        (rows, columns), width = self.encoder.grid, self.encoder.model.config.hidden_size
-        return image_bytes(self.config, mode, rows * columns, width, self.encoder.preparation.pixels)
-
 
 class _Priors:
     """Previous reports, and their encoding as states and a mask of the positions without padding."""
@@ -195,9 +224,6 @@ class _Priors:
         states, mask = self.encoder.encode(list(batch.values()))
         stored = as_stored(states, self.dtype, [f"previous report {key}" for key in batch])
         return {"states": stored.cpu(), "mask": mask.to(torch.uint8).cpu()}
-
-    def entry_bytes(self, mode: str) -> int:
-        return self.encoder.tokens * (self.encoder.model.config.hidden_size * self.dtype.itemsize + 1)
 
 
 def _encode(source: _Images | _Priors, shards: Shards, scratch: Path, state: PartialState) -> dict[str, str]:
@@ -254,28 +280,39 @@ def fits(size: float, free: float) -> bool:
     return size <= _USABLE * free
 
 
-def _check_disk(work: Sequence[tuple[_Images | _Priors, Shards]], mode: str, out: Path, state: PartialState) -> None:
-    """Print the work to be done, and check that its results fit on the disk.
+def _entry_sizes(config: Features, preparation: Preparation, vision: Path, text: Path) -> Sizes:
+    """Return the bytes of an entry, from the configurations of the encoders."""
+    encoder = vision_config(resolve(vision))
+    shape = math.prod(patch_grid(encoder, *preparation.size)), encoder.hidden_size, preparation.pixels
+    prior = config.prior_tokens * (text_width(resolve(text)) * DTYPES[config.dtype].itemsize + 1)
+    return {
+        "images": {mode: image_bytes(config, mode, *shape) for mode in MODES},
+        "priors": dict.fromkeys(MODES, prior),
+    }
+
+
+def _check_disk(
+    counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path, state: PartialState, scratch: Path | None = None
+) -> tuple[int, int]:
+    """Check that entries fit on the disk; return their bytes and the free ones.
+
+    Args:
+        counts: entries to be stored. scratch: given before it is known which entries are there already; then all bytes
+            of existing shards may be theirs.
 
     Raises:
         PacerError: they do not fit (raised in all processes); the message names the other mode if that would fit.
     """
-    if not work:
-        return
     out.parent.mkdir(parents=True, exist_ok=True)
-    free = broadcast_object_list([shutil.disk_usage(out.parent).free])[0]
-    counts = [(source, sum(map(len, shards.values()))) for source, shards in work]
+    folders = (scratch, out) if scratch else ()
+    shards = {path.name: path.stat().st_size for folder in folders for path in folder.glob("*.safetensors")}
+    free, held = broadcast_object_list([shutil.disk_usage(out.parent).free, sum(shards.values())])
     other_mode = "pixels" if mode == "states" else "states"
-    size, other = (sum(count * source.entry_bytes(m) for source, count in counts) for m in (mode, other_mode))
-    if state.is_main_process:
-        what = " and ".join(f"{count:,} {source.kind}" for source, count in counts)
-        print(f"features: {what} to encode, {decimal(size)} of {decimal(free)} free", flush=True)
-        for source, _ in work:
-            if isinstance(source, _Images):
-                print(f"features: images are prepared with {source.encoder.preparation}", flush=True)
+    size, other = (sum(count * sizes[kind][m] for kind, count in counts.items()) - held for m in (mode, other_mode))
     if not fits(size, free):
         remedy = f"set features.mode: {other_mode}, or free some space" if fits(other, free) else "free some space"
         raise PacerError(f"the features need {decimal(size)} more, but {out.parent} has {decimal(free)} free; {remedy}")
+    return size, free
 
 
 def _refuse_unreadable(unreadable: Mapping[str, str], paths: Mapping[str, str], out: Path, state: PartialState) -> None:

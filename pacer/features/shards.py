@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from pacer.core.io import atomic_path, hash_json
-from pacer.features.store import IMAGES, PRIORS, Place
+from pacer.features.store import IMAGES, PRIORS, TYPES, Place
 
 #: The kind of an entry: image or previous report.
 Kind = Literal["images", "priors"]
@@ -27,8 +27,7 @@ Kind = Literal["images", "priors"]
 #: Index file and id column for each kind of entry.
 INDEXES: dict[Kind, tuple[str, str]] = {"images": (IMAGES, "image_id"), "priors": (PRIORS, "text_key")}
 
-#: Stored types and their names in safetensors.
-_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.uint8: "U8"}
+_NAMES = {dtype: name for name, dtype in TYPES.items()}
 
 #: Tensors of a batch [batch, ...] by name, in the stored types and the order of the file.
 Tensors = dict[str, Tensor]
@@ -123,7 +122,7 @@ def take_over(out: Path, scratch: Path, keys: Mapping[Kind, Mapping[str, str]]) 
                 used.add(path.name)
                 if path.parent == out:
                     _link(path, scratch / path.name)
-    for path in scratch.iterdir():
+    for path in scratch.glob("*.safetensors"):
         if path.name not in used:
             path.unlink()
     return places

@@ -6,14 +6,18 @@ all processes on a machine share and the system may drop.
 
 from __future__ import annotations
 
+import ctypes
+import json
+import mmap
+import os
 import sys
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import polars as pl
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from pacer.config.strict import Strict, validated
@@ -27,6 +31,15 @@ ROUNDING_VERSION = 1
 
 #: Stored types by the names of ``features.dtype``.
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+#: Stored types by their names in safetensors.
+TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "U8": torch.uint8}
+
+_LIBRARY = ctypes.CDLL(None, use_errno=True)
+_LIBRARY.mmap.restype = ctypes.c_void_p
+_LIBRARY.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64)
+_LIBRARY.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_MAP_FAILED = ctypes.c_void_p(-1).value
 
 _REMEDY = "run the features stage on this corpus, or let `pacer decode` encode its images, without --features"
 
@@ -135,7 +148,7 @@ class FeatureStore:
         for shard, row in (places[name] for name in names):
             try:
                 rows.append(self._shard(shard)[tensor][row])
-            except (OSError, SafetensorError, KeyError, IndexError) as error:
+            except (OSError, ValueError, RuntimeError, KeyError, IndexError) as error:
                 raise DataError(
                     f"{self.directory / shard} cannot be read, or does not fit the index ({type(error).__name__}: "
                     f"{error}); `dvc repro -f -s features` encodes again what is damaged"
@@ -143,14 +156,42 @@ class FeatureStore:
         return torch.stack(rows)
 
     def _shard(self, name: str) -> dict[str, Tensor]:
-        """Map the tensors of a shard into memory; a page is read when one of its rows is read.
-
-        The map is private and no file stays open, because a large store has more shards than a process may open files.
-        """
         if name not in self._open:
-            with safe_open(self.directory / name, "pt") as file:
-                self._open[name] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no dictionary)
+            self._open[name] = mapped_tensors(self.directory / name)
         return self._open[name]
+
+
+def mapped_tensors(path: Path) -> dict[str, Tensor]:
+    """Map the tensors of a shard into memory; a page is read when one of its rows is. They must not be written to.
+
+    The map is read-only and shared, so the system reserves no memory for it; safetensors maps privately for writing,
+    which fails where memory is not overcommitted. No file stays open as with Python's ``mmap``, because a large store
+    has more shards than a process may open files.
+
+    Raises:
+        OSError: the file cannot be mapped. ValueError, KeyError: it is damaged.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = 8 + int.from_bytes(file.read(8), "little")
+        if start > size:
+            raise ValueError("the file is cut off")
+        header = json.loads(file.read(start - 8))
+        header.pop("__metadata__", None)
+        if start + max(tensor["data_offsets"][1] for tensor in header.values()) != size:
+            raise ValueError("the file has another size than its header says")
+        address = _LIBRARY.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+    if address == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    content = (ctypes.c_ubyte * size).from_address(address)
+    weakref.finalize(content, _LIBRARY.munmap, address, size)  # tensors refer to it
+    whole = torch.frombuffer(content, dtype=torch.uint8)
+    return {
+        name: whole[start + tensor["data_offsets"][0] : start + tensor["data_offsets"][1]]
+        .view(TYPES[tensor["dtype"]])
+        .view(tensor["shape"])
+        for name, tensor in header.items()
+    }
 
 
 def _places(path: Path, column: str) -> dict[str, Place]:

@@ -10,6 +10,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -27,6 +28,7 @@ from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
+from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, uninterrupted
 from pacer.data.schemas import SPLITS
 from pacer.model.pacer import Batch, Pacer, TrainingBatch
 from pacer.training.examples import Examples, MicroBatch
@@ -68,16 +70,17 @@ def train(
         log(*point)
     settings, main = phase.train, accelerator.is_main_process
     stream = run.stream(run.done)
-    with Ticker(phase.name, phase.schedule.updates, done=run.done, shown=main) as ticker:
+    with (
+        saved_when_stopped(lambda: main and run.save(scratch)),
+        Ticker(phase.name, phase.schedule.updates, done=run.done, shown=main) as ticker,
+    ):
+        run.observe(log)  # a stop may have come between an update and its validation
         while run.done < phase.schedule.updates:
-            loss = run.update(stream)
-            last = run.done == phase.schedule.updates
-            validation = run.validate() if last or run.done % settings.validation_interval == 0 else None
-            if validation is not None or run.done % settings.log_interval == 0 or run.done == 1:
-                run.history.append((run.point() | (validation or {}), run.done))
-                log(*run.history[-1])
+            with run.uninterrupted():
+                loss = run.update(stream)
+            run.observe(log)
             ticker.advance(note=f"loss {loss:.3f}")
-            if main and (last or run.done % settings.state_interval == 0):
+            if main and (run.done == phase.schedule.updates or run.done % settings.state_interval == 0):
                 run.save(scratch)
     return run.trained if run.best is None else run.best["weights"]
 
@@ -109,7 +112,7 @@ class _Run:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
         means: of the updates since the last logged point.
         contexts: those of the train records. unseen: those of which no record was trained on yet.
-        unused: parameters without a gradient so far.
+        unused: parameters without a gradient so far. stopping: whether all processes stop after this update.
     """
 
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
@@ -126,6 +129,7 @@ class _Run:
             self.parameters.values(), lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
         )
         self.done = 0
+        self.stopping = False
         self.means = Means()
         self.history: list[tuple[dict[str, float], int]] = []
         self.best: dict[str, Any] | None = None
@@ -239,19 +243,48 @@ class _Run:
         return means
 
     def _over_processes(self, sums: Tensor) -> Tensor:
-        """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return the added numbers."""
+        """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return the added numbers. If a
+        process is to stop, all stop after this update."""
         if self.accelerator.num_processes == 1:
             return sums
         parameters = list(self.parameters.values())
-        present = sums.new_tensor([parameter.grad is not None for parameter in parameters])
+        present = sums.new_tensor([stop_requested(), *(parameter.grad is not None for parameter in parameters)])
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flat = torch.cat([*(gradient.flatten() for gradient in gradients), present, sums])
         *parts, present, sums = self.accelerator.reduce(flat, reduction="sum").split(
-            [*(parameter.numel() for parameter in parameters), len(parameters), len(sums)]
+            [*(parameter.numel() for parameter in parameters), len(present), len(sums)]
         )
-        for parameter, part, processes in zip(parameters, parts, present.tolist(), strict=True):
+        stopping, *present = present.tolist()
+        self._agree(stopping)
+        for parameter, part, processes in zip(parameters, parts, present, strict=True):
             parameter.grad = part.view_as(parameter) if processes else None
         return sums
+
+    def uninterrupted(self) -> AbstractContextManager[None]:
+        """Postpone a stop to the end of a block, of several processes to one after which all stop."""
+        return uninterrupted(agreed=lambda: self.stopping or self.accelerator.num_processes == 1)
+
+    def _agree(self, asked: float) -> None:
+        """Stop this process if any of them was asked to: one that waits for another could not save the state."""
+        if asked:
+            self.stopping = True
+            request_stop()
+
+    def observe(self, log: Log) -> None:
+        """Validate and log after the latest update, if that is due and not yet done."""
+        train = self.phase.train
+        if not self.done or (self.history and self.history[-1][1] == self.done):
+            return
+        losses = None
+        if self.done == self.phase.schedule.updates or self.done % train.validation_interval == 0:
+            asked = torch.tensor(float(stop_requested()), device=self.accelerator.device)
+            with self.uninterrupted():
+                self._agree(self.accelerator.reduce(asked, reduction="sum").item())
+            losses = self.validate()
+        if losses is not None or self.done % train.log_interval == 0 or self.done == 1:
+            with self.uninterrupted():
+                self.history.append((self.point() | (losses or {}), self.done))
+                log(*self.history[-1])
 
     def validate(self) -> dict[str, float]:
         """Compute the validation losses; keep the best weights if ``train.checkpoint`` is ``best``."""

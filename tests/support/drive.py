@@ -31,8 +31,10 @@ from PIL import Image
 from pacer.config import Params
 from pacer.core.errors import PacerError, run_cleanly
 from pacer.core.io import hash_bytes, read_json, write_json
+from pacer.core.stops import STOPPED, Stopped, stoppable
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.features.encode import build_store
+from pacer.training import loop
 from pacer.training.run import Inputs, run_phase
 from tests.support.made_records import REPORTS, anchors_of, few_records
 from tests.support.profiles import profile
@@ -104,8 +106,9 @@ def job(phase: str, params: Params, inputs: dict[str, str], out: Path, **more: A
     """What :func:`perform` does: one phase from ``inputs`` to the checkpoint ``out``, its log beside it.
 
     Args:
-        more: ``start``: checkpoint of the phase before. ``stop``: {"point", "number", "signal", "rank"}, the signal
-            that the process sends itself when it reaches that point for that time. ``watch``: file for the points
+        more: ``start``: checkpoint of the phase before. ``stop``: {"point", "number", "signal", "rank",
+            "parent"}, the signal that the process sends itself, or its parent, when it reaches that point for that
+            time. ``watch``: file for the points
             that were passed, with the files then in scratch. ``record``: prefix of files with gradients, digests of
             the weights and collectives of each update, one per rank. ``backend``: of several processes, instead of
             the one that accelerate chooses.
@@ -239,6 +242,7 @@ class Points:
         self._wrap(torch, "save", "torch.save", file=1, halves=True)
         self._wrap(safetensors.torch, "serialize_file", "save_file", file=1, halves=True)
         self._wrap(torch.optim.AdamW, "step", "AdamW.step")
+        self._wrap(loop, "validate", "validate")
 
     def _wrap(self, owner: Any, name: str, label: str, file: int | None = None, halves: bool = False) -> None:
         real = getattr(owner, name)
@@ -260,7 +264,8 @@ class Points:
 
     def reach(self, point: str) -> None:
         if self._stops_at(point):
-            os.kill(os.getpid(), signal.Signals[self.stop.get("signal", "SIGKILL")])
+            target = os.getppid() if self.stop.get("parent") else os.getpid()
+            os.kill(target, signal.Signals[self.stop.get("signal", "SIGKILL")])
         if self.watching:
             self.passed.append((point, self.counts[point], self._sizes()))
         self.counts[point] += 1
@@ -369,8 +374,11 @@ def _child(path: str) -> None:
     torch.seed()
     code = 1
     try:
-        perform(read_json(path))
+        with stoppable():
+            perform(read_json(path))
         code = 0
+    except Stopped:
+        code = STOPPED
     except PacerError as error:
         print(f"error: {error}", file=sys.stderr)
     except BaseException:
@@ -476,4 +484,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve()
     else:
-        run_cleanly(lambda: perform_all(sys.argv[1:]))
+        run_cleanly(stoppable()(lambda: perform_all(sys.argv[1:])))

@@ -92,6 +92,11 @@ def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield Setting(folder, server, inputs)
 
 
+def stopped(task: dict[str, Any], point: str, number: int, **more: Any) -> dict[str, Any]:
+    """The task with a SIGTERM at a point."""
+    return task | {"stop": {"point": point, "number": number, "signal": "SIGTERM", **more}}
+
+
 def scratch(task: dict[str, Any]) -> Path:
     return Path(f"{task['out']}.scratch")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import pickle
 import random
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -85,6 +88,31 @@ def test_tensors_are_the_callers_own(tmp_path: Path) -> None:
     assert len(pickle.dumps(store[image_id])) < len(before[tmp_path / "store" / "images-0.safetensors"]) + 1000
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists a process's maps")
+def test_shards_are_mapped_shared_and_read_only(tmp_path: Path) -> None:
+    """Other maps count as memory, and fail where it is not overcommitted. No file stays open; the maps end."""
+    expected = write_store(tmp_path / "store")["p2/view 2.jpg"].clone()
+    gc.collect()
+
+    def kinds() -> set[str]:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        return {line.split()[1] for line in lines if str(tmp_path) in line}
+
+    store = FeatureStore(tmp_path / "store")
+    store.depth_states(["p3/view 3.jpg"])
+    row = store._shard("images-0.safetensors")["states"][2]
+    assert kinds() == {"r--s"}
+    assert not any(
+        os.path.realpath(f"/proc/self/fd/{file}").startswith(str(tmp_path)) for file in os.listdir("/proc/self/fd")
+    )
+    del store
+    gc.collect()
+    assert kinds() == {"r--s"} and torch.equal(row, expected)
+    del row
+    gc.collect()
+    assert kinds() == set()
+
+
 def test_what_is_not_there_is_named_among_what_is(tmp_path: Path) -> None:
     write_store(tmp_path / "store")
     store = FeatureStore(tmp_path / "store")
@@ -120,7 +148,7 @@ def test_a_store_without_previous_reports(tmp_path: Path) -> None:
     ("tensors", "why"),
     [
         (None, "No such file"),
-        ({}, "file not fully covered"),
+        ({}, "the file has another size than its header says"),
         ({"other": torch.zeros(5, *SHAPE)}, "KeyError: 'states'"),
         ({"states": torch.zeros(4, *SHAPE)}, "IndexError"),
     ],
