@@ -182,31 +182,30 @@ def _print_scores(scores: dict, out: Path, convention: str) -> None:
 
     from pacer.core.io import read_json
     from pacer.metrics.columns import columns_in
+    from pacer.metrics.scores import scores_at
     from pacer.metrics.statistics.bootstrap import LEVEL
     from pacer.metrics.statistics.groups import group_scores
     from pacer.metrics.statistics.sources import warnings
-    from pacer.reporting.score_tables import (
-        CONTENTS,
-        ORIGINALS,
-        VARIETY,
-        column_table,
-        convention_table,
-        group_table,
-        score_table,
-    )
+    from pacer.reporting.score_tables import column_table, convention_table, group_table, score_table
     from pacer.reporting.signature import caution, reading_notes, signature_line
 
     signature, cases = read_json(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
     print_table(score_table(scores))
     language = signature["language"]
     others = {
-        f"Against the original findings ({language['original_references']})": score_table(scores, ORIGINALS),
+        f"Against the original findings ({language['original_references']})": score_table(
+            scores, scores_at("originals")
+        ),
         "Your columns (--columns): mean over the records with a value": column_table(
             scores, columns_in(signature, "scores")
         ),
         "By label convention": convention_table(scores),
-        "Polarity of the findings, and comparison with earlier examinations": score_table(scores, CONTENTS),
-        "Shares of the reports, each beside that of the references; length as a ratio": score_table(scores, VARIETY),
+        "Polarity of the findings, and comparison with earlier examinations": score_table(
+            scores, scores_at("contents")
+        ),
+        "Shares of the reports, each beside that of the references; length as a ratio": score_table(
+            scores, scores_at("variety")
+        ),
     }
     for title, table in others.items():
         if table is not None and len(table.columns) > 1:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
-from sklearn.metrics import precision_recall_fscore_support
+import polars as pl
 
 from pacer.core.errors import ConfigError, DataError
+from pacer.metrics.cases import labels_of
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.conventions import CONVENTIONS, Average, Convention
 
@@ -73,19 +74,14 @@ def clinical_efficacy(
     return Efficacy(precision=precision, recall=recall, f1=f1, averages=averages, n=len(truth))
 
 
-#: scikit-learn's names of the averages.
-_AVERAGES: dict[Average, str] = {"micro": "micro", "macro": "macro", "weighted": "weighted", "example": "samples"}
-
-
 def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro") -> dict[str, Score]:
     """Return precision, recall and F1 of two Boolean arrays ``[n, labels]``. Undefined values are ``None``: a micro
     ratio without a denominator, or a weighted average if no label has weight."""
-    if average == "weighted" and not truth.any():
-        return dict.fromkeys(RATIOS)
-    values = precision_recall_fscore_support(
-        truth, predicted, average=_AVERAGES[average], zero_division=np.nan if average == "micro" else 0.0
-    )
-    return {name: None if np.isnan(value) else float(value) for name, value in zip(RATIOS, values[:3], strict=True)}
+    counts = label_counts(truth, predicted)
+    # an average over records is one over labels, with the records in place of the labels
+    sums = _by_record(counts).T.ravel() if average == "example" else counts.sum(axis=0)
+    values = {name: float(averaged(sums, name, average)) for name in RATIOS}
+    return {name: None if np.isnan(value) else value for name, value in values.items()}
 
 
 def present(labels: np.ndarray, rule: Convention) -> np.ndarray:
@@ -123,19 +119,44 @@ def label_counts(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     return np.concatenate([truth & predicted, predicted, truth], axis=1).astype(float)
 
 
-def micro(sums: np.ndarray, ratio: Ratio) -> np.ndarray:
-    """Return a micro-averaged ratio from sums ``[..., 3 * observations]`` of :func:`label_counts`; NaN if undefined."""
-    hits, predicted, expected = (part.sum(axis=-1) for part in np.split(sums, 3, axis=-1))
+def _by_record(counts: np.ndarray) -> np.ndarray:
+    """Return hits, predictions and references of each record, ``[n, 3]``, from :func:`label_counts`."""
+    return counts.reshape(len(counts), 3, -1).sum(axis=2)
+
+
+def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> np.ndarray:
+    """Return the counts of the cases that the convention's headline average needs: ``[n, 3 * observations]`` if it is
+    weighted, else ``[n, 3]``. Rows that the convention leaves out, in each context separately, are 0.
+
+    Args:
+        reports: ``hypothesis`` or a control.
+    """
+    rows = observation_rows(cases, rule, reports)
+    return rows if rule.averages[0] == "weighted" else _by_record(rows)
+
+
+def observation_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> np.ndarray:
+    """Return the same with all observations apart, ``[n, 3 * observations]``."""
+    rows = label_counts(*(present(labels_of(cases, side), rule) for side in ("reference", reports)))
+    if rule.duplicates == "first" and "study_id" in cases.columns:
+        # an unknown study counts as one of its own, as in the scores
+        unknown = cases["study_id"].fill_null("").str.strip_chars() == ""
+        first = cases.select(pl.struct("context", "study_id").is_first_distinct()).to_series()
+        rows[~(first | unknown).to_numpy()] = 0
+    return rows
+
+
+def averaged(sums: np.ndarray, ratio: str, average: Average = "micro") -> np.ndarray:
+    """Return precision, recall or F1 from sums ``[..., 3 * labels]`` of :func:`label_counts`. NaN: a micro ratio
+    without a denominator, or a weighted average if nothing is present; other undefined values count as 0."""
+    parts = np.split(sums, 3, axis=-1)
+    hits, predicted, expected = [part.sum(axis=-1) for part in parts] if average == "micro" else parts
     above, below = {"precision": (hits, predicted), "recall": (hits, expected), "f1": (2 * hits, predicted + expected)}[
         ratio
     ]
     with np.errstate(invalid="ignore"):
-        return above / below
-
-
-def weighted_f1(sums: np.ndarray) -> np.ndarray:
-    """Return F1 averaged by support, from sums of :func:`label_counts`; NaN if nothing is present."""
-    hits, predicted, expected = np.split(sums, 3, axis=-1)
-    with np.errstate(invalid="ignore"):
-        each = np.nan_to_num(2 * hits / (predicted + expected))  # an observation without support has no weight
-        return (each * expected).sum(axis=-1) / expected.sum(axis=-1)
+        each = above / below
+        if average == "micro":
+            return each
+        each = np.nan_to_num(each)
+        return (each * expected).sum(axis=-1) / expected.sum(axis=-1) if average == "weighted" else each.mean(axis=-1)

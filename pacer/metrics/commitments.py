@@ -65,6 +65,13 @@ def states(cases: pl.DataFrame, side: str) -> np.ndarray:
     return cases.select(map(state, FINDINGS)).to_numpy()
 
 
+def polarity_rows(cases: pl.DataFrame, polarity: str) -> np.ndarray:
+    """Return hits, findings of the report and findings of the reference with one polarity, by case, ``[n, 3]``."""
+    state = POLARITIES.index(polarity)
+    reference, report = (states(cases, side) == state for side in ("reference", "report"))
+    return np.stack([part.sum(axis=1) for part in (reference & report, report, reference)], axis=1).astype(float)
+
+
 def polarity_agreement(expected: np.ndarray, generated: np.ndarray) -> dict[str, float | None]:
     """Return the agreement of two arrays of :func:`states`, over records x findings. ``agreement``: share of cells with
     the same state; ``stated_agreement``: the same over the cells where ``expected`` states something (``None`` if it

@@ -38,6 +38,17 @@ def extraction_counts(cases: pl.DataFrame, max_new_tokens: int | None) -> dict[s
     return counts
 
 
+def extraction_scores(cases: pl.DataFrame, max_new_tokens: int | None) -> dict[str, float | None]:
+    """Return the shares of :func:`extraction_counts`, and that of reports without a word."""
+    counts = extraction_counts(cases, max_new_tokens) | {"empty": count_empty(cases["hypothesis"])}
+    return {f"{what}_rate": count / len(cases) for what, count in counts.items()}
+
+
+def count_empty(texts: pl.Series) -> int:
+    """Count the texts that consist only of blanks and periods."""
+    return sum(not text.strip(" .") for text in texts)
+
+
 def variety_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     """Return scores that expose a model that repeats itself or its training reports. They are the shares of distinct
     reports, of the most frequent one, and of those copied verbatim from the training split (``hypothesis_copied``, if

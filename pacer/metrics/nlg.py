@@ -22,9 +22,6 @@ from pacer.core.errors import DataError
 from pacer.metrics.meteor import meteor, meteor_counts, meteor_statistics
 from pacer.metrics.predictions import check_pairs
 
-#: The language scores, in the order of reporting.
-NLG_SCORES: tuple[str, ...] = ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider")
-
 #: White space other than blanks.
 _BREAK = re.compile(r"[^\S ]")
 #: Constants that pycocoevalcap adds to counts to avoid the logarithm of zero.
@@ -44,7 +41,7 @@ def nlg_scores(references: Mapping[str, str], hypotheses: Mapping[str, str]) -> 
     """Return the language scores of ``hypotheses`` against ``references``, both id -> text, paired by id.
 
     Returns:
-        :data:`NLG_SCORES` by name, each 0 to 1, CIDEr 0 to 10. CIDEr weights n-grams by how few references contain them
+        The scores by name, each 0 to 1, CIDEr 0 to 10. CIDEr weights n-grams by how few references contain them
         and is undefined (``None``) for a single pair.
 
     Raises:
@@ -70,7 +67,7 @@ def with_language(cases: pl.DataFrame) -> pl.DataFrame:
 
 
 def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return :data:`NLG_SCORES` of the rows returned by :func:`with_language`."""
+    """Return the language scores of the rows returned by :func:`with_language`."""
     expected, generated = (
         {row: [text] for row, text in enumerate(cases[side])} for side in ("reference", "hypothesis")
     )

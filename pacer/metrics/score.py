@@ -3,8 +3,7 @@
 Used by the stage `score` and for any other corpus. Reference labels and anchors are computed on the spot if they are
 not given. Scores against latent truth are left out for corpora without it.
 
-To add a score of a context, extend :func:`_context_scores`; to show it, add a column in
-:mod:`pacer.reporting.score_tables`. Nothing else needs to change.
+The scores of a context stand in the registry, :mod:`pacer.metrics.scores`.
 """
 
 from __future__ import annotations
@@ -39,12 +38,13 @@ from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.reference_labels import known_labels, label_references
 from pacer.metrics.clinical import RATIOS, Efficacy, clinical_efficacy, plain_mean
 from pacer.metrics.columns import column_scores, read_score_columns
-from pacer.metrics.commitments import anchor_columns, commitment_scores
-from pacer.metrics.contents import extraction_counts, variety_scores, wording_scores
+from pacer.metrics.commitments import anchor_columns
+from pacer.metrics.contents import count_empty, extraction_counts
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs
-from pacer.metrics.nlg import language_scores, single_line, with_language
+from pacer.metrics.nlg import single_line, with_language
 from pacer.metrics.predictions import read_cases
+from pacer.metrics.scores import Context, Numbers, context_scores
 from pacer.metrics.signature import build_signature, flat
 from pacer.metrics.truth import truth_scores, with_truth
 
@@ -53,9 +53,6 @@ from pacer.metrics.truth import truth_scores, with_truth
 ORIGINALS: Mapping[str, Callable[[str], str]] = MappingProxyType(
     {**CLEANERS, "lowercase": lambda text: " ".join(text.lower().split()), "as_is": lambda text: " ".join(text.split())}
 )
-
-#: Scores by name; ``None``: undefined.
-Numbers = dict[str, float | None]
 
 
 def decoded_records(
@@ -146,7 +143,7 @@ def score_cases(
     originals = by_context(_against_originals(cases, settings))
     scores: dict[str, dict] = {}
     for name, part in contexts.items():
-        scores[name] = _context_scores(name, part, originals.get(name), settings, limit)
+        scores[name] = context_scores(Context(name, part, originals.get(name), settings.convention, limit))
         scores[name] |= column_scores(part.select(columns.columns), scores[name])
     if averaged:
         scores["mean"] = _mean(scores)
@@ -233,26 +230,6 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
     return with_language(written.with_columns(pl.Series("reference", originals)))
 
 
-def _context_scores(
-    name: str, cases: pl.DataFrame, originals: pl.DataFrame | None, settings: Score, limit: int | None
-) -> Numbers:
-    """Return the scores of one context; ``originals``: see :func:`_against_originals`."""
-    scores: Numbers = {"n": len(cases)}
-    if is_labelled(cases):
-        values = _efficacy(cases, settings.convention)
-        scores |= {ratio: values[ratio] for ratio in RATIOS}
-    scores |= language_scores(cases)
-    if originals is not None:
-        scores["original_n"] = len(originals)
-        scores |= {f"original_{key}": value for key, value in language_scores(originals).items()}
-    counts = extraction_counts(cases, limit) | {"empty": _empty(cases["hypothesis"])}
-    scores |= {f"{what}_rate": count / len(cases) for what, count in counts.items()}
-    scores |= variety_scores(cases)
-    if cases["gate"].count():
-        scores["gate"] = float(cases["gate"].drop_nulls().to_numpy().mean())
-    return scores | commitment_scores(cases) | wording_scores(name, cases)
-
-
 def _efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> Efficacy:
     sides = labels_of(cases, "reference"), labels_of(cases, reports)
     return clinical_efficacy(*sides, convention, cases["study_id"].to_list())
@@ -299,14 +276,9 @@ def _counts(cases: pl.DataFrame, limit: int | None) -> dict[str, Any]:
         "n": len(cases),
         "studies": None if cases["study_id"].null_count() else cases["study_id"].n_unique(),
         "original_references": int((cases["findings_original"].fill_null("") != "").sum()),
-        "empty_references": _empty(cases["reference"]),
-        "empty_hypotheses": _empty(cases["hypothesis"]),
+        "empty_references": count_empty(cases["reference"]),
+        "empty_hypotheses": count_empty(cases["hypothesis"]),
         "distinct_hypotheses": cases["hypothesis"].n_unique(),
         "without_anchor": cases["anchor_positive"].null_count(),
         **extraction_counts(cases, limit),
     }
-
-
-def _empty(texts: pl.Series) -> int:
-    """Count the reports that consist only of blanks and periods."""
-    return sum(not text.strip(" .") for text in texts)

@@ -1,8 +1,9 @@
-"""Tables of a run's scores. To add a score, add a pair (key in ``scores.json``, heading) to a list below."""
+"""Tables of a run's scores; their columns are those of the registry, :mod:`pacer.metrics.scores`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.metrics.cases import MEAN, UNKNOWN
 from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.scores import Score, own_score, score_of, scores_at
 from pacer.reporting.tables import Table, first_cell_changes, number, p_value, score_cell, signed
 
 if TYPE_CHECKING:
@@ -19,65 +21,13 @@ if TYPE_CHECKING:
     from pacer.metrics.statistics.intervals import Intervals, LabelScores
     from pacer.reporting.published import PublishedTable
 
-Columns = Sequence[tuple[str, str]]
-
-SCORES: Columns = (
-    ("precision", "P"),
-    ("recall", "R"),
-    ("f1", "F1"),
-    ("bleu1", "BLEU-1"),
-    ("bleu2", "BLEU-2"),
-    ("bleu3", "BLEU-3"),
-    ("bleu4", "BLEU-4"),
-    ("rougeL", "ROUGE-L"),
-    ("meteor", "METEOR"),
-    ("cider", "CIDEr"),
-    ("n", "n"),
-)
-#: Scores with the original findings of the source as references.
-ORIGINALS: Columns = (*((f"original_{key}", label) for key, label in SCORES[3:9]), ("original_n", "n"))
-#: Scores of commitments, gate and extraction.
-COMMITMENTS: Columns = (
-    ("anchor_agreement", "Agreement"),
-    ("anchor_stated_agreement", "Stated"),
-    ("anchor_positive_f1", "Positive F1"),
-    ("anchor_negative_f1", "Negative F1"),
-    ("anchor_uncertain_f1", "Uncertain F1"),
-    ("report_follows_anchor", "Report follows"),
-    ("report_covered_by_anchor", "Report covered"),
-    ("gate", "Gate"),
-    ("fallback_rate", "Fallback"),
-    ("unclosed_rate", "Unclosed"),
-    ("truncated_rate", "Truncated"),
-    ("empty_anchor_rate", "Commits nothing"),
-    ("empty_rate", "Empty"),
-)
-#: Scores that apply to any system's reports: polarity of the findings, and wording of comparison.
-CONTENTS: Columns = (
-    ("report_positive_f1", "Positive F1"),
-    ("report_negative_f1", "Negative F1"),
-    ("report_uncertain_f1", "Uncertain F1"),
-    ("prior_wording_rate", "Compares"),
-    ("reference_prior_wording_rate", "References compare"),
-    ("unfounded_prior_wording_rate", "Compares without a prior"),
-)
-#: Whether the reports vary with the case.
-VARIETY: Columns = (
-    ("distinct_share", "Distinct"),
-    ("reference_distinct_share", "References distinct"),
-    ("most_frequent_share", "Most frequent"),
-    ("reference_most_frequent_share", "References' most frequent"),
-    ("copied_share", "In train"),
-    ("reference_copied_share", "References in train"),
-    ("length_ratio", "Length"),
-)
 CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
 }
 #: Groups of scores against the latent state of a generated world; the first of a group is the baseline for the others.
-TRUTH: Sequence[Columns] = (
+TRUTH: Sequence[Sequence[tuple[str, str]]] = (
     (("mean_f1", "PACER with the case's own sources"), ("another_patient_f1", "PACER with another patient's sources")),
     (
         ("mn_with_lateral_f1", "MN: PACER with the lateral view"),
@@ -96,14 +46,6 @@ TRUTH: Sequence[Columns] = (
         ("prior_only_recall_without_prior", "SW, what only the previous report says: recall without it"),
     ),
 )
-_COMPARED = {
-    "f1": "CE F1",
-    "report_positive_f1": "Positive F1",
-    "report_negative_f1": "Negative F1",
-    "bleu4": "BLEU-4",
-    "rougeL": "ROUGE-L",
-    "meteor": "METEOR",
-}
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
@@ -137,7 +79,7 @@ def row_name(context: str) -> str:
 
 def score_table(
     scores: Mapping,
-    columns: Columns = SCORES,
+    columns: Sequence[Score] | None = None,
     caption: str = "",
     *,
     intervals: Intervals | None = None,
@@ -147,10 +89,12 @@ def score_table(
     """Return the contexts' scores and their plain mean, one column per score; columns that no context has are left out.
 
     Args:
-        intervals: shown below their scores. published: rows shown after those of their context.
+        columns: by default those of the main table. intervals: shown below their scores. published: rows shown after
+            those of their context.
     """
     contexts = contexts_in(scores)
-    shown = [(key, label) for key, label in columns if any(key in scores[context] for context in contexts)]
+    columns = scores_at("scores") if columns is None else columns
+    shown = [score for score in columns if any(score.key in scores[context] for context in contexts)]
     rows: list[tuple[str, ...]] = []
     rules, quiet, summary = set(), set(), None
     for name in rows_in(scores):
@@ -159,19 +103,20 @@ def score_table(
         if intervals is not None:
             rules.add(len(rows))
         values, absent = scores[name], "" if name == MEAN else "–"
-        rows.append((row_name(name), *(score_cell(values[key]) if key in values else absent for key, _ in shown)))
+        cells = (score_cell(values[s.key], s.decimals) if s.key in values else absent for s in shown)
+        rows.append((row_name(name), *cells))
         if intervals is not None:
-            spans = [span(intervals.scores.get(name, {}).get(key)) for key, _ in shown]
+            spans = [span(intervals.scores.get(name, {}).get(score.key)) for score in shown]
             if any(spans):
                 quiet.add(len(rows))
                 rows.append((f"{100 * intervals.level:g} %", *spans))
         for block in published.blocks if published is not None else ():
             for system, printed in block.rows.items() if block.context == name else ():
                 quiet.add(len(rows))
-                texts = (printed[key].text if key in printed else None for key, _ in shown)
+                texts = (printed[score.key].text if score.key in printed else None for score in shown)
                 rows.append((f"{system.removesuffix(' (Ours)')}, paper", *(text or "–" for text in texts)))
     return Table(
-        ("Context", *(label for _, label in shown)),
+        ("Context", *(score.title for score in shown)),
         tuple(rows),
         caption,
         summary=summary,
@@ -185,7 +130,7 @@ def column_table(
     scores: Mapping, names: Sequence[str], caption: str = "", intervals: Intervals | None = None
 ) -> Table | None:
     """Return the means of ``score.columns``, each with its number of values; None without such columns."""
-    columns = [column for name in names for column in ((name, name), (f"{name}_n", "n"))]
+    columns = [column for name in names for column in (own_score(name), replace(score_of("n"), key=f"{name}_n"))]
     return score_table(scores, columns, caption, intervals=intervals) if names else None
 
 
@@ -298,7 +243,7 @@ def comparison_table(comparison: Comparison) -> Table:
                 score_cell(compared.second),
                 *difference_cells(compared, "undefined", 4),
             )
-            rows.append((row_name(context), _COMPARED.get(name, name), *values))
+            rows.append((row_name(context), score_of(name).heading, *values))
     columns = ("Context", "Score", "A", "B", "Difference", f"{100 * comparison.level:g} % interval", "p")
     return Table(columns, tuple(rows), "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pacer.core.contexts import CONTEXTS
 from pacer.metrics.columns import columns_in
+from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.groups import LEAST_UNITS, group_scores
 from pacer.metrics.statistics.intervals import label_intervals
@@ -48,13 +49,13 @@ def scores(results: Results) -> Section:
     )
     contents = score_tables.score_table(
         values,
-        score_tables.CONTENTS,
+        scores_at("contents"),
         "F1 of findings affirmed, denied and left uncertain, read by the rules in reports and references, and shares "
         "of reports that compare with an earlier examination.",
     )
     commitments = score_tables.score_table(
         values,
-        score_tables.COMMITMENTS,
+        scores_at("commitments"),
         "Agreement of generated and reference commitments, how often the report says what its commitment says, the "
         "mean gate of Calibrate, and shares of generations that went wrong.",
     )
@@ -69,7 +70,7 @@ def scores(results: Results) -> Section:
         *shown(
             "originals",
             score_tables.score_table(
-                values, score_tables.ORIGINALS, f"Scores against the original findings of the source: {originals}."
+                values, scores_at("originals"), f"Scores against the original findings of the source: {originals}."
             ),
             "Against the original findings",
         ),
@@ -86,7 +87,7 @@ def sources(results: Results) -> Section:
     truth = results.scores.get("truth")
     variety = score_tables.score_table(
         results.scores,
-        score_tables.VARIETY,
+        scores_at("variety"),
         "Shares of distinct reports, of the most frequent one, and of those copied from the training split, each "
         "beside the same of the references; words per word of the references.",
     )

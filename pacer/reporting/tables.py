@@ -167,18 +167,18 @@ def latex_text(text: str) -> str:
     return "".join(_SPECIAL.get(character, character) for character in text)
 
 
-def number(value: float | int | None) -> str:
+def number(value: float | int | None, decimals: int = 3) -> str:
     """Format a score as ``0.123``, a count as ``1,234``, and an undefined value as an en dash."""
     if value is None:
         return "–"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value:.3f}"
+    return f"{value:.{decimals}f}"
 
 
-def score_cell(value: float | int | None) -> str:
+def score_cell(value: float | int | None, decimals: int = 3) -> str:
     """Format a score of ``scores.json``; ``None`` means that it has no denominator and is never shown as 0."""
-    return "undefined" if value is None else number(value)
+    return "undefined" if value is None else number(value, decimals)
 
 
 def signed(value: float | None, digits: int = 3) -> str:

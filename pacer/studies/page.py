@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from pacer.core.io import write_text
+from pacer.metrics.scores import score_of
 from pacer.reporting.figures import LIGHT, SERIES, drawing, for_page, legend_above, row_axis
 from pacer.reporting.html import render
 from pacer.reporting.tables import Table
 from pacer.studies.paired import RowDifference
-from pacer.studies.study import HEADINGS
 from pacer.studies.table import difference_table
 
 #: Scores that are drawn side by side, if the study has them; if it has neither, its first score is drawn.
@@ -64,7 +64,7 @@ def difference_chart(tested: Sequence[RowDifference]) -> str | None:
                 axes.scatter(apart, row - 0.3, s=13, color=colour(replicates.index(label)), zorder=3)
         row_axis(axes, labels, top=-0.7)
         axes.xaxis.set_major_locator(MaxNLocator(5))
-        axes.set_xlabel(f"difference in {HEADINGS[metric]}")
+        axes.set_xlabel(f"difference in {score_of(metric).column}")
 
     def draw(grid: Any) -> None:
         panels = np.ravel(grid).tolist()

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from scipy.stats import ttest_1samp
 
 from pacer.core.errors import DataError
+from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.reporting.score_tables import context_mean, difference_cells
 from pacer.reporting.tables import p_value, signed
-from pacer.studies.study import HEADINGS, Study
+from pacer.studies.study import Study
 
 #: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first, by patient.
 Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
@@ -64,7 +65,7 @@ class RowDifference(NamedTuple):
         """Return the cells of :data:`COLUMNS`, and :data:`REPLICATES_COLUMN` if ``several``; ``adjusted``: Holm's p."""
         more = (difference_cells(self.over_replicates)[1] if self.over_replicates else "–",) * several
         apart = signed(self.difference.difference)
-        return (HEADINGS[self.metric], apart, *difference_cells(self.difference)[1:], p_value(adjusted), *more)
+        return (score_of(self.metric).column, apart, *difference_cells(self.difference)[1:], p_value(adjusted), *more)
 
 
 def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> tuple[list[RowDifference], list[str]]:

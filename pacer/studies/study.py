@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from pacer.config import Strict, read_params
 from pacer.core.errors import ConfigError
+from pacer.metrics.scores import Direction, Score, score_of
 from pacer.reporting.published import load_published
 
-#: Columns that a study may have: key in ``scores.json`` -> heading of the paper's tables.
-HEADINGS = {
-    "precision": "P",
-    "recall": "R",
-    "f1": "F1",
-    "bleu1": "B@1",
-    "bleu2": "B@2",
-    "bleu3": "B@3",
-    "bleu4": "B@4",
-    "rougeL": "R-L",
-    "meteor": "MTR",
-    "original_bleu1": "Orig. B@1",
-    "original_bleu4": "Orig. B@4",
-    "original_rougeL": "Orig. R-L",
-}
 #: Prefix of keys for the baselines' own parameters, as with `dvc exp run -S`; other keys are PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
 
@@ -35,14 +22,6 @@ _SHARED = ("logs", "runs", "slots", "stages")
 #: Parameter -> value.
 Overrides = dict[str, JsonValue]
 
-
-def _column(name: str) -> str:
-    if name not in HEADINGS:
-        raise ValueError(f"must be one of {', '.join(HEADINGS)}")
-    return name
-
-
-Metric = Annotated[str, AfterValidator(_column)]
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -73,7 +52,9 @@ class Row(Strict):
 class Study(Strict):
     """A study; its ``name`` is that of its file.
 
-    ``layout``: one block of rows per context, or the plain mean over contexts. ``set``: parameters that all rows share.
+    ``layout``: one block of rows per context, or the plain mean over contexts. ``metrics``: keys of ``scores.json``,
+    also of the user's own columns; ``better`` says of these whether higher or lower values are. ``set``: parameters
+    that all rows share.
     ``replicates``: each row is run with each of these (seeds of the training, or of a generated corpus and its models).
     ``published``: the table of ``pacer/reporting/published.yaml`` to compare with. ``against``: the row that the other
     rows are tested against, or one row per group. ``compared``: additional pairs of rows; the first is tested against
@@ -83,7 +64,8 @@ class Study(Strict):
     name: str = ""
     title: Name
     layout: Literal["contexts", "mean"]
-    metrics: Annotated[list[Metric], Field(min_length=1)]
+    metrics: Annotated[list[Name], Field(min_length=1)]
+    better: dict[Name, Direction] = Field(default_factory=dict)
     replicates: Annotated[list[Overrides], Field(min_length=1)] = Field(default_factory=lambda: [{}])
     set: Overrides = Field(default_factory=dict)
     published: Name | None = None
@@ -108,11 +90,19 @@ class Study(Strict):
             raise ValueError("two rows of one group have the same name")
         if self.layout == "contexts" and any(row.group for row in self.rows):
             raise ValueError("layout: contexts makes a group of every context; its rows have no group")
+        if unused := self.better.keys() - set(self.metrics):
+            raise ValueError(f"better: {', '.join(sorted(unused))} is not one of its metrics")
         if any(row == base for row, base in self.tested()):
             raise ValueError("compared: a row cannot be tested against itself")
         if self.published is not None and self.published not in load_published():
             raise ValueError(f"published: {self.published} is not one of {', '.join(load_published())}")
         return self
+
+    @property
+    def columns(self) -> list[Score]:
+        """The scores of its columns."""
+        known = map(score_of, self.metrics)
+        return [replace(score, better=self.better.get(score.key, score.better)) for score in known]
 
     @property
     def labels(self) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 from pacer.core.errors import DataError
 from pacer.core.io import read_json
 from pacer.metrics.cases import MEAN
+from pacer.metrics.scores import Direction
 from pacer.reporting.published import (
     PrintedValue,
     PublishedBlock,
@@ -29,7 +30,7 @@ from pacer.reporting.tables import MARKS, Heading, Mark, Table, first_cell_chang
 from pacer.studies.paired import COLUMNS, REPLICATES_COLUMN, Compare, RowDifference, ScoredRun, adjusted, compare_rows
 from pacer.studies.plan import SCORES
 from pacer.studies.run import SIGNATURE, finished
-from pacer.studies.study import HEADINGS, Study
+from pacer.studies.study import Study
 from pacer.studies.worktree import Repository
 
 ABSENT = "–"
@@ -89,7 +90,8 @@ def build_table(
         beside.remove(block)
 
     for title, context, rows in _own_blocks(study, runs):
-        add(Heading(title), ranked({study.rows[row].name: _values(study, runs, row, context) for row in rows}))
+        values = {study.rows[row].name: _values(study, runs, row, context) for row in rows}
+        add(Heading(title), ranked(values, [score.better for score in study.columns]))
         for block in list(beside):
             if (block.context if study.layout == "contexts" else block.name) in (context, title):
                 add_published(block)
@@ -104,7 +106,7 @@ def build_table(
         *_missing(study, runs),
     ]
     table = Table(
-        ("Model", *(HEADINGS[metric] for metric in study.metrics)),
+        ("Model", *(score.column for score in study.columns)),
         tuple((label, *(cell.text or ABSENT for cell in line)) for label, line in lines),
         study.title,
         rules=frozenset(rules),
@@ -127,16 +129,19 @@ def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
     return Table(columns, rows, f"{title}: differences, case by case", numeric, rules=first_cell_changes(rows))
 
 
-def ranked(rows: Mapping[str, Sequence[str | None]]) -> dict[str, list[PrintedValue]]:
+def ranked(
+    rows: Mapping[str, Sequence[str | None]], better: Sequence[Direction | None]
+) -> dict[str, list[PrintedValue]]:
     """Mark best and second best in every column of a block, by the printed means.
 
     Args:
         rows: label -> the result of :func:`printed` for each column. A column with fewer than two values has no marks.
+        better: of each column; where it is None, nothing is marked.
     """
     marks: list[dict[str, Mark]] = []
-    for column in zip(*rows.values(), strict=True):
-        values = [cell.split()[0] for cell in column if cell is not None]
-        order = sorted(set(values), key=float, reverse=True)
+    for column, best in zip(zip(*rows.values(), strict=True), better, strict=True):
+        values = [cell.split()[0] for cell in column if cell is not None] if best else []
+        order = sorted(set(values), key=float, reverse=best == "higher")
         marks.append(dict(zip(order, MARKS, strict=False)) if len(values) > 1 else {})
     return {
         label: [PrintedValue(c, m.get(c.split()[0]) if c else None) for c, m in zip(cells, marks, strict=True)]
@@ -144,20 +149,21 @@ def ranked(rows: Mapping[str, Sequence[str | None]]) -> dict[str, list[PrintedVa
     }
 
 
-def printed(values: Sequence[float]) -> str | None:
+def printed(values: Sequence[float], decimals: int = 3) -> str | None:
     """Format one value per replicate as rounded mean, with ± sample standard deviation if there are several."""
     if not values:
         return None
-    mean = number(float(fmean(values)))
-    return mean if len(values) == 1 else f"{mean} ± {number(stdev(values))}"
+    mean = number(float(fmean(values)), decimals)
+    return mean if len(values) == 1 else f"{mean} ± {number(stdev(values), decimals)}"
 
 
 def _values(study: Study, runs: Sequence[ScoredRun], row: int, context: str) -> list[str | None]:
     """Return the printed values of a row for each column; None if one of its runs lacks the score."""
     cells = []
-    for metric in study.metrics:
-        values = [context_mean(run.scores, metric, context) for run in runs if run.row == row]
-        cells.append(printed([value for value in values if value is not None]) if None not in values else None)
+    for score in study.columns:
+        values = [context_mean(run.scores, score.key, context) for run in runs if run.row == row]
+        defined = [value for value in values if value is not None]
+        cells.append(printed(defined, score.decimals) if None not in values else None)
     return cells
 
 
@@ -235,7 +241,8 @@ def _changed(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
 def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     """Return notes on rows without results, and what they need."""
     done = {(run.row, run.replicate) for run in runs}
-    notes = []
+    scored = {key for run in runs for context in contexts_in(run.scores) for key in run.scores[context]}
+    notes = [f"No run has the score {metric}." for metric in study.metrics if runs and metric not in scored]
     for index, row in enumerate(study.rows):
         if row.files is not None and (index, None) not in done:
             how = f" of its reports: {row.how}" if row.how else ""

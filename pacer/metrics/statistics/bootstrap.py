@@ -7,8 +7,9 @@ alike, and one examination occurs in several contexts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,11 +27,11 @@ _CHUNK = 500
 
 @dataclass(frozen=True)
 class Statistics:
-    """The sums behind scores. ``tables``: name -> ``[n, k]``, one row per case or unit. ``scores``: name -> the table
-    that the score needs, and the function that computes it from the table's sums."""
+    """The sums behind scores. ``tables``: any key -> ``[n, k]``, one row per case or unit. ``scores``: name -> the key
+    of the score's table, and the function that computes the score from the table's sums."""
 
-    tables: dict[str, np.ndarray]
-    scores: dict[str, tuple[str, ScoreOf]]
+    tables: Mapping[Any, np.ndarray]
+    scores: Mapping[str, tuple[Any, ScoreOf]]
 
     def by_unit(self, units: np.ndarray, count: int) -> Statistics:
         """Add up the rows by unit, ``[count, k]``; ``units`` ``[n]`` are indices."""
@@ -39,9 +40,9 @@ class Statistics:
             np.add.at(summed[name], units, table)
         return Statistics(summed, self.scores)
 
-    def only(self, names: Sequence[str]) -> Statistics:
-        """Select the named scores that exist, in this order."""
-        scores = {name: self.scores[name] for name in names if name in self.scores}
+    def only(self, names: Collection[str]) -> Statistics:
+        """Select the named scores."""
+        scores = {name: score for name, score in self.scores.items() if name in names}
         return Statistics({table: self.tables[table] for table, _ in scores.values()}, scores)
 
 

@@ -16,17 +16,16 @@ from pacer.metrics.cases import MEAN, by_context
 from pacer.metrics.columns import columns_in
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
+from pacer.metrics.scores import summed_scores
 from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Statistics, differences
 from pacer.metrics.statistics.groups import GroupDifference, group_differences
-from pacer.metrics.statistics.intervals import case_statistics, resampled_units, rows_of
+from pacer.metrics.statistics.intervals import resampled_units, rows_of, score_statistics
 
 _NEEDED = (
     *("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels"),
     *("rougeL", "meteor_statistics"),
     *(f"{side}_{polarity}" for side in ("reference", "report") for polarity in POLARITIES),
 )
-#: The scores that are compared, in addition to those of ``score.columns``.
-_SCORES = ("f1", "report_positive_f1", "report_negative_f1", "bleu4", "rougeL", "meteor")
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,8 @@ class Comparison:
 def compare_runs(
     first: str | Path, second: str | Path, *, convention: str = "llm-rg4", resamples: int = 10_000
 ) -> Comparison:
-    """Compare two folders of scores by context and for the mean over contexts: CE F1, F1 of affirmed and of denied
-    findings, BLEU-4, ROUGE-L, METEOR and the numbers of ``score.columns``; also F1 by group. Runs without a labeller
-    are compared without CE F1.
+    """Compare two folders of scores by context and for the mean over contexts: the tested scores of the registry and
+    the numbers of ``score.columns``; also F1 by group. Runs without a labeller are compared without CE F1.
 
     Args:
         first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in ``metrics/``;
@@ -108,9 +106,10 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     for (first, _), rows in zip(runs, records, strict=True):
         if not rows.equals(records[0]):
             raise DataError(f"{first} has other patients or contexts than {runs[0][0]}; repeats need the same records")
+    shared = set.intersection(*(set(one.scores) for r in repeats for one in r.statistics[0].values()))
     first_runs, second_runs = (
         {
-            f"{context} {number}": statistics.only(_SCORES)
+            f"{context} {number}": statistics.only(shared)
             for number, repeat in enumerate(repeats)
             for context, statistics in repeat.statistics[side].items()
         }
@@ -165,12 +164,14 @@ def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
         if not in_both.all():
             partial[name] = int(in_both.sum())
     unit, codes, count = resampled_units(cases)
+    known = [score.key for score in summed_scores(other_cases)]
+    tested = [score for score in summed_scores(cases, columns) if score.tested and score.key in [*known, *columns]]
 
     def statistics(table: pl.DataFrame) -> dict[str, Statistics]:
         return {
-            context: case_statistics(part, CONVENTIONS[convention], columns)
-            .only([*_SCORES, *columns])
-            .by_unit(codes[rows_of(cases, context)], count)
+            context: score_statistics(part, CONVENTIONS[convention], tested).by_unit(
+                codes[rows_of(cases, context)], count
+            )
             for context, part in by_context(table).items()
         }
 

@@ -13,8 +13,9 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.metrics.cases import is_labelled, labels_of
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, Interval, Statistics, differences, intervals
-from pacer.metrics.statistics.intervals import POOLED, clinical_statistics, resampled_units
+from pacer.metrics.statistics.intervals import POOLED, resampled_units, score_statistics
 
 #: Minimum number of resampled units (patients, if known) for an interval; with fewer, the spread is unknown.
 LEAST_UNITS = 10
@@ -85,7 +86,7 @@ def _statistics(
     cases: pl.DataFrame, convention: str, groups: Sequence[Group], codes: np.ndarray, count: int
 ) -> Statistics:
     """Return F1 of each group, in their order, with statistics by unit."""
-    clinical = clinical_statistics(cases, CONVENTIONS[convention])
+    clinical = score_statistics(cases, CONVENTIONS[convention], [score_of("f1")])
     table, score = clinical.scores["f1"]
     # records outside the group add nothing to its sums
     tables = {str(place): clinical.tables[table] * rows[:, None] for place, (_, rows) in enumerate(groups)}

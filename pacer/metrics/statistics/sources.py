@@ -9,8 +9,9 @@ import polars as pl
 
 from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, differences
-from pacer.metrics.statistics.intervals import clinical_statistics, resampled_units, rows_of
+from pacer.metrics.statistics.intervals import resampled_units, rows_of, score_statistics
 
 #: How much the shares of the most frequent and of copied reports may exceed those of the references.
 EXCESS = 0.25
@@ -18,6 +19,7 @@ EXCESS = 0.25
 UNCHANGED = 0.5
 #: The control that gives each case another patient's sources.
 _CONTROL = "another_patient"
+_F1 = score_of("f1")
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
@@ -61,14 +63,15 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
         return {}
     cases = cases.filter(pl.col(column).is_not_null())
     _, codes, count = resampled_units(cases)
+    # the same score, of the labels of the one report and of the other
     others, own_sources = (
         {
-            context: clinical_statistics(part, CONVENTIONS[convention], reports)
-            .only(["f1"])
-            .by_unit(codes[rows_of(cases, context)], count)
+            context: score_statistics(
+                part.with_columns(hypothesis_labels=labels), CONVENTIONS[convention], [_F1]
+            ).by_unit(codes[rows_of(cases, context)], count)
             for context, part in by_context(cases).items()
         }
-        for reports in (_CONTROL, "hypothesis")
+        for labels in (column, "hypothesis_labels")
     )
     gains = differences(others, own_sources)
     return {context: gains[context]["f1"] for context in others}

@@ -13,8 +13,9 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.commitments import anchor_columns, polarity_agreement, states
 from pacer.metrics.nlg import language_scores
+from pacer.metrics.scores import mean, mean_rows
 from pacer.metrics.statistics.bootstrap import Statistics, intervals
-from pacer.metrics.statistics.intervals import label_intervals, mean, mean_statistics, resampled_units, score_intervals
+from pacer.metrics.statistics.intervals import label_intervals, resampled_units, score_intervals
 
 WORDS = ("the heart is enlarged", "no effusion", "small left effusion", "no pneumothorax", "a line ends in the svc")
 
@@ -81,7 +82,7 @@ def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame
 @given(st.integers(0, 2**31))
 def test_the_interval_of_a_mean_is_that_of_scipy(seed: int):
     values = np.random.default_rng(seed).normal(size=80)
-    found = intervals({"sn": Statistics({"s": mean_statistics(values)}, {"s": ("s", mean)})}, 4_000, seed)["sn"]["s"]
+    found = intervals({"sn": Statistics({"s": mean_rows(values)}, {"s": ("s", mean)})}, 4_000, seed)["sn"]["s"]
     expected = stats.bootstrap((values,), np.mean, n_resamples=4_000, method="percentile", rng=seed)
     spread = values.std() / np.sqrt(80)
     assert (found.low, found.high) == pytest.approx(expected.confidence_interval, abs=0.25 * spread)

@@ -7,7 +7,7 @@ from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
 from pacer.core.errors import DataError
-from pacer.metrics.nlg import NLG_SCORES, nlg_scores, rouge_rows
+from pacer.metrics.nlg import nlg_scores, rouge_rows
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 
@@ -26,7 +26,7 @@ def test_equals_the_original_package():
     references, hypotheses = texts(1), texts(2)
     scores = nlg_scores(references, hypotheses)
     pairs = as_lists(references), as_lists(hypotheses)
-    assert tuple(scores) == NLG_SCORES
+    assert list(scores) == ["bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider"]
     assert scores["rougeL"] == pytest.approx(Rouge().compute_score(*pairs)[0])
     assert scores["cider"] == Cider().compute_score(*pairs)[0]
 

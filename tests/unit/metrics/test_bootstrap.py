@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from pycocoevalcap.bleu.bleu import Bleu
 from sklearn.metrics import f1_score
 
-from pacer.metrics.clinical import label_counts, micro, present, weighted_f1
+from pacer.metrics.clinical import averaged, label_counts, present
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.nlg import bleu, bleu_statistics
+from pacer.metrics.scores import mean, mean_rows
 from pacer.metrics.statistics.bootstrap import ScoreOf, Statistics, differences, holm
-from pacer.metrics.statistics.intervals import mean, mean_statistics
 
 WORDS = ["the", "heart", "lungs", "is", "clear", "no", "effusions", "effusion", "enlarged", "enlargement", "."]
 
@@ -48,9 +48,9 @@ def test_f1_of_any_resample_equals_scikit_learn(seed, convention):
     rows = label_counts(truth, found)
     chosen = draw.integers(0, 30, 30)
     sums = rows[chosen].sum(axis=0)
-    for score, average in ((partial(micro, ratio="f1"), "micro"), (weighted_f1, "weighted")):
+    for average in ("micro", "macro", "weighted"):
         expected = f1_score(truth[chosen], found[chosen], average=average, zero_division=0.0)
-        assert score(sums) == pytest.approx(expected)
+        assert averaged(sums, "f1", average) == pytest.approx(expected)
 
 
 def one(rows: np.ndarray, score: ScoreOf) -> Statistics:
@@ -59,14 +59,15 @@ def one(rows: np.ndarray, score: ScoreOf) -> Statistics:
 
 def test_scores_without_a_denominator_are_undefined():
     nothing = np.zeros((3, 42))
-    assert np.isnan(micro(nothing.sum(axis=0), "f1")) and np.isnan(weighted_f1(nothing.sum(axis=0)))
-    sides = ({"sn": one(nothing, partial(micro, ratio="f1"))} for _ in range(2))
+    for average in ("micro", "weighted"):
+        assert np.isnan(averaged(nothing.sum(axis=0), "f1", average))
+    sides = ({"sn": one(nothing, partial(averaged, ratio="f1"))} for _ in range(2))
     found = differences(*sides, 50)["sn"]["s"]
     assert (found.first, found.difference, found.low, found.p, found.undefined) == (None, None, None, None, 50)
 
 
 def means(values: np.ndarray) -> Statistics:
-    return one(mean_statistics(values), mean)
+    return one(mean_rows(values), mean)
 
 
 @given(st.integers(0, 2**31), st.integers(1, 30))

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
-from pacer.reporting.score_tables import ORIGINALS, control_table, convention_table, score_table, truth_table
+from pacer.metrics.scores import scores_at
+from pacer.reporting.score_tables import control_table, convention_table, score_table, truth_table
 from pacer.reporting.tables import Heading, Table, latex_text, number
 
 SCORES = {"mw": {"f1": 0.5, "n": 1200}, "sn": {"f1": 0.25, "precision": 1.0, "n": 10}, "mean": {"f1": 0.375}}
@@ -17,10 +18,10 @@ SCORES = {"mw": {"f1": 0.5, "n": 1200}, "sn": {"f1": 0.25, "precision": 1.0, "n"
 
 def test_scores_against_original_references_are_shown_where_there_are_any():
     scores = {"sn": {"f1": 0.5, "bleu1": 0.4}, "mean": {"f1": 0.5}}
-    assert score_table(scores, ORIGINALS).columns == ("Context",)
+    assert score_table(scores, scores_at("originals")).columns == ("Context",)
     scores["sn"] |= {f"original_{name}": 0.25 for name in ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor")}
     scores["sn"]["original_n"] = 12
-    table = score_table(scores, ORIGINALS)
+    table = score_table(scores, scores_at("originals"))
     assert table.columns == ("Context", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "METEOR", "n")
     assert table.rows[0] == ("SN", *["0.250"] * 6, "12")
 

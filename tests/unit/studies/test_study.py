@@ -158,7 +158,7 @@ def test_a_rows_own_value_wins_over_the_studys_and_seeds_and_worlds_are_replicat
     ("old", "new", "said"),
     [
         ("title: Two rows", "titel: Two rows", "unknown key titel"),
-        ("[f1, bleu4]", "[f1, bleu5]", "metrics.1 = 'bleu5'"),
+        ("[f1, bleu4]", "[f1, bleu4]\nbetter: {cider: higher}", "better: cider is not one of its metrics"),
         ("train.seed: 2", "train.seed: 1", "replicates holds the same values twice"),
         ("train.seed: 2", "corpus.seed: 2", "seed must be set in each"),
         ("{train.seed: 2}", '{train.seed: "1"}', "two would have the same name"),

@@ -1,0 +1,277 @@
+"""The registry of scores: one row a score. All that is known of a score beyond its row is how its module computes it.
+
+The scores of a context, intervals, comparisons, studies, tables, the page and the table in ``docs/evaluation.md`` read
+it. A new score is a row of :data:`SCORES`; one that is a mean over cases needs no more than :func:`by_case`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from pacer.commitments.anchor import POLARITIES
+from pacer.metrics.cases import is_labelled, labels_of
+from pacer.metrics.clinical import RATIOS, averaged, clinical_efficacy, label_rows
+from pacer.metrics.commitments import commitment_scores, polarity_rows
+from pacer.metrics.contents import extraction_scores, variety_scores, wording_scores
+from pacer.metrics.conventions import Convention
+from pacer.metrics.meteor import meteor, meteor_statistics
+from pacer.metrics.nlg import bleu, bleu_statistics, language_scores
+
+#: Scores by key; ``None``: undefined.
+Numbers = dict[str, float | None]
+#: Table of the page that a score is a column of; empty: the score stands in ``scores.json`` alone.
+Place = Literal["scores", "originals", "contents", "commitments", "variety", "columns", ""]
+Direction = Literal["higher", "lower"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the scores of one context are computed from. ``originals``: its cases with original findings as references,
+    if there are any; ``limit``: the decoder's number of tokens, if known."""
+
+    name: str
+    cases: pl.DataFrame
+    originals: pl.DataFrame | None
+    convention: str
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A score as a function of sums over cases, which is what intervals and tests need.
+
+    ``rows``: the statistics of each case ``[n, k]``; scores that share them name the same function. ``score``: sums
+    ``[..., k]`` -> score ``[...]``, NaN if undefined.
+    """
+
+    rows: Callable[[pl.DataFrame, Convention], np.ndarray]
+    score: Callable[[np.ndarray, Convention], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One score of a context.
+
+    Attributes:
+        key: its name in ``scores.json``. title: its heading in its own table.
+        of: computes it from all rows of a context, perhaps with related scores; leaves out what does not apply.
+        place: its table. better: which values are better; None: neither, or not known.
+        sums: for its interval; None: it has none. tested: whether two runs are compared by it.
+        needs: column of the cases without which there are no sums.
+        decimals: as it is printed. alone: its heading beside scores of other tables. short: that of studies.
+    """
+
+    key: str
+    title: str
+    of: Callable[[Context], Mapping[str, float | None]]
+    place: Place = ""
+    better: Direction | None = "higher"
+    sums: Sums | None = None
+    tested: bool = False
+    needs: str = "record_id"
+    decimals: int = 3
+    alone: str = ""
+    short: str = ""
+
+    @property
+    def heading(self) -> str:
+        """Its heading beside scores of other tables."""
+        return self.alone or self.title
+
+    @property
+    def column(self) -> str:
+        """Its heading in the table of a study."""
+        return self.short or self.heading
+
+
+def by_case(
+    key: str, title: str, value: pl.Expr, *, interval: bool = True, tested: bool = True, **further: Any
+) -> Score:
+    """Return a score that is the mean of ``value`` over the cases that have one; left out if no case has."""
+    columns = value.meta.root_names()
+
+    def numbers(cases: pl.DataFrame) -> np.ndarray:
+        known = all(name in cases.columns for name in columns)
+        return cases.select(value.cast(pl.Float64)).to_series().to_numpy() if known else np.full(len(cases), np.nan)
+
+    def of(context: Context) -> Numbers:
+        defined = numbers(context.cases)
+        defined = defined[~np.isnan(defined)]
+        return {key: float(defined.mean())} if len(defined) else {}
+
+    sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums))
+    return Score(
+        key, title, of, sums=sums if interval else None, tested=interval and tested, needs=columns[0], **further
+    )
+
+
+def own_score(name: str) -> Score:
+    """Return the score of a column of ``score.columns``, of which it is not known which values are better."""
+    return by_case(name, name, pl.col(name), place="columns", better=None)
+
+
+def mean_rows(values: np.ndarray) -> np.ndarray:
+    """Return the statistics ``[n, 2]`` of a score that is the mean over the rows whose value is not NaN."""
+    defined = ~np.isnan(values)
+    return np.stack([np.where(defined, values, 0.0), defined], axis=1)
+
+
+def mean(sums: np.ndarray) -> np.ndarray:
+    """Return the mean from sums of :func:`mean_rows`; NaN without rows."""
+    with np.errstate(invalid="ignore"):
+        return sums[..., 0] / sums[..., 1]
+
+
+def _labels(context: Context) -> Numbers:
+    if not is_labelled(context.cases):
+        return {}
+    sides = labels_of(context.cases, "reference"), labels_of(context.cases, "hypothesis")
+    values = clinical_efficacy(*sides, context.convention, context.cases["study_id"].to_list())
+    return {ratio: values[ratio] for ratio in RATIOS}
+
+
+def _language(context: Context) -> Numbers:
+    return language_scores(context.cases)
+
+
+def _originals(context: Context) -> Numbers:
+    if context.originals is None:
+        return {}
+    scores = language_scores(context.originals) | {"n": len(context.originals)}
+    return {f"original_{key}": value for key, value in scores.items()}
+
+
+def _extraction(context: Context) -> Numbers:
+    return extraction_scores(context.cases, context.limit)
+
+
+def _variety(context: Context) -> Numbers:
+    return variety_scores(context.cases)
+
+
+def _commitments(context: Context) -> Numbers:
+    return commitment_scores(context.cases)
+
+
+def _wording(context: Context) -> Numbers:
+    return wording_scores(context.name, context.cases)
+
+
+def _ratio(ratio: str) -> Sums:
+    return Sums(label_rows, lambda sums, rule: averaged(sums, ratio, rule.averages[0]))
+
+
+def _polarity(polarity: str) -> Sums:
+    rows = lambda cases, _: polarity_rows(cases, polarity)  # noqa: E731
+    return Sums(rows, lambda sums, _: averaged(sums, "f1"))
+
+
+def _bleu_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
+    return bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list())
+
+
+def _bleu(order: int) -> Sums:
+    return Sums(_bleu_rows, lambda sums, _: bleu(sums, order))
+
+
+_ROUGE = Sums(lambda cases, _: mean_rows(cases["rougeL"].to_numpy()), lambda sums, _: mean(sums))
+_METEOR = Sums(lambda cases, _: meteor_statistics(cases["meteor_statistics"].to_list()), lambda sums, _: meteor(sums))
+_LANGUAGE_SCORES = (
+    *(
+        Score(f"bleu{n}", f"BLEU-{n}", _language, "scores", sums=_bleu(n), tested=n == 4, short=f"B@{n}")
+        for n in (1, 2, 3, 4)
+    ),
+    Score("rougeL", "ROUGE-L", _language, "scores", sums=_ROUGE, tested=True, short="R-L"),
+    Score("meteor", "METEOR", _language, "scores", sums=_METEOR, tested=True, short="MTR"),
+    Score("cider", "CIDEr", _language, "scores"),
+)
+_LABELS = "hypothesis_labels"
+_VARIETY = {
+    "distinct_share": ("Distinct", "References distinct"),
+    "most_frequent_share": ("Most frequent", "References' most frequent"),
+    "copied_share": ("In train", "References in train"),
+}
+
+SCORES: tuple[Score, ...] = (
+    Score("precision", "P", _labels, "scores", sums=_ratio("precision"), needs=_LABELS),
+    Score("recall", "R", _labels, "scores", sums=_ratio("recall"), needs=_LABELS),
+    Score("f1", "F1", _labels, "scores", sums=_ratio("f1"), tested=True, needs=_LABELS, alone="CE F1", short="F1"),
+    *(
+        Score(f"report_{p}_f1", f"{p.capitalize()} F1", _commitments, "contents", sums=_polarity(p), tested=True)
+        for p in ("positive", "negative")
+    ),
+    *_LANGUAGE_SCORES,
+    Score("n", "n", lambda context: {"n": len(context.cases)}, "scores", None, decimals=0),
+    *(
+        replace(
+            score,
+            key=f"original_{score.key}",
+            of=_originals,
+            place="originals",
+            sums=None,
+            tested=False,
+            alone=f"Original {score.title}",
+            short=f"Orig. {score.short}",
+        )
+        for score in _LANGUAGE_SCORES[:-1]
+    ),
+    Score("original_cider", "CIDEr", _originals, alone="Original CIDEr"),
+    Score("original_n", "n", _originals, "originals", None, decimals=0),
+    Score("report_uncertain_f1", "Uncertain F1", _commitments, "contents"),
+    Score("prior_wording_rate", "Compares", _wording, "contents", None),
+    Score("reference_prior_wording_rate", "References compare", _wording, "contents", None),
+    Score("unfounded_prior_wording_rate", "Compares without a prior", _wording, "contents", "lower"),
+    Score("report_agreement", "Same state", _commitments),
+    Score("report_stated_agreement", "Same state, where stated", _commitments),
+    Score("anchor_agreement", "Agreement", _commitments, "commitments"),
+    Score("anchor_stated_agreement", "Stated", _commitments, "commitments"),
+    *(
+        Score(f"anchor_{p}_f1", f"{p.capitalize()} F1", _commitments, "commitments", alone=f"Commitment {p} F1")
+        for p in ("positive", "negative", "uncertain")
+    ),
+    Score("report_follows_anchor", "Report follows", _commitments, "commitments"),
+    *(Score(f"report_follows_{p}_f1", f"Report follows, {p} F1", _commitments) for p in POLARITIES),
+    Score("report_covered_by_anchor", "Report covered", _commitments, "commitments"),
+    by_case("gate", "Gate", pl.col("gate"), interval=False, place="commitments", better=None),
+    Score("fallback_rate", "Fallback", _extraction, "commitments", "lower"),
+    Score("unclosed_rate", "Unclosed", _extraction, "commitments", "lower"),
+    Score("truncated_rate", "Truncated", _extraction, "commitments", "lower"),
+    Score("empty_anchor_rate", "Commits nothing", _extraction, "commitments", None),
+    Score("empty_rate", "Empty", _extraction, "commitments", "lower"),
+    *(
+        Score(f"{side}{key}", titles[place], _variety, "variety", None)
+        for key, titles in _VARIETY.items()
+        for place, side in enumerate(("", "reference_"))
+    ),
+    Score("length_ratio", "Length", _variety, "variety", None),
+)
+_BY_KEY = {score.key: score for score in SCORES}
+
+
+def score_of(key: str) -> Score:
+    """Return the score with a key; any other key is a column of ``score.columns``."""
+    return _BY_KEY.get(key) or own_score(key)
+
+
+def scores_at(place: Place) -> list[Score]:
+    """Return the columns of one table."""
+    return [score for score in SCORES if score.place == place]
+
+
+def context_scores(context: Context) -> Numbers:
+    """Return every score of a context that applies to it."""
+    scores: Numbers = {}
+    for of in dict.fromkeys(score.of for score in SCORES):
+        scores |= of(context)
+    return scores
+
+
+def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
+    """Return the scores that have sums over these cases, with those of ``columns``, which are ``score.columns``'."""
+    registered = [s for s in SCORES if s.sums is not None and s.needs in cases.columns and cases[s.needs].count()]
+    return registered + [own_score(name) for name in columns]
