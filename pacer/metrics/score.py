@@ -34,8 +34,6 @@ from pacer.metrics.cases import (
     is_labelled,
     labels_of,
 )
-from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.chexbert.reference_labels import known_labels, label_references
 from pacer.metrics.clinical import RATIOS, Efficacy, clinical_efficacy, plain_mean
 from pacer.metrics.columns import column_scores, read_score_columns
 from pacer.metrics.commitments import anchor_columns
@@ -203,6 +201,9 @@ def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs, settings: Score) -> p
     the references come from the file ``inputs.labels`` if given; it is created if it does not exist."""
     if inputs.chexbert is None:
         return cases.with_columns(pl.lit(None, LABELS).alias(f"{side}_labels") for side in ("reference", "hypothesis"))
+    from pacer.metrics.chexbert.labeller import CheXbert  # imports torch, which no other score needs
+    from pacer.metrics.chexbert.reference_labels import known_labels, label_references
+
     known = None
     if inputs.labels is not None:
         if not inputs.labels.is_file():
