@@ -51,6 +51,17 @@ def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     return scores
 
 
+def contradictions(cases: pl.DataFrame) -> pl.Series:
+    """Return the findings that a generated report affirms and its commitment denies, or the reverse, as a column of
+    lists; null without a commitment."""
+    anchor, report = states(cases, "anchor"), states(cases, "report")
+    opposite = [POLARITIES.index(polarity) for polarity in ("positive", "negative")]
+    clash = (anchor != report) & np.isin(anchor, opposite) & np.isin(report, opposite)
+    found = [[finding for finding, there in zip(FINDINGS, row, strict=True) if there] for row in clash]
+    column = pl.Series("contradictions", found, dtype=pl.List(pl.String))
+    return cases.select(pl.when(pl.col("anchor_positive").is_not_null()).then(column)).to_series().alias(column.name)
+
+
 def states(cases: pl.DataFrame, side: str) -> np.ndarray:
     """Return the state of each finding ``[n, 13]``, an index into :data:`POLARITIES` or :data:`ABSENT`, from the lists
     ``{side}_{polarity}``. Positive takes precedence over uncertain, and uncertain over negative."""

@@ -32,7 +32,7 @@ from pacer.data.tables import Table, open_table
 from pacer.data.values import shown
 
 #: Column names, in any case. The first id column that a file has is used; only one text column is allowed.
-ID_COLUMNS = ("record_id", "id", "study_id", "image_id")
+ID_COLUMNS = ("probe_id", "record_id", "id", "study_id", "image_id", "case")
 REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text")
 HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text")
 #: Optional columns of a file of references.

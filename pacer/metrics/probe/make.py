@@ -84,7 +84,9 @@ def make_probe(records: pl.DataFrame, paths: Mapping[str, str], out: Path, seed:
                 pl.format("{}--{}", pl.lit(twin), "record_id").alias("probe_id"),
                 pl.lit(twin).alias("twin"),
                 *("record_id", "study_id", "subject_id", "view", "frontal", "lateral", "prior_report"),
-                *("indication", "history", "sections", "report", pl.col("context").alias("given")),
+                *("indication", "history", "sections"),
+                pl.col("report").alias("reference"),
+                pl.col("context").alias("given"),
             )
             for twin, part in groups.items()
         ]
