@@ -149,7 +149,7 @@ def _use(given: pl.DataFrame, twins: pl.DataFrame, scores: Sequence[str]) -> Use
     return Use(
         len(twins),
         found[MEAN if len(contexts) > 1 else contexts[0]],
-        float((given["hypothesis"] == twins["hypothesis"]).mean()),
+        int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins),
         (_unbacked(given), _unbacked(twins)),
     )
 
@@ -165,7 +165,7 @@ def _unbacked(cases: pl.DataFrame) -> float | None:
 
 def _share(cases: pl.DataFrame, column: str, among: list[bool]) -> float | None:
     chosen = cases.filter(pl.Series(among))
-    return float(chosen[column].mean()) if len(chosen) else None
+    return int(chosen[column].sum()) / len(chosen) if len(chosen) else None
 
 
 def _contradicts(path: Path, cases: pl.DataFrame) -> float | None:
@@ -179,4 +179,4 @@ def _contradicts(path: Path, cases: pl.DataFrame) -> float | None:
     anchors = [stated[case] for case in chosen["probe_id"]]
     lists = (pl.Series(f"anchor_{name}", [anchor[name] for anchor in anchors]) for name in POLARITIES)
     found = contradictions(chosen.with_columns(lists))
-    return float((found.list.len() > 0).mean())
+    return int((found.list.len() > 0).sum()) / len(found)
