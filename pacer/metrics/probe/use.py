@@ -105,8 +105,10 @@ def system_use(name: str, key: pl.DataFrame, reports: Path, chexbert: Path | Non
     groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
     given = groups.pop(GIVEN)
     other = [*_REFERENCE, *(["reference_labels"] if chexbert else [])]
-    chance = _use(given, exchange(given, other, ["context"]), scores)
-    uses = {CHANCE: replace(chance, unchanged=None, unbacked=(None, None))}
+    others = exchange(given, other, ["context"])
+    uses = {}
+    if len(others):  # else one patient has more than half of the records
+        uses[CHANCE] = replace(_use(given, others, scores), unchanged=None, unbacked=(None, None))
     uses |= {twin: _use(given, part, scores) for twin, part in groups.items()}
     absent = {
         "lateral view": _share(cases, "names_lateral", [not availability(context)[0] for context in cases["given"]]),
