@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from pacer.cli.decoding import decode, import_llm_rg4
+from pacer.cli.probe import probe
 from pacer.cli.profiles import profile_in_use, profile_names, use_profile
 from pacer.cli.reporting import anchors, audit, compare, score, show
 from pacer.cli.serving import export, generate, serve
@@ -29,6 +30,7 @@ app = typer.Typer(
     "The pipeline itself runs with `dvc repro`. Any command takes --traceback. For research use only.",
 )
 app.add_typer(anchors, name="anchors")
+app.add_typer(probe, name="probe")
 app.add_typer(study, name="study")
 
 

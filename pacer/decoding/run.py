@@ -20,7 +20,7 @@ from pacer.core.journal import Journal, read_journal
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS, of_split
-from pacer.decoding.controls import CONTROLS
+from pacer.data.twins import CONTROLS
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
 from pacer.features.online import open_features

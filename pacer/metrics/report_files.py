@@ -44,7 +44,7 @@ from pacer.metrics.score import score_cases
 from pacer.metrics.signature import STRICTLY
 
 #: Column names, in any case. The first id column that a file has is used; only one text column is allowed.
-ID_COLUMNS = ("record_id", "id", "study_id", "image_id", "ids")
+ID_COLUMNS = ("probe_id", "record_id", "id", "study_id", "image_id", "ids", "case")
 REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text", "gt", "gts")
 HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text", "model_prediction", "pred", "res")
 #: Optional columns of a file of references.

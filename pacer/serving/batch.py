@@ -42,7 +42,8 @@ def read_cases(path: Path) -> list[Case]:
             name. The message lists the first of these cases.
     """
     table = open_table(path)
-    columns = [column.strip().lower() for column in table.columns]
+    # the inputs of a probe are cases
+    columns = [re.sub(r"^probe_id$", "case", column.strip().lower()) for column in table.columns]
     if separator := other_separator(columns):
         raise DataError(
             f"{path}: its only column has a name with a {separator}; separate cells by commas (.csv) or tabs (.tsv), "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -19,7 +19,6 @@ EXCESS = 0.25
 UNCHANGED = 0.5
 #: The control that gives each case another patient's sources.
 _CONTROL = "another_patient"
-_F1 = score_of("f1")
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
@@ -62,16 +61,27 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
     if column not in cases.columns:
         return {}
     cases = cases.filter(pl.col(column).is_not_null())
-    _, codes, count = resampled_units(cases)
-    # the same score, of the labels of the one report and of the other
-    others, own_sources = (
+    found = gains(cases, cases.with_columns(hypothesis_labels=column), convention, ["f1"])
+    return {context: found[context]["f1"] for context in by_context(cases)}
+
+
+def gains(
+    given: pl.DataFrame, twins: pl.DataFrame, convention: str, scores: Sequence[str], resamples: int = 10_000
+) -> dict[str, dict[str, Difference]]:
+    """Return scores of twins (``first``), of the same records as they are given (``second``), and their differences, by
+    context and for the mean.
+
+    Args:
+        given, twins: rows of the same records in the same order, with the columns that the ``scores`` need.
+    """
+    _, codes, count = resampled_units(given)
+    first, second = (
         {
-            context: score_statistics(
-                part.with_columns(hypothesis_labels=labels), CONVENTIONS[convention], [_F1]
-            ).by_unit(codes[rows_of(cases, context)], count)
+            context: score_statistics(part, CONVENTIONS[convention], map(score_of, scores)).by_unit(
+                codes[rows_of(cases, context)], count
+            )
             for context, part in by_context(cases).items()
         }
-        for labels in (column, "hypothesis_labels")
+        for cases in (twins, given)
     )
-    gains = differences(others, own_sources)
-    return {context: gains[context]["f1"] for context in others}
+    return differences(first, second, resamples)

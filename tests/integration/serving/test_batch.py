@@ -177,3 +177,9 @@ def test_a_table_of_cases_from_a_spreadsheet(table, tmp_path: Path) -> None:
         read_cases(table("case;frontal\na;1.png\n"))
     with pytest.raises(DataError, match=r"1\.23457E\+12' has a name that cannot be used: an id that .* has rounded"):
         read_cases(table("case,frontal\n1.23457E+12,1.png\n"))
+
+
+def test_the_inputs_of_a_probe_are_cases(cases: list[Case], tmp_path: Path) -> None:
+    table = write_table(tmp_path, cases)
+    table.write_text(table.read_text().replace("case,", "probe_id,", 1))
+    assert [case.name for case in read_cases(table)] == [case.name for case in cases]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pacer.core.errors import DataError
-from pacer.decoding.controls import CONTROLS, another_patient
+from pacer.data.twins import CONTROLS, another_patient
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import ENGINES, Generator, Prefix
 from pacer.model.assemble import build_model, load_tokenizer

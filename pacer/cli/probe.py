@@ -1,0 +1,67 @@
+"""The commands ``pacer probe ...``: does a system use the sources that it is given? Heavy imports wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacer.cli.terminal import CORPUS, FROM_STAGE, ContextNames, RecordsFile, check_contexts, check_exists, say
+from pacer.core.errors import ConfigError
+
+probe = typer.Typer(no_args_is_help=True, help="Test which sources any system uses (docs/evaluation.md).")
+
+
+@probe.command()
+def make(
+    out: Annotated[Path, typer.Option(help="Folder for the probe; replaced.")] = Path("probe"),
+    records: RecordsFile = CORPUS,
+    split: Annotated[str, typer.Option(help="Split: test, val or all.")] = "test",
+    context: ContextNames = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Records of each context, chosen at random.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
+) -> None:
+    """Write inputs.csv: records, and the same with a source removed, exchanged or changed. A system writes a report for
+    every row, as a CSV file with the columns probe_id and report."""
+    chosen = check_contexts(context)
+    check_exists(records, remedy=FROM_STAGE)
+    from pacer.core.io import check_replaceable
+    from pacer.data.schemas import of_split, read_images, read_records
+    from pacer.metrics.probe.make import IMAGES, INPUTS, KEY, MANIFEST, make_probe
+
+    check_replaceable(out, (INPUTS, KEY, MANIFEST, IMAGES))
+    table = of_split(read_records(records), split)
+    table = table.filter(table["context"].is_in(chosen)) if chosen else table
+    paths = dict(read_images(records.with_name("images.parquet")).select("image_id", "path").iter_rows())
+    manifest = make_probe(table, paths, out, seed, limit)
+    for twin, count in manifest["reports"].items():
+        left = f"; {count['without']:,} records have no such twin" if count["without"] else ""
+        say(f"{twin}: {count['reports']:,}{left}")
+    say(f"inputs in {out / INPUTS}; {KEY} holds the references, so it is not for the system")
+
+
+@probe.command()
+def score(
+    reports: Annotated[
+        list[str], typer.Option(help="NAME=FILE with the columns probe_id and report; once for each system.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the table and the page; replaced.")],
+    folder: Annotated[Path, typer.Option("--probe", help="Folder of `pacer probe make`.")] = Path("probe"),
+    chexbert: Annotated[Path | None, typer.Option(help="Folder of CheXbert, for its F1 beside the rules'.")] = None,
+) -> None:
+    """Say for each system which sources it uses: a table, a chart and a page."""
+    named = [entry.partition("=") for entry in reports]
+    systems = {name if sign else Path(name).stem: Path(file if sign else name) for name, sign, file in named}
+    if len(systems) != len(named):
+        raise ConfigError("two systems have the same name; write --reports NAME=FILE")
+    check_exists(folder, chexbert, *systems.values())
+    from pacer.core.io import check_replaceable
+    from pacer.metrics.probe.use import read_probe, system_use
+    from pacer.reporting.probe_page import write_probe
+
+    check_replaceable(out, ("index.html", "table.md", "use.svg", "use.json"))
+    key, kinds, manifest = read_probe(folder)
+    uses = [system_use(name, key, file, chexbert) for name, file in systems.items()]
+    say(write_probe(uses, kinds, manifest, out))
+    say(f"page: {out / 'index.html'}")

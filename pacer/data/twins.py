@@ -1,0 +1,89 @@
+"""Twins of records: the same records with one source removed or exchanged, to measure what a source contributes.
+
+A twin is compared with the record as it is: a system that uses the source writes another, worse report for the twin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from pacer.core.contexts import availability, context_of
+from pacer.core.errors import DataError
+
+#: Columns with the model's inputs (all sources and the clinical context).
+INPUTS = ("view", "frontal", "lateral", "prior_report", "indication", "history", "subject_id")
+
+
+def another_patient(records: pl.DataFrame) -> pl.DataFrame:
+    """Give each record all inputs of another patient's record of the same context.
+
+    Raises:
+        DataError: one patient has more than half of a context's records.
+    """
+    changed = exchange(records, INPUTS, ["context"])
+    for (context,), part in records.group_by("context", maintain_order=True):
+        if not (changed["context"] == context).any():
+            most = max(part["subject_id"].value_counts()["count"].to_list())
+            raise DataError(
+                f"context {context}: one patient has {most} of {len(part)} records, so no other patient's sources can "
+                "be given to each; leave another_patient out of decode.controls"
+            )
+    return changed
+
+
+def exchange(
+    records: pl.DataFrame, columns: Sequence[str], within: Sequence[str], seed: int | None = None
+) -> pl.DataFrame:
+    """Give each record the ``columns`` of another patient's record that has the same values in ``within``.
+
+    Each group is sorted by patient, and the columns are rotated by the largest number of records of any patient. So no
+    record gets columns of its own patient. Groups in which one patient has more than half of the records are left out.
+
+    Args:
+        seed: order of the patients; None: that of their ids.
+    """
+    patients = records["subject_id"].unique().sort()
+    ranks = np.arange(len(patients)) if seed is None else np.random.default_rng(seed).permutation(len(patients))
+    order = dict(zip(patients, ranks.tolist(), strict=True))
+    by_patient = pl.col("subject_id").replace_strict(order, return_dtype=pl.Int64)
+    parts = [records.clear()]
+    for _, group in records.group_by(within, maintain_order=True):
+        part = group.sort(by_patient, "record_id")
+        shift = max(part["subject_id"].value_counts()["count"].to_list())
+        if 2 * shift <= len(part):
+            donors = part.select(columns)
+            parts.append(part.with_columns(pl.concat([donors[shift:], donors[:shift]])))
+    return pl.concat(parts)
+
+
+def without(source: str, records: pl.DataFrame) -> pl.DataFrame:
+    """Return the records that have ``source`` (``lateral`` or ``prior_report``) without it, in their new contexts."""
+    kept = records.filter(pl.col(source).is_not_null())
+    lateral, prior = source != "lateral", source != "prior_report"
+    smaller = {
+        name: context_of(has_lateral and lateral, has_prior and prior)
+        for name in kept["context"].unique()
+        for has_lateral, has_prior in [availability(name)]
+    }
+    return kept.with_columns(
+        pl.col("context").replace_strict(smaller, return_dtype=pl.String), pl.lit(None, dtype=pl.String).alias(source)
+    )
+
+
+def _in_context(context: str, source: str, records: pl.DataFrame) -> pl.DataFrame:
+    """Return the records of a context without their one additional source: decoded as sn, with the same ids."""
+    return without(source, records.filter(pl.col("context") == context))
+
+
+#: Takes records and returns those that have a twin, with other inputs.
+Twin = Callable[[pl.DataFrame], pl.DataFrame]
+#: The controls of ``decode.controls``.
+CONTROLS: dict[str, Twin] = {
+    "another_patient": another_patient,
+    "no_lateral": partial(_in_context, "mn", "lateral"),
+    "no_prior": partial(_in_context, "sw", "prior_report"),
+}

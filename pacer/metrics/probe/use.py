@@ -1,0 +1,184 @@
+"""A system's use of each source, from its reports on a probe: records as they are given against their twins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from pacer.commitments.anchor import POLARITIES
+from pacer.core.contexts import availability
+from pacer.core.errors import DataError
+from pacer.core.io import hash_file, hash_json, read_json, read_jsonl
+from pacer.data.twins import exchange
+from pacer.data.wording import compares_with_prior
+from pacer.metrics.cases import MEAN, contexts_of
+from pacer.metrics.commitments import anchor_columns, contradictions, states
+from pacer.metrics.predictions import check_pairs
+from pacer.metrics.probe.make import GIVEN, KEY, MANIFEST, Kind, kinds
+from pacer.metrics.report_files import reports_of
+from pacer.metrics.statistics.bootstrap import Difference
+from pacer.metrics.statistics.sources import gains
+
+#: F1 by the rules (positive findings of report and reference), and CheXbert's.
+RULES, CHEXBERT = "report_positive_f1", "f1"
+#: The comparison with another patient's reference: what a report that fits any patient would reach.
+CHANCE = "chance"
+_CONVENTION = "llm-rg4"
+#: Resamples of an interval; a probe has one for each kind of twin and score.
+_RESAMPLES = 2_000
+_REFERENCE = tuple(f"reference_{polarity}" for polarity in POLARITIES)
+_LATERAL = re.compile(r"\blateral (?:view|radiograph|image|projection|film|chest)|\b(?:and|on(?: the)?) lateral\b")
+
+
+@dataclass(frozen=True)
+class Use:
+    """What one kind of twin shows.
+
+    Attributes:
+        records: number of pairs. f1: of twins (``first``), of the records as given (``second``) and their difference,
+            by score; means over contexts. unchanged: share of identical reports; None for :data:`CHANCE`.
+        unbacked: share of reports with a finding of their previous report that the reference lacks, as given and for
+            the twin; None without a previous report, and for :data:`CHANCE`.
+    """
+
+    records: int
+    f1: dict[str, Difference]
+    unchanged: float | None
+    unbacked: tuple[float | None, float | None]
+
+    @property
+    def verdict(self) -> str:
+        """Whether the twin shows that the system uses the source, by the rules' F1."""
+        low, high = self.f1[RULES].low, self.f1[RULES].high
+        if self.unchanged is None:  # chance: the reports are the same, and the references are others'
+            return "above chance" if low is not None and low > 0 else "not above chance"
+        if self.unchanged == 1:
+            return "ignored"
+        if low is None or high is None or low <= 0 <= high:
+            return "no effect shown"
+        return "used" if low > 0 else "misled"
+
+
+class SystemUse(NamedTuple):
+    """The use of sources by one system. ``uses``: kind of twin (and :data:`CHANCE`) -> what it shows.
+    ``absent``: share of reports that refer to an examination that was not given, by source; None: always given.
+    ``contradicts``: share of reports that contradict their stated commitment; None: there is none."""
+
+    name: str
+    uses: dict[str, Use]
+    absent: dict[str, float | None]
+    contradicts: float | None
+    signature: dict[str, Any]
+
+
+def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, Kind], dict[str, Any]]:
+    """Return the key of a probe, its kinds of twins and its manifest.
+
+    Raises:
+        DataError: the folder holds no whole probe.
+    """
+    if not (folder / KEY).is_file():
+        raise DataError(f"{folder} holds no {KEY}; `pacer probe make` writes it")
+    key, manifest = pl.read_parquet(folder / KEY), read_json(folder / MANIFEST)
+    if hash_json(key.to_dicts()) != manifest["key"]:
+        raise DataError(f"{folder / KEY} was changed after it was written; make the probe again")
+    present = set(key["twin"])
+    return key, {name: kind for name, kind in kinds(manifest["seed"]).items() if name in present}, manifest
+
+
+def system_use(name: str, key: pl.DataFrame, reports: Path, chexbert: Path | None = None) -> SystemUse:
+    """Score the reports of one system.
+
+    Args:
+        reports: a file with the columns ``probe_id`` (or ``case``) and ``report``, one row for each row of the key.
+        chexbert: folder of the labeller; None: F1 by the rules alone.
+
+    Raises:
+        DataError: the file is unreadable, or ids do not pair one to one.
+    """
+    cases, scores = _cases(key, reports, chexbert)
+    groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
+    given = groups.pop(GIVEN)
+    other = [*_REFERENCE, *(["reference_labels"] if chexbert else [])]
+    others = exchange(given, other, ["context"])
+    uses = {}
+    if len(others):  # else one patient has more than half of the records
+        uses[CHANCE] = replace(_use(given, others, scores), unchanged=None, unbacked=(None, None))
+    uses |= {twin: _use(given, part, scores) for twin, part in groups.items()}
+    absent = {
+        "lateral view": _share(cases, "names_lateral", [not availability(context)[0] for context in cases["given"]]),
+        "previous report": _share(cases, "compares", [not availability(context)[1] for context in cases["given"]]),
+    }
+    signature = {"reports": hash_file(reports), "scores": scores, "convention": _CONVENTION}
+    return SystemUse(name, uses, absent, _contradicts(reports, cases), signature)
+
+
+def _cases(key: pl.DataFrame, path: Path, chexbert: Path | None) -> tuple[pl.DataFrame, list[str]]:
+    """Return the key with the reports and what was read in them, and the scores that can be computed."""
+    read = reports_of(path, ("report", "hypothesis", "text"))
+    rows = read.rows.select(pl.col("id").alias("probe_id"), pl.col("text").fill_null("").alias("hypothesis"))
+    check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))
+    cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
+    for side, column in (("reference", "reference"), ("report", "hypothesis"), ("prior", "prior_report")):
+        cases = cases.with_columns(anchor_columns(cases[column].fill_null(""), side))
+    cases = cases.with_columns(
+        compares=pl.Series(map(compares_with_prior, cases["hypothesis"]), dtype=pl.Boolean),
+        names_lateral=cases["hypothesis"].str.to_lowercase().str.contains(_LATERAL.pattern),
+    )
+    if chexbert is None:
+        return cases, [RULES]
+    from pacer.metrics.chexbert.labeller import CheXbert  # imports torch
+
+    labeller = CheXbert(chexbert)
+    texts = sorted({*cases["reference"], *cases["hypothesis"]})
+    labels = dict(zip(texts, labeller(texts).tolist(), strict=True))
+    return cases.with_columns(
+        pl.Series(f"{side}_labels", [labels[text] for text in cases[side]]) for side in ("reference", "hypothesis")
+    ), [RULES, CHEXBERT]
+
+
+def _use(given: pl.DataFrame, twins: pl.DataFrame, scores: Sequence[str]) -> Use:
+    """Compare the twins with the same records as they are given."""
+    order = twins.select("record_id")
+    given = order.join(given, on="record_id", how="left", maintain_order="left")
+    found = gains(given, twins, _CONVENTION, scores, _RESAMPLES)
+    contexts = contexts_of(given)
+    return Use(
+        len(twins),
+        found[MEAN if len(contexts) > 1 else contexts[0]],
+        int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins),
+        (_unbacked(given), _unbacked(twins)),
+    )
+
+
+def _unbacked(cases: pl.DataFrame) -> float | None:
+    cases = cases.drop_nulls("prior_report")
+    if cases.is_empty():
+        return None
+    affirmed = POLARITIES.index("positive")
+    prior, report, reference = (states(cases, side) == affirmed for side in ("prior", "report", "reference"))
+    return float((prior & report & ~reference).any(axis=1).mean())
+
+
+def _share(cases: pl.DataFrame, column: str, among: list[bool]) -> float | None:
+    chosen = cases.filter(pl.Series(among))
+    return int(chosen[column].sum()) / len(chosen) if len(chosen) else None
+
+
+def _contradicts(path: Path, cases: pl.DataFrame) -> float | None:
+    """Return the share of reports that contradict the commitment beside them, as `pacer generate` writes it."""
+    if path.suffix.lower() != ".jsonl":
+        return None
+    stated = {row.get("case"): row.get("commitment") for row in read_jsonl(path)}
+    chosen = cases.filter(pl.col("probe_id").is_in([case for case, anchor in stated.items() if anchor]))
+    if chosen.is_empty():
+        return None
+    anchors = [stated[case] for case in chosen["probe_id"]]
+    lists = (pl.Series(f"anchor_{name}", [anchor[name] for anchor in anchors]) for name in POLARITIES)
+    found = contradictions(chosen.with_columns(lists))
+    return int((found.list.len() > 0).sum()) / len(found)

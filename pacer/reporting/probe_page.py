@@ -1,0 +1,122 @@
+"""The use of sources by one or several systems as a table, a chart and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+
+from pacer.core.io import atomic_directory, write_json, write_text
+from pacer.metrics.probe.make import Kind
+from pacer.metrics.probe.use import CHANCE, CHEXBERT, RULES, SystemUse
+from pacer.reporting.figures import LIGHT, SERIES, drawing, for_page, legend_above, row_axis
+from pacer.reporting.html import render
+from pacer.reporting.tables import Heading, Table, number, signed
+
+_F1 = {RULES: "F1 by rules", CHEXBERT: "CheXbert F1"}
+_CHANCE = "another patient's reference (chance)"
+_NOTES = (
+    "Gain: F1 with the record as given minus F1 with the changed source, over the same records, with its 95 % interval "
+    "over patients (means over contexts). used: the interval lies above 0. ignored: every report stays the same, so "
+    "the gain is exactly 0. no effect shown: the interval holds 0. misled: it lies below 0.",
+    "Not backed: reports with a finding of the previous report that the reference lacks, as given and as changed.",
+    "Chance: the same reports against the references of other patients. A system whose gain over chance is not above 0 "
+    "writes reports that fit any patient.",
+)
+
+
+def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, Kind], manifest: Mapping[str, Any], out: Path) -> str:
+    """Write ``index.html``, ``table.md``, ``use.svg`` and ``use.json`` into the folder ``out``, which is replaced, and
+    return the table as Markdown."""
+    titles = {CHANCE: _CHANCE} | {name: f"{kind.source}: {kind.title}" for name, kind in kinds.items()}
+    table, chart = use_table(systems, titles), use_chart(systems, titles)
+    record = {
+        "probe": {"key": manifest["key"], "seed": manifest["seed"]},
+        "systems": {
+            system.name: {
+                "uses": {twin: asdict(use) | {"verdict": use.verdict} for twin, use in system.uses.items()},
+                "refers_to_absent": system.absent,
+                "contradicts_commitment": system.contradicts,
+                "signature": system.signature,
+            }
+            for system in systems
+        },
+    }
+    with atomic_directory(out) as folder:
+        page = render("probe.html", title=table.caption, table=table, chart=Markup(for_page(chart, "use")))
+        write_text(folder / "index.html", page)
+        write_text(folder / "table.md", table.markdown())
+        write_text(folder / "use.svg", chart)
+        write_json(folder / "use.json", record)
+    return table.markdown()
+
+
+def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
+    """Return a row for each kind of twin, the systems below each other."""
+    scores = list(next(iter(systems[0].uses.values())).f1)
+    heads = tuple(part for score in scores for part in (_F1[score], "changed", "gain"))
+    rows, headings = [], {}
+    for system in systems:
+        headings[len(rows)] = Heading(system.name, _about(system))
+        for twin, title in titles.items():
+            if (use := system.uses.get(twin)) is None:
+                continue
+            cells = []
+            for score in scores:
+                difference = use.f1[score]
+                interval = f"({signed(difference.low)}…{signed(difference.high)})"
+                cells += [number(difference.second), number(difference.first)]
+                cells.append(f"{signed(difference.difference)} {interval}")
+            unbacked = " → ".join(number(share) for share in use.unbacked if share is not None)
+            rows.append(
+                (
+                    title,
+                    str(use.records),
+                    *cells,
+                    "" if use.unchanged is None else number(1 - use.unchanged),
+                    unbacked,
+                    use.verdict,
+                )
+            )
+    columns = ("Changed source", "n", *heads, "Reports that change", "Not backed", "Verdict")
+    numeric = (False, *[True] * (len(columns) - 2), False)
+    return Table(columns, tuple(rows), "Use of sources", numeric, headings=headings, notes=_NOTES)
+
+
+def _about(system: SystemUse) -> str:
+    parts = [
+        f"{share:.0%} of reports without a {source} refer to one"
+        for source, share in system.absent.items()
+        if share is not None
+    ]
+    if system.contradicts is not None:
+        parts.append(f"{system.contradicts:.0%} contradict their commitment")
+    return "; ".join(parts)
+
+
+def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
+    """Draw the gain of each kind of twin with its interval, a colour for each system. At 0 the source makes no
+    difference."""
+    rows = [twin for twin in titles if any(twin in system.uses for system in systems)]
+
+    def draw(axes: Axes) -> None:
+        axes.axvline(0, color=LIGHT["--muted"], linewidth=1)
+        for place, system in enumerate(systems):
+            colour = LIGHT[SERIES[place % len(SERIES)]]
+            shift = (place - (len(systems) - 1) / 2) * 0.7 / len(systems)
+            for twin, use in system.uses.items():
+                row, gain = rows.index(twin) + shift, use.f1[RULES]
+                if gain.low is not None and gain.high is not None:
+                    axes.hlines(row, gain.low, gain.high, color=colour, linewidth=2)
+                if gain.difference is not None:
+                    axes.scatter(gain.difference, row, s=30, color=colour, zorder=3)
+            axes.scatter([], [], s=30, color=colour, label=system.name)
+        row_axis(axes, [titles[twin] for twin in rows])
+        axes.set_xlabel("F1 by rules as given, minus F1 with the changed source")
+        legend_above(axes, 4, handletextpad=0.2)
+
+    return drawing(6.6, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2), draw)

@@ -1,0 +1,208 @@
+"""The probe: systems with a known use of their sources are told apart, and what does not pair is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from pacer.cli.command import app
+from pacer.core.errors import DataError
+from pacer.data.schemas import IMAGE_SCHEMA, RECORD_SCHEMA, write_table
+from pacer.metrics.probe.make import GIVEN, INPUTS, KEY, make_probe
+from pacer.metrics.probe.use import CHANCE, RULES, read_probe, system_use
+
+FINDINGS = ("pneumothorax", "pleural effusion", "cardiomegaly", "pneumonia", "edema", "fracture")
+CONTEXTS = ("sn", "sw", "mn", "mw")
+PATIENTS = 36
+Row = dict[str, str | None]
+System = Callable[[Row], str]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def sentence(*numbers: int) -> str:
+    """A report that affirms some findings."""
+    return " ".join(f"there is {FINDINGS[number % len(FINDINGS)]} ." for number in numbers)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One record of each context and patient. The frontal shows a finding, the lateral another and the previous report
+    names a third; the file names say which."""
+    folder = tmp_path_factory.mktemp("corpus")
+    draw, rows, images = np.random.default_rng(1), [], {}
+    for patient in range(PATIENTS):
+        shown = draw.permutation(len(FINDINGS))[:3]
+        for kind, number in zip(("frontal", "lateral"), shown[:2], strict=True):
+            path = folder / f"{kind}-{patient}-{number}.png"
+            pixels = draw.integers(0, 255, (20, 16 + patient % 3)).astype(np.uint8)
+            Image.fromarray(pixels).save(path)
+            images[path.name] = path
+        for context in CONTEXTS:
+            frontal, lateral = (f"{kind}-{patient}-{number}.png" for kind, number in zip(("frontal", "lateral"), shown))
+            sources = (shown[0], *shown[1:2][: context[0] == "m"], *shown[2:3][: context[1] == "w"])
+            rows.append(
+                dict.fromkeys(RECORD_SCHEMA)
+                | {"record_id": f"{context}-{patient}", "context": context, "split": "test"}
+                | {"study_id": f"s{patient}", "subject_id": f"p{patient}", "view": ("AP", "PA")[patient % 2]}
+                | {"frontal": frontal, "lateral": lateral if context[0] == "m" else None}
+                | {"report": sentence(*sources), "report_raw": sentence(*sources), "sections": "findings"}
+                | {"prior_report": sentence(shown[2]) if context[1] == "w" else None}
+            )
+    write_table(folder / "records.parquet", pl.DataFrame(rows, schema=RECORD_SCHEMA), RECORD_SCHEMA)
+    sizes = [
+        {"image_id": name, "path": str(path), "bytes": 1, "width": 16, "height": 20} for name, path in images.items()
+    ]
+    write_table(folder / "images.parquet", pl.DataFrame(sizes, schema=IMAGE_SCHEMA), IMAGE_SCHEMA)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def probe(corpus: Path) -> Path:
+    made = run("probe", "make", "--records", str(corpus / "records.parquet"), "--out", str(corpus / "probe"))
+    assert made.exit_code == 0, made.output
+    return corpus / "probe"
+
+
+def seen(file: str | None) -> list[int]:
+    """The finding that an image shows; none for a mean radiograph."""
+    return [int(Path(file).stem.rsplit("-", 1)[1])] if file and "mean" not in Path(file).stem else []
+
+
+def prior(row: Row) -> str:
+    return row["prior"] or ""
+
+
+SYSTEMS: dict[str, System] = {
+    "looks at all": lambda row: f"{sentence(*seen(row['frontal']), *seen(row['lateral']))} {prior(row)}",
+    "ignores the lateral": lambda row: f"{sentence(*seen(row['frontal']))} {prior(row)}",
+    "copies": lambda row: prior(row) or "the lungs are clear .",
+    "constant": lambda row: "there is pneumothorax . there is no edema .",
+}
+SOURCES = {
+    "radiographs": ("another_radiograph", "mean_radiograph"),
+    "lateral": ("no_lateral", "another_lateral"),
+    "previous report": ("no_prior", "another_prior", "flipped_prior"),
+}
+USED = {
+    "looks at all": {"radiographs", "lateral", "previous report"},
+    "ignores the lateral": {"radiographs", "previous report"},
+    "copies": {"previous report"},
+    "constant": set(),
+}
+
+
+def reports(probe: Path, system: System, out: Path) -> Path:
+    rows = pl.read_csv(probe / INPUTS, infer_schema=False)
+    pl.DataFrame(
+        {"probe_id": rows["probe_id"], "report": [system(row) for row in rows.iter_rows(named=True)]}
+    ).write_csv(out)
+    return out
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_systems_are_told_apart(name: str, probe: Path, tmp_path: Path) -> None:
+    key, _, _ = read_probe(probe)
+    uses = system_use(name, key, reports(probe, SYSTEMS[name], tmp_path / "r.csv")).uses
+    for source, twins in SOURCES.items():
+        for twin in twins:
+            gain = uses[twin].f1[RULES]
+            if source in USED[name] or (twin, name) == ("another_radiograph", "looks at all"):
+                assert uses[twin].verdict == "used" and (gain.low or 0) > 0, twin
+            elif name == "ignores the lateral" and source == "radiographs":
+                continue
+            else:  # a system that is invariant to a source differs by exactly nothing
+                assert (uses[twin].verdict, gain.difference, gain.low, gain.high) == ("ignored", 0, 0, 0), twin
+    assert uses[CHANCE].verdict == ("not above chance" if name == "constant" else "above chance")
+
+
+def test_the_inputs_are_what_their_names_say(corpus: Path, probe: Path) -> None:
+    key = pl.read_parquet(probe / KEY)
+    given = {row["record_id"]: row for row in key.filter(twin=GIVEN).iter_rows(named=True)}
+    assert len(given) == 4 * PATIENTS
+    for row in key.iter_rows(named=True):
+        own = given[row["record_id"]]
+        changed = {name for name in ("frontal", "lateral", "prior_report", "view", "given") if row[name] != own[name]}
+        expected = {
+            GIVEN: set(),
+            "another_radiograph": {"frontal", "lateral"},
+            "mean_radiograph": {"frontal", "lateral"},
+            "no_lateral": {"lateral", "given"},
+            "another_lateral": {"lateral"},
+            "no_prior": {"prior_report", "given"},
+            "another_prior": {"prior_report"},
+            "flipped_prior": {"prior_report"},
+        }[row["twin"]]
+        assert changed <= expected and (changed or not expected or "another" in row["twin"])
+        assert row["reference"] == own["reference"] and row["context"] == own["context"]
+    rows = pl.read_csv(probe / INPUTS, infer_schema=False)
+    assert all(Path(path).is_file() for path in [*rows["frontal"], *rows["lateral"].drop_nulls()])
+    assert not set(rows.columns) & {"report", "reference"}
+
+
+def test_a_probe_is_the_same_in_a_seed(corpus: Path, probe: Path, tmp_path: Path) -> None:
+    again = run("probe", "make", "--records", str(corpus / "records.parquet"), "--out", str(tmp_path / "again"))
+    assert again.exit_code == 0 and (tmp_path / "again" / KEY).read_bytes() == (probe / KEY).read_bytes()
+    few = run(
+        *("probe", "make", "--records", str(corpus / "records.parquet"), "--out", str(tmp_path / "few")),
+        *("--limit", "3", "--seed", "1", "--context", "mw"),
+    )
+    assert few.exit_code == 0 and set(pl.read_parquet(tmp_path / "few" / KEY)["context"]) == {"mw"}
+    assert pl.read_parquet(tmp_path / "few" / KEY).filter(twin=GIVEN).height == 3
+
+
+def test_page_table_and_commitments(probe: Path, tmp_path: Path) -> None:
+    plain = reports(probe, SYSTEMS["copies"], tmp_path / "copies.csv")
+    rows = pl.read_csv(plain)
+    lines = [
+        {"case": case, "report": report, "commitment": {"positive": [], "negative": ["edema"], "uncertain": []}}
+        for case, report in rows.iter_rows()
+    ]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run(
+        *("probe", "score", "--probe", str(probe), "--reports", f"copies={plain}"),
+        *("--reports", str(tmp_path / "own.jsonl"), "--out", str(tmp_path / "use")),
+    )
+    assert done.exit_code == 0, done.output
+    page, record = (
+        (tmp_path / "use" / "index.html").read_text(),
+        json.loads((tmp_path / "use" / "use.json").read_text()),
+    )
+    assert "<svg" in page and "no lateral view" in page and list(record["systems"]) == ["copies", "own"]
+    assert record["systems"]["copies"]["contradicts_commitment"] is None
+    edema = rows["report"].str.contains("there is edema").mean()
+    assert record["systems"]["own"]["contradicts_commitment"] == pytest.approx(edema)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows[1:], "missing in"),
+        (lambda rows: pl.concat([rows, rows[:1]]), "more than once"),
+        (lambda rows: rows.rename({"probe_id": "number"}), "none is known as that of ids"),
+    ],
+)
+def test_reports_that_do_not_pair(change: Callable, message: str, probe: Path, tmp_path: Path) -> None:
+    file = reports(probe, SYSTEMS["constant"], tmp_path / "r.csv")
+    change(pl.read_csv(file)).write_csv(file)
+    with pytest.raises(DataError, match=message):
+        system_use("s", read_probe(probe)[0], file)
+
+
+def test_a_changed_key_is_refused(corpus: Path, tmp_path: Path) -> None:
+    records = pl.read_parquet(corpus / "records.parquet")
+    paths = {path.name: str(path) for path in corpus.glob("*.png")}
+    make_probe(records, paths, tmp_path / "probe", 0, 2)
+    key = pl.read_parquet(tmp_path / "probe" / KEY)
+    key.with_columns(reference=pl.lit("there is edema .")).write_parquet(tmp_path / "probe" / KEY)
+    with pytest.raises(DataError, match="was changed"):
+        read_probe(tmp_path / "probe")
