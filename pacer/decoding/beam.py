@@ -3,6 +3,7 @@
 - A prefix is computed and stored once for all its beams (:mod:`pacer.decoding.tree`).
 - A record that ends frees its row at once; another record takes it while the others continue.
 - Each record has its own length, so steps need no padding, and no record waits for the longest.
+- Generated tokens are embedded in the type of the prefix, so all positions are computed as in training.
 
 Selection follows the definition step by step (:mod:`pacer.decoding.hypotheses`); only the rounding of the language
 model's sums differs.
@@ -97,6 +98,7 @@ class _Search:
         self.tree = TokenTree(places, decode.num_beams, config.num_hidden_layers, heads, device)
         self.hypotheses = Hypotheses(places, decode, engine.eos, device)
         self.prefix = torch.zeros(places, dtype=torch.long, device=device)
+        self.type = engine.language.dtype
         self.records: list[_Record] = []
 
     def admit(self, numbers: Sequence[int], prefixes: Sequence[Tensor]) -> list[tuple[int, list[int]]]:
@@ -105,6 +107,7 @@ class _Search:
         lengths = torch.tensor([len(prefix) for prefix in prefixes], device=self.prefix.device)
         # padded on the right, where causality hides the padding
         inputs = pad_sequence(list(prefixes), batch_first=True)
+        self.type = inputs.dtype
         with self.tree.filling(rows, lengths), autocast_to_weights(self.language):
             hidden = self._forward(inputs_embeds=inputs, position_ids=torch.arange(inputs.shape[1])[None].to(lengths))
             last = hidden.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, hidden.shape[2]))
@@ -120,8 +123,9 @@ class _Search:
         rows = slice(active)
         tokens = self.hypotheses.last(active)
         positions = (self.prefix[rows] + self.hypotheses.length[rows] - 1).unsqueeze(1).expand_as(tokens)
-        with self.tree.stepping(active) as mask:
-            hidden = self._forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
+        embedded = self.language.get_input_embeddings()(tokens).to(self.type)
+        with self.tree.stepping(active) as mask, autocast_to_weights(self.language):
+            hidden = self._forward(inputs_embeds=embedded, attention_mask=mask, position_ids=positions)
             logits = self.language.lm_head(hidden)
         return self._settle(rows, self.hypotheses.advance(rows, logits, longest))
 

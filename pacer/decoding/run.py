@@ -64,6 +64,9 @@ def trained_generator(
 #: choose the records, which have a hash of their own.
 CHANGEABLE = frozenset({"split", "limit", "engine", "batch_size", "examples", "controls"})
 
+#: Threads that read features while the device generates.
+_READERS = 2
+
 #: Called like :func:`trained_generator`.
 OpenGenerator = Callable[[Path, Path, Path, Decode, torch.device], tuple[Generator, CheckpointRecord]]
 
@@ -166,7 +169,7 @@ def _decode(
         Ticker("decode", len(planned), done=len(planned) - len(todo)) as ticker,
         Journal(parts / f"{state.process_index}.jsonl") as journal,
     ):
-        for place, result in generator.stream([row for _, row in mine]):
+        for place, result in generator.stream([row for _, row in mine], _READERS):
             name, row = mine[place]
             routing = _routing(result) if _keeps_routing(name, row["record_id"], routed) else None
             line = {"run": name, "routing": routing, **_line(row["record_id"], result, generator.commit)}
