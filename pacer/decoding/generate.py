@@ -14,9 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from pacer.config import Decode
-from pacer.core.errors import DataError
+from pacer.core.errors import BackboneError, DataError
 from pacer.core.prefetch import prefetch
 from pacer.decoding.beam import BeamSearch, unknown_attention
+from pacer.decoding.candidates import AgreeingSearch
 from pacer.decoding.transformers_generate import Generate
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Batch, FeatureSource, Pacer, SourceStates, read_sources
@@ -58,6 +59,9 @@ class Generator:
 
     Args:
         model: in eval mode; not of the warm-up, which has no instruction. specification: from its checkpoint record.
+
+    Raises:
+        BackboneError: ``decode.select: agreement`` with a language model that the beam search does not support.
     """
 
     def __init__(
@@ -75,6 +79,8 @@ class Generator:
         self.commit = specification.commits
         self.num_queries = specification.interface.num_queries
         unknown = unknown_attention(model.language.config)
+        if unknown and decode.select == "agreement":
+            raise BackboneError(f"decode.select: agreement does not know {unknown}; set decode.select: score")
         if unknown and decode.engine == "beam":
             print(f"decode: the beam search does not know {unknown}; using decode.engine: generate")
             self.decode = decode.model_copy(update={"engine": "generate"})
@@ -138,11 +144,15 @@ class Generator:
                 beside[place] = prefix[1:]  # keeping the inputs of all records would take too much memory
                 yield prefix.inputs
 
-        engine = ENGINES[self.decode.engine]
-        search = engine(self.model.language, self.decode, self.tokenizer.eos_token_id)
+        arguments = self.model.language, self.decode, self.tokenizer.eos_token_id
+        agreeing = self.decode.select == "agreement" and self.commit
+        search = AgreeingSearch(*arguments, self.text) if agreeing else ENGINES[self.decode.engine](*arguments)
         for place, tokens in search(inputs()):
-            text = str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-            yield place, Generated(text, len(tokens), *beside.pop(place))
+            yield place, Generated(self.text(tokens), len(tokens), *beside.pop(place))
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Return the text of generated tokens."""
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def __call__(self, records: Sequence[Row]) -> list[Generated]:
         """Return the results in the records' order."""

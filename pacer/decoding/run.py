@@ -20,6 +20,7 @@ from pacer.core.journal import Journal, read_journal
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS, of_split
+from pacer.decoding.candidates import agreement
 from pacer.decoding.controls import CONTROLS
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
@@ -187,6 +188,7 @@ def _line(record_id: str, result: Generated, commit: bool) -> dict[str, object]:
         "fallback": fallback,
         "gate": result.gate,
         "tokens": result.tokens,
+        "agreement": agreement(anchor, report),
     }
 
 
