@@ -59,7 +59,7 @@ def plain(case: Case, opening: Opening, noise: Tensor) -> tuple[list[int], float
             return finished[0][1], finished[0][0]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(6))
 def test_candidates_are_those_of_a_plain_loop(seed: int) -> None:
     case, openings = drawn_case(seed)
     own = found(BeamSearch(case.language, case.decode, EOS, Candidates), openings)
