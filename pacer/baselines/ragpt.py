@@ -28,7 +28,7 @@ from pacer.decoding.generate import Generator
 from pacer.decoding.run import OpenGenerator, trained_generator
 from pacer.model.checkpoint import CheckpointRecord
 from pacer.model.interface import SourceTokens
-from pacer.model.pacer import Batch, Embedded, TrainingBatch
+from pacer.model.pacer import Batch, Embedded, SourceStates, TrainingBatch
 from pacer.model.prompt import PromptIds
 from pacer.training.examples import Examples, Row
 from pacer.training.run import Inputs, OpenLog
@@ -209,9 +209,11 @@ class RetrievedGenerator(Generator):
         """Return the text ids of the prefix, with places for the prompts."""
         return with_places(super().prompt_ids(record), self.places)
 
-    def batch(self, record: Row) -> RetrievedBatch:
+    def batch(self, record: Row, sources: SourceStates | None = None) -> RetrievedBatch:
         """Return the prefix and the target's BOS of one record, with its neighbours."""
-        return RetrievedBatch(**vars(super().batch(record)), neighbours=self.retrieval.read([record["frontal"]]))
+        return RetrievedBatch(
+            **vars(super().batch(record, sources)), neighbours=self.retrieval.read([record["frontal"]])
+        )
 
 
 def train_ragpt(

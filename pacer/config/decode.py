@@ -14,6 +14,9 @@ class Decode(Strict):
     split: Literal["test", "val", "all"]
     limit: Positive | None
     engine: Literal["beam", "generate"]
+    select: Literal["score", "agreement"] = "score"
+    candidates: Beams = 8
+    temperature: PositiveFloat = 0.4
     num_beams: Beams
     min_new_tokens: Natural
     max_new_tokens: Tokens
@@ -27,6 +30,8 @@ class Decode(Strict):
     def _ordered(self) -> Self:
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError("min_new_tokens is above max_new_tokens")
+        if self.select == "agreement" and self.engine != "beam":
+            raise ValueError("select: agreement needs engine: beam, because generate makes no candidates")
         return self
 
 

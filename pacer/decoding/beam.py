@@ -3,6 +3,7 @@
 - A prefix is computed and stored once for all its beams (:mod:`pacer.decoding.tree`).
 - A record that ends frees its row at once; another record takes it while the others continue.
 - Each record has its own length, so steps need no padding, and no record waits for the longest.
+- Generated tokens are embedded in the type of the prefix, so all positions are computed as in training.
 
 Selection follows the definition step by step (:mod:`pacer.decoding.hypotheses`); only the rounding of the language
 model's sums differs.
@@ -48,18 +49,20 @@ class BeamSearch:
     Args:
         language: a causal language model of :data:`FAMILIES` in eval mode, LoRA merged or not.
         decode: beams, minimum and maximum tokens, penalties, batch size. eos: the token that ends a report.
+        hypotheses: makes the state of the searches: :class:`Hypotheses`, or for openings
+            :class:`pacer.decoding.candidates.Candidates`, whose results are lists of candidates.
 
     Raises:
         BackboneError: this search does not support the attention of the language model.
     """
 
-    def __init__(self, language: Any, decode: Decode, eos: int):
+    def __init__(self, language: Any, decode: Decode, eos: int, hypotheses: Any = Hypotheses):
         if unknown := unknown_attention(language.config):
             raise BackboneError(f"the beam search does not know {unknown}; set decode.engine: generate")
-        self.language, self.decode, self.eos = language, decode, eos
+        self.language, self.decode, self.eos, self.hypotheses = language, decode, eos, hypotheses
 
     @torch.no_grad()
-    def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
+    def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """Yield the index of each prefix in ``prefixes`` and its generated tokens (EOS included) when it ends.
 
         Args:
@@ -94,34 +97,39 @@ class _Search:
         config, decode = engine.language.config, engine.decode
         places, self.language, device = decode.batch_size, engine.language, engine.language.device
         heads = config.num_attention_heads // config.num_key_value_heads
-        self.tree = TokenTree(places, decode.num_beams, config.num_hidden_layers, heads, device)
-        self.hypotheses = Hypotheses(places, decode, engine.eos, device)
+        self.hypotheses = engine.hypotheses(places, decode, engine.eos, device)
+        self.tree = TokenTree(places, self.hypotheses.beams, config.num_hidden_layers, heads, device)
         self.prefix = torch.zeros(places, dtype=torch.long, device=device)
+        self.type = engine.language.dtype
         self.records: list[_Record] = []
 
-    def admit(self, numbers: Sequence[int], prefixes: Sequence[Tensor]) -> list[tuple[int, list[int]]]:
+    def admit(self, numbers: Sequence[int], prefixes: Sequence[Any]) -> list[tuple[int, Any]]:
         """Add records and generate their first tokens; return those that ended, in the form of :class:`BeamSearch`."""
         rows = slice(len(self.records), len(self.records) + len(numbers))
-        lengths = torch.tensor([len(prefix) for prefix in prefixes], device=self.prefix.device)
+        opened = self.hypotheses.start(rows, prefixes)
+        inputs = [getattr(prefix, "inputs", prefix) for prefix in prefixes]
+        lengths = torch.tensor([len(prefix) for prefix in inputs], device=self.prefix.device)
         # padded on the right, where causality hides the padding
-        inputs = pad_sequence(list(prefixes), batch_first=True)
+        inputs = pad_sequence(inputs, batch_first=True)
+        self.type = inputs.dtype
         with self.tree.filling(rows, lengths), autocast_to_weights(self.language):
             hidden = self._forward(inputs_embeds=inputs, position_ids=torch.arange(inputs.shape[1])[None].to(lengths))
             last = hidden.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, hidden.shape[2]))
             logits = self.language.lm_head(last)
-        self.prefix[rows] = lengths
-        self.hypotheses.start(rows)
-        self.records += map(_Record, numbers)
-        return self._settle(rows, self.hypotheses.advance(rows, logits, 0))
+        self.prefix[rows] = lengths - opened
+        tokens = opened.tolist()
+        self.records += map(_Record, numbers, tokens)
+        return self._settle(rows, self.hypotheses.advance(rows, logits, max(tokens)))
 
-    def step(self) -> list[tuple[int, list[int]]]:
+    def step(self) -> list[tuple[int, Any]]:
         """Generate one more token for every beam; return the records that ended, as :meth:`admit`."""
         active, longest = len(self.records), max(record.tokens for record in self.records)
         rows = slice(active)
         tokens = self.hypotheses.last(active)
-        positions = (self.prefix[rows] + self.hypotheses.length[rows] - 1).unsqueeze(1).expand_as(tokens)
-        with self.tree.stepping(active) as mask:
-            hidden = self._forward(input_ids=tokens, attention_mask=mask, position_ids=positions)
+        positions = self.prefix[rows, None] + self.hypotheses.generated(rows) - 1
+        embedded = self.language.get_input_embeddings()(tokens).to(self.type)
+        with self.tree.stepping(active) as mask, autocast_to_weights(self.language):
+            hidden = self._forward(inputs_embeds=embedded, attention_mask=mask, position_ids=positions)
             logits = self.language.lm_head(hidden)
         return self._settle(rows, self.hypotheses.advance(rows, logits, longest))
 
@@ -129,7 +137,7 @@ class _Search:
         with attending_to_trees(self.language.model):
             return self.language.model(**inputs, past_key_values=self.tree, use_cache=True).last_hidden_state
 
-    def _settle(self, rows: slice, step: Step) -> list[tuple[int, list[int]]]:
+    def _settle(self, rows: slice, step: Step) -> list[tuple[int, Any]]:
         """Branch the tree, return the records that ended, and move the last rows into the freed ones."""
         used = self.tree.branch(rows, step.parents)
         ended, used = torch.stack([step.ended.long(), used]).tolist()  # only host sync in this step

@@ -14,11 +14,13 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from pacer.config import Decode
-from pacer.core.errors import DataError
+from pacer.core.errors import BackboneError, DataError
+from pacer.core.prefetch import prefetch
 from pacer.decoding.beam import BeamSearch, unknown_attention
+from pacer.decoding.candidates import AgreeingSearch
 from pacer.decoding.transformers_generate import Generate
 from pacer.model.checkpoint import ModelSpecification
-from pacer.model.pacer import Batch, FeatureSource, Pacer, read_sources
+from pacer.model.pacer import Batch, FeatureSource, Pacer, SourceStates, read_sources
 from pacer.model.prompt import PromptIds, build_prompt
 
 #: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.
@@ -57,6 +59,9 @@ class Generator:
 
     Args:
         model: in eval mode; not of the warm-up, which has no instruction. specification: from its checkpoint record.
+
+    Raises:
+        BackboneError: ``decode.select: agreement`` with a language model that the beam search does not support.
     """
 
     def __init__(
@@ -74,6 +79,8 @@ class Generator:
         self.commit = specification.commits
         self.num_queries = specification.interface.num_queries
         unknown = unknown_attention(model.language.config)
+        if unknown and decode.select == "agreement":
+            raise BackboneError(f"decode.select: agreement does not know {unknown}; set decode.select: score")
         if unknown and decode.engine == "beam":
             print(f"decode: the beam search does not know {unknown}; using decode.engine: generate")
             self.decode = decode.model_copy(update={"engine": "generate"})
@@ -82,8 +89,8 @@ class Generator:
         """Return the text ids of the prefix, the only part whose length differs between records."""
         return build_prompt(self.tokenizer, record, commit=self.commit, **self.prompt.model_dump())
 
-    def batch(self, record: Row) -> Batch:
-        """Return a batch of one record's prefix and the target's BOS."""
+    def batch(self, record: Row, sources: SourceStates | None = None) -> Batch:
+        """Return a batch of one record's prefix and the target's BOS. sources: its features; None: they are read."""
         prompt, bos = self.prompt_ids(record), self.tokenizer.bos_token_id
         prefix = prompt.prefix(bos, self.num_queries)
         return Batch(
@@ -91,12 +98,12 @@ class Generator:
             visual_start=torch.tensor([prompt.visual_start]),
             prefix_length=torch.tensor([len(prefix)]),
             length=torch.tensor([len(prefix) + 1]),
-            **vars(read_sources([record], self.features)),
+            **vars(sources or read_sources([record], self.features)),
         )
 
     @torch.no_grad()
-    def prefix(self, record: Row) -> Prefix:
-        """Compute the calibrated prefix of one record.
+    def prefix(self, record: Row, sources: SourceStates | None = None) -> Prefix:
+        """Compute the calibrated prefix of one record; ``sources`` as in :meth:`batch`.
 
         Records are embedded one by one, so the result is bit-identical however records are batched, split over
         processes or resumed.
@@ -104,7 +111,7 @@ class Generator:
         Raises:
             DataError: the prefix is not finite. Beam search would otherwise emit garbage.
         """
-        batch = self.batch(record).to(self.device)
+        batch = self.batch(record, sources).to(self.device)
         embedded = self.model.embed(batch)
         inputs, gate, _ = self.model.calibrate(embedded, batch)
         if not inputs.isfinite().all():
@@ -120,24 +127,32 @@ class Generator:
             None if lateral is None else lateral[0].cpu(),
         )
 
-    def stream(self, records: Iterable[Row]) -> Iterator[tuple[int, Generated]]:
+    def stream(self, records: Iterable[Row], workers: int = 0) -> Iterator[tuple[int, Generated]]:
         """Yield each record's index in ``records`` and its result, as soon as it is ready.
 
         Records are read in the given order when rows are free; it is fastest to put similar lengths next to each other.
+        ``workers`` threads read features ahead (0: each record's when it is needed).
         """
         prefix_results: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
 
+        def read(record: Row) -> tuple[Row, SourceStates]:
+            return record, read_sources([record], self.features)
+
         def inputs() -> Iterator[Tensor]:
-            for place, record in enumerate(records):
-                prefix = self.prefix(record)
+            for place, (record, sources) in enumerate(prefetch(read, records, workers)):
+                prefix = self.prefix(record, sources)
                 prefix_results[place] = prefix[1:]  # keeping the inputs of all records would take too much memory
                 yield prefix.inputs
 
-        engine = ENGINES[self.decode.engine]
-        search = engine(self.model.language, self.decode, self.tokenizer.eos_token_id)
+        arguments = self.model.language, self.decode, self.tokenizer.eos_token_id
+        agreeing = self.decode.select == "agreement" and self.commit
+        search = AgreeingSearch(*arguments, self.text) if agreeing else ENGINES[self.decode.engine](*arguments)
         for place, tokens in search(inputs()):
-            text = str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-            yield place, Generated(text, len(tokens), *prefix_results.pop(place))
+            yield place, Generated(self.text(tokens), len(tokens), *prefix_results.pop(place))
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Return the text of generated tokens."""
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def __call__(self, records: Sequence[Row]) -> list[Generated]:
         """Return the results in the records' order."""

@@ -4,11 +4,17 @@ The definition is ``GenerationMixin._beam_search`` and, for one beam, ``_sample`
 transformers, with ``early_stopping=False``. The arithmetic, its order and the shapes are the same, so ties are broken
 the same way. Unlike there, every row has its own length.
 
-Shapes: S rows, n rows of a step, K beams, V vocabulary, T maximum number of generated tokens.
+With ``noise`` a step draws its beams: it ranks the best continuations by their scores plus noise (Gumbel's, times a
+temperature), so that one beam is a sample at that temperature and several are a search around it. Sums and the choice
+among finished hypotheses are of the scores alone.
+
+Shapes: S rows, n rows of a step, K beams, V vocabulary, T maximum number of generated tokens,
+M continuations with noise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -36,9 +42,13 @@ class Hypotheses:
             sums of log-probabilities. length: [S] tokens generated so far.
         best: [S, K, T], best_scores [S, K], best_length [S, K]: finished hypotheses, best first; empty entries have the
             score "minus infinity".
+        done: [S] bool, ended rows, whose best hypotheses further steps leave as they are.
+
+    Args:
+        noise: [G, T, M] for the tokens of row i: that of i modulo G. None: the definition.
     """
 
-    def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device):
+    def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device, noise: Tensor | None = None):
         beams, most = decode.num_beams, decode.max_new_tokens
         self.decode, self.eos, self.most = decode, eos, most
         # the definition divides by a Python float
@@ -51,21 +61,34 @@ class Hypotheses:
         self.best = torch.zeros_like(self.tokens)
         self.best_scores = torch.zeros_like(self.scores)
         self.best_length = torch.zeros(rows, beams, dtype=torch.long, device=device)
+        self.noise = noise
+        self.done = torch.zeros(rows, dtype=torch.bool, device=device)
 
-    def start(self, rows: slice) -> None:
-        """Reset these rows. Only the first beam may continue, because the others would repeat it."""
-        self.length[rows] = 0
+    @property
+    def beams(self) -> int:
+        """K."""
+        return self.tokens.shape[1]
+
+    def start(self, rows: slice, prefixes: Sequence[Tensor] = ()) -> Tensor:
+        """Reset these rows; return their numbers of tokens [n]. Only the first beam may continue, because the others
+        would repeat it."""
+        self.length[rows], self.done[rows] = 0, False
         self.scores[rows], self.scores[rows, 1:] = 0.0, _MINUS_INFINITY
         self.best_scores[rows] = _MINUS_INFINITY
+        return self.length[rows]
 
     def move(self, sources: list[int], targets: list[int]) -> None:
         """Copy rows ``sources`` over rows ``targets``."""
-        for tensor in (self.tokens, self.scores, self.length, self.best, self.best_scores, self.best_length):
+        for tensor in (self.tokens, self.scores, self.length, self.best, self.best_scores, self.best_length, self.done):
             tensor[targets] = tensor[sources]
+
+    def generated(self, rows: slice) -> Tensor:
+        """Return the number of tokens of each beam of these rows [n, K]."""
+        return self.length[rows, None].expand(-1, self.beams)
 
     def last(self, rows: int) -> Tensor:
         """Return the newest token of each beam of the first ``rows`` rows [rows, K]."""
-        places = (self.length[:rows] - 1)[:, None, None].expand(-1, self.tokens.shape[1], 1)
+        places = (self.length[:rows] - 1)[:, None, None].expand(-1, self.beams, 1)
         return self.tokens[:rows].gather(2, places).squeeze(2)
 
     def result(self, row: int) -> list[int]:
@@ -79,7 +102,8 @@ class Hypotheses:
             logits: [n, K, V], or [n, 1, V] at the start, when all beams are equal. longest: upper bound on the tokens
                 that a row has so far; 0 at the start.
         """
-        return (self._greedy if self.decode.num_beams == 1 else self._beams)(rows, logits.float(), longest)
+        greedy = self.decode.num_beams == 1 and self.noise is None
+        return (self._greedy if greedy else self._beams)(rows, logits.float(), longest)
 
     def _greedy(self, rows: slice, logits: Tensor, longest: int) -> Step:
         tokens = self._process(rows, logits, longest).argmax(-1)
@@ -94,21 +118,29 @@ class Hypotheses:
     def _beams(self, rows: slice, logits: Tensor, longest: int) -> Step:
         beams, vocabulary = self.decode.num_beams, logits.shape[-1]
         scores = self._process(rows, F.log_softmax(logits, dim=-1), longest) + self.scores[rows].unsqueeze(-1)
-        # twice the beams, so that enough can continue if EOS takes the best places
-        top, flat = scores.flatten(1).topk(2 * beams)
+        place = self.length[rows].clamp(max=self.most - 1)  # a row that has ended may be full
+        if self.noise is None:
+            # twice the beams, so that enough can continue if EOS takes the best places
+            top, flat = scores.flatten(1).topk(2 * beams)
+            ranked = top
+        else:
+            top, flat = scores.flatten(1).topk(self.noise.shape[2])  # best first
+            groups = torch.arange(len(top), device=top.device) % len(self.noise)
+            ranked, drawn = (top + self.noise[groups, place]).topk(2 * beams)
+            top, flat = _pick(top, drawn), _pick(flat, drawn)
         parents, new = flat // vocabulary, flat % vocabulary
         candidates = _pick(self.tokens[rows], parents) if longest else new.unsqueeze(-1).repeat(1, 1, self.most)
-        candidates.scatter_(2, self.length[rows, None, None].expand(-1, 2 * beams, 1), new.unsqueeze(-1))
-        self.length[rows] += 1
+        candidates.scatter_(2, place[:, None, None].expand(-1, 2 * beams, 1), new.unsqueeze(-1))
+        self.length[rows] += ~self.done[rows]
         length = self.length[rows, None]
         ends = (new == self.eos) | (length == self.most)
 
+        chosen = (ranked + ends.float() * _MINUS_INFINITY).topk(beams)[1]
         running = top + ends.float() * _MINUS_INFINITY
-        chosen = running.topk(beams)[1]
         self.tokens[rows], self.scores[rows] = _pick(candidates, chosen), _pick(running, chosen)
 
         power = self.powers[length]
-        finished = top / power + (~ends) * _MINUS_INFINITY
+        finished = top / power + (~ends | self.done[rows, None]) * _MINUS_INFINITY
         finished[:, beams:] += _MINUS_INFINITY  # these candidates may only continue
         merged = torch.cat([self.best_scores[rows], finished], 1)
         order = merged.topk(beams)[1]
@@ -117,8 +149,9 @@ class Hypotheses:
         self.best_scores[rows] = _pick(merged, order)
 
         # no running beam can overtake the worst finished one, judged at the current length
-        cannot_improve = ~(self.scores[rows, 0] / power[:, 0] > self.best_scores[rows].amin(1))
-        return Step(_pick(parents, chosen), cannot_improve | (self.length[rows] == self.most))
+        cannot_improve = ~(self.scores[rows].amax(1) / power[:, 0] > self.best_scores[rows].amin(1))
+        self.done[rows] |= cannot_improve | (self.length[rows] == self.most)
+        return Step(_pick(parents, chosen), self.done[rows])
 
     def _process(self, rows: slice, scores: Tensor, longest: int) -> Tensor:
         """Apply the definition's processors in order: no EOS before the minimum length, then the repetition penalty.

@@ -21,6 +21,7 @@ from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS, of_split
 from pacer.data.twins import CONTROLS
+from pacer.decoding.candidates import agreement
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
 from pacer.features.online import open_features
@@ -63,6 +64,9 @@ def trained_generator(
 #: Settings that change no finished report, so a stopped run may continue with other values. The split and the limit
 #: choose the records, which have a hash of their own.
 CHANGEABLE = frozenset({"split", "limit", "engine", "batch_size", "examples", "controls"})
+
+#: Threads that read features while the device generates.
+_READERS = 2
 
 #: Called like :func:`trained_generator`.
 OpenGenerator = Callable[[Path, Path, Path, Decode, torch.device], tuple[Generator, CheckpointRecord]]
@@ -166,7 +170,7 @@ def _decode(
         Ticker("decode", len(planned), done=len(planned) - len(todo)) as ticker,
         Journal(parts / f"{state.process_index}.jsonl") as journal,
     ):
-        for place, result in generator.stream([row for _, row in mine]):
+        for place, result in generator.stream([row for _, row in mine], _READERS):
             name, row = mine[place]
             routing = _routing(result) if _keeps_routing(name, row["record_id"], routed) else None
             line = {"run": name, "routing": routing, **_line(row["record_id"], result, generator.commit)}
@@ -184,6 +188,7 @@ def _line(record_id: str, result: Generated, commit: bool) -> dict[str, object]:
         "fallback": fallback,
         "gate": result.gate,
         "tokens": result.tokens,
+        "agreement": agreement(anchor, report),
     }
 
 

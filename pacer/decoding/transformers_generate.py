@@ -42,9 +42,13 @@ class Generate:
         processors = LogitsProcessorList()
         if self.decode.repetition_penalty != 1.0:
             processors.append(RepetitionPenaltyLogitsProcessor(self.decode.repetition_penalty))
-        with autocast_to_weights(self.language):
+        embedded = pad_sequence(inputs, batch_first=True, padding_side="left")
+        # generated tokens are embedded in the type of the prefix, as in training
+        embeddings = self.language.get_input_embeddings()
+        hook = embeddings.register_forward_hook(lambda _module, _ids, output: output.to(embedded.dtype))
+        with autocast_to_weights(self.language), hook:
             return self.language.generate(
-                inputs_embeds=pad_sequence(inputs, batch_first=True, padding_side="left"),
+                inputs_embeds=embedded,
                 attention_mask=pad_sequence(mask, batch_first=True, padding_side="left"),
                 logits_processor=processors,
                 do_sample=False,

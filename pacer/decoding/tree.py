@@ -120,7 +120,7 @@ class TokenTree:
             return key, value
         places = self.slots[: self._rows, None, :, None].expand_as(key)
         keys, values = keys[: self._rows], values[: self._rows]
-        keys.scatter_(2, places, key)
+        keys.scatter_(2, places, key.to(keys.dtype))
         values.scatter_(2, places, value)
         return keys[:, :, : self.width], values[:, :, : self.width]
 

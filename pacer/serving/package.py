@@ -53,6 +53,9 @@ class Search(Strict):
     """The settings of the group ``decode`` that control the search for tokens."""
 
     engine: Literal["beam", "generate"]
+    select: Literal["score", "agreement"] = "score"
+    candidates: Beams = 8
+    temperature: Annotated[float, Field(gt=0.0)] = 0.4
     num_beams: Beams
     min_new_tokens: Annotated[int, Field(ge=0)]
     max_new_tokens: Positive

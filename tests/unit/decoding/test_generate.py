@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import weakref
 from functools import partial
 
@@ -47,6 +48,23 @@ def test_the_prefix_that_was_trained_is_decoded(generator, records: pl.DataFrame
 
 
 @pytest.mark.parametrize("engine", ["beam", "generate"])
+def test_generated_tokens_enter_the_language_model_as_trained_ones_do(generator, records, engine: str) -> None:
+    """Sums between the blocks stay in float32 for generated tokens too, and no hook stays on the model."""
+    language = generator.model.language.to(torch.bfloat16)
+    generator.decode = settings(engine=engine)
+    blocks, types = language.model.layers, []
+    handles = [
+        block.register_forward_pre_hook(lambda _, inputs: types.append((inputs[0].shape[1], inputs[0].dtype)))
+        for block in blocks
+    ]
+    generator(records.head(3).to_dicts())
+    assert len(types) > len(blocks) and {kind for _, kind in types} == {torch.float32}
+    for handle in handles:
+        handle.remove()
+    assert language.get_input_embeddings()(torch.tensor([1])).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("engine", ["beam", "generate"])
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
 def test_a_prefix_that_is_no_number_is_refused_with_its_record(generator, records, engine: str, wrong: float) -> None:
     rows = records.filter(pl.col("context") == "mw").to_dicts()
@@ -61,7 +79,7 @@ def test_prefixes_are_let_go_when_the_engine_has_taken_them(generator, records, 
     """A view of none of its numbers would keep all of a prefix in memory until its report has ended."""
     held, alive = [], []
 
-    def prefix(self, record):
+    def prefix(self, record, sources):
         array = np.zeros((5, 4), dtype=np.float32)
         held.append(weakref.ref(array))
         return Prefix(torch.from_numpy(array), None, torch.zeros(1), None)
@@ -129,3 +147,16 @@ def test_without_the_lateral_mn_is_decoded_as_sn(records: pl.DataFrame) -> None:
     control = CONTROLS["no_lateral"](records)
     assert set(control["context"]) == {"sn"} and control["lateral"].is_null().all()
     assert control["record_id"].str.starts_with("mn-").all()
+
+
+def test_features_are_read_ahead_and_change_nothing(generator, records, monkeypatch) -> None:
+    rows = records.to_dicts()
+    generator.decode = settings(batch_size=1)
+    alone, threads = generator(rows), set()
+    read = generator.features.depth_states
+    monkeypatch.setattr(
+        generator.features, "depth_states", lambda ids: threads.add(threading.current_thread().name) or read(ids)
+    )
+    ahead = [result for _, result in sorted(generator.stream(rows, workers=2), key=lambda placed: placed[0])]
+    assert threading.main_thread().name not in threads
+    assert [result.text for result in ahead] == [result.text for result in alone]

@@ -1,0 +1,171 @@
+"""Several reports for one commitment, and the choice of the one that keeps it (``decode.select: agreement``).
+
+Every candidate continues the best hypothesis's commitment by a beam search of its own, with the configured penalties.
+The first is without noise; the others rank each step's continuations with noise of their own
+(:mod:`pacer.decoding.hypotheses`). The noise depends on candidate and position alone, so a record gets the same
+candidates in every batch.
+
+Shapes: C candidates of a record, K beams of a candidate, V vocabulary, T maximum number of generated tokens.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pacer.commitments.anchor import Anchor
+from pacer.commitments.rules import extract_anchor
+from pacer.config import Decode
+from pacer.data.findings import FINDINGS
+from pacer.decoding.beam import BeamSearch
+from pacer.decoding.extract import extract_report
+from pacer.decoding.hypotheses import Hypotheses, Step
+
+#: The best continuations of a step among which candidates draw.
+_DRAWN = 32
+_SEED = 0
+CLOSE_ANCHOR = "</ANCHOR>"
+
+
+class Opening(NamedTuple):
+    """What a record's candidates begin with: ``inputs`` [P, d], embeddings of the prefix and of ``tokens``."""
+
+    inputs: Tensor
+    tokens: list[int]
+
+
+class Candidate(NamedTuple):
+    """A candidate's ``tokens``, those of the opening and EOS included, and its ``score``."""
+
+    tokens: list[int]
+    score: float
+
+
+class Candidates:
+    """The searches of C candidates for each row, with the interface of :class:`Hypotheses` with C x K beams."""
+
+    def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device):
+        self.count, self.beams = decode.candidates, decode.candidates * decode.num_beams
+        draw = torch.Generator().manual_seed(_SEED)
+        noise = torch.empty(self.count, decode.max_new_tokens, _DRAWN).exponential_(generator=draw).log()
+        noise *= -decode.temperature  # Gumbel's distribution
+        noise[0] = 0.0
+        self.searches = Hypotheses(rows * self.count, decode, eos, device, noise.to(device))
+
+    def _of(self, rows: slice) -> slice:
+        return slice((rows.start or 0) * self.count, rows.stop * self.count)
+
+    def start(self, rows: slice, openings: Sequence[Opening]) -> Tensor:
+        """Begin these rows with the tokens of their openings; return their numbers [n]."""
+        self.searches.start(self._of(rows))
+        for row, opening in enumerate(openings, rows.start):
+            own, tokens = self._of(slice(row, row + 1)), torch.tensor(opening.tokens).to(self.searches.tokens)
+            self.searches.tokens[own] = tokens[0]
+            self.searches.tokens[own, :, : len(tokens)] = tokens
+            self.searches.length[own] = len(tokens)
+        return self.generated(rows)[:, 0]
+
+    def move(self, sources: list[int], targets: list[int]) -> None:
+        """Copy rows ``sources`` over rows ``targets``."""
+        each = range(self.count)
+        self.searches.move(
+            [row * self.count + place for row in sources for place in each],
+            [row * self.count + place for row in targets for place in each],
+        )
+
+    def generated(self, rows: slice) -> Tensor:
+        """Return the number of tokens of each beam of these rows [n, C x K]."""
+        return self.searches.generated(self._of(rows)).reshape(-1, self.beams)
+
+    def last(self, rows: int) -> Tensor:
+        """Return the newest token of each beam of the first ``rows`` rows [rows, C x K]."""
+        return self.searches.last(rows * self.count).view(rows, self.beams)
+
+    def result(self, row: int) -> list[Candidate]:
+        """Return the candidates of an ended row."""
+        own = range(row * self.count, (row + 1) * self.count)
+        return [Candidate(self.searches.result(i), float(self.searches.best_scores[i, 0])) for i in own]
+
+    def advance(self, rows: slice, logits: Tensor, longest: int) -> Step:
+        """Take one step, as :meth:`Hypotheses.advance`; a row has ended when all its candidates have."""
+        n, _, vocabulary = logits.shape
+        each = logits.expand(-1, self.beams, -1).reshape(n * self.count, -1, vocabulary)
+        parents, ended = self.searches.advance(self._of(rows), each, longest)
+        first = torch.arange(0, self.beams, self.beams // self.count, device=parents.device)
+        parents = parents.view(n, self.count, -1) + first[:, None]
+        return Step(parents.view(n, self.beams), ended.view(n, self.count).all(1))
+
+
+class AgreeingSearch:
+    """An engine that searches the best hypothesis, then candidates for its commitment, and returns the one of them all
+    with the fewest contradictions, then the smallest difference in affirmed findings. Between equals the best
+    hypothesis is taken, then the best score. A hypothesis without a commitment is returned as it is.
+
+    Args:
+        language, decode, eos: of :class:`BeamSearch`. text: returns the text of tokens.
+    """
+
+    def __init__(self, language: Any, decode: Decode, eos: int, text: Callable[[Sequence[int]], str]):
+        several = decode.model_copy(update={"batch_size": max(1, decode.batch_size // decode.candidates)})
+        self.best = BeamSearch(language, decode, eos)
+        self.candidates = BeamSearch(language, several, eos, Candidates)
+        self.embeddings, self.text, self.most = language.get_input_embeddings(), text, decode.max_new_tokens
+
+    @torch.no_grad()
+    def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
+        """Yield the index of each prefix and its tokens, as :class:`BeamSearch`."""
+        held: dict[int, Tensor] = {}
+        opened: list[tuple[int, list[int]]] = []
+        finished: list[tuple[int, list[int]]] = []
+
+        def remembered() -> Iterator[Tensor]:
+            for place, prefix in enumerate(prefixes):
+                held[place] = prefix
+                yield prefix
+
+        def openings() -> Iterator[Opening]:
+            for place, tokens in self.best(remembered()):
+                prefix, commitment = held.pop(place), self._commitment(tokens)
+                if not commitment:
+                    finished.append((place, tokens))
+                    continue
+                opened.append((place, tokens))
+                embedded = self.embeddings(torch.tensor(commitment, device=prefix.device))
+                yield Opening(torch.cat([prefix, embedded.to(prefix.dtype)]), commitment)
+
+        for number, candidates in self.candidates(openings()):
+            place, best = opened[number]
+            ranked = sorted(candidates, key=lambda candidate: -candidate.score)
+            yield place, min([best, *(candidate.tokens for candidate in ranked)], key=self._distance)
+        yield from finished
+
+    def _commitment(self, tokens: list[int]) -> list[int]:
+        """Return the tokens up to the end of the commitment; none if it does not end or nothing follows it."""
+        length = bisect_left(range(len(tokens) + 1), True, key=lambda count: CLOSE_ANCHOR in self.text(tokens[:count]))
+        return tokens[:length] if length < min(len(tokens), self.most) else []
+
+    def _distance(self, tokens: list[int]) -> tuple[int, int]:
+        extraction = extract_report(self.text(tokens))
+        return distance(extraction.anchor or Anchor(), extraction.report)
+
+
+def agreement(anchor: Anchor | None, report: str) -> float | None:
+    """Return the share of a commitment's findings to which the report gives the same polarity; None if it has none."""
+    stated = [finding for finding in FINDINGS if anchor is not None and anchor.polarity(finding)]
+    if anchor is None or not stated:
+        return None
+    read = extract_anchor(report)
+    return sum(read.polarity(finding) == anchor.polarity(finding) for finding in stated) / len(stated)
+
+
+def distance(anchor: Anchor, report: str) -> tuple[int, int]:
+    """Return the contradictions (findings that one of commitment and report affirms and the other denies), and the
+    findings that only one of them affirms."""
+    read = extract_anchor(report)
+    affirmed, said = set(anchor.positive), set(read.positive)
+    opposite = affirmed & set(read.negative) | set(anchor.negative) & said
+    return len(opposite), len(affirmed ^ said)

@@ -1,0 +1,118 @@
+"""Candidates for a commitment are those of a plain loop, in any company, and the choice keeps to the commitment."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from pacer.commitments.anchor import Anchor
+from pacer.decoding import candidates
+from pacer.decoding.beam import BeamSearch
+from pacer.decoding.candidates import AgreeingSearch, Candidates, Opening, agreement, distance
+from tests.support.searches import EOS, Case, found, random_case
+
+LOW = -1.0e9
+
+
+def drawn_case(seed: int) -> tuple[Case, list[Opening]]:
+    case = random_case(seed)
+    changes = {"candidates": 3, "temperature": 0.7, "max_new_tokens": 12, "min_new_tokens": min(seed % 5, 3)}
+    case = case._replace(decode=case.decode.model_copy(update=changes))
+    openings = []
+    for place, prefix in enumerate(case.prefixes):
+        tokens = [3 + (place * 5 + step) % 20 for step in range(1 + place % 4)]
+        embedded = case.language.get_input_embeddings()(torch.tensor(tokens)).detach()
+        openings.append(Opening(torch.cat([prefix, embedded]), tokens))
+    return case, openings
+
+
+def plain(case: Case, opening: Opening, noise: Tensor) -> tuple[list[int], float]:
+    """One candidate, all of whose beams are computed anew in each step. noise: [T, M]."""
+    decode, embed = case.decode, case.language.get_input_embeddings()
+    beams, most, power = decode.num_beams, decode.max_new_tokens, decode.length_penalty
+    running, finished = [(0.0, opening.tokens)], []
+    prefix = opening.inputs[: len(opening.inputs) - len(opening.tokens)]
+    while True:
+        length, every = len(running[0][1]), []
+        for total, tokens in running:
+            inputs = torch.cat([prefix, embed(torch.tensor(tokens))])[None]
+            scores = case.language(inputs_embeds=inputs).logits[0, -1].float().log_softmax(-1)
+            if length < decode.min_new_tokens:
+                scores[EOS] = -torch.inf
+            for token in set(tokens):
+                penalty = decode.repetition_penalty
+                scores[token] = scores[token] * penalty if scores[token] < 0 else scores[token] / penalty
+            sums = (scores + torch.tensor(total)).tolist()  # in float32, because ranks choose the noise
+            every += [(score, [*tokens, token]) for token, score in enumerate(sums)]
+        every.sort(key=lambda pair: -pair[0])
+        ranked = list(zip(every, noise[length].tolist(), strict=False))
+        ranked.sort(key=lambda pair: -(pair[0][0] + pair[1]))
+        chosen = [pair for pair, _ in ranked[: 2 * beams]]
+        ends = [tokens[-1] == EOS or length + 1 == most for _, tokens in chosen]
+        running = [pair for pair, end in zip(chosen, ends, strict=True) if not end][:beams]
+        scored = [(total / (length + 1) ** power, tokens) for total, tokens in chosen[:beams]]
+        finished += [pair for pair, end in zip(scored, ends, strict=False) if end]
+        finished = sorted(finished, key=lambda pair: -pair[0])[:beams]
+        worst = finished[-1][0] if len(finished) == beams else LOW
+        if length + 1 == most or not max(total for total, _ in running) / (length + 1) ** power > worst:
+            return finished[0][1], finished[0][0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_candidates_are_those_of_a_plain_loop(seed: int) -> None:
+    case, openings = drawn_case(seed)
+    own = found(BeamSearch(case.language, case.decode, EOS, Candidates), openings)
+    noise = Candidates(1, case.decode, EOS, torch.device("cpu")).searches.noise
+    assert noise is not None
+    with torch.no_grad():
+        for opening, results in zip(openings, own, strict=True):
+            expected = [plain(case, opening, part) for part in noise]
+            assert [result.tokens for result in results] == [tokens for tokens, _ in expected]
+            assert [result.score for result in results] == pytest.approx([score for _, score in expected], rel=1e-4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 9])
+def test_company_does_not_change_candidates(batch_size: int) -> None:
+    case, openings = drawn_case(5)
+    expected = [found(BeamSearch(case.language, case.decode, EOS, Candidates), [opening])[0] for opening in openings]
+    decode = case.decode.model_copy(update={"batch_size": batch_size})
+    results = found(BeamSearch(case.language, decode, EOS, Candidates), openings)
+    assert [[r.tokens for r in row] for row in results] == [[r.tokens for r in row] for row in expected]
+
+
+def test_the_candidate_that_keeps_the_commitment_is_taken(monkeypatch) -> None:
+    """The best hypothesis among equals; records without a commitment as they are."""
+    case, _ = drawn_case(5)
+    best = found(BeamSearch(case.language, case.decode, EOS), case.prefixes)
+    search = AgreeingSearch(case.language, case.decode, EOS, lambda tokens: " ".join(map(str, tokens)))
+    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (0, 0))
+    assert found(search, case.prefixes) == best
+    monkeypatch.setattr(AgreeingSearch, "_commitment", lambda self, tokens: tokens[:1] if len(tokens) > 1 else [])
+    assert found(search, case.prefixes) == best
+    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (tokens in best, 0))
+    taken = found(search, case.prefixes)
+    assert taken != best and all(new[:1] == old[:1] for new, old in zip(taken, best, strict=True))
+
+
+def test_contradictions_count_before_differences() -> None:
+    anchor = Anchor.of(positive=["edema"], negative=["pneumothorax"])
+    assert distance(anchor, "there is edema . no pneumothorax .") == (0, 0)
+    assert distance(anchor, "no edema . there is a pneumothorax .") == (2, 2)
+    assert distance(anchor, "no pneumothorax .") == (0, 1)
+
+
+def test_agreement_is_the_share_of_the_commitment_that_is_said() -> None:
+    anchor = Anchor.of(positive=["edema"], negative=["pneumothorax"])
+    assert agreement(anchor, "there is edema . no pneumothorax .") == 1.0
+    assert agreement(anchor, "there is edema . there is a pneumothorax .") == 0.5
+    assert agreement(anchor, "") == 0.0
+    assert agreement(None, "edema .") is None and agreement(Anchor(), "edema .") is None
+
+
+def test_the_end_of_a_commitment_is_found_in_its_text() -> None:
+    case, _ = drawn_case(5)
+    words = ["<ANCHOR>", "x", candidates.CLOSE_ANCHOR, "y", "z"]
+    search = AgreeingSearch(case.language, case.decode, EOS, lambda tokens: " ".join(words[token] for token in tokens))
+    assert search._commitment([0, 1, 2, 3, 4]) == [0, 1, 2]
+    assert search._commitment([0, 1, 3]) == [] and search._commitment([0, 1, 2]) == []
