@@ -152,7 +152,7 @@ class Generator:
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return the text of generated tokens."""
-        return str(self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def __call__(self, records: Sequence[Row]) -> list[Generated]:
         """Return the results in the records' order."""
