@@ -32,7 +32,7 @@ _NOTES = (
 def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, Kind], manifest: Mapping[str, Any], out: Path) -> str:
     """Write ``index.html``, ``table.md``, ``use.svg`` and ``use.json`` into the folder ``out``, which is replaced, and
     return the table as Markdown."""
-    titles = {CHANCE: _CHANCE} | {name: f"{kind.source}: {kind.title}" for name, kind in kinds.items()}
+    titles = {CHANCE: _CHANCE} | {name: kind.title for name, kind in kinds.items()}
     table, chart = use_table(systems, titles), use_chart(systems, titles)
     record = {
         "probe": {"key": manifest["key"], "seed": manifest["seed"]},
@@ -117,6 +117,6 @@ def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
             axes.scatter([], [], s=30, color=colour, label=system.name)
         row_axis(axes, [titles[twin] for twin in rows])
         axes.set_xlabel("F1 by rules as given, minus F1 with the changed source")
-        legend_above(axes, 4, handletextpad=0.2)
+        legend_above(axes, 2, handletextpad=0.2)
 
     return drawing(6.6, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2), draw)

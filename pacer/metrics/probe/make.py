@@ -33,9 +33,8 @@ _VIEWS = ("frontal", "lateral")
 
 
 class Kind(NamedTuple):
-    """One kind of twin: the source that it changes, its title, and the records' new inputs."""
+    """One kind of twin: its title, and the records' new inputs."""
 
-    source: str
     title: str
     change: Twin
 
@@ -54,13 +53,13 @@ def kinds(seed: int) -> dict[str, Kind]:
         return another(records.drop_nulls("prior_report"), ["prior_report"], ["context"])
 
     return {
-        "another_radiograph": Kind("radiographs", "another patient's radiographs", radiographs),
-        "mean_radiograph": Kind("radiographs", "the mean radiograph", _mean_radiographs),
-        "no_lateral": Kind("lateral", "no lateral view", partial(without, "lateral")),
-        "another_lateral": Kind("lateral", "another patient's lateral view", lateral),
-        "no_prior": Kind("previous report", "no previous report", partial(without, "prior_report")),
-        "another_prior": Kind("previous report", "another patient's previous report", prior),
-        "flipped_prior": Kind("previous report", "one finding flipped", partial(_flipped, seed)),
+        "another_radiograph": Kind("another patient's radiographs", radiographs),
+        "mean_radiograph": Kind("the mean radiograph", _mean_radiographs),
+        "no_lateral": Kind("no lateral view", partial(without, "lateral")),
+        "another_lateral": Kind("another patient's lateral view", lateral),
+        "no_prior": Kind("no previous report", partial(without, "prior_report")),
+        "another_prior": Kind("another patient's previous report", prior),
+        "flipped_prior": Kind("previous report with one finding flipped", partial(_flipped, seed)),
     }
 
 
