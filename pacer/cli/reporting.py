@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from pacer.core.audits import Check
 
 ANCHORS = Path("data/anchors/anchors.parquet")
+Salt = Annotated[
+    Path | None, typer.Option(help="File of random characters that hides the ids in receipts; keep it secret.")
+]
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
 
 
@@ -148,6 +151,10 @@ def score(
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     columns: Annotated[Path | None, typer.Option(help="Your scores and groups by record_id, CSV or Parquet.")] = None,
+    receipt: Annotated[
+        Path | None, typer.Option(help="File for a receipt: labels and scores under hashed ids, no text; needs --salt.")
+    ] = None,
+    salt: Salt = None,
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports of any system, or predictions of this one."""
@@ -158,7 +165,9 @@ def score(
     chosen = check_contexts(context)
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
-    check_exists(chexbert, columns)
+    check_exists(chexbert, columns, salt)
+    if (receipt is None) != (salt is None):
+        raise ConfigError("--receipt and --salt go together: the salt is a file of random characters, kept secret")
     if references and hypotheses and not (records or predictions):
         if len(chosen) > 1:
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
@@ -184,6 +193,12 @@ def score(
     else:
         raise ConfigError("give --references and --hypotheses, or --records and --predictions")
     _print_scores(scores, out, settings.convention)
+    if receipt and salt:
+        from pacer.metrics.receipt import write_receipt
+        from pacer.metrics.statistics.comparison import read_run
+
+        write_receipt(*read_run(out), salt, receipt)
+        say(f"receipt without texts: {receipt}")
 
 
 def _print_scores(scores: dict, out: Path, convention: str) -> None:
@@ -235,14 +250,15 @@ def compare(
     first: Annotated[Path, typer.Argument(metavar="RUN_A", help="Folder of scores, or a folder with metrics/.")],
     second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The other one; differences are B - A.")],
     convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
+    salt: Salt = None,
 ) -> None:
-    """Compare two scored runs case by case. Intervals are by paired bootstrap, p values by approximate
-    randomisation."""
-    check_exists(first, second)
+    """Compare two scored runs, or receipts of them, case by case. Intervals are by paired bootstrap, p values by
+    approximate randomisation."""
+    check_exists(first, second, salt)
     from pacer.metrics.calls import compare as compare_systems
     from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
-    comparison = compare_systems(first, second, convention=convention)
+    comparison = compare_systems(first, second, convention=convention, salt=salt)
     print_table(comparison_table(comparison))
     if comparison.groups:
         console.print()

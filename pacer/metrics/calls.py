@@ -77,13 +77,20 @@ def score(
 
 
 def compare(
-    first: Scores | str | Path, second: Scores | str | Path, *, convention: str = "llm-rg4", resamples: int = 10_000
+    first: Scores | str | Path,
+    second: Scores | str | Path,
+    *,
+    convention: str = "llm-rg4",
+    resamples: int = 10_000,
+    salt: Path | None = None,
 ) -> Comparison:
     """Compare two scored systems case by case; differences are second minus first.
 
     Args:
-        first, second: what :func:`score` returned, or folders that `pacer score` wrote.
-        convention, resamples: as in :func:`~pacer.metrics.statistics.comparison.compare_runs`, which lists the errors.
+        first, second: what :func:`score` returned, or folders that `pacer score` wrote; with ``salt`` also its
+            receipts.
+        convention, resamples, salt: as in :func:`~pacer.metrics.statistics.comparison.compare_runs`, which lists the
+            errors.
     """
     with tempfile.TemporaryDirectory() as scratch:
         folders = []
@@ -94,7 +101,7 @@ def compare(
                 system.cases.write_parquet(folder / "cases.parquet")
                 write_json(folder / "signature.json", system.signature.content())
             folders.append(folder)
-        return compare_runs(*folders, convention=convention, resamples=resamples)
+        return compare_runs(*folders, convention=convention, resamples=resamples, salt=salt)
 
 
 def label(texts: Iterable[str]) -> list[Anchor]:

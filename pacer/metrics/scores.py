@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from pacer.commitments.anchor import POLARITIES
-from pacer.metrics.cases import is_labelled, labels_of
+from pacer.metrics.cases import BLEU_ROWS, is_labelled, labels_of
 from pacer.metrics.clinical import RATIOS, averaged, clinical_efficacy, label_rows
 from pacer.metrics.commitments import commitment_scores, polarity_rows
 from pacer.metrics.contents import extraction_scores, variety_scores, wording_scores
@@ -167,6 +167,8 @@ def _polarity(polarity: str) -> Sums:
 
 
 def _bleu_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
+    if BLEU_ROWS in cases.columns:
+        return np.array(cases[BLEU_ROWS].to_list())
     return bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list())
 
 

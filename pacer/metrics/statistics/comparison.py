@@ -14,6 +14,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.cases import MEAN, by_context
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
+from pacer.metrics.receipt import hidden, read_receipt
 from pacer.metrics.scores import summed_scores
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Statistics, differences
@@ -48,14 +49,19 @@ class Comparison:
 
 
 def compare_runs(
-    first: str | Path, second: str | Path, *, convention: str = "llm-rg4", resamples: int = 10_000
+    first: str | Path,
+    second: str | Path,
+    *,
+    convention: str = "llm-rg4",
+    resamples: int = 10_000,
+    salt: Path | None = None,
 ) -> Comparison:
     """Compare two folders of scores by context and for the mean over contexts: the tested scores of the registry and
     the numbers of ``score.columns``; also F1 by group. Runs without a labeller are compared without CE F1.
 
     Args:
         first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in ``metrics/``;
-            differences are second minus first.
+            differences are second minus first. With ``salt`` also receipts (:mod:`pacer.metrics.receipt`).
         convention: of the F1; one with a micro or weighted headline.
         resamples: of patients if these are known, else of examinations, else of records; see
             :func:`~pacer.metrics.statistics.bootstrap.differences`.
@@ -68,11 +74,11 @@ def compare_runs(
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
     if resamples < 1:
         raise ConfigError(f"resamples must be at least 1, got {resamples}")
-    runs = _paired(first, second, convention)
+    runs = _paired(first, second, convention, salt)
     return replace(
         runs.comparison,
         scores=differences(*runs.statistics, resamples),
-        groups=group_differences(*runs.cases, convention, runs.groups, resamples),
+        groups=[] if salt else group_differences(*runs.cases, convention, runs.groups, resamples),
         resamples=resamples,
     )
 
@@ -124,9 +130,9 @@ class _Paired(NamedTuple):
     comparison: Comparison
 
 
-def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
+def _paired(first: str | Path, second: str | Path, convention: str, salt: Path | None = None) -> _Paired:
     """Pair two runs record by record; raises as :func:`compare_runs`."""
-    (cases, signature), (other_cases, other_signature) = read_run(first), read_run(second)
+    (cases, signature), (other_cases, other_signature) = (_read(place, salt) for place in (first, second))
     check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second))
     other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
     if _labeller(signature) != _labeller(other_signature):
@@ -134,7 +140,7 @@ def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
             f"{first} and {second} have different or unrecorded labellers or arithmetic, or one has none; "
             "score both with the same --chexbert and score.precision"
         )
-    groups, other_groups = signature.groups, other_signature.groups
+    groups, other_groups = ([], []) if salt else (signature.groups, other_signature.groups)
     for column in ("context", "reference", "reference_labels", *(name for name in groups if name in other_groups)):
         unequal = cases.filter(cases[column].ne_missing(other_cases[column]))
         if len(unequal):
@@ -176,6 +182,17 @@ def _paired(first: str | Path, second: str | Path, convention: str) -> _Paired:
         is_standin=bool(signature.standin_labeller),
     )
     return _Paired((cases, other_cases), (statistics(cases), statistics(other_cases)), [*groups, *further], comparison)
+
+
+def _read(place: str | Path, salt: Path | None) -> tuple[pl.DataFrame, Signature]:
+    """Read a run or a receipt; with a salt, a run's ids and texts are hidden as those of receipts are."""
+    path = Path(place)
+    if path.is_file() and path.suffix == ".json":
+        if salt is None:
+            raise ConfigError(f"{path} is compared by hashes of ids; name the file of its salt with --salt")
+        return read_receipt(path)
+    cases, signature = read_run(path)
+    return (cases if salt is None else hidden(cases, salt)), signature
 
 
 def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:

