@@ -1,4 +1,7 @@
-"""Commands in README.md, CONTRIBUTING.md and docs/ exist: subcommands and options, targets, scripts, parameters."""
+"""Commands in README.md, CONTRIBUTING.md and docs/ exist: subcommands and options, targets, scripts, parameters.
+
+Commands within a sentence may lack arguments; those in blocks of shell are whole.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,19 @@ from pacer.cli.command import app
 from tests.support.cli import REPOSITORY
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+#: Options of DVC and accelerate.
+OTHERS = {("experiments.md", "--local"), ("training.md", "--cpu")}
 SEPARATORS = {"|", "&&", ";", ">", "<"}
 
 
-def documented() -> Iterator[tuple[str, list[str]]]:
-    """Page and words of every simple command in a block of shell; variables and substitutions stay as they are."""
+BLOCK = r"```bash\n(.*?)```"
+SPAN = r"(?<!`)`((?:[A-Z_]+=\S+ )?(?:pacer|make|dvc|python) [^`\n]+)`"
+
+
+def documented(pattern: str) -> Iterator[tuple[str, list[str]]]:
+    """Page and words of every simple command of shell; variables and substitutions stay as they are."""
     for page in PAGES:
-        for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        for block in re.findall(pattern, page.read_text(encoding="utf-8"), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
                 words: list[str] = []
                 lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
@@ -42,18 +51,23 @@ def without_variables(words: list[str]) -> list[str]:
     return [rest[0].rpartition("/")[2], *rest[1:]] if rest else []
 
 
-COMMANDS = [(page, command) for page, words in documented() if (command := without_variables(words))]
+def read(pattern: str) -> list[tuple[str, list[str]]]:
+    return [(page, command) for page, words in documented(pattern) if (command := without_variables(words))]
 
 
-def named(name: str) -> list[tuple[str, list[str]]]:
-    return [(page, command[1:]) for page, command in COMMANDS if command[0] == name]
+WHOLE = read(BLOCK)
+COMMANDS = WHOLE + read(SPAN)
+
+
+def named(name: str, commands: list[tuple[str, list[str]]] = COMMANDS) -> list[tuple[str, list[str]]]:
+    return [(page, command[1:]) for page, command in commands if command[0] == name]
 
 
 def identify(value: object) -> str:
     return " ".join(value) if isinstance(value, list) else str(value)
 
 
-@pytest.mark.parametrize(("page", "arguments"), named("pacer"), ids=identify)
+@pytest.mark.parametrize(("page", "arguments"), named("pacer", WHOLE), ids=identify)
 def test_pacer_takes_the_arguments(page: str, arguments: list[str]) -> None:
     command, context = get_command(app), None
     while isinstance(command, TyperGroup):
@@ -63,16 +77,27 @@ def test_pacer_takes_the_arguments(page: str, arguments: list[str]) -> None:
     command.make_context("pacer", list(arguments), parent=context)
 
 
-def commands(group: TyperGroup, *names: str) -> Iterator[tuple[str, ...]]:
+def commands(group: object, *names: str) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+    """Names and options of every command."""
+    assert isinstance(group, TyperGroup)
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
             yield from commands(command, *names, name)
         else:
-            yield (*names, name)
+            yield (*names, name), {option for parameter in command.params for option in parameter.opts}
+
+
+def test_pacer_has_the_commands_and_options() -> None:
+    known = dict(commands(get_command(app)))
+    for page, arguments in named("pacer", COMMANDS[len(WHOLE) :]):
+        options = [options for names, options in known.items() if list(names) == arguments[: len(names)]]
+        assert options and {word for word in arguments if word.startswith("-")} <= options[0], (page, arguments)
+    alone = {(page.name, name) for page in PAGES for name in re.findall(r"`(--[a-z-]+)(?![a-z{-])", page.read_text())}
+    assert {(page, name) for page, name in alone if name not in set().union(*known.values())} <= OTHERS
 
 
 def test_the_help_of_every_command_fits_a_screen() -> None:
-    for names in commands(get_command(app)):
+    for names, _ in commands(get_command(app)):
         told = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "100"}).output.splitlines()
         assert len(told) <= 40 and max(map(len, told)) <= 100, names
 
