@@ -4,7 +4,7 @@
 
 PARSER is `mimic-iv-cxr/txt/section_parser.py` of https://github.com/MIT-LCP/mimic-code; REPORTS is 20,000 by default.
 A report has at most one peculiarity. The table says in how many reports of each the sections differ. Those of SAME must
-not differ, else the exit status is 1; every other is a row of the table in docs/method.md.
+not differ, else the exit status is 1; every other is a row of the table in docs/readings.md.
 """
 
 from __future__ import annotations

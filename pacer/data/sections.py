@@ -3,7 +3,7 @@
 A heading starts a line, in capitals and before a colon. Some headings have their own line. Headings in small letters
 (``Findings:``) count in a report that has none in capitals; in others, only those of the four sections do, and not
 inside findings or an impression in capitals. The meanings of headings, and the rule that the last paragraphs of a
-report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code; exceptions: docs/method.md.
+report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code; exceptions: docs/readings.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Segments (``segments.py``) have mentions of names and cues (``matching.py``, by the tables of ``table.py``), and
 ``polarity.py`` finds which cues reach which mention. A negative mention is provisional: the first positive or uncertain
-mention decides, even if it comes later. ``docs/commitments.md`` has results, ``docs/method.md`` the paper.
+mention decides, even if it comes later. ``docs/commitments.md`` has results, ``docs/readings.md`` the paper.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The paper's own rule set, as far as its appendix "Commitment supervision" describes it.
 
-It is the choice ``anchors.rules: paper``; ``docs/method.md`` lists what the paper leaves open.
+It is the choice ``anchors.rules: paper``; ``docs/readings.md`` lists what the paper leaves open.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def test_an_overlay_changes_its_values_and_keeps_the_comments_of_the_rest(tmp_pa
     )
 
 
-#: What the paper and LLM-RG4's code fix (docs/method.md); the second column is the conventional SN protocol.
+#: What the paper and LLM-RG4's code fix (docs/readings.md); the second column is the conventional SN protocol.
 PUBLISHED = {
     "corpus.contexts": (["sn", "sw", "mn", "mw"], ["sn"]),
     "corpus.target": ("findings_and_impression", "findings"),
