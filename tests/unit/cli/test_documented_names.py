@@ -127,7 +127,8 @@ def test_definitions_exist() -> None:
 
 def test_parameters_exist() -> None:
     read = YAML(typ="safe").load
-    params = [read((REPOSITORY / name).read_text()) for name in ("params.yaml", "baselines/params.yaml")]
+    profiles = ("params.yaml", "baselines/params.yaml", *(name for name in TRACKED if name.startswith("configs/")))
+    params = [read((REPOSITORY / name).read_text()) for name in profiles]
     lost = []
     for page, _, name in NAMES:
         key = re.split(r"[:=]", name)[0]
