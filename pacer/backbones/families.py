@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer, BertModel, BertTokenizer
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+)
 
 from pacer.backbones.pointers import from_files, load_frozen
 from pacer.core.errors import BackboneError, ConfigError
@@ -43,6 +47,8 @@ VISION = {
 }
 #: Families of language models tested in all stages; others only have to meet the same conditions.
 TRIED = ("llama", "mistral", "qwen3", "gemma3_text")
+#: What to do with a model such as MedGemma.
+_DIVIDE = "docs/training.md divides it into two"
 #: Heads of encoders, which are not used, so checkpoints may lack their weights.
 _HEADS = ("pooler.", "head.")
 #: Configuration names for changes that a language model makes to its logits after ``lm_head``; 1 means no change.
@@ -59,12 +65,16 @@ def read_config(directory: Path) -> Any:
 
 
 def vision_config(directory: Path) -> Any:
-    """Read the configuration of an image encoder; for a model of images and texts, that of its vision tower.
+    """Read the configuration of an image encoder; for a pair of encoders like SigLIP, that of its vision tower.
 
     Raises:
-        BackboneError: it cannot be read, or its family has no row in :data:`VISION`.
+        BackboneError: it cannot be read, its family has no row in :data:`VISION`, or the model also writes text.
     """
     config = read_config(directory)
+    if config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+        raise BackboneError(
+            f"{directory} is a {config.model_type} model, an encoder and a language model in one; {_DIVIDE}"
+        )
     config = getattr(config, "vision_config", config)
     if config.model_type not in VISION:
         raise BackboneError(
@@ -244,7 +254,7 @@ def _unlike_llama(model: Any) -> str | None:
     """Return why a causal language model cannot be used, and what is needed instead; None if it can."""
     config, layers = model.config, getattr(getattr(model, "model", None), "layers", ())
     if not len(layers) or not all(hasattr(layer, "self_attn") and hasattr(layer, "mlp") for layer in layers):
-        remedy = "; take its text-only version" if hasattr(config, "text_config") else ""
+        remedy = f"; {_DIVIDE}" if config.model_type in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES else ""
         return f"it needs blocks of attention and MLP in `model.layers`{remedy}"
     if any("expert" in name or "router" in name for name, _ in layers[-1].mlp.named_modules()):
         return "it is a mixture of experts; a dense one is needed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,29 +16,42 @@ from torch import nn
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     BertTokenizerFast,
     CLIPVisionConfig,
     CohereConfig,
     DistilBertConfig,
     Gemma2Config,
+    Gemma3Config,
     GPT2Config,
     LlamaConfig,
     MixtralConfig,
     ModernBertConfig,
     RobertaConfig,
     SiglipConfig,
+    SiglipImageProcessorPil,
     SiglipModel,
     T5Config,
 )
 
 from pacer.backbones.check import check_model, check_settings, check_standin
-from pacer.backbones.families import TRIED, VISION, check_language, default_targets, prefix_tokens
+from pacer.backbones.families import (
+    TRIED,
+    VISION,
+    check_language,
+    default_targets,
+    load_vision,
+    prefix_tokens,
+    vision_config,
+)
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import read_json, write_json
 from pacer.features.encoder import ImageEncoder, TextEncoder
+from pacer.features.prepare import Preparation
 from pacer.model.assemble import load_endpoint_norm
+from tests.support.cli import REPOSITORY
 from tests.support.families import (
     BLOCKS,
     ENCODERS,
@@ -172,10 +186,43 @@ def test_language_models_that_cannot_work_are_refused_by_name(
         check_language(tmp_path)
 
 
+def gemma(folder: Path) -> Any:
+    """A tiny random Gemma 3 of images and texts, as MedGemma is one, saved with its image processor."""
+    vision = SHAPE | {"model_type": "siglip_vision_model"}
+    text = SMALL | {"head_dim": 8, "vocab_size": 300, "sliding_window": 8}
+    config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4, image_token_index=299)
+    model = AutoModelForImageTextToText.from_config(config)
+    model.save_pretrained(folder)
+    SiglipImageProcessorPil(size={"height": SIZE, "width": SIZE}).save_pretrained(folder)
+    return model
+
+
 def test_a_model_of_images_and_texts_is_refused(tmp_path: Path) -> None:
-    write_json(tmp_path / "config.json", {"model_type": "gemma3", "text_config": SMALL, "vision_config": SHAPE})
-    with pytest.raises(BackboneError, match=r"\(gemma3\) cannot be used: .*take its text-only version"):
+    gemma(tmp_path)
+    with pytest.raises(BackboneError, match=r"\(gemma3\) cannot be used: .*; docs/training.md divides it"):
         check_language(tmp_path)
+    with pytest.raises(BackboneError, match=r"is a gemma3 model, .*; docs/training.md divides it"):
+        vision_config(tmp_path)
+
+
+def test_a_model_of_images_and_texts_is_divided_as_the_page_says(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    whole = gemma(tmp_path / "medgemma").eval()
+    write_language("gemma3_text", tmp_path / "medgemma-tokenizer")
+    for file in (tmp_path / "medgemma-tokenizer").glob("*token*"):
+        shutil.copy(file, tmp_path / "medgemma")
+    page = (REPOSITORY / "docs" / "training.md").read_text(encoding="utf-8")
+    found = re.search(r"```python\n(.*?AutoModelForImageTextToText.*?)```", page, re.DOTALL)
+    assert found
+    exec(found[1], {})
+
+    check_language(tmp_path / "language")
+    language = AutoModelForCausalLM.from_pretrained(tmp_path / "language")
+    assert (tmp_path / "language" / "tokenizer_config.json").is_file() and Preparation(tmp_path / "vision").size
+    ids, image = torch.arange(1, 12)[None], torch.rand(1, 3, SIZE, SIZE)
+    torch.testing.assert_close(language(ids).logits, whole(ids).logits)
+    tower = load_vision(tmp_path / "vision")
+    torch.testing.assert_close(tower(image).last_hidden_state, whole.model.vision_tower(image).last_hidden_state)
 
 
 def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
