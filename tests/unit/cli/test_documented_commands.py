@@ -20,9 +20,9 @@ from pacer.cli.command import app
 from tests.support.cli import REPOSITORY
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
-#: Options of DVC and accelerate.
-OTHERS = {("experiments.md", "--local"), ("training.md", "--cpu")}
-SEPARATORS = {"|", "&&", ";", ">", "<"}
+#: Options of DVC, accelerate and scorers/radeval.py.
+OTHERS = {("experiments.md", "--local"), ("training.md", "--cpu"), ("evaluation.md", "--metrics")}
+SEPARATORS = {"|", "&&", "&", ";", ">", "<"}
 
 
 BLOCK = r"```bash\n(.*?)```"

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from pacer.metrics.scores import SCORES
 from tests.support.cli import REPOSITORY
 from tests.unit.cli.test_documented_commands import PAGES
 
 #: Names that others gave, to columns, variables and files; the paper's symbols.
-FOREIGN = {"d_a", "d_g", "NAME_n", "OMP_WAIT_POLICY", "model_prediction", "test_res"}
+FOREIGN = {"d_a", "d_g", "NAME_n", "OMP_WAIT_POLICY", "model_prediction", "test_res", "test_refs"}
 #: Files that the user or another system makes.
 GIVEN = {
     "mine.yaml",
@@ -67,7 +68,12 @@ def words() -> set[str]:
     own = Path(__file__).relative_to(REPOSITORY).as_posix()
     kinds = {".py", ".yaml", ".toml", ".tsv", ".md", ".html", ".js", ""}
     chosen = [name for name in TRACKED if name.startswith(CODE) and Path(name).suffix in kinds and name != own]
-    text = "\n".join((REPOSITORY / name).read_text(encoding="utf-8") for name in (*chosen, *SETTINGS))
+    text = "\n".join(
+        [
+            *((REPOSITORY / name).read_text(encoding="utf-8") for name in (*chosen, *SETTINGS)),
+            *(score.key for score in SCORES),
+        ]
+    )
     return set(re.findall(r"\w+", text.lower())) | {Path(name).stem.lower() for name in TRACKED}
 
 
