@@ -38,7 +38,7 @@ def make(
     for twin, count in manifest["reports"].items():
         left = f"; {count['without']:,} records have no such twin" if count["without"] else ""
         say(f"{twin}: {count['reports']:,}{left}")
-    say(f"inputs in {out / INPUTS}; {KEY} holds the references, so it is not for the system")
+    say(f"inputs in {out / INPUTS}; keep {KEY}, which holds the references, from the system")
 
 
 @probe.command()

@@ -29,7 +29,7 @@ def run(
         str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among them; default: all.")
     ] = None,
 ) -> None:
-    """Make the missing runs of a study, and write its table. Ctrl-C stops it; the same command goes on."""
+    """Make the missing runs of a study, and write its table. Ctrl-C stops it; the same command continues."""
     from pacer.studies.run import run_study
     from pacer.studies.study import load_study
 
@@ -41,7 +41,7 @@ def run(
     try:
         run_study(chosen, Path.cwd(), say, rows=frozenset(row or ()), jobs=jobs, devices=devices)
     except KeyboardInterrupt:
-        say("stopped; nothing runs any more, and the same command goes on where it was")
+        say("stopped; run the same command again to continue")
         raise typer.Exit(130) from None
     _write_table(chosen)
 
@@ -76,7 +76,11 @@ def list_studies() -> None:
         rows.append((known.name, f"{len(list(finished(known, repository, state)))} of {wanted}", known.title))
     print_rows(rows)
     for _, name, experiment in stopped(state):
-        say(f"{experiment} runs" if is_running(state) else f"{experiment} stopped; `pacer study run {name}` goes on")
+        say(
+            f"{experiment} runs"
+            if is_running(state)
+            else f"{experiment} stopped; `pacer study run {name}` continues it"
+        )
 
 
 def _write_table(chosen: Study) -> str:

@@ -56,7 +56,7 @@ class Anchor:
             raise ValueError(f"unknown findings {', '.join(unknown)}; expected {', '.join(FINDINGS)}")
         ordered = all(list(field) == sorted(field, key=_RANK.__getitem__) for field in fields)
         if not ordered or sum(map(len, fields)) != len(set().union(*fields)):
-            raise ValueError("a finding stands in an anchor twice or not in the vocabulary's order; use Anchor.of")
+            raise ValueError("a finding occurs in an anchor twice or out of the vocabulary's order; use Anchor.of")
 
     @classmethod
     def of(cls, positive: Iterable[str] = (), negative: Iterable[str] = (), uncertain: Iterable[str] = ()) -> Anchor:

@@ -153,8 +153,8 @@ def connect(config: Labelling) -> OpenAI:
         client = None
     if client is None or not re.fullmatch(r"[!-~]+", client.api_key):
         raise ConfigError(
-            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY, of letters, digits and signs without "
-            "blanks (any such text for a local endpoint)"
+            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY, in ASCII without blanks; for a local "
+            "endpoint any such text will do"
         )
     return client
 

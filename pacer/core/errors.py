@@ -70,7 +70,7 @@ def run_cleanly(main: Callable[[], None]) -> None:
     except KeyboardInterrupt as stop:
         if show_traceback:
             traceback.print_exc()
-        print("stopped; the same command goes on from what was saved", file=sys.stderr)
+        print("stopped; run the same command again to continue from what was saved", file=sys.stderr)
         sys.exit(STOPPED if isinstance(stop, Stopped) else 130)
     except Exception as error:
         message = _message(error)

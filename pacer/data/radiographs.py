@@ -217,7 +217,7 @@ def _check_header(image: Image.Image) -> None:
     bits, kind = tags.get(_TIFF_BITS, (1,)), max(tags.get(_TIFF_FORMAT, (1,)))
     deep_tiff = (len(bits) > 1 and max(bits) > 8) or (max(bits), kind) in ((8, 2), (32, 1))
     if deep_png or deep_tiff:
-        raise _Refused("its values have several channels of more than 8 bits, 8 bits and a sign, or 32 without one")
+        raise _Refused("its values are in several channels of more than 8 bits, or are signed 8-bit or unsigned 32-bit")
 
 
 def _orientation(image: Image.Image) -> int:
@@ -291,8 +291,8 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
         and data.get("HighBit", high_bit) == high_bit
     ):
         raise _Refused(
-            "it is not one frame, MONOCHROME1 or MONOCHROME2 (PhotometricInterpretation), of 8 or 16 bits, BitsStored "
-            "of them in use with HighBit BitsStored - 1, and PixelRepresentation 0 or 1"
+            "it is not a single frame, MONOCHROME1 or MONOCHROME2 (PhotometricInterpretation), with 8 or 16 bits "
+            "allocated, BitsStored within them, HighBit equal to BitsStored - 1, and PixelRepresentation 0 or 1"
         )
     _check_size(data.Columns, data.Rows)
     if "TransferSyntaxUID" not in data.file_meta:

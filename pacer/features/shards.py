@@ -136,7 +136,7 @@ def _entries(path: Path) -> list[tuple[str, str]]:
             tensors = file.keys()
             for name in tensors:
                 if file.get_slice(name).get_shape()[0] != len(entries):
-                    raise ValueError(f"it says what {len(entries)} rows are, but {name} has another number of them")
+                    raise ValueError(f"it lists {len(entries)} rows, but {name} has a different number")
             return entries
     except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
         print(f"features: {path} is damaged: {error}; what it held is encoded again", flush=True)

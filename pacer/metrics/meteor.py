@@ -59,7 +59,7 @@ def meteor_counts(
         except OSError as error:
             raise MeteorError(f"METEOR cannot be started: {error}; `make setup` installs both") from None
         except subprocess.TimeoutExpired:
-            raise MeteorError(f"METEOR took longer than {limit:.0f} s; it needs texts of some hundred words") from None
+            raise MeteorError(f"METEOR took longer than {limit:.0f} s; shorten texts of thousands of words") from None
     rows = [line.split() for line in done.stdout.decode().splitlines()]
     if done.returncode or len(rows) != len(references) or any(len(row) != COUNTS for row in rows):
         # the name of Java's error, without its details: they could quote a report

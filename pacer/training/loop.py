@@ -322,8 +322,8 @@ class _Run:
         used = self.model.contexts_of
         if unreached := sorted(name for name in self.unused if self.contexts.intersection(used(name))):
             raise PacerError(
-                f"{self.phase.name}: {unreached[0]} got no gradient, as {len(unreached)} of {len(self.parameters)} "
-                "trained tensors, so training would leave it as it is; if it is of LoRA, name other lora.targets"
+                f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trained tensors got no gradient, such "
+                f"as {unreached[0]}, so training would not change them; if they are LoRA's, name other lora.targets"
             )
         self.unused.clear()
 
@@ -335,7 +335,7 @@ class _Run:
         what, value = ("gradient norm", norm) if math.isfinite(loss) else ("loss", loss)
         raise PacerError(
             f"{self.phase.name}: the {what} of update {self.done} is {value} on records {', '.join(ids)}; the last "
-            f"state stays, so lower {self.phase.name}.learning_rate or inspect these records"
+            f"saved state is kept: lower {self.phase.name}.learning_rate, or inspect these records"
         )
 
     def _train_mode(self) -> None:

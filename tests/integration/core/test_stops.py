@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-LINE = "stopped; the same command goes on from what was saved\n"
+LINE = "stopped; run the same command again to continue from what was saved\n"
 STAGE = """
 import os, threading, time
 from pathlib import Path

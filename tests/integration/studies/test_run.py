@@ -138,10 +138,10 @@ def test_a_stopped_study_ends_its_dvc_within_three_seconds(tiny: TinyRepository,
     os.kill(process.pid, number)
     told = process.communicate(timeout=60)[0]
     assert time.monotonic() - began < 3 and working(tiny) == []
-    assert process.returncode == 130 and "the same command goes on" in told and "Traceback" not in told
+    assert process.returncode == 130 and "run the same command again" in told and "Traceback" not in told
     assert tiny.state() == before
     [(_, _, experiment)] = stopped(results_folder(tiny.folder))
-    assert f"{experiment} stopped; `pacer study run tiny` goes on" in tiny.call("study", "list")
+    assert f"{experiment} stopped; `pacer study run tiny` continues it" in tiny.call("study", "list")
 
 
 def test_a_failed_row_lets_those_beside_it_end_and_is_told(tiny: TinyRepository) -> None:

@@ -87,8 +87,8 @@ def test_parsing_never_fails(text: str) -> None:
     ("fields", "message"),
     [
         ((("hernia",),), "unknown findings hernia"),
-        ((("edema",), ("edema",)), "stands in an anchor twice"),
-        ((("edema", "edema"),), "stands in an anchor twice"),
+        ((("edema",), ("edema",)), "occurs in an anchor twice"),
+        ((("edema", "edema"),), "occurs in an anchor twice"),
         ((("edema", "atelectasis"),), "not in the vocabulary's order"),
     ],
 )

@@ -40,7 +40,7 @@ def test_ctrl_c_is_one_line(capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit) as stopped:
         ended(KeyboardInterrupt())
     assert stopped.value.code == 130
-    assert capsys.readouterr().err == "stopped; the same command goes on from what was saved\n"
+    assert capsys.readouterr().err == "stopped; run the same command again to continue from what was saved\n"
 
 
 def test_a_file_that_is_gone_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
