@@ -140,7 +140,7 @@ def score(
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
     missing_references: Annotated[
-        str, typer.Option(help="A blank reference, or one such as nan: error, or leave-out.")
+        str, typer.Option(help="A blank reference, or nan: error, or leave-out.")
     ] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences of a report.")] = False,

@@ -76,11 +76,7 @@ def list_studies() -> None:
         rows.append((known.name, f"{len(list(finished(known, repository, state)))} of {wanted}", known.title))
     print_rows(rows)
     for _, name, experiment in stopped(state):
-        say(
-            f"{experiment} runs"
-            if is_running(state)
-            else f"{experiment} stopped; `pacer study run {name}` continues it"
-        )
+        say(f"{experiment} runs" if is_running(state) else f"{experiment} stopped; resume: `pacer study run {name}`")
 
 
 def _write_table(chosen: Study) -> str:

@@ -141,7 +141,7 @@ def test_a_stopped_study_ends_its_dvc_within_three_seconds(tiny: TinyRepository,
     assert process.returncode == 130 and "run the same command again" in told and "Traceback" not in told
     assert tiny.state() == before
     [(_, _, experiment)] = stopped(results_folder(tiny.folder))
-    assert f"{experiment} stopped; `pacer study run tiny` continues it" in tiny.call("study", "list")
+    assert f"{experiment} stopped; resume: `pacer study run tiny`" in tiny.call("study", "list")
 
 
 def test_a_failed_row_lets_those_beside_it_end_and_is_told(tiny: TinyRepository) -> None:

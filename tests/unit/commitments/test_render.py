@@ -89,7 +89,7 @@ def test_parsing_never_fails(text: str) -> None:
         ((("hernia",),), "unknown findings hernia"),
         ((("edema",), ("edema",)), "occurs in an anchor twice"),
         ((("edema", "edema"),), "occurs in an anchor twice"),
-        ((("edema", "atelectasis"),), "not in the vocabulary's order"),
+        ((("edema", "atelectasis"),), "out of the vocabulary's order"),
     ],
 )
 def test_invalid_anchors(fields: tuple, message: str) -> None:
