@@ -140,7 +140,7 @@ def score(
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
     missing_references: Annotated[
-        str, typer.Option(help="A blank reference, or nan: error, or leave-out.")
+        str, typer.Option(help="A blank reference, or one such as nan: error, or leave-out.")
     ] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences of a report.")] = False,
@@ -150,7 +150,7 @@ def score(
     reference_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
-    columns: Annotated[Path | None, typer.Option(help="Your scores and groups by record_id, CSV or Parquet.")] = None,
+    columns: Annotated[Path | None, typer.Option(help="Your scores and groups, CSV or Parquet.")] = None,
     receipt: Annotated[
         Path | None, typer.Option(help="File for a receipt: labels and scores under hashed ids, no text; needs --salt.")
     ] = None,
