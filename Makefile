@@ -68,7 +68,7 @@ faults: $(READY)  ## kills and full disks over the micro profile, in WORK=FOLDER
 	$(BIN)/python bench/faults.py $(or $(WORK),../pacer-faults) $(OPTIONS)
 
 figures: $(READY)  ## draw the report page again from what the last run left, without DVC
-	$(BIN)/python stages/report.py
+	$(BIN)/python stages/run.py stages/report.py
 
 clean:  ## remove the environment and tool caches; data, models and results stay
 	rm -rf $(VENV) .coverage htmlcov .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -126,7 +126,9 @@ class Project:
         """Start a command in a separate process group, with its output in a file."""
         settings = {"cwd": self.folder, "env": self.environment | environment, "start_new_session": True}
         with self.printed.open("w") as output:
-            return subprocess.Popen(shlex.split(command), stdout=output, stderr=output, **settings)
+            return subprocess.Popen(
+                shlex.split(command.removeprefix("exec ")), stdout=output, stderr=output, **settings
+            )
 
     def run(self, command: str) -> None:
         if self.begin(command).wait():

@@ -8,7 +8,6 @@ from pacer.commitments.labelling import label_sample
 from pacer.commitments.sampling import COLUMNS
 from pacer.config import load_params
 from pacer.core.io import write_json
-from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_records
 
 
@@ -18,7 +17,3 @@ def main() -> None:
     records = read_records(Path("data/corpus/records.parquet"), COLUMNS)
     audit = label_sample(sample, records, config.llm, Path("data/anchors"), config.rules)
     write_json("data/anchors/llm_audit.json", audit)
-
-
-if __name__ == "__main__":
-    run_stage(main)

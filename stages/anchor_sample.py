@@ -5,7 +5,6 @@ from pathlib import Path
 from pacer.commitments.sampling import COLUMNS, sample_records
 from pacer.config import load_params
 from pacer.core.io import atomic_path, write_json
-from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_records
 
 
@@ -16,7 +15,3 @@ def main() -> None:
     with atomic_path("data/anchors/sample.parquet") as temporary:
         sample.write_parquet(temporary)
     write_json("data/anchors/sample_audit.json", audit)
-
-
-if __name__ == "__main__":
-    run_stage(main)

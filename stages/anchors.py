@@ -5,7 +5,6 @@ from pathlib import Path
 from pacer.commitments.targets import build_anchors
 from pacer.config import load_params
 from pacer.core.io import read_json, write_json
-from pacer.core.outputs import run_stage
 
 
 def main() -> None:
@@ -14,7 +13,3 @@ def main() -> None:
     audit = build_anchors(records, cache, out, load_params().anchors.rules)
     parts = {"sample": read_json(anchors / "sample_audit.json"), "labelling": read_json(anchors / "llm_audit.json")}
     write_json(anchors / "audit.json", audit | parts)
-
-
-if __name__ == "__main__":
-    run_stage(main)

@@ -8,7 +8,6 @@ from pacer.backbones.make_backbones import MODELS, locate_backbones, make_standi
 from pacer.backbones.pointers import resolve
 from pacer.config import load_params
 from pacer.core.io import atomic_directory
-from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_images, read_records
 from pacer.model.prompt import instruction
 
@@ -26,7 +25,3 @@ def main() -> None:
             else:
                 check_standin(params, role)
         make_standins(params.backbones, records, images, instruct, out)
-
-
-if __name__ == "__main__":
-    run_stage(main)

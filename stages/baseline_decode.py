@@ -1,6 +1,5 @@
 """Stages `*_decode` of the baselines: a report for every record of the split; the command line names the model."""
 
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -10,8 +9,6 @@ from pacer.baselines.ragpt import ragpt_generator
 from pacer.baselines.simmlm import SimMLM
 from pacer.config import Decode, load_params
 from pacer.config.baselines import load_baseline_params
-from pacer.core.devices import share_cores
-from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_records
 from pacer.decoding.run import decode_records, trained_generator
 
@@ -21,7 +18,6 @@ MODELS = Path("baselines/models")
 def main() -> None:
     name = sys.argv[1]
     config = load_params().decode
-    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     if name == "llm_rg4":
         search = load_baseline_params().llm_rg4.model_dump(exclude={"weights"})
         config = Decode.model_validate(config.model_dump() | search)
@@ -33,7 +29,3 @@ def main() -> None:
         open_generator = ragpt_generator(MODELS / "ragpt_bank", Path("models/parent"))
     out = Path("baselines/predictions") / name
     decode_records(MODELS / name, Path("models/backbones"), records, features, config, out, open_generator)
-
-
-if __name__ == "__main__":
-    run_stage(main)

@@ -1,6 +1,5 @@
 """Stages `simmlm` and `ragpt` of the baselines: modules added to the frozen parent, named on the command line."""
 
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -11,8 +10,6 @@ from pacer.baselines.ragpt import train_ragpt
 from pacer.baselines.simmlm import train_simmlm
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
-from pacer.core.devices import share_cores
-from pacer.core.outputs import run_stage
 from pacer.training.run import Inputs
 
 MODELS = Path("baselines/models")
@@ -28,13 +25,8 @@ INPUTS = Inputs(
 
 def main() -> None:
     name, params, baselines = sys.argv[1], load_params(), load_baseline_params()
-    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     open_log = partial(dvclive_log, final=Path(f"baselines/metrics/{name}/training"))
     if name == "simmlm":
         train_simmlm(baselines.simmlm, params, INPUTS, MODELS / name, open_log)
     else:
         train_ragpt(baselines.ragpt, params, INPUTS, MODELS / "ragpt_bank", MODELS / name, open_log)
-
-
-if __name__ == "__main__":
-    run_stage(main)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from pacer.config import load_params
 from pacer.config.splits import check_splits
-from pacer.core.outputs import run_stage
 from pacer.data.build_corpus import build_corpus
 
 
@@ -14,7 +13,3 @@ def main() -> None:
     counts = audit["contexts"]
     # checks settings of later stages; dvc.yaml does not declare them here, because no output depends on them
     check_splits({(c, s) for c, splits in counts.items() for s in splits if splits[s]["records"]}, params)
-
-
-if __name__ == "__main__":
-    run_stage(main)

@@ -3,14 +3,9 @@
 from pathlib import Path
 
 from pacer.config import load_params
-from pacer.core.outputs import run_stage
 from pacer.emphasis.build_emphasis import build_emphasis
 
 
 def main() -> None:
     records = Path("data/corpus/records.parquet")
     build_emphasis(load_params().emphasis, records, Path("models/backbones"), Path("data/emphasis"))
-
-
-if __name__ == "__main__":
-    run_stage(main)

@@ -6,33 +6,41 @@ torch only once per stage.
 """
 
 import logging
-import runpy
+import os
 import sys
 from pathlib import Path
 
-from pacer.core.stops import STOPPED, follow_parent  # with pacer, which sets how threads wait, before torch
+from run import run_script
 
-follow_parent()  # the import of torch takes seconds
-
-# isort: split
-import torch  # noqa: E402
-from accelerate.commands.config import default_config_file  # noqa: E402
-from torch.distributed.elastic.multiprocessing import SignalException  # noqa: E402
+from pacer.core.outputs import run_stage
+from pacer.core.stops import Stopped
 
 #: Start of accelerate's warning about values that were left to their defaults.
 _LEFT_TO_IT = "The following values were not passed to `accelerate launch`"
 
-if __name__ == "__main__":
-    if torch.cuda.device_count() > 1 or Path(default_config_file).exists():
-        from accelerate.commands.accelerate_cli import main
 
-        launcher = logging.getLogger("accelerate.commands.launch")
-        launcher.addFilter(lambda record: not record.getMessage().startswith(_LEFT_TO_IT))
-        sys.argv[1:1] = ["launch", "--quiet"]
-        try:
-            main()
-        except SignalException:  # it has stopped the processes
-            sys.exit(STOPPED)
-    else:
-        del sys.argv[0]
-        runpy.run_path(sys.argv[0], run_name="__main__")
+def main() -> None:
+    import torch
+    from accelerate.commands.config import default_config_file
+    from torch.distributed.elastic.multiprocessing import SignalException
+
+    from pacer.core.devices import share_cores
+
+    launched = "ACCELERATE_MIXED_PRECISION" in os.environ  # by accelerate, which sets it always
+    if launched or not (torch.cuda.device_count() > 1 or Path(default_config_file).exists()):
+        share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+        run_script()
+        return
+    from accelerate.commands.accelerate_cli import main as accelerate
+
+    launcher = logging.getLogger("accelerate.commands.launch")
+    launcher.addFilter(lambda record: not record.getMessage().startswith(_LEFT_TO_IT))
+    sys.argv = ["accelerate", "launch", "--quiet", *sys.argv]
+    try:
+        accelerate()
+    except SignalException:  # it has stopped the processes
+        raise Stopped from None
+
+
+if __name__ == "__main__":
+    run_stage(main)

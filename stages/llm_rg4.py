@@ -5,7 +5,6 @@ from pathlib import Path
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
 from pacer.core.errors import CheckpointError, ConfigError
-from pacer.core.outputs import run_stage
 from pacer.model.llm_rg4 import adopt_llm_rg4, import_llm_rg4
 
 
@@ -19,7 +18,3 @@ def main() -> None:
     if import_llm_rg4(file).first_stage:
         raise CheckpointError(f"{file} is of LLM-RG4's first stage, which writes no reports; name second-stage weights")
     adopt_llm_rg4(file, load_params(), Path("models/backbones"), Path("baselines/models/llm_rg4"))
-
-
-if __name__ == "__main__":
-    run_stage(main)

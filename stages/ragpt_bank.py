@@ -1,23 +1,15 @@
 """Stage `ragpt_bank` of the baselines: the train studies that RAGPT retrieves from, and each image's neighbours."""
 
-import os
 from pathlib import Path
 
 from pacer.baselines.bank import build_bank
 from pacer.config import load_params
 from pacer.config.baselines import load_baseline_params
-from pacer.core.devices import share_cores
-from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_records
 
 
 def main() -> None:
     settings, precision = load_baseline_params().ragpt.bank, load_params().train.precision
-    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     records, models = read_records(Path("data/corpus/records.parquet")), Path("models")
     out = Path("baselines/models/ragpt_bank")
     build_bank(settings, precision, records, models / "backbones", Path("data/features"), models / "parent", out)
-
-
-if __name__ == "__main__":
-    run_stage(main)

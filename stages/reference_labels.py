@@ -5,7 +5,6 @@ from pathlib import Path
 import polars as pl
 
 from pacer.config import load_params
-from pacer.core.outputs import run_stage
 from pacer.data.schemas import read_records
 from pacer.metrics.chexbert.reference_labels import label_references
 
@@ -20,7 +19,3 @@ def main() -> None:
         score.batch_size,
         score.precision,
     )
-
-
-if __name__ == "__main__":
-    run_stage(main)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from pacer.config import load_params
-from pacer.core.outputs import run_stage
 from pacer.reporting.build_report import build_report
 
 
@@ -11,7 +10,3 @@ def main() -> None:
     data = [Path("data") / name for name in ("corpus", "anchors", "emphasis")]
     build_report(*data, Path("predictions"), Path("metrics"), Path("reports"), load_params())
     print("report: the page is reports/index.html")
-
-
-if __name__ == "__main__":
-    run_stage(main)

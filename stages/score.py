@@ -8,7 +8,6 @@ import polars as pl
 from pacer.config import load_params
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import read_json
-from pacer.core.outputs import run_stage
 from pacer.metrics.inputs import ScoreInputs
 from pacer.metrics.score import score_decoded
 
@@ -32,7 +31,3 @@ def main() -> None:
         scores = read_json("metrics/scores.json")
         by_context = [{"context": context, **scores[context]} for context in CONTEXTS if context in scores]
         pl.DataFrame(by_context, infer_schema_length=None).write_csv("metrics/by_context.csv")
-
-
-if __name__ == "__main__":
-    run_stage(main)

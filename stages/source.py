@@ -4,7 +4,6 @@ from pathlib import Path
 
 from pacer.config import load_params
 from pacer.core.io import atomic_directory
-from pacer.core.outputs import run_stage
 from pacer.data.source import point_to_files
 from pacer.phantom.generate import generate_phantom
 
@@ -16,7 +15,3 @@ def main() -> None:
             generate_phantom(corpus.phantom, corpus.seed, out)
         else:
             point_to_files(corpus, out)
-
-
-if __name__ == "__main__":
-    run_stage(main)

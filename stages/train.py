@@ -1,6 +1,5 @@
 """Stages `warmup`, `parent` and `calibrate`: one training phase, named on the command line."""
 
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -8,14 +7,11 @@ from pathlib import Path
 from curves import dvclive_log
 
 from pacer.config import load_params
-from pacer.core.devices import share_cores
-from pacer.core.outputs import run_stage
 from pacer.training.run import Inputs, run_phase
 
 
 def main() -> None:
     phase, params, models = sys.argv[1], load_params(), Path("models")
-    share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     start = models / "parent" if phase == "calibrate" else None
     if phase == "parent":
         start = models / "warmup" if params.parent.start == "warmup" else Path(params.parent.start).expanduser()
@@ -28,7 +24,3 @@ def main() -> None:
         start=start,
     )
     run_phase(phase, params, inputs, models / phase, partial(dvclive_log, final=Path("metrics") / phase))
-
-
-if __name__ == "__main__":
-    run_stage(main)

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from io import TextIOWrapper
 
-from pacer.core.stops import STOPPED, Stopped
+from pacer.core.stops import LAST_WORDS, STOPPED, Stopped
 
 _FULL = "the disk is full; free some space and run the same command again"
 _NO_MEMORY = "out of memory; docs/training.md lists what each phase needs, and which settings need less"
@@ -70,7 +70,7 @@ def run_cleanly(main: Callable[[], None]) -> None:
     except KeyboardInterrupt as stop:
         if show_traceback:
             traceback.print_exc()
-        print("stopped; run the same command again to continue from what was saved", file=sys.stderr)
+        print(LAST_WORDS, file=sys.stderr)
         sys.exit(STOPPED if isinstance(stop, Stopped) else 130)
     except Exception as error:
         message = _message(error)

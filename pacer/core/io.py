@@ -82,13 +82,17 @@ def atomic_path(path: str | Path, *, durable: bool = False) -> Generator[Path]:
     permissions = temporary.stat().st_mode  # those of the user's umask; some libraries write files for the owner only
     try:
         yield temporary
-        temporary.chmod(permissions)
-        if durable:
-            with open(temporary, "rb") as file:
-                os.fsync(file.fileno())
+        _settle(temporary, permissions, durable)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _settle(path: Path, permissions: int, durable: bool) -> None:
+    path.chmod(permissions)
+    if durable:
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
 
 
 def write_text(path: str | Path, text: str, *, durable: bool = False) -> None:
@@ -231,10 +235,7 @@ def publish(directory: str | Path, out: str | Path, *, durable: bool = False) ->
     permissions = directory.stat().st_mode & 0o666  # as in atomic_path
     for file in directory.rglob("*"):
         if file.is_file() and not file.is_symlink():
-            file.chmod(permissions)
-            if durable:
-                with open(file, "rb") as content:
-                    os.fsync(content.fileno())
+            _settle(file, permissions, durable)
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.is_symlink():
         out.unlink()  # what it points to is not ours

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,13 +36,11 @@ class Journal:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def append(self, row: dict[str, Any], *, durable: bool = False) -> None:
-        """Hand a line to the system, which keeps it even if this process dies; with ``durable``, wait for the disk."""
+    def append(self, row: dict[str, Any]) -> None:
+        """Hand a line to the system, which keeps it even if this process dies."""
         with self._lock:
             self._file.write(json.dumps(row).encode() + b"\n")
             self._file.flush()
-        if durable:
-            os.fsync(self._file.fileno())
 
 
 def _whole_lines(path: Path) -> bytes:

@@ -23,10 +23,10 @@ def run_stage(main: Callable[[], None]) -> None:
     """Run a stage's ``main`` in the root of the repository, as :func:`~pacer.core.errors.run_cleanly` does, after
     :func:`check_folders`. SIGTERM stops it like Ctrl-C."""
 
+    @stoppable()
     def checked() -> None:
-        with stoppable():
-            check_folders(Path())
-            main()
+        check_folders(Path())
+        main()
 
     run_cleanly(checked)
 

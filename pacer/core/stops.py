@@ -15,6 +15,8 @@ from types import FrameType
 STOPPED = 128 + signal.SIGTERM
 #: Seconds after which a process ends even if something still blocks it; launchers kill after 30.
 _GRACE = 25.0
+#: What a process that was stopped says.
+LAST_WORDS = "stopped; run the same command again to continue from what was saved"
 #: prctl's option for the signal that a process gets when its parent dies.
 _PARENT_DEATH_SIGNAL = 1
 
@@ -25,13 +27,14 @@ class Stopped(KeyboardInterrupt):
 
 class _Stop:
     requested = False
-    postponed = 0
+    postponed = False
 
 
 @contextmanager
 def stoppable() -> Generator[None]:
     """Raise :class:`Stopped` in the block when SIGTERM arrives, or the parent (DVC, a launcher) has died of it."""
-    follow_parent()
+    if sys.platform == "linux" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # not under nohup
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     owner, _Stop.requested = os.getpid(), False
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -53,21 +56,19 @@ def stoppable() -> Generator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def follow_parent() -> None:
-    """Ask Linux to send SIGTERM to this process when its parent dies, except under nohup. DVC dies of a SIGTERM without
-    a word to its stage."""
-    if sys.platform == "linux" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-
-
 def request_stop() -> None:
     """Stop this process, as SIGTERM does, at the end of the :func:`uninterrupted` block that it is in."""
     if not _Stop.requested:
         _Stop.requested = True
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # stops once, however many signals arrive
-        timer = threading.Timer(_GRACE, os._exit, [STOPPED])
+        timer = threading.Timer(_GRACE, _end)
         timer.daemon = True
         timer.start()
+
+
+def _end() -> None:
+    os.write(sys.stderr.fileno(), f"{LAST_WORDS}\n".encode())
+    os._exit(STOPPED)
 
 
 def stop_requested() -> bool:
@@ -78,16 +79,17 @@ def stop_requested() -> bool:
 @contextmanager
 def uninterrupted(*, agreed: Callable[[], bool] = lambda: True) -> Generator[None]:
     """Postpone a stop to the end of the block, or, with several processes, to that of one after which they ``agreed``.
+    Blocks are not nested.
 
     Raises:
         Stopped: one was requested.
     """
-    _Stop.postponed += 1
+    _Stop.postponed = True
     try:
         yield
     finally:
-        _Stop.postponed -= 1
-    if _Stop.requested and not _Stop.postponed and agreed():
+        _Stop.postponed = False
+    if _Stop.requested and agreed():
         raise Stopped
 
 

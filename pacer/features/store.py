@@ -117,10 +117,6 @@ class FeatureStore:
         self._priors = _places(self.directory / PRIORS, "text_key")
         self._open: dict[str, dict[str, Tensor]] = {}
 
-    def __getitem__(self, image_id: str) -> Tensor:
-        """Return the states [K, N, d] of one image, as :meth:`depth_states`."""
-        return self.depth_states([image_id])[0]
-
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
         """Return the states [B, K, N, d] of several images, in the stored type; repeats allowed.
 

@@ -13,8 +13,8 @@ from openai import _base_client
 
 from pacer.commitments.labelling import label_sample
 from pacer.config import Labelling
-from pacer.core.errors import run_cleanly
 from pacer.core.io import read_json, write_json
+from pacer.core.outputs import run_stage
 
 
 def main() -> None:
@@ -26,4 +26,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_cleanly(main)
+    run_stage(main)

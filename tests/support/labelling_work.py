@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -41,6 +42,7 @@ class Work:
 
     def __init__(self, folder: Path, endpoint: Endpoint, count: int, config: Labelling):
         self.folder, self.endpoint = folder, endpoint
+        folder.mkdir(exist_ok=True)
         rows = [
             {
                 "record_id": f"{context}-{n}",
@@ -61,8 +63,8 @@ class Work:
         self.cache = folder / "llm_cache.jsonl"
         self.output = ""
 
-    def label(self, kill_when: Callable[[], bool] = lambda: False) -> int:
-        """The exit code of a process that labels; it is killed as soon as the condition holds."""
+    def label(self, kill_when: Callable[[], bool] = lambda: False, number: int = signal.SIGKILL) -> int:
+        """The exit code of a process that labels; it gets the signal as soon as the condition holds."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_LOG": "debug", "PYTHONWARNINGS": "error"}
         log = self.folder / "log.txt"
         with open(log, "w") as file:
@@ -75,8 +77,10 @@ class Work:
             )
             while process.poll() is None:
                 if kill_when():
-                    process.kill()
+                    process.send_signal(number)
+                    break
                 time.sleep(0.005)
+            process.wait(30)
         self.output += log.read_text()
         return process.returncode
 

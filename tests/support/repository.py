@@ -41,7 +41,7 @@ import runpy, sys
 sys.path.insert(0, "stages")
 for command in {commands!r}:
     sys.argv = command.split()
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    runpy.run_path(sys.argv[0])["main"]()
 """
 
 
@@ -97,8 +97,7 @@ class Repository:
     def without_dvc(self, *names: str) -> None:
         """Run these stages of the pipeline."""
         stages = YAML(typ="safe").load((self.folder / "dvc.yaml").read_text())["stages"]
-        commands = (stages[name]["cmd"].removeprefix("python ").removeprefix("stages/launch.py ") for name in names)
-        self.run_in_one_process(*commands)
+        self.run_in_one_process(*(stages[name]["cmd"].split(maxsplit=3)[3] for name in names))
 
 
 def ran(output: str) -> tuple[str, ...]:

@@ -15,19 +15,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 LINE = "stopped; run the same command again to continue from what was saved\n"
 STAGE = """
-import os, threading, time
+import os, time
 from pathlib import Path
-from pacer.core.outputs import run_stage
 
 def main():
     Path("pid").write_text(str(os.getpid()))
     Path("ready").touch()
     for _ in range(600):
         time.sleep(0.1)
-
-if __name__ == "__main__":
-    run_stage(main)
 """
+#: A stage that is still importing.
+IMPORTING = f"{STAGE}\nmain()\n"
+RUN, LAUNCH = (str(ROOT / "stages" / name) for name in ("run.py", "launch.py"))
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
 CONFIGURATION = """
 compute_environment: LOCAL_MACHINE
 distributed_type: '{kind}'
@@ -52,11 +52,11 @@ def gone(pid: int) -> bool:
     return False
 
 
-def start(folder: Path, *command: str) -> subprocess.Popen:
+def start(folder: Path, *command: str, stage: str = STAGE, shell: str = "/bin/sh") -> subprocess.Popen:
     """Start a command in a session of its own; return when the stage works."""
-    (folder / "stage.py").write_text(STAGE)
+    (folder / "stage.py").write_text(stage)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HOME": str(folder), "CUDA_VISIBLE_DEVICES": ""}
-    environment |= {"DVC_NO_ANALYTICS": "1", "ACCELERATE_USE_CPU": "true", "SHELL": "/bin/bash"}
+    environment |= {"DVC_NO_ANALYTICS": "1", "ACCELERATE_USE_CPU": "true", "SHELL": shell}
     with (folder / "printed").open("w") as printed:
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=printed, stderr=printed, start_new_session=True
@@ -76,32 +76,35 @@ def stop(folder: Path, process: subprocess.Popen) -> tuple[int, str]:
     return 128 - code if code < 0 else code, (folder / "printed").read_text()
 
 
-def test_a_stage(tmp_path: Path) -> None:
-    process = start(tmp_path, sys.executable, "stage.py")
+@pytest.mark.parametrize("starter", [RUN, LAUNCH])
+@pytest.mark.parametrize("stage", [STAGE, IMPORTING])
+def test_a_stage(stage: str, starter: str, tmp_path: Path) -> None:
+    process = start(tmp_path, sys.executable, starter, "stage.py", stage=stage)
     assert stop(tmp_path, process) == (143, LINE)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
-@pytest.mark.parametrize("kind", ["", "NO", "MULTI_GPU"])
-def test_a_launcher(kind: str, tmp_path: Path) -> None:
-    if kind:
-        (tmp_path / "accelerate").mkdir()
-        configuration = CONFIGURATION.format(kind=kind, processes=1 + (kind != "NO"))
-        (tmp_path / "accelerate" / "default_config.yaml").write_text(configuration)
-    process = start(tmp_path, sys.executable, str(ROOT / "stages" / "launch.py"), "stage.py")
+@LINUX
+@pytest.mark.parametrize("stage", [STAGE, IMPORTING])
+@pytest.mark.parametrize("kind", ["NO", "MULTI_GPU"])
+def test_a_launcher(kind: str, stage: str, tmp_path: Path) -> None:
+    (tmp_path / "accelerate").mkdir()
+    configuration = CONFIGURATION.format(kind=kind, processes=1 + (kind != "NO"))
+    (tmp_path / "accelerate" / "default_config.yaml").write_text(configuration)
+    process = start(tmp_path, sys.executable, LAUNCH, "stage.py", stage=stage)
     code, printed = stop(tmp_path, process)
     assert code == 143 and LINE in printed and "Traceback" not in printed, printed
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+@LINUX
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_dvc(number: signal.Signals, tmp_path: Path) -> None:
+def test_dvc(number: signal.Signals, shell: str, tmp_path: Path) -> None:
     dvc = shutil.which("dvc")
     if dvc is None:
         pytest.skip("dvc is not installed")
     subprocess.run([dvc, "init", "--no-scm", "--quiet"], cwd=tmp_path, check=True)
-    (tmp_path / "dvc.yaml").write_text("stages:\n  work:\n    cmd: python stage.py\n")
-    process = start(tmp_path, dvc, "repro")
+    (tmp_path / "dvc.yaml").write_text(f"stages:\n  work:\n    cmd: exec python {RUN} stage.py\n")
+    process = start(tmp_path, dvc, "repro", shell=shell)
     process.send_signal(number)
     code, printed = stop(tmp_path, process)
     assert code == 128 + number and printed.count(LINE) == 1, printed

@@ -23,13 +23,14 @@ use_cpu: true
 
 
 @pytest.mark.parametrize(
-    ("configured", "body", "code", "error"), [(True, "", 0, ""), (False, "sys.exit('it failed')", 1, "it failed\n")]
+    ("configured", "body", "code", "error"), [(True, "pass", 0, ""), (False, "sys.exit('it failed')", 1, "it failed\n")]
 )
 def test_a_script_is_started_with_its_arguments_and_nothing_else_is_said(
     configured: bool, body: str, code: int, error: str, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.py"
-    script.write_text(f"import os, sys\nprint(sys.argv[1:], os.environ.get('ACCELERATE_USE_CPU'))\n{body}\n")
+    words = f"    print(sys.argv[1:], os.environ.get('ACCELERATE_USE_CPU'))\n    {body}\n"
+    script.write_text(f"import os, sys\ndef main():\n{words}")
     if configured:
         (tmp_path / "accelerate").mkdir()
         (tmp_path / "accelerate" / "default_config.yaml").write_text(CONFIGURATION)

@@ -18,7 +18,7 @@ from tests.support.models import MODEL, save_calibrated
 #: Each tells its rank in one write, or the two get mixed.
 SCRIPT = f"""
 import runpy
-runpy.run_path({str(drive.ROOT / "stages" / "decode.py")!r}, run_name="__main__")
+runpy.run_path({str(drive.ROOT / "stages" / "decode.py")!r})["main"]()
 from pacer.core.processes import process_state
 print(f"rank {{process_state().process_index}} of {{process_state().num_processes}}\\n", end="", flush=True)
 """

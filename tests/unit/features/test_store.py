@@ -96,7 +96,7 @@ def test_every_image_and_distinct_text_comes_back(backbones: Path, images: pl.Da
     store, encoder = FeatureStore(tmp_path / "out"), ImageEncoder(backbones / "vision", [1, 3])
     for image_id, path in images.iter_rows():
         expected = encoder.encode(encoder.preparation(path)[None])[0]
-        torch.testing.assert_close(store[image_id], expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(store.depth_states([image_id])[0], expected, rtol=0, atol=1e-5)
     states, mask = store.prior_states(TEXTS)
     expected_states, expected_mask = TextEncoder(backbones / "text", 12).encode(TEXTS)
     torch.testing.assert_close(states, expected_states, rtol=0, atol=1e-5)
@@ -109,7 +109,7 @@ def test_only_what_changed_is_encoded_again(
 ) -> None:
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, out)
-    before = FeatureStore(out)["img0"].clone()
+    before = FeatureStore(out).depth_states(["img0"])
     Image.linear_gradient("L").resize((64, 64)).save(images["path"][3])
     encoded: list[int] = []
     encode = ImageEncoder.encode
@@ -117,7 +117,8 @@ def test_only_what_changed_is_encoded_again(
     build.build_store(CONFIG, images, [*TEXTS, "new ."], backbones, out)
     assert encoded == [1]  # the changed image
     store = FeatureStore(out)
-    assert torch.equal(store["img0"], before) and store["img3"].shape == before.shape
+    assert torch.equal(store.depth_states(["img0"]), before)
+    assert store.depth_states(["img3"]).shape == before.shape
     store.prior_states(["new ."])
 
 

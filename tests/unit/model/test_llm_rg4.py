@@ -109,14 +109,13 @@ def test_the_first_stage_writes_no_reports(params, first_stage, alike, tmp_path)
         trained_generator(tmp_path / "warmup", alike, tmp_path, params.decode, torch.device("cpu"))
 
 
-def test_the_first_stage_is_no_row_of_the_baselines(first_stage, tmp_path, monkeypatch, capsys) -> None:
+def test_the_first_stage_is_no_row_of_the_baselines(first_stage, tmp_path, monkeypatch) -> None:
     (tmp_path / "baselines").mkdir()
     settings = (ROOT / "baselines" / "micro.yaml").read_text().replace("weights: null", f"weights: {first_stage}", 1)
     (tmp_path / "baselines" / "params.yaml").write_text(settings)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        runpy.run_path(str(ROOT / "stages" / "llm_rg4.py"), run_name="__main__")
-    assert "is of LLM-RG4's first stage, which writes no reports" in capsys.readouterr().err
+    with pytest.raises(CheckpointError, match="is of LLM-RG4's first stage, which writes no reports"):
+        runpy.run_path(str(ROOT / "stages" / "llm_rg4.py"))["main"]()
 
 
 def test_the_checkpoint_holds_upstreams_weights_and_decodes_directly(params, released, alike, tmp_path) -> None:

@@ -32,7 +32,7 @@ LEVELS = (
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 #: Paths in the scripts of stages that a run fills.
 WRITTEN_BY_STAGES = re.compile(r"(?:data|models|predictions|metrics)(?:/\S+)?")
-STAGE_OF_SCRIPT = re.compile(r"stages/(?!launch)(\w+)\.py(?: (\w+))?")
+STAGE_OF_SCRIPT = re.compile(r"stages/(?!launch|run)(\w+)\.py(?: (\w+))?")
 
 
 @cache

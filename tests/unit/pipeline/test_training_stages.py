@@ -34,10 +34,9 @@ def test_a_training_stage_declares_the_files_that_its_phase_reads(phase: str, mo
     given: list[Inputs] = []
     monkeypatch.setattr("sys.argv", ["train.py", phase])
     monkeypatch.setitem(sys.modules, "curves", SimpleNamespace(dvclive_log=nullcontext))
-    monkeypatch.setattr("pacer.core.devices.share_cores", lambda processes: None)
     monkeypatch.setattr("pacer.config.load_params", lambda: profile("micro"))
     monkeypatch.setattr("pacer.training.run.run_phase", lambda name, params, inputs, *rest: given.append(inputs))
-    runpy.run_path(str(ROOT / "stages" / "train.py"), run_name="__main__")
+    runpy.run_path(str(ROOT / "stages" / "train.py"))["main"]()
     [inputs] = given
     assert {str(path) for path in vars(inputs).values() if path is not None} <= set(STAGES[phase]["deps"])
 
@@ -52,11 +51,10 @@ def test_a_baseline_declares_the_files_that_its_training_reads(baseline: str, mo
 
     monkeypatch.setattr("sys.argv", ["baseline_train.py", baseline])
     monkeypatch.setitem(sys.modules, "curves", SimpleNamespace(dvclive_log=nullcontext))
-    monkeypatch.setattr("pacer.core.devices.share_cores", lambda processes: None)
     monkeypatch.setattr("pacer.config.load_params", lambda: profile("micro"))
     monkeypatch.setattr("pacer.config.baselines.load_baseline_params", lambda: SimpleNamespace(simmlm=None, ragpt=None))
     for name in ("simmlm", "ragpt"):
         monkeypatch.setattr(f"pacer.baselines.{name}.train_{name}", note)
-    runpy.run_path(str(ROOT / "stages" / "baseline_train.py"), run_name="__main__")
+    runpy.run_path(str(ROOT / "stages" / "baseline_train.py"))["main"]()
     assert len(given) == 6 + (baseline == "ragpt")
     assert {str(path) for path in given} <= set(BASELINES[baseline]["deps"])

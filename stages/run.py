@@ -1,0 +1,16 @@
+"""Run a stage in this process: ``python stages/run.py SCRIPT [ARGUMENT...]`` calls the script's ``main``."""
+
+import runpy
+import sys
+
+from pacer.core.outputs import run_stage
+
+
+def run_script() -> None:
+    """Call ``main`` of the script that the command line names. SIGTERM stops its imports, too, which take seconds."""
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0])["main"]()
+
+
+if __name__ == "__main__":
+    run_stage(run_script)
