@@ -16,8 +16,7 @@ from pacer.metrics.scores import score_of
 from pacer.reporting.figures import LIGHT, SERIES, drawing, for_page, legend_above, row_axis
 from pacer.reporting.html import render
 from pacer.reporting.tables import Table
-from pacer.studies.paired import RowDifference
-from pacer.studies.table import difference_table
+from pacer.studies.paired import RowDifference, difference_table
 
 #: Scores that are drawn side by side, if the study has them; if it has neither, its first score is drawn.
 _DRAWN = ("f1", "bleu4")

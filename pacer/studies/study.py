@@ -110,14 +110,12 @@ class Study(Strict):
         values = [[str(one[key]) for key in self.replicates[0]] for one in self.replicates]
         return ["-".join(one[:1] if len(set(one)) == 1 else one) or "1" for one in values]
 
-    def overrides(self, row: Row, replicate: Overrides) -> Overrides:
-        """Return the parameters of one run. A row's value overrides the study's; only baselines get baselines' keys."""
+    def overrides(self, place: int, label: str) -> Overrides:
+        """Return the parameters of one run, by the place of its row and the label of its replicate. A row's value
+        overrides the study's; only baselines get baselines' keys."""
+        row, replicate = self.rows[place], self.replicates[self.labels.index(label)]
         everything = {**self.set, **row.set, **replicate}
         return {key: value for key, value in everything.items() if row.target or not key.startswith(BASELINE_KEY)}
-
-    def overrides_of(self, row: int, label: str) -> Overrides:
-        """Return the same for the row at an index and the replicate with a label."""
-        return self.overrides(self.rows[row], self.replicates[self.labels.index(label)])
 
     def tested(self) -> list[tuple[int, int]]:
         """Return pairs of row indices: each tested row, and the row that it is tested against."""
