@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from pacer.config import Strict, read_params
+from pacer.config.profiles import names_in
 from pacer.core.errors import ConfigError
 from pacer.metrics.scores import Direction, Score, score_of
 from pacer.reporting.published import load_published
@@ -136,18 +137,6 @@ class Study(Strict):
         return places[0]
 
 
-def study_names(folder: Path) -> list[str]:
-    """Return the studies in ``folder``, sorted.
-
-    Raises:
-        ConfigError: there are none, for example because the command runs outside the repository.
-    """
-    names = sorted(path.stem for path in folder.glob("*.yaml"))
-    if not names:
-        raise ConfigError(f"{folder.resolve()} holds no studies; run this from the root of the repository")
-    return names
-
-
 def load_study(folder: Path, name: str) -> Study:
     """Read ``folder/name.yaml``.
 
@@ -157,7 +146,7 @@ def load_study(folder: Path, name: str) -> Study:
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
-        raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(study_names(folder))}")
+        raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(names_in(folder, 'studies'))}")
     if name in _SHARED:
         raise ConfigError(f"{path}: a study may not have the name {name}; rename the file")
     return read_params(path, Study).model_copy(update={"name": name})
