@@ -56,7 +56,7 @@ def test_a_result_says_where_its_report_departs_from_its_commitment(
     """As the scores do (:mod:`pacer.metrics.commitments`), and the page in words."""
     departs = replace(result, report=report, commitment=COMMITMENT, fallback=False)
     opposite = {"positive": "negative", "negative": "positive"}
-    unkept |= {finding: opposite[COMMITMENT.polarity(finding)] for finding in contradictions}
+    unkept |= {finding: opposite[COMMITMENT.polarity(finding) or ""] for finding in contradictions}
     assert departs.unkept() == unkept and departs.contradictions() == contradictions
     sides = {"anchor": COMMITMENT, "report": extract_anchor(report)}
     row = {f"{side}_{name}": [found] for side, anchor in sides.items() for name, found in anchor.as_dict().items()}
