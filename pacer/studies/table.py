@@ -190,12 +190,11 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     if any(record["corpus"]["source"] == "phantom" for record in records):
         notes.append("Rows of this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
-    beside = [[run for run in runs if run.replicate in (label, None)] for label in study.labels]
-    if any(
-        len({_protocol(run.signature) for run in alike}) > 1 or len({run.records for run in alike if run.record}) > 1
-        for alike in beside
-    ):
-        notes.append("The rows were not scored alike (labeller, convention, target, cleaning or records differ).")
+    for label in study.labels:
+        beside = [run for run in runs if run.replicate in (label, None)]
+        if len({_protocol(run.signature) for run in beside}) > 1 or len({r.records for r in beside if r.record}) > 1:
+            notes.append("The rows were not scored alike (labeller, convention, target, cleaning or records differ).")
+            break
     return notes
 
 

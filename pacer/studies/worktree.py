@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
-import subprocess
 from collections.abc import Collection, Generator, Iterable, Iterator
 from configparser import RawConfigParser
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json, write_json, write_text
-from pacer.studies.dvc import WITHOUT_GIT
+from pacer.studies.dvc import output_of
 from pacer.studies.plan import (
     BASELINE_DEFINITION,
     BASELINE_PARAMS,
@@ -237,9 +236,4 @@ def git(folder: Path, *arguments: str) -> str:
     Raises:
         PacerError: it failed.
     """
-    command = [*WITHOUT_GIT, "git", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
-    if done.returncode:
-        reason = f"git {' '.join(arguments[:2])} failed: {done.stderr.strip()}"
-        raise PacerError(f"{reason}; studies need the root of a git repository with a commit")
-    return done.stdout
+    return output_of(folder, "git", *arguments, remedy="; studies need the root of a git repository with a commit")
