@@ -5,6 +5,8 @@ Heavy imports wait until a command needs them.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,13 +14,13 @@ from rich.text import Text
 
 from pacer.cli.decoding import decode, import_llm_rg4
 from pacer.cli.probe import probe
-from pacer.cli.profiles import profile_in_use, profile_names, use_profile
 from pacer.cli.reporting import anchors, audit, compare, score, show
 from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
-from pacer.config.profiles import CONFIGS, load_profile
+from pacer.config.profiles import CONFIGS, load_profile, names_in, profile_text
 from pacer.core.errors import ConfigError, run_cleanly
+from pacer.core.io import write_text
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,13 +47,34 @@ def use(
     ] = False,
 ) -> None:
     """Select a profile: write it to params.yaml."""
+    names = names_in(CONFIGS, "profiles")
     if name is None:
-        current = profile_in_use(PARAMS, CONFIGS) if PARAMS.exists() else None
-        for known in profile_names(CONFIGS):
+        current = _profile_in_use(PARAMS) if PARAMS.exists() else None
+        for known in names:
             console.print(f"{'*' if known == current else ' '} {known}")
         return
-    use_profile(name, PARAMS, CONFIGS, force=force)
+    is_path = name.endswith(".yaml")
+    if not is_path and name not in names:
+        raise ConfigError(f"unknown profile {name!r}; {CONFIGS}/ contains {', '.join(names)}")
+    chosen = Path(name) if is_path else CONFIGS / f"{name}.yaml"
+    load_profile(chosen)  # an invalid profile is not written
+    current = None
+    with suppress(ConfigError):  # a file that does not load equals no profile
+        current = _profile_in_use(PARAMS)
+    if PARAMS.exists() and not force and current is None:
+        raise ConfigError(
+            f"{PARAMS} equals no profile in {CONFIGS} (edited, or written from a file of yours); save it with "
+            f"`cp {PARAMS} {CONFIGS}/mine.yaml` if you need it, and add --force"
+        )
+    write_text(PARAMS, profile_text(chosen))
     console.print(f"params.yaml is now the profile {name}")
+
+
+def _profile_in_use(params: Path) -> str | None:
+    """Return the profile with the same values as ``params``; None if it has been edited."""
+    values = load_profile(params)
+    names = names_in(CONFIGS, "profiles")
+    return next((name for name in names if load_profile(CONFIGS / f"{name}.yaml") == values), None)
 
 
 @app.command()
@@ -60,7 +83,7 @@ def doctor(params: ParamsFile = PARAMS) -> None:
     from pacer.cli.doctor import diagnose
 
     titles = diagnose(load_profile(params))
-    console.print(f"{params}: {profile_in_use(params, CONFIGS) or 'valid; not equal to a profile'}")
+    console.print(f"{params}: {_profile_in_use(params) or 'valid; not equal to a profile'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
     for title, findings in titles.items():
         console.print(f"\n{title}")

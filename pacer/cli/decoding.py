@@ -24,6 +24,7 @@ from pacer.config import Decode, Features, validated
 from pacer.config.profiles import load_profile
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
+from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,7 +56,6 @@ def decode(
     search = validated(config.decode.model_dump() | options, "pacer decode", Decode)
     encoding = config.features
     check_exists(records, model, backbones, remedy=FROM_STAGE)
-    from pacer.core.io import check_replaceable
     from pacer.data.schemas import read_records
     from pacer.decoding.run import OUTPUTS, decode_records, plan_runs
     from pacer.serving.package import SETTINGS, frozen_models, read_settings
@@ -110,7 +110,6 @@ def _is_encoded(store: Path, *, named: bool) -> bool:
     Raises:
         DataError: it would replace a folder that holds something else.
     """
-    from pacer.core.io import check_replaceable
     from pacer.features.store import IMAGES, MANIFEST, PRIORS
 
     complete = (store / MANIFEST).is_file()
@@ -146,7 +145,6 @@ def import_llm_rg4(
     `pacer decode`."""
     params = load_profile(PARAMS)
     check_exists(file, remedy="download LLM-RG4's released weights and name the file")
-    from pacer.core.io import check_replaceable
     from pacer.model.checkpoint import RECORD, WEIGHTS
     from pacer.model.llm_rg4 import adopt_llm_rg4
 

@@ -59,9 +59,8 @@ def diagnose(params: Params, root: Path = Path(".")) -> dict[str, list[Finding]]
     ]
     corpus = _corpus(params, root)
     if params.score.columns is not None:
-        exists = (root / params.score.columns).is_file()
-        detail = params.score.columns if exists else f"{params.score.columns} is not a file"
-        corpus.append(Finding("score.columns", "ok" if exists else "missing", detail))
+        is_file = (root / params.score.columns).is_file()
+        corpus.append(_named("score.columns", params.score.columns, "" if is_file else "is not a file"))
     return {"Machine": machine, "Corpus": corpus, "Models": models(params), "Labels": [_labels(params)]}
 
 
@@ -70,20 +69,28 @@ def models(params: Params) -> list[Finding]:
     findings = [_model(role, params) for role in ("vision", "language", "text", "chexbert")]
     start = params.parent.start
     if start != "warmup":
-        exists = Path(start).expanduser().exists()
-        detail = start if exists else f"{start} does not exist"
-        findings.append(Finding("parent.start", "ok" if exists else "missing", detail))
+        findings.append(_named("parent.start", start, "" if Path(start).expanduser().exists() else "does not exist"))
     return findings
 
 
+def _named(what: str, path: str, fault: str) -> Finding:
+    """Return the finding about a path that a parameter names, which is ``missing`` if it has a fault."""
+    return Finding(what, "missing", f"{path} {fault}") if fault else Finding(what, "ok", path)
+
+
 def _model(role: str, params: Params) -> Finding:
+    from pacer.backbones.check import check_standin
     from pacer.backbones.hub import locate
 
     backbone: Backbone = getattr(params.backbones, role)
-    finding = _look(role, lambda: str(locate(backbone, role) or _STANDINS[backbone.provider]))
-    if finding.state == "ok":
-        check = _usable if backbone.provider in ("hub", "local") else _fits
-        finding = _look(role, partial(check, params, role, finding.detail))
+
+    def look() -> str:
+        if (directory := locate(backbone, role)) is not None:
+            return _usable(params, role, directory)
+        check_standin(params, role)
+        return _STANDINS[backbone.provider]
+
+    finding = _look(role, look)
     if finding.state == "missing" and role == "chexbert":
         return finding._replace(detail=f"{finding.detail}; {_CHEXBERT}")
     if finding.state != "ok" or backbone.provider != "hub" or re.fullmatch("[0-9a-f]{40}", str(backbone.revision)):
@@ -93,23 +100,14 @@ def _model(role: str, params: Params) -> Finding:
     return Finding(role, "note", f"{finding.detail}; {pinned}")
 
 
-def _fits(params: Params, role: str, detail: str) -> str:
-    """Check the settings against a stand-in; return ``detail``."""
-    from pacer.backbones.check import check_standin
-
-    check_standin(params, role)
-    return detail
-
-
-def _usable(params: Params, role: str, model: str) -> str:
+def _usable(params: Params, role: str, directory: Path) -> str:
     """Check a model against its role and the settings; return its directory and notes for the user."""
     from pacer.backbones.check import check_model, check_settings
     from pacer.backbones.families import TRIED, patch_grid, read_config, vision_config
     from pacer.decoding.beam import unknown_attention
     from pacer.features.prepare import Preparation
 
-    directory = Path(model)
-    facts, notes = check_model(role, directory), [model]
+    facts, notes = check_model(role, directory), [str(directory)]
     check_settings(params, role, directory)
     if role == "vision":
         preparation, config = Preparation(directory), vision_config(directory)

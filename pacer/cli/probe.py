@@ -9,6 +9,7 @@ import typer
 
 from pacer.cli.terminal import CORPUS, FROM_STAGE, ContextNames, RecordsFile, check_contexts, check_exists, say
 from pacer.core.errors import ConfigError
+from pacer.core.io import check_replaceable
 
 probe = typer.Typer(no_args_is_help=True, help="Test which sources any system uses (docs/evaluation.md).")
 
@@ -26,7 +27,6 @@ def make(
     every row, as a CSV file with the columns probe_id and report."""
     chosen = check_contexts(context)
     check_exists(records, remedy=FROM_STAGE)
-    from pacer.core.io import check_replaceable
     from pacer.data.schemas import of_split, read_images, read_records
     from pacer.metrics.probe.make import IMAGES, INPUTS, KEY, MANIFEST, make_probe
 
@@ -56,7 +56,6 @@ def score(
     if len(systems) != len(named):
         raise ConfigError("two systems have the same name; write --reports NAME=FILE")
     check_exists(folder, chexbert, *systems.values())
-    from pacer.core.io import check_replaceable
     from pacer.metrics.probe.use import read_probe, system_use
     from pacer.reporting.probe_page import write_probe
 

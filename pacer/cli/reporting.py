@@ -29,6 +29,7 @@ from pacer.cli.terminal import (
 from pacer.config import Params, validated
 from pacer.config.profiles import load_profile
 from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
     from pacer.core.audits import Check
@@ -47,7 +48,6 @@ def audit(
     ] = None,
 ) -> None:
     """Read a corpus, and print what is in it and what is wrong."""
-    from pacer.core.io import check_replaceable
     from pacer.data.account import PROBLEM_SCHEMA
     from pacer.data.build_corpus import OUTPUTS, build_corpus
     from pacer.data.checks import corpus_checks

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from pacer.cli.terminal import COLOURS, SIGNS, chips, console, say
+from pacer.cli.terminal import chips, console, say
 from pacer.core.contexts import SOURCES, Context
 from pacer.reporting.marks import spans, statements
 from pacer.serving.batch import Summary
@@ -40,7 +40,8 @@ def show_contexts(results: Mapping[Context, Result]) -> None:
         table.add_column(context.upper(), ratio=1)
     table.add_row("sources", *(SOURCES[context] for context in results))
     table.add_row("gate", *("" if r.gate is None else f"{r.gate:.3f}" for r in results.values()))
-    table.add_row("commitment", *(_findings(r, results) for r in results.values()))
+    shared = set.intersection(*(set(result.findings().items()) for result in results.values()))
+    table.add_row("commitment", *(chips(r.commitment, "\n", shared) for r in results.values()))
     table.add_row("report", *(_marked(result.report, results[first].report) for result in results.values()))
     table.add_row("tokens", *(str(r.tokens) for r in results.values()))
     console.print(table)
@@ -61,17 +62,6 @@ def show_summary(done: Summary, out: Path, notes: Sequence[str]) -> None:
     for note in notes:
         say(f"note: {note}", "yellow")
     say(NOTICE, "bold")
-
-
-def _findings(result: Result, results: Mapping[Context, Result]) -> Text:
-    shared = set.intersection(*(set(other.findings().items()) for other in results.values()))
-    lines = [
-        Text(f"{SIGNS[polarity]} {finding}", COLOURS[polarity] + ("" if (finding, polarity) in shared else " bold"))
-        for polarity in COLOURS
-        for finding, stated in result.findings().items()
-        if stated == polarity
-    ]
-    return Text("\n").join(lines) if lines else Text("none")
 
 
 def _marked(report: str, first: str) -> Text:

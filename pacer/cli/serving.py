@@ -12,6 +12,7 @@ import typer
 from pacer.cli.terminal import BACKBONES, PARAMS, say
 from pacer.config.profiles import load_profile
 from pacer.core.errors import CheckpointError, ConfigError, DataError
+from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
     from pacer.serving.case import Case
@@ -31,7 +32,6 @@ def export(
 ) -> None:
     """Write a trained model of this pipeline to a folder that works without the pipeline: for `pacer generate`,
     `pacer serve` and Python."""
-    from pacer.core.io import check_replaceable
 
     check_replaceable(out)
     if not model.exists():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pacer.cli.terminal import print_rows, say
+from pacer.config.profiles import names_in
 
 if TYPE_CHECKING:
     from pacer.studies.study import Study
@@ -66,12 +67,12 @@ def list_studies() -> None:
     """List the studies, how many of their runs exist, and the rows that were stopped."""
     from pacer.studies.dvc import is_running
     from pacer.studies.run import finished, results_folder, stopped
-    from pacer.studies.study import load_study, study_names
+    from pacer.studies.study import load_study
     from pacer.studies.worktree import Repository
 
     repository, state = Repository(Path.cwd()), results_folder(Path.cwd())
     rows = []
-    for known in (load_study(STUDIES, name) for name in study_names(STUDIES)):
+    for known in (load_study(STUDIES, name) for name in names_in(STUDIES, "studies")):
         wanted = len(known.replicates) * sum(row.files is None for row in known.rows)
         rows.append((known.name, f"{len(list(finished(known, repository, state)))} of {wanted}", known.title))
     print_rows(rows)

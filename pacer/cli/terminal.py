@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +29,6 @@ CORPUS = Path("data/corpus/records.parquet")
 ParamsFile = Annotated[
     Path, typer.Option("--params", help="Parameter file, or `extends: PROFILE` and keys.", show_default="params.yaml")
 ]
-BackbonesFolder = Annotated[Path, typer.Option("--backbones", help="Frozen models.")]
 RecordsFile = Annotated[
     Path, typer.Option("--records", help="records.parquet of a corpus, beside its images.parquet (`pacer audit`).")
 ]
@@ -94,11 +93,11 @@ def print_table(table: Table | None) -> None:
         say(note)
 
 
-def chips(anchor: Anchor) -> Text:
-    """Return a commitment as one line: + present, ? uncertain, - absent."""
-    parts = [
-        Text(f"{SIGNS[polarity]} {finding}", colour)
-        for polarity, colour in COLOURS.items()
-        for finding in getattr(anchor, polarity)
-    ]
-    return Text("   ").join(parts) if parts else Text("none")
+def chips(anchor: Anchor | None, separator: str = "   ", shared: Collection[tuple[str, str]] | None = None) -> Text:
+    """Return a commitment: + present, ? uncertain, - absent; in bold what is not ``shared``, if that is given."""
+    parts = []
+    for polarity, colour in COLOURS.items():
+        for finding in getattr(anchor, polarity, ()):
+            bold = "" if shared is None or (finding, polarity) in shared else " bold"
+            parts.append(Text(f"{SIGNS[polarity]} {finding}", colour + bold))
+    return Text(separator).join(parts) if parts else Text("none")

@@ -19,6 +19,18 @@ CONFIGS, EXTENDS = Path("configs"), "extends"
 OWN_NAMES = ("columns",)
 
 
+def names_in(folder: Path, what: str) -> list[str]:
+    """Return the names of the YAML files in ``folder``, sorted.
+
+    Raises:
+        ConfigError: there are none, for example because the command runs outside the repository.
+    """
+    names = sorted(path.stem for path in folder.glob("*.yaml"))
+    if not names:
+        raise ConfigError(f"{folder.resolve()} holds no {what}; run this from the root of the repository")
+    return names
+
+
 def profile_text(path: str | Path) -> str:
     """Return a complete parameter file as YAML: the profile that it extends, with its own values and comments.
 

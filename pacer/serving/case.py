@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import Context, availability, context_of
 from pacer.serving.sources import ImageSource
 
@@ -153,6 +154,19 @@ class Result:
         if self.commitment is None:
             return {}
         return {finding: polarity for polarity in POLARITIES for finding in getattr(self.commitment, polarity)}
+
+    def unkept(self) -> dict[str, str | None]:
+        """Return each finding of the commitment to which the report gives another polarity, with that polarity as the
+        rules read it; None: not mentioned. Empty if the report agrees with its commitment, or one of them is absent."""
+        committed, read = {} if self.fallback else self.findings(), extract_anchor(self.report)
+        return {
+            finding: read.polarity(finding) for finding in committed if read.polarity(finding) != committed[finding]
+        }
+
+    def contradictions(self) -> list[str]:
+        """Return the findings that the commitment affirms and the report denies, or the reverse."""
+        committed, opposite = self.findings(), {"positive": "negative", "negative": "positive"}
+        return [finding for finding, said in self.unkept().items() if said == opposite.get(committed[finding], "")]
 
     def routing(self) -> dict[str, Routing]:
         """Return the routing by image: ``frontal``, and ``lateral`` if there is one."""

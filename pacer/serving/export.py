@@ -32,11 +32,8 @@ from pacer.serving.package import GENERATED, VERSION, PackageSettings, Search, S
 
 #: Files of a language model's directory that its tokenizer may read.
 _TOKENIZER_FILES = "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "config.json"
-#: Settings of the group ``decode`` that affect the text of a report; the engine and the batch size do not.
-_DECIDING = {
-    *("num_beams", "min_new_tokens", "max_new_tokens", "repetition_penalty", "length_penalty"),
-    *("select", "candidates", "temperature"),
-}
+#: Settings of the search that affect the text of a report.
+_DECIDING = set(Search.model_fields) - {"engine", "batch_size"}
 
 
 def export_model(

@@ -63,14 +63,14 @@ class Search(Strict):
     length_penalty: float
     batch_size: Positive
 
-    def decode(self, **changes: Any) -> Decode:
-        """Return these settings as a complete group ``decode`` of a pipeline, with ``changes``.
+    def decode(self) -> Decode:
+        """Return these settings as a complete group ``decode`` of a pipeline.
 
         Raises:
             ConfigError: the group cannot have these values.
         """
         whole = {"split": "test", "limit": None, "examples": 0, "controls": []}
-        return validated(whole | self.model_dump() | changes, f"{SETTINGS}, search", Decode)
+        return validated(whole | self.model_dump(), f"{SETTINGS}, search", Decode)
 
 
 class PackageSettings(Strict):

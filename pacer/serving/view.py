@@ -25,9 +25,9 @@ _GATES = ((0.05, "hardly at all"), (0.25, "a little"), (0.6, "moderately"), (1.0
 render = partial(html.render, folder=TEMPLATES)
 
 
-def gate_words(gate: float) -> str:
-    """Describe in words how much Calibrate corrects the prompt."""
-    return next(words for limit, words in _GATES if gate <= limit)
+def gate_words(gate: float | None) -> str | None:
+    """Describe in words how much Calibrate corrects the prompt; None without Calibrate."""
+    return None if gate is None else next(words for limit, words in _GATES if gate <= limit)
 
 
 def problem(sentence: str) -> str:
@@ -52,18 +52,16 @@ def result_page(result: Result) -> str:
         routing_overlay(name, Image.fromarray(routing.image), routing.weights, routing.depths)
         for name, routing in result.routing().items()
     ]
-    commitment, stated = _commitment(result), statements(result.report)
-    unbacked = [] if commitment is None else sorted(_findings(stated) - commitment)
-    unsaid = [] if commitment is None else sorted(commitment - stated)
+    commitment = _commitment(result)
+    said = [] if commitment is None else sorted(statements(result.report) - commitment)
     return render(
         "result.html",
         result=result,
         overlays=overlays,
         spans=_marked(result),
         sources=SOURCES[result.context],
-        unbacked=unbacked,
-        unsaid=unsaid,
-        gate=None if result.gate is None else gate_words(result.gate),
+        unbacked=[(finding, kind) for finding, kind in said if kind != LONGITUDINAL],
+        gate=gate_words(result.gate),
         notes=notes_of([result]),
     )
 
@@ -79,9 +77,7 @@ def contexts_page(results: Mapping[Context, Result]) -> str:
         sources=SOURCES,
         spans={first.context: _marked(first)} | {other.context: _marked(other, stated) for other in others},
         differing=[(finding, states) for finding, states in rows if len(set(states)) > 1],
-        gates={
-            context: None if result.gate is None else gate_words(result.gate) for context, result in results.items()
-        },
+        gates={context: gate_words(result.gate) for context, result in results.items()},
         notes=notes_of(results.values()),
     )
 
@@ -89,10 +85,6 @@ def contexts_page(results: Mapping[Context, Result]) -> str:
 def _commitment(result: Result) -> frozenset[Statement] | None:
     """Return the committed statements, or None if there is no commitment or no report after it."""
     return None if result.commitment is None or result.fallback else committed(result.commitment)
-
-
-def _findings(stated: Collection[Statement]) -> set[Statement]:
-    return {statement for statement in stated if statement[1] != LONGITUDINAL}
 
 
 def _marked(result: Result, first: Collection[Statement] | None = None) -> list[Span]:

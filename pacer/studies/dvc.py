@@ -77,11 +77,7 @@ class Dvc:
 
     def cache(self, root: Path) -> str:
         """Return the folder of the cache that the repository ``root`` uses."""
-        command = [*WITHOUT_GIT, self._command, "cache", "dir"]
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise PacerError(f"dvc cache dir failed: {done.stderr.strip()}")
-        return str((root / done.stdout.strip()).resolve())
+        return str((root / output_of(root, "dvc", "cache", "dir").strip()).resolve())
 
     def __call__(
         self, *arguments: str, folder: Path, log: Path, share: Share, report: Callable[[str, bool], None]
@@ -131,6 +127,18 @@ class Dvc:
         with self._starting:
             self._stopped = True
         end_processes(self._state)
+
+
+def output_of(folder: Path, *command: str, remedy: str = "") -> str:
+    """Return what a command of git or DVC prints in ``folder``.
+
+    Raises:
+        PacerError: it failed; the message ends in ``remedy``.
+    """
+    done = subprocess.run([*WITHOUT_GIT, *command], cwd=folder, capture_output=True, encoding="utf-8", check=False)
+    if done.returncode:
+        raise PacerError(f"{' '.join(command[:3])} failed: {done.stderr.strip()}{remedy}")
+    return done.stdout
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,7 @@ from pacer.metrics.scores import score_of
 from pacer.reporting.figures import LIGHT, SERIES, drawing, for_page, legend_above, row_axis
 from pacer.reporting.html import render
 from pacer.reporting.tables import Table
-from pacer.studies.paired import RowDifference
-from pacer.studies.table import difference_table
+from pacer.studies.paired import RowDifference, difference_table
 
 #: Scores that are drawn side by side, if the study has them; if it has neither, its first score is drawn.
 _DRAWN = ("f1", "bleu4")
@@ -46,10 +46,8 @@ def difference_chart(tested: Sequence[RowDifference]) -> str | None:
         return None
     shown = [metric for metric in _DRAWN if metric in known] or known[:1]
     labels = list(dict.fromkeys(line.label for line in tested))
-    replicates = list(dict.fromkeys(label for line in tested for label in line.by_replicate))
-
-    def colour(place: int) -> str:
-        return LIGHT[SERIES[place % len(SERIES)]]
+    replicates = dict.fromkeys(label for line in tested for label in line.by_replicate)
+    colours = dict(zip(replicates, cycle(LIGHT[name] for name in SERIES), strict=False))
 
     def panel(axes: Axes, metric: str) -> None:
         axes.axvline(0, color=LIGHT["--muted"], linewidth=1)
@@ -61,7 +59,7 @@ def difference_chart(tested: Sequence[RowDifference]) -> str | None:
                 axes.hlines(row, difference.low, difference.high, color=LIGHT["--series-none"], linewidth=4)
             axes.scatter(difference.difference, row, s=40, color=LIGHT["--ink"], zorder=4)
             for label, apart in line.by_replicate.items():
-                axes.scatter(apart, row - 0.3, s=13, color=colour(replicates.index(label)), zorder=3)
+                axes.scatter(apart, row - 0.3, s=13, color=colours[label], zorder=3)
         row_axis(axes, labels, top=-0.7)
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_xlabel(f"difference in {score_of(metric).column}")
@@ -70,9 +68,9 @@ def difference_chart(tested: Sequence[RowDifference]) -> str | None:
         panels = np.ravel(grid).tolist()
         for axes, metric in zip(panels, shown, strict=True):
             panel(axes, metric)
-        if len(replicates) > 1:
-            for place, label in enumerate(replicates):
-                panels[0].scatter([], [], s=13, color=colour(place), label=label)
+        if len(colours) > 1:
+            for label, colour in colours.items():
+                panels[0].scatter([], [], s=13, color=colour, label=label)
             panels[0].scatter([], [], s=40, color=LIGHT["--ink"], label="mean, interval")
             legend_above(panels[0], 6, handletextpad=0.1, columnspacing=1.0)
 

@@ -14,13 +14,11 @@ from pacer.metrics.scores import score_of
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Difference, holm
 from pacer.reporting.score_tables import context_mean, difference_cells
-from pacer.reporting.tables import p_value, signed
+from pacer.reporting.tables import Table, first_cell_changes, p_value, signed
 from pacer.studies.study import Study
 
 #: Repeats (folder of the first system, folder of the second) -> score -> difference, second minus first, by patient.
 Compare = Callable[[Sequence[tuple[Path, Path]]], Mapping[str, Difference]]
-COLUMNS = ("Score", "Difference", "95 % interval", "p", "p (Holm)")
-REPLICATES_COLUMN = "95 % over replicates"
 #: Minimum number of replicates for an interval over them.
 ENOUGH = 3
 _HOLM = "p (Holm) allows for the number of rows that are tested on a score."
@@ -61,12 +59,6 @@ class RowDifference(NamedTuple):
     difference: Difference
     over_replicates: Difference | None
     by_replicate: Mapping[str, float]
-
-    def cells(self, adjusted: float | None, *, several: bool) -> tuple[str, ...]:
-        """Return the cells of :data:`COLUMNS`, and :data:`REPLICATES_COLUMN` if ``several``; ``adjusted``: Holm's p."""
-        more = (difference_cells(self.over_replicates)[1] if self.over_replicates else "–",) * several
-        apart = signed(self.difference.difference)
-        return (score_of(self.metric).column, apart, *difference_cells(self.difference)[1:], p_value(adjusted), *more)
 
 
 def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> tuple[list[RowDifference], list[str]]:
@@ -119,11 +111,19 @@ def _student(apart: Sequence[float]) -> Difference:
     return Difference(None, None, fmean(apart), low, high, p, 0)
 
 
-def adjusted(tested: Sequence[RowDifference]) -> list[float | None]:
-    """Return the p value of every test, corrected for the number of rows tested on its score."""
-    values: list[float | None] = [None] * len(tested)
-    for metric in {line.metric for line in tested}:
-        places = [place for place, line in enumerate(tested) if line.metric == metric]
-        for place, p in zip(places, holm([tested[place].difference.p for place in places]), strict=True):
-            values[place] = p
-    return values
+def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
+    """Return the table of the tested differences; p by Holm allows for the number of rows tested on a score."""
+    heads = ("Compared", "Score", "Difference", "95 % interval", "p", "p (Holm)", "95 % over replicates")
+    shown = len(heads) if any(line.over_replicates is not None for line in tested) else len(heads) - 1
+    adjusted = {
+        metric: iter(holm([line.difference.p for line in tested if line.metric == metric]))
+        for metric in {line.metric for line in tested}
+    }
+    rows = []
+    for label, metric, difference, over_replicates, _ in tested:
+        cells = (signed(difference.difference), *difference_cells(difference)[1:], p_value(next(adjusted[metric])))
+        replicates = difference_cells(over_replicates)[1] if over_replicates else "–"
+        rows.append((label, score_of(metric).column, *cells, replicates)[:shown])
+    numeric = (False, False, *(True,) * (shown - 2))
+    caption = f"{title}: differences, case by case"
+    return Table(heads[:shown], tuple(rows), caption, numeric, rules=first_cell_changes(rows))

@@ -6,7 +6,7 @@ import copy
 import io
 import posixpath
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,16 +30,18 @@ KINDS: dict[str, type[Strict]] = {PARAMS: Params, BASELINE_PARAMS: BaselineParam
 
 class Stage(NamedTuple):
     """A stage; all paths are relative to the root. ``deps``: path -> the stage that makes it, None for code.
-    ``params``: file -> keys that the stage reads. ``plain``: the outs that DVC leaves to git. ``persist``: the outs
-    that the stage appends to."""
+    ``params``: file -> keys that the stage reads. ``outs``: path -> DVC's options of the out."""
 
     name: str
     cmd: str
     deps: dict[str, str | None]
     params: dict[str, list[str]]
-    outs: list[str]
-    plain: list[str]
-    persist: list[str]
+    outs: dict[str, dict[str, Any]]
+
+    @property
+    def scores(self) -> str:
+        """The folder of the scores that it makes; empty if it makes none."""
+        return next((posixpath.dirname(out) for out in self.outs if posixpath.basename(out) == SCORES), "")
 
 
 @dataclass(frozen=True)
@@ -48,19 +50,15 @@ class Run:
 
     Attributes:
         row: its index in the study. name: of the experiment; it ends in the hash of the run's inputs.
-        scores: folder of the scores. outs: of all its stages. plain: those of them that DVC leaves to git.
-        persist: those of them that a stage appends to -> that stage.
+        stages: in an order in which they can run; the last makes the scores.
         overrides: changes to the current parameter files. values: the parameters with these changes.
-        keys: stage -> hash of its command, code and parameters and of all stages before it, in the order of the stages.
+        keys: stage -> hash of its command, code and parameters and of all stages before it.
     """
 
     row: int
     replicate: str
     name: str
-    scores: str
-    outs: Collection[str]
-    plain: Collection[str]
-    persist: Mapping[str, str]
+    stages: Sequence[Stage]
     overrides: Mapping[str, Overrides]
     values: Mapping[str, dict[str, Any]]
     keys: Mapping[str, str]
@@ -69,6 +67,11 @@ class Run:
     def key(self) -> str:
         """The hash at the end of the experiment's name."""
         return hash_of(self.name)
+
+    @property
+    def outs(self) -> dict[str, dict[str, Any]]:
+        """The outs of all its stages -> their options."""
+        return {out: options for stage in self.stages for out, options in stage.outs.items()}
 
 
 def hash_of(experiment: str) -> str:
@@ -90,13 +93,13 @@ def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[st
     pipelines = {row.target: read_stages(read, row.target) for row in study.rows if row.files is None}
     hashes = code({dep for stages in pipelines.values() for s in stages for dep, maker in s.deps.items() if not maker})
     runs = []
-    for label, replicate in zip(study.labels, study.replicates, strict=True):
+    for label in study.labels:
         for place, row in enumerate(study.rows):
             origin = f"study {study.name}, row {row.name}"
             if row.files is not None or any(_value(in_use[_file(key)], key, origin) is None for key in row.needs):
                 continue
             overrides: dict[str, Overrides] = {file: {} for file in (PARAMS, *[BASELINE_PARAMS] * bool(row.target))}
-            for key, value in study.overrides(row, replicate).items():
+            for key, value in study.overrides(place, label).items():
                 overrides[_file(key)][key] = value
             values = {file: copy.deepcopy(in_use[file]) for file in overrides}
             for file, content in values.items():
@@ -105,9 +108,7 @@ def plan(study: Study, read: Callable[[str], str], code: Callable[[Collection[st
             stages = pipelines[row.target]
             keys = stage_keys(stages, values, hashes)
             name = "-".join([*map(_slug, (study.name, row.name, label)), keys[stages[-1].name][:10]])
-            outs, plain = [out for s in stages for out in s.outs], [out for s in stages for out in s.plain]
-            persist = {out: s.name for s in stages for out in s.persist}
-            runs.append(Run(place, label, name, _scores(stages[-1]), outs, plain, persist, overrides, values, keys))
+            runs.append(Run(place, label, name, stages, overrides, values, keys))
     return runs
 
 
@@ -123,8 +124,8 @@ def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
     known, last = _stages(read(DEFINITION)), target or TARGET
     if target is not None:
         known |= _stages(read(BASELINE_DEFINITION))
-    if last not in known or not _scores(known[last]):
-        ends = [name for name, stage in known.items() if _scores(stage)]
+    ends = [name for name, stage in known.items() if stage.scores]
+    if last not in ends:
         raise ConfigError(f"{last} is not a stage that makes {SCORES}; those are {', '.join(ends)}")
     makers = {out: stage.name for stage in known.values() for out in stage.outs}
     order: dict[str, Stage] = {}
@@ -132,8 +133,8 @@ def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
     def visit(name: str) -> None:
         stage = known[name]
         for dep in stage.deps:
-            stage.deps[dep] = next((maker for out, maker in makers.items() if f"{dep}/".startswith(f"{out}/")), None)
-            if (maker := stage.deps[dep]) is not None and maker not in order:
+            stage.deps[dep] = maker = next((maker for out, maker in makers.items() if is_within(dep, out)), None)
+            if maker is not None and maker not in order:
                 visit(maker)
         order[name] = stage
 
@@ -141,32 +142,34 @@ def read_stages(read: Callable[[str], str], target: str | None) -> list[Stage]:
     return list(order.values())
 
 
+def is_within(path: str, folder: str) -> bool:
+    """Return whether a path is ``folder`` or below it; both are relative to the root."""
+    return f"{path}/".startswith(f"{folder}/")
+
+
 def all_outs(read: Callable[[str], str]) -> list[str]:
     """Return the outs of every stage of the pipeline and of the baselines."""
-    known = [stage for path in (DEFINITION, BASELINE_DEFINITION) for stage in _stages(read(path)).values()]
-    return [out for stage in known for out in stage.outs]
+    known = _stages(read(DEFINITION)) | _stages(read(BASELINE_DEFINITION))
+    return [out for stage in known.values() for out in stage.outs]
 
 
 def _stages(text: str) -> dict[str, Stage]:
     """Return the stages of a ``dvc.yaml`` by their names."""
-
-    def paths(entries: list) -> list[str]:
-        """Return paths from the root; an entry may be a mapping of a path to its options."""
-        return [posixpath.normpath(next(iter(entry)) if isinstance(entry, dict) else entry) for entry in entries]
-
     stages = {}
     for name, stage in YAML(typ="safe").load(text)["stages"].items():
         params: dict[str, list[str]] = {}
         for entry in stage.get("params", []):
             for file, keys in (entry if isinstance(entry, dict) else {PARAMS: [entry]}).items():
                 params.setdefault(file, []).extend(keys)
-        entries = [entry for kind in ("outs", "metrics", "plots") for entry in stage.get(kind, [])]
-        options = [next(iter(entry.values())) if isinstance(entry, dict) else {} for entry in entries]
-        plain = [entry for entry, option in zip(entries, options, strict=True) if not option.get("cache", True)]
-        persist = [entry for entry, option in zip(entries, options, strict=True) if option.get("persist")]
-        deps = dict.fromkeys(paths(stage.get("deps", [])))
-        stages[name] = Stage(name, stage["cmd"], deps, params, *map(paths, (entries, plain, persist)))
+        outs = [entry for kind in ("outs", "metrics", "plots") for entry in stage.get(kind, [])]
+        stages[name] = Stage(name, stage["cmd"], dict.fromkeys(_paths(stage.get("deps", []))), params, _paths(outs))
     return stages
+
+
+def _paths(entries: list) -> dict[str, dict[str, Any]]:
+    """Return path from the root -> options; an entry may be a mapping of a path to its options."""
+    pairs = (next(iter(entry.items())) if isinstance(entry, dict) else (entry, {}) for entry in entries)
+    return {posixpath.normpath(path): options for path, options in pairs}
 
 
 def with_baselines(pipeline: str, baselines: str, run: Run) -> str:
@@ -176,11 +179,6 @@ def with_baselines(pipeline: str, baselines: str, run: Run) -> str:
     merged["stages"] |= {name: stage for name, stage in added["stages"].items() if name in run.keys}
     YAML(typ="safe").dump(merged, written)
     return written.getvalue()
-
-
-def _scores(stage: Stage) -> str:
-    """Return the folder of the scores that a stage makes; empty if it makes none."""
-    return next((posixpath.dirname(out) for out in stage.outs if posixpath.basename(out) == SCORES), "")
 
 
 def stage_keys(stages: Collection[Stage], values: Mapping[str, Overrides], hashes: Mapping[str, str]) -> dict[str, str]:

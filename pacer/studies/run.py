@@ -81,11 +81,11 @@ def run_study(
 
 def _record(study: Study, run: Run) -> dict[str, Any]:
     """Return what a table needs about a run, for example to decide whether published scores are comparable."""
-    row, overrides = study.rows[run.row], study.overrides_of(run.row, run.replicate)
+    row, overrides = study.rows[run.row], study.overrides(run.row, run.replicate)
     corpus, decode = run.values[PARAMS]["corpus"], run.values[PARAMS]["decode"]
     place = {"group": row.group, "row": row.name, "replicate": run.replicate, "experiment": run.name}
     described = {"corpus": corpus, "split": decode["split"], "limit": decode["limit"]}
-    return place | {"target": row.target, "overrides": overrides, "scores": run.scores} | described
+    return place | {"target": row.target, "overrides": overrides, "scores": run.stages[-1].scores} | described
 
 
 def finished(study: Study, repository: Repository, state: Path) -> Iterator[tuple[int, str, str, Any]]:
@@ -194,7 +194,7 @@ class StudyRunner:
                     tree.record(run, stages)
         with atomic_directory(self._state / "runs" / run.name) as beside:
             for name in KEPT:
-                shutil.copyfile(tree.tree / run.scores / name, beside / name)
+                shutil.copyfile(tree.tree / run.stages[-1].scores / name, beside / name)
         tree.save(run)
         tree.marker.unlink()
         self._report(f"{label}: done in {time.monotonic() - started:.0f} s, experiment {run.name}")

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from pacer.config import Strict, read_params
+from pacer.config.profiles import names_in
 from pacer.core.errors import ConfigError
 from pacer.metrics.scores import Direction, Score, score_of
 from pacer.reporting.published import load_published
@@ -110,14 +111,12 @@ class Study(Strict):
         values = [[str(one[key]) for key in self.replicates[0]] for one in self.replicates]
         return ["-".join(one[:1] if len(set(one)) == 1 else one) or "1" for one in values]
 
-    def overrides(self, row: Row, replicate: Overrides) -> Overrides:
-        """Return the parameters of one run. A row's value overrides the study's; only baselines get baselines' keys."""
+    def overrides(self, place: int, label: str) -> Overrides:
+        """Return the parameters of one run, by the place of its row and the label of its replicate. A row's value
+        overrides the study's; only baselines get baselines' keys."""
+        row, replicate = self.rows[place], self.replicates[self.labels.index(label)]
         everything = {**self.set, **row.set, **replicate}
         return {key: value for key, value in everything.items() if row.target or not key.startswith(BASELINE_KEY)}
-
-    def overrides_of(self, row: int, label: str) -> Overrides:
-        """Return the same for the row at an index and the replicate with a label."""
-        return self.overrides(self.rows[row], self.replicates[self.labels.index(label)])
 
     def tested(self) -> list[tuple[int, int]]:
         """Return pairs of row indices: each tested row, and the row that it is tested against."""
@@ -138,18 +137,6 @@ class Study(Strict):
         return places[0]
 
 
-def study_names(folder: Path) -> list[str]:
-    """Return the studies in ``folder``, sorted.
-
-    Raises:
-        ConfigError: there are none, for example because the command runs outside the repository.
-    """
-    names = sorted(path.stem for path in folder.glob("*.yaml"))
-    if not names:
-        raise ConfigError(f"{folder.resolve()} holds no studies; run this from the root of the repository")
-    return names
-
-
 def load_study(folder: Path, name: str) -> Study:
     """Read ``folder/name.yaml``.
 
@@ -159,7 +146,7 @@ def load_study(folder: Path, name: str) -> Study:
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
-        raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(study_names(folder))}")
+        raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(names_in(folder, 'studies'))}")
     if name in _SHARED:
         raise ConfigError(f"{path}: a study may not have the name {name}; rename the file")
     return read_params(path, Study).model_copy(update={"name": name})

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from pacer.core.audits import number
 from pacer.core.errors import DataError
@@ -27,14 +29,22 @@ from pacer.reporting.published import (
 )
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.reporting.signature import caution
-from pacer.reporting.tables import MARKS, Heading, Mark, Table, first_cell_changes
-from pacer.studies.paired import COLUMNS, REPLICATES_COLUMN, Compare, RowDifference, ScoredRun, adjusted, compare_rows
+from pacer.reporting.tables import MARKS, Heading, Mark, Table
+from pacer.studies.paired import Compare, RowDifference, ScoredRun, compare_rows
 from pacer.studies.plan import SCORES
 from pacer.studies.run import SIGNATURE, finished
 from pacer.studies.study import Study
 from pacer.studies.worktree import Repository
 
 ABSENT = "–"
+
+
+class Block(NamedTuple):
+    """Rows that are ranked together: label -> cells."""
+
+    heading: Heading
+    rows: Mapping[str, Sequence[PrintedValue]]
+    published: bool = False
 
 
 def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun]:
@@ -73,61 +83,54 @@ def build_table(
     """
     published = load_published()[study.published] if study.published is not None else None
     apart = [differences_to_published(published, r.scores, r.signature, r.record) for r in runs] if published else []
-    beside = list(published.blocks) if published is not None and not (runs and all(apart)) else []
-    lines: list[tuple[str, Sequence[PrintedValue]]] = []
-    headings: dict[int, Heading] = {}
-    rules, quiet = set[int](), set[int]()
-
-    def add(heading: Heading, rows: Mapping[str, Sequence[PrintedValue]]) -> range:
-        start = len(lines)
-        rules.add(start)
-        headings.update({start: heading} if heading.text else {})
-        lines.extend(rows.items())
-        return range(start, len(lines))
-
-    def add_published(block: PublishedBlock) -> None:
-        rows = {name: [row.get(metric, PrintedValue()) for metric in study.metrics] for name, row in block.rows.items()}
-        quiet.update(add(Heading(f"{block.name} (published)", block.protocol), rows))
-        beside.remove(block)
-
-    for title, context, rows in _own_blocks(study, runs):
-        values = {study.rows[row].name: _values(study, runs, row, context) for row in rows}
-        add(Heading(title), ranked(values, [score.better for score in study.columns]))
-        for block in list(beside):
-            if (block.context if study.layout == "contexts" else block.name) in (context, title):
-                add_published(block)
-    for block in list(beside):
-        add_published(block)
-    cells = {(row, at): cell for row, (_, line) in enumerate(lines) for at, cell in enumerate(line, 1)}
+    blocks = _blocks(study, runs, () if published is None or (apart and all(apart)) else published.blocks)
+    starts = accumulate((len(block.rows) for block in blocks), initial=0)
+    opening = dict(zip(starts, blocks, strict=False))
+    lines = [(label, cells, block.published) for block in blocks for label, cells in block.rows.items()]
     tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
     notes = [
-        *_notes(study, runs),
-        *_changed(study, runs),
-        *_published_notes(published, runs, apart),
-        *_missing(study, runs),
+        _notes(study, runs),
+        _changed(study, runs),
+        _published_notes(published, runs, apart),
+        _missing(study, runs),
     ]
     table = Table(
         ("Model", *(score.column for score in study.columns)),
-        tuple((label, *(cell.text or ABSENT for cell in line)) for label, line in lines),
+        tuple((label, *(cell.text or ABSENT for cell in cells)) for label, cells, _ in lines),
         study.title,
-        rules=frozenset(rules),
-        quiet=frozenset(quiet),
-        headings=headings,
-        marks={place: cell.mark for place, cell in cells.items() if cell.mark},
-        notes=(*notes, *study.notes, *test_notes),
+        rules=frozenset(opening),
+        quiet=frozenset(row for row, (_, _, is_published) in enumerate(lines) if is_published),
+        headings={row: block.heading for row, block in opening.items() if block.heading.text},
+        marks={
+            (row, column): cell.mark
+            for row, (_, cells, _) in enumerate(lines)
+            for column, cell in enumerate(cells, 1)
+            if cell.mark
+        },
+        notes=(*chain.from_iterable(notes), *study.notes, *test_notes),
     )
     return table, tested
 
 
-def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
-    """Return the table of the tested differences."""
-    several = any(line.over_replicates is not None for line in tested)
-    columns = ("Compared", *COLUMNS, *[REPLICATES_COLUMN] * several)
-    rows = tuple(
-        (line.label, *line.cells(p, several=several)) for line, p in zip(tested, adjusted(tested), strict=True)
-    )
-    numeric = (False, False, *(True,) * (len(columns) - 2))
-    return Table(columns, rows, f"{title}: differences, case by case", numeric, rules=first_cell_changes(rows))
+def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[PublishedBlock]) -> list[Block]:
+    """Return the blocks of this repository's rows, each followed by the published one that belongs to it, then the
+    other published ones."""
+    blocks, beside = list[Block](), list[tuple[str, Block]]()
+    for block in published:
+        rows = {name: [row.get(key, PrintedValue()) for key in study.metrics] for name, row in block.rows.items()}
+        shown = Block(Heading(f"{block.name} (published)", block.protocol), rows, published=True)
+        beside.append((block.context if study.layout == "contexts" else block.name, shown))
+    if study.layout == "contexts":
+        contexts = contexts_in(runs[0].scores) if runs else []
+        own = [(context, context.upper(), context, study.rows) for context in contexts]
+    else:
+        groups = dict.fromkeys(row.group for row in study.rows)
+        own = [(group, group or "", MEAN, [row for row in study.rows if row.group == group]) for group in groups]
+    for belongs, title, context, members in own:
+        values = {row.name: _values(study, runs, study.rows.index(row), context) for row in members}
+        blocks.append(Block(Heading(title), ranked(values, [score.better for score in study.columns])))
+        blocks += [block for name, block in beside if name == belongs]
+    return blocks + [block for _, block in beside if block not in blocks]
 
 
 def ranked(
@@ -168,16 +171,6 @@ def _values(study: Study, runs: Sequence[ScoredRun], row: int, context: str) -> 
     return cells
 
 
-def _own_blocks(study: Study, runs: Sequence[ScoredRun]) -> list[tuple[str, str, list[int]]]:
-    """Return (title, context, rows) of the blocks formed by this repository's own rows."""
-    everything = list(range(len(study.rows)))
-    if study.layout == "contexts":
-        contexts = contexts_in(runs[0].scores) if runs else []
-        return [(context.upper(), context, everything) for context in contexts]
-    groups = dict.fromkeys(row.group for row in study.rows)
-    return [(group or "", MEAN, [i for i in everything if study.rows[i].group == group]) for group in groups]
-
-
 def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     """Return notes on how the numbers were made."""
     records = [run.record for run in runs if run.record is not None]
@@ -197,12 +190,11 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     if any(record["corpus"]["source"] == "phantom" for record in records):
         notes.append("Rows of this repository come from a generated corpus, not from patients.")
     notes += sorted({note for run in runs if (note := caution(run.signature)) is not None})
-    beside = [[run for run in runs if run.replicate in (label, None)] for label in study.labels]
-    if any(
-        len({_protocol(run.signature) for run in alike}) > 1 or len({run.records for run in alike if run.record}) > 1
-        for alike in beside
-    ):
-        notes.append("The rows were not scored alike (labeller, convention, target, cleaning or records differ).")
+    for label in study.labels:
+        beside = [run for run in runs if run.replicate in (label, None)]
+        if len({_protocol(run.signature) for run in beside}) > 1 or len({r.records for r in beside if r.record}) > 1:
+            notes.append("The rows were not scored alike (labeller, convention, target, cleaning or records differ).")
+            break
     return notes
 
 
@@ -229,12 +221,13 @@ def _published_notes(
 
 def _changed(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     """Return notes on rows whose definition changed since they were run."""
-    changed = {}
-    for run in runs:
-        if run.record is not None and run.replicate is not None and "overrides" in run.record:
-            now = study.rows[run.row].target, study.overrides_of(run.row, run.replicate)
-            if now != (run.record["target"], run.record["overrides"]):
-                changed[study.rows[run.row].name] = None
+    changed = dict.fromkeys(
+        study.rows[run.row].name
+        for run in runs
+        if run.record is not None and run.replicate is not None and "overrides" in run.record
+        if run.record["target"] != study.rows[run.row].target
+        or run.record["overrides"] != study.overrides(run.row, run.replicate)
+    )
     return [f"{name}: its definition changed since it was run; `pacer study run {study.name}`." for name in changed]
 
 

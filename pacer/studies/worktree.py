@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
-import subprocess
 from collections.abc import Collection, Generator, Iterable, Iterator
 from configparser import RawConfigParser
 from contextlib import contextmanager
@@ -23,13 +22,14 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json, write_json, write_text
-from pacer.studies.dvc import WITHOUT_GIT
+from pacer.studies.dvc import output_of
 from pacer.studies.plan import (
     BASELINE_DEFINITION,
     BASELINE_PARAMS,
     DEFINITION,
     Run,
     all_outs,
+    is_within,
     overridden,
     with_baselines,
 )
@@ -109,7 +109,7 @@ class Worktree:
             pipeline, baselines = map(self._repository.read, (DEFINITION, BASELINE_DEFINITION))
             write_text(self.tree / DEFINITION, with_baselines(pipeline, baselines, run))
         self._configure()
-        self._link(run.values.values(), run.outs)
+        self._link(run)
         self.adopt(run)
 
     def _is_ours(self) -> bool:
@@ -129,16 +129,13 @@ class Worktree:
         The longer of such a file and DVC's replacement is kept. Known stages are excluded: DVC restores their files.
         """
         spared = self._folder / "appended"
-        files = [out for out, stage in run.persist.items() if self._resumed and not self.knows(run, [stage])]
+        unknown = [stage for stage in run.stages if self._resumed and not self.knows(run, [stage.name])]
+        files = [out for stage in unknown for out, options in stage.outs.items() if options.get("persist")]
         for out in files:
-            if _size(self.tree / out) > _size(spared / out):
-                (spared / out).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(self.tree / out, spared / out)
+            _move_if_longer(self.tree / out, spared / out)
         yield
         for out in files:
-            if _size(spared / out) > _size(self.tree / out):
-                (self.tree / out).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(spared / out, self.tree / out)
+            _move_if_longer(spared / out, self.tree / out)
         shutil.rmtree(spared, ignore_errors=True)
 
     def adopt(self, run: Run) -> bool:
@@ -177,7 +174,7 @@ class Worktree:
             config.write(written)
         (folder / "tmp" / "rwlock").unlink(missing_ok=True)  # left by a killed DVC
 
-    def _link(self, values: Iterable[JsonValue], outs: Collection[str]) -> None:
+    def _link(self, run: Run) -> None:
         """Link the user's own files that parameters name by a relative path, so that they are found here.
 
         Raises:
@@ -185,28 +182,24 @@ class Worktree:
                 link into the user's outputs.
         """
         pipeline = all_outs(self._repository.read)
-        for name in _texts(values):
-            here, there = Path(posixpath.normpath(self.tree / name)), self._repository.root / name
-            is_output = any(f"{posixpath.normpath(name)}/".startswith(f"{out}/") for out in outs)
-            if name in ("", ".") or os.path.isabs(name) or is_output or not os.path.exists(there):
+        for name in _texts(list(run.values.values())):
+            path = posixpath.normpath(name)
+            here, there = Path(posixpath.normpath(self.tree / path)), self._repository.root / path
+            is_output = any(is_within(path, out) for out in run.outs)
+            if path == "." or os.path.isabs(path) or is_output or not os.path.exists(there):
                 continue
             if not here.is_relative_to(self._folder):
                 raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {there.resolve()}")
-            if self._holds_outs(name, pipeline):
+            if any(self._overlap(path, out) for out in pipeline):
                 raise ConfigError(f"{name} holds outputs of the pipeline; write it as an absolute path")
             if not os.path.lexists(here):
                 here.parent.mkdir(parents=True, exist_ok=True)
                 here.symlink_to(there)
 
-    def _holds_outs(self, name: str, outs: Iterable[str]) -> bool:
-        """Return whether one of ``outs`` is in the folder ``name``, by name or on the disk, or ``name`` is in one."""
-        folder, root = posixpath.normpath(name), self._repository.root
-        return any(
-            f"{out}/".startswith(f"{folder}/")
-            or f"{folder}/".startswith(f"{out}/")
-            or (root / out).resolve().is_relative_to((root / folder).resolve())
-            for out in outs
-        )
+    def _overlap(self, path: str, out: str) -> bool:
+        """Return whether an out is in ``path``, by name or on the disk, or ``path`` is in it."""
+        on_disk, out_on_disk = ((self._repository.root / name).resolve() for name in (path, out))
+        return is_within(out, path) or is_within(path, out) or out_on_disk.is_relative_to(on_disk)
 
     def save(self, run: Run) -> None:
         """Record the tracked files, with scores and ``dvc.lock``, as the experiment of a run."""
@@ -214,25 +207,27 @@ class Worktree:
         name, new = run.name, git(self.tree, "ls-files", "--others", "--exclude-standard").splitlines()
         git(self.tree, "add", "--update")
         # no other new files: cases contain report texts
-        known = tuple(f"{path}/" for path in (LOCK, *run.plain))
-        git(self.tree, "add", "--", *(path for path in new if f"{path}/".startswith(known)))
+        known = [LOCK, *(out for out, options in run.outs.items() if not options.get("cache", True))]
+        git(self.tree, "add", "--", *(path for path in new if any(is_within(path, out) for out in known)))
         files, head = git(self.tree, "write-tree").strip(), self._repository.head
         author = ("-c", "user.name=pacer", "-c", "user.email=pacer@localhost")
         commit = git(self.tree, *author, "commit-tree", files, "-p", head, "-m", f"pacer study: {name}").strip()
         git(self.tree, "update-ref", f"refs/exps/{head[:2]}/{head[2:]}/{name}", commit)
 
 
-def _size(path: Path) -> int:
-    """Return the size of a file in bytes; -1 if it does not exist."""
-    return path.stat().st_size if path.is_file() else -1
+def _move_if_longer(source: Path, target: Path) -> None:
+    """Move a file, if there is one, to ``target``, unless a file there is as long."""
+    if source.is_file() and (not target.is_file() or source.stat().st_size > target.stat().st_size):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(source, target)
 
 
-def _texts(values: Iterable[JsonValue]) -> Iterator[str]:
-    for value in values:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict | list):
-            yield from _texts(value.values() if isinstance(value, dict) else value)
+def _texts(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -241,9 +236,4 @@ def git(folder: Path, *arguments: str) -> str:
     Raises:
         PacerError: it failed.
     """
-    command = [*WITHOUT_GIT, "git", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=False)
-    if done.returncode:
-        reason = f"git {' '.join(arguments[:2])} failed: {done.stderr.strip()}"
-        raise PacerError(f"{reason}; studies need the root of a git repository with a commit")
-    return done.stdout
+    return output_of(folder, "git", *arguments, remedy="; studies need the root of a git repository with a commit")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from PIL import Image
 
 from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.metrics import commitments as metrics
 from pacer.serving import view
 from pacer.serving.case import Result
 from pacer.serving.examples import example_cases
@@ -37,6 +39,33 @@ def test_a_report_stands_beside_its_commitment(result: Result) -> None:
     assert ">effusion</mark>" in shown and 'class="unverified" title="edema: uncertain; not in the comm' in shown
     assert "Said in the report, but not committed: <b>edema</b> (uncertain)." in shown
     assert "Committed, but not said so in the report: <b>fracture</b> (negative)." in shown
+    assert "agrees with its commitment" not in shown
+
+
+@pytest.mark.parametrize(
+    ("report", "unkept", "contradictions"),
+    [
+        ("Large pleural effusion. No pneumothorax or fracture. Possible edema.", {}, []),
+        ("No pleural effusion. Pneumothorax.", {"fracture": None}, ["pleural effusion", "pneumothorax"]),
+        ("Pleural effusion. Possible pneumothorax.", {"pneumothorax": "uncertain", "fracture": None}, []),
+    ],
+)
+def test_a_result_says_where_its_report_departs_from_its_commitment(
+    result: Result, report: str, unkept: dict[str, str | None], contradictions: list[str]
+) -> None:
+    """As the scores do (:mod:`pacer.metrics.commitments`), and the page in words."""
+    departs = replace(result, report=report, commitment=COMMITMENT, fallback=False)
+    opposite = {"positive": "negative", "negative": "positive"}
+    unkept |= {finding: opposite[COMMITMENT.polarity(finding) or ""] for finding in contradictions}
+    assert departs.unkept() == unkept and departs.contradictions() == contradictions
+    sides = {"anchor": COMMITMENT, "report": extract_anchor(report)}
+    row = {f"{side}_{name}": [found] for side, anchor in sides.items() for name, found in anchor.as_dict().items()}
+    cases = pl.DataFrame(row, schema=dict.fromkeys(row, pl.List(pl.String)))
+    assert sorted(metrics.contradictions(cases)[0]) == sorted(contradictions)
+    shown = view.result_page(departs)
+    assert ("The report agrees with its commitment." in shown) is (not unkept)
+    assert shown.count("the report says the opposite)") == len(contradictions)
+    assert replace(departs, fallback=True).unkept() == replace(departs, commitment=None).unkept() == {}
 
 
 def test_contexts_mark_what_the_first_does_not_say(result: Result) -> None:

@@ -9,11 +9,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from pacer.config import parse_params
+from pacer.config.profiles import names_in
 from pacer.core.errors import ConfigError
 from pacer.reporting.published import load_published
 from pacer.studies.dvc import Share, shares
 from pacer.studies.plan import Run, overridden, plan, read_stages
-from pacer.studies.study import Study, load_study, study_names
+from pacer.studies.study import Study, load_study
 from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[3]
@@ -51,8 +52,8 @@ def effective(study: Study, profile: str) -> list[dict]:
 
 
 def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
-    assert len(study_names(STUDIES)) == 10
-    for name in study_names(STUDIES):
+    assert len(names_in(STUDIES, "studies")) == 10
+    for name in names_in(STUDIES, "studies"):
         study = load_study(STUDIES, name)
         params = yaml_of("openi" if name == "openi" else "mimic_rg4")
         ours = [row.name for row in study.rows if row.files is None]
@@ -143,9 +144,9 @@ def test_a_sweep_is_judged_on_validation_cases() -> None:
 def test_a_rows_own_value_wins_over_the_studys_and_seeds_and_worlds_are_replicates(tmp_path: Path) -> None:
     study = read(tmp_path, GOOD + "set: {calibrate.gate_inputs: h, calibrate.rank: 2}\n")
     one, two = ({"calibrate.rank": 2, "calibrate.gate_inputs": gate} for gate in ("none", "h"))
-    assert study.overrides(study.rows[0], {"train.seed": 2}) == one | {"train.seed": 2}
+    assert study.overrides(0, "2") == one | {"train.seed": 2}
+    assert study.overrides(1, "1") == two | {"train.seed": 1}
     world = {"corpus.seed": 101, "backbones.seed": 202}
-    assert study.overrides(study.rows[1], world) == two | world
     text = GOOD.replace("{train.seed: 1}", str(world)).replace("{train.seed: 2}", "{corpus.seed: 3, backbones.seed: 3}")
     trained = ", ".join(f"backbones.{kind}.provider: standin" for kind in ("vision", "language", "text", "chexbert"))
     worlds = read(tmp_path, f"{text}set: {{{trained}}}\n")
@@ -191,7 +192,7 @@ def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"unknown study 'yours'.*mine"):
         load_study(tmp_path, "yours")
     with pytest.raises(ConfigError, match="root of the repository"):
-        study_names(tmp_path / "elsewhere")
+        names_in(tmp_path / "elsewhere", "studies")
 
 
 def test_overrides_change_their_values_alone_and_keep_the_comments() -> None:

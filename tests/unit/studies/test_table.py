@@ -18,9 +18,9 @@ from pacer.metrics.statistics.bootstrap import Difference
 from pacer.reporting.score_tables import context_mean
 from pacer.reporting.tables import Table
 from pacer.studies.page import difference_chart, write_table
-from pacer.studies.paired import PATIENTS_NOTE, REPLICATES_NOTE, Compare, RowDifference, ScoredRun
+from pacer.studies.paired import PATIENTS_NOTE, REPLICATES_NOTE, Compare, RowDifference, ScoredRun, difference_table
 from pacer.studies.study import Study
-from pacer.studies.table import build_table, collect, difference_table, printed, ranked
+from pacer.studies.table import build_table, collect, printed, ranked
 from pacer.studies.worktree import Repository
 from tests.support.studies import TinyRepository
 
@@ -397,7 +397,7 @@ def test_a_row_that_was_edited_since_it_was_run_is_told() -> None:
     settings = study(rows=rows, metrics=["f1"])
     runs = [scored(row, sn={"f1": 0.5}) for row in range(2)]
     for row, run in enumerate(runs):
-        run.record.update({"target": None, "overrides": settings.overrides_of(row, "1")})
+        run.record.update({"target": None, "overrides": settings.overrides(row, "1")})
     assert not any("changed" in note for note in built(settings, runs).notes)
     rows[0]["set"]["calibrate.gate_inputs"] = "hz"
     told = [note for note in built(study(rows=rows, metrics=["f1"]), runs).notes if "changed" in note]

@@ -130,7 +130,7 @@ def test_answers_of_a_stopped_stage_outlive_a_checkout(tiny: TinyRepository) -> 
     tiny.write("dvc.yaml", text.replace("data/source]", "data/answers]"))
     repository, run = first_run(tiny)
     tree = worktree(tiny, repository)
-    assert run.persist == {"data/answers": "source"}
+    assert run.outs["data/answers"] == {"persist": True}
     answers = tree.tree / "data/answers"
 
     def after_checkout(before: str, found: str | None) -> str:
