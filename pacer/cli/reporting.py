@@ -48,9 +48,9 @@ def audit(
     ] = None,
 ) -> None:
     """Read a corpus, and print what is in it and what is wrong."""
+    from pacer.core.audits import Check
     from pacer.data.account import PROBLEM_SCHEMA
     from pacer.data.build_corpus import OUTPUTS, build_corpus
-    from pacer.data.checks import corpus_checks
     from pacer.data.source import point_to_files
     from pacer.reporting.audits import corpus_table
 
@@ -72,8 +72,8 @@ def audit(
             raise ConfigError("the phantom is not generated yet (no data/source); run `dvc repro source` first")
         read = out or Path(scratch) / "corpus"
         result = build_corpus(corpus, source, read, problems)
-        checks = corpus_checks(result)
-        if any(splits["train"]["records"] for splits in result["contexts"].values()):
+        checks = [Check(**line) for line in result["checks"]]
+        if "train" in result["splits"]:
             checks.append(_token_limit(config, read / "records.parquet"))
     print_table(corpus_table(result))
     console.print()
@@ -86,7 +86,7 @@ def audit(
 def _token_limit(params: Params, records: Path) -> Check:
     """Count the train targets that the token limit cuts, if the language model is here."""
     from pacer.core.audits import Check, number, percent
-    from pacer.data.checks import LEFT_OUT_LIMIT
+    from pacer.data.audit import LEFT_OUT_LIMIT
     from pacer.data.schemas import read_records
 
     limit = params.trajectory.report_tokens

@@ -38,6 +38,7 @@ from pacer.commitments.answers import (
 from pacer.commitments.request import Question, build_questions, system_prompt
 from pacer.commitments.sampling import refuse_held_out
 from pacer.config import Labelling
+from pacer.core.audits import Check, number
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import hash_bytes, write_jsonl
 from pacer.core.progress import Ticker
@@ -75,7 +76,7 @@ def label_sample(
         rules: ``anchors.rules``, the rule set of the candidate in the request.
 
     Returns:
-        The audit: counts of answers by status, tokens, dollars, troubles, and evidence phrases.
+        The audit: counts of answers by status, tokens, dollars, troubles, and evidence phrases, and its ``checks``.
 
     Raises:
         ConfigError: report text would leave the machine without the user's consent, the prompt cannot be read, or the
@@ -102,7 +103,15 @@ def label_sample(
     read = [read_answer(answer.raw, answer.record_id, answer.finish_reason) for answer in current]
     reports = dict(records.select("record_id", "report_raw").iter_rows())
     evidence = [[text for texts in answer.rationale.values() for text in texts] for answer in read]
-    absent = [count_missing(texts, reports[answer.record_id]) for texts, answer in zip(evidence, current)]
+    absent = sum(count_missing(texts, reports[answer.record_id]) for texts, answer in zip(evidence, current))
+    phrases, dollars = sum(map(len, evidence)), sum(answer.dollars for answer in current)
+    lost, checks = troubles["timeout"] + troubles["disconnected"], list[Check]()
+    if phrases:
+        found = f"{number(phrases - absent)} of {number(phrases)} occur word for word in their report"
+        checks.append(Check("Evidence phrases", found))
+    if config.provider == "openai" and current:
+        maybe = f"; {number(lost)} lost answers may have been paid too" if lost else ""
+        checks.append(Check("Cost of the labels", f"${dollars:.2f}{maybe}", not lost))
     return {
         "provider": config.provider,
         "prompt": hash_bytes(prompt.encode()),
@@ -112,13 +121,13 @@ def label_sample(
         "reused": reused,
         "statuses": dict(sorted(Counter(answer.status for answer in read).items())),
         "models": dict(sorted(Counter(answer.model or "unknown" for answer in current).items())),
-        "evidence": {"phrases": sum(map(len, evidence)), "not_in_report": sum(absent)},
         "prompt_tokens": sum(answer.prompt_tokens or 0 for answer in current),
         "completion_tokens": sum(answer.completion_tokens or 0 for answer in current),
-        "dollars": round(sum(answer.dollars for answer in current), 6),
-        "lost_and_perhaps_paid": troubles["timeout"] + troubles["disconnected"],
+        "dollars": round(dollars, 6),
+        "lost_and_perhaps_paid": lost,
         "troubles": dict(sorted(troubles.items())),
         "older_answers": len(older),
+        "checks": [check._asdict() for check in checks],
     }
 
 

@@ -13,6 +13,8 @@ from pacer.commitments.anchor import ANCHOR_SCHEMA, FINDINGS, POLARITIES, Anchor
 from pacer.commitments.answers import STATUSES, Answer, read_answer, read_answers
 from pacer.commitments.rules import EXTRACTORS
 from pacer.commitments.sampling import COLUMNS, refuse_held_out
+from pacer.core.audits import Check, counted, number, percent
+from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import read_records, write_table
 
@@ -30,7 +32,8 @@ def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful")
         rules: ``anchors.rules``, the rule set of the records without an answer.
 
     Returns:
-        The audit: origins of the anchors, their content, and the agreement of answers and rules.
+        The audit: origins of the anchors, their content, the agreement of answers and rules, and its ``checks``: lines
+        of which those not marked good deserve attention.
 
     Raises:
         DataError: the records are missing or malformed, or two have the same id; the cache is missing or malformed, or
@@ -48,7 +51,7 @@ def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful")
     write_table(out, frame, ANCHOR_SCHEMA)
     rows = list(zip(table["context"], origins, anchors, strict=True))
     both = [(anchor, labelled[record_id]) for record_id, anchor in zip(ids, by_rules) if record_id in labelled]
-    return _audit(answers.values(), rows) | {"agreement": agreement(both)}
+    return _audit(answers.values(), rows, agreement(both))
 
 
 def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
@@ -69,27 +72,45 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
     return answers
 
 
-def _audit(answers: Collection[Answer], rows: Sequence[tuple[str, str, Anchor]]) -> dict[str, Any]:
+def _audit(
+    answers: Collection[Answer], rows: Sequence[tuple[str, str, Anchor]], agreed: dict[str, Any]
+) -> dict[str, Any]:
     """Summarise origins and content of the anchors; a row has a record's context, origin and anchor."""
-    contexts = sorted({context for context, _, _ in rows})
-    origins = Counter((context, origin) for context, origin, _ in rows)
+    contexts = [context for context in CONTEXTS if any(context == of for of, _, _ in rows)]
+    counts = Counter((context, origin) for context, origin, _ in rows)
+    origins = {context: {origin: counts[context, origin] for origin in ORIGINS} for context in contexts}
+    statuses = {status: sum(answer.status == status for answer in answers) for status in STATUSES}
     named = [[(finding, name) for name in POLARITIES for finding in getattr(anchor, name)] for _, _, anchor in rows]
     states = Counter((context, *state) for (context, _, _), stated in zip(rows, named) for state in stated)
-    sizes = Counter(map(len, named))
+    sizes = [len(stated) for stated in named]
+    labelled = (f"{context} {number(by['llm'])} of {number(sum(by.values()))}" for context, by in origins.items())
+    answered = counted({status.replace("_", " "): count for status, count in statuses.items()})
+    checks = [
+        Check("Targets", number(len(rows))),
+        Check("Targets by a labelling model", ", ".join(labelled)),
+        Check("Empty targets", number(sizes.count(0))),
+        Check(
+            "Findings in a target", f"{sum(sizes) / max(len(rows), 1):.1f} on average, {max(sizes, default=0)} at most"
+        ),
+        Check("Labelling answers", answered or "none: all targets are by the rules", statuses["ok"] == len(answers)),
+    ]
+    if both := agreed["records"]:
+        identical = percent(agreed["identical"] * both, both)
+        checks.append(Check("Labels against rules", f"{identical} of {number(both)} targets identical"))
     return {
         "records": len(rows),
-        "origins": {context: {origin: origins[context, origin] for origin in ORIGINS} for context in contexts},
+        "origins": origins,
         "answers": {
             "read": len(answers),
-            "statuses": {status: sum(answer.status == status for answer in answers) for status in STATUSES},
+            "statuses": statuses,
             "names_off_vocabulary": sum(answer.off_vocabulary for answer in answers),
         },
         "polarities_by_context": {
             context: {finding: {name: states[context, finding, name] for name in POLARITIES} for finding in FINDINGS}
             for context in contexts
         },
-        "findings_named": {str(size): sizes[size] for size in sorted(sizes)},
-        "empty_anchors": sizes[0],
+        "agreement": agreed,
+        "checks": [check._asdict() for check in checks],
     }
 
 

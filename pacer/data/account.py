@@ -35,6 +35,8 @@ class Account:
     Attributes:
         read: number of rows read, by input (a context, or the role of a file).
         beyond_limit: number of rows whose studies are beyond ``corpus.limit``.
+        empty_priors: number of studies whose previous report was empty after cleaning.
+        wording: by context without a previous report, how many targets presuppose one, and how many targets there are.
         notes: ``{topic: {input: {value: count}}}``.
         problems: the list, with the columns of :data:`PROBLEM_SCHEMA`, and ``value``: the refused value, if it may be
             quoted.
@@ -42,7 +44,8 @@ class Account:
 
     def __init__(self) -> None:
         self.read: Counter[str] = Counter()
-        self.beyond_limit = 0
+        self.beyond_limit = self.empty_priors = 0
+        self.wording: dict[str, tuple[int, int]] = {}
         self.notes: dict[str, dict[str, Counter[str]]] = {}
         self.problems = pl.DataFrame(schema=_LIST_SCHEMA)
 

@@ -1,16 +1,19 @@
-"""The audit of a corpus: size compared with the paper's, leaks, repeats, gaps to previous studies, unusual values.
-
-Everything is computed from the finished tables.
-"""
+"""The audit of a corpus: counts, leaks, and the lines that show whether the corpus can be trusted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 import polars as pl
+from rich.filesize import decimal
 
+from pacer.config import Corpus
+from pacer.core.audits import Check, counted, number, percent, share
+from pacer.core.contexts import CONTEXTS, availability
+from pacer.data.account import BAD, LEFT_OUT, Account
+from pacer.data.images import copies_across_splits
 from pacer.data.radiographs import MISSING
 from pacer.data.schemas import SPLITS
 
@@ -22,24 +25,96 @@ PAPER_RECORDS: dict[str, dict[str, int]] = {
     "mw": {"train": 47_686, "val": 371, "test": 828},
 }
 
+#: Limits above which a check is flagged: targets that presuppose an absent previous report, ...
+WORDING_LIMIT = 0.05
+#: ... test reports that occur verbatim in train, ...
+REPEATED_LIMIT = 0.2
+#: ... and input rows that were left out.
+LEFT_OUT_LIMIT = 0.1
+
 #: Maximum number of examples listed for an overlap; the count is always complete.
 LISTED = 20
+#: Number of reasons, or of a note's values, that a line names; the others are only counted.
+_NAMED = 5
+
+#: Headings of the readers' notes, and whether the note is harmless. A topic missing here is shown under its own name
+#: and flagged.
+TOPICS = {
+    "absent_words": ("Texts such as N/A, which count as absent", False),
+    "assumed_views": ("Views assumed, from the order of the images", False),
+    "checked_priors": ("Previous reports of annotations, by PhysioNet's metadata", True),
+    "doubted_priors": ("Previous reports of annotations that are not known to be of an earlier study", False),
+    "ignored_fields": ("Images with a DICOM field that has no meaning and is not followed", False),
+    "lateral_of_another_study": ("Lateral image of another study", False),
+    "long_gaps": ("Intervals between studies that deserve a look", False),
+    "other_parts": ("Images whose DICOM tag names another part of the body", False),
+    "priors": ("Studies that have no certain predecessor", True),
+    "residue": ("Texts with residue of another format, which is learnt as words", False),
+    "two_texts": ("Studies with two texts that differ only in dates; the first is used", False),
+    "unescaped": ("Texts that were escaped for another format, and are read as they were before", True),
+    "unknown_fields": ("Fields that are not used", False),
+    "unknown_views": ("Images whose view is not known", False),
+}
 
 
-def describe_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, Any]:
-    """Summarise the finished records."""
-    clinical = records.group_by("context").agg(pl.col("indication", "history").count()).sort("context")
-    with_list = records["emphasis"].count()
+def audit_corpus(
+    records: pl.DataFrame,
+    priors: pl.DataFrame,
+    images: pl.DataFrame,
+    unusable: pl.DataFrame,
+    config: Corpus,
+    account: Account,
+) -> dict[str, Any]:
+    """Return the content of ``audit.json``, without the settings. Its ``checks`` are what a researcher needs before
+    trusting the corpus; those not marked good deserve attention.
+
+    Args:
+        records, priors, images: the finished tables. unusable: ``problem`` of each image that cannot be used.
+    """
+    contexts = count_records(records, config.contexts)
+    # a corpus that is used only for evaluation has no train split
+    splits = SPLITS if any(counts["train"]["records"] for counts in contexts.values()) else SPLITS[1:]
+    present: dict[str, pl.DataFrame] = {c: part for c in CONTEXTS if (part := records.filter(context=c)).height}
+    overlap = {name: _overlap(records, f"{name}_id") for name in ("study", "subject")}
+    copies = _listed(copies_across_splits(images, records))
+    used = int(records.unique("number")["rows"].sum())
+    rows = {"used": used, "bad": account.rows(BAD), "left_out": account.rows(LEFT_OUT)}
+    rows["beyond_limit"] = account.beyond_limit
+    bad, left_out = account.reasons(BAD), account.reasons(LEFT_OUT)
+    notes = {topic: {source: _sorted(counts) for source, counts in sources.items()}
+             for topic, sources in sorted(account.notes.items())}  # fmt: skip
+    empty = [f"{c.upper()} {s}" for c, counts in contexts.items() for s in splits if not counts[s]["records"]]
+    checks = [
+        _fault("Studies in two splits", _shared(overlap["study"])),
+        _fault("Patients in two splits", _shared(overlap["subject"])),
+        _rows(account.read, rows),
+        _fault("Bad rows or records", _reasons(bad)),
+        _fault("Rows or records left out", _reasons(left_out))._replace(
+            good=rows["left_out"] <= LEFT_OUT_LIMIT * account.read.total()
+        ),
+        _reused(records),
+        _fault("Images of two splits that are the same file", _shared(copies)),
+        *_images(images, unusable),
+        _fault("Contexts and splits without a record", ", ".join(empty)),
+        *_repeats(present, splits),
+        _wording(account.wording, config.unseen_comparisons),
+        *_priors(priors, present, config, account),
+        *_contents(present),
+        *(_note(topic, by_source) for topic, by_source in notes.items()),
+        _originals(records, config),
+    ]
     return {
         "records": records.height,
-        "contexts": count_records(records, contexts),
-        "overlap": split_overlap(records),
-        "repeated_texts": repeated_texts(records, contexts),
-        "shared_images": shared_images(records),
-        "clinical_context": {row.pop("context"): row for row in clinical.to_dicts()},
-        "views": value_counts(records, "view"),
-        "sections": value_counts(records, "sections"),
-        "emphasis": {"records_with_list": with_list, "records_without_list": records.height - with_list},
+        "contexts": contexts,
+        "splits": list(splits),
+        "rows": {"read": dict(account.read)} | rows,
+        "excluded": {"count": sum(bad.values()), "reasons": bad},
+        "left_out": {"count": sum(left_out.values()), "reasons": left_out},
+        "notes": notes,
+        "overlap": overlap,
+        "image_copies": copies,
+        "images": {"count": images.height},
+        "checks": [check._asdict() for check in checks],
     }
 
 
@@ -53,87 +128,164 @@ def count_records(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, d
     return {c: {s: counts.get((c, s), none) | {"paper": PAPER_RECORDS[c][s]} for s in SPLITS} for c in contexts}
 
 
-def split_overlap(records: pl.DataFrame) -> dict[str, dict[str, dict[str, Any]]]:
-    """Find studies and subjects shared by two splits: ``{study|subject: {"train-val": {count, examples}, ...}}``."""
-    overlap: dict[str, dict[str, dict[str, Any]]] = {}
-    for name in ("study", "subject"):
-        ids = {split: set(records.filter(split=split)[f"{name}_id"]) for split in SPLITS}
-        overlap[name] = listed({f"{a}-{b}": sorted(ids[a] & ids[b]) for a, b in combinations(SPLITS, 2)})
-    return overlap
+def plain(text: str, longest: int = 100) -> str:
+    """Return ``text`` on one line, shortened to ``longest`` characters."""
+    text = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
 
-def listed(by_splits: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
+def _fault(name: str, detail: str) -> Check:
+    """Return a check of something that should not exist."""
+    return Check(name, detail or "none", not detail)
+
+
+def _overlap(records: pl.DataFrame, column: str) -> dict[str, dict[str, Any]]:
+    """Find the values that two splits share; see :func:`_listed`."""
+    ids = {split: set(records.filter(split=split)[column]) for split in SPLITS}
+    return _listed({f"{a}-{b}": sorted(ids[a] & ids[b]) for a, b in combinations(SPLITS, 2)})
+
+
+def _listed(by_splits: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
     """Return the number of what two splits share, and examples: ``{"train-val": {count, examples}, ...}``."""
     return {splits: {"count": len(both), "examples": both[:LISTED]} for splits, both in by_splits.items()}
 
 
-def repeated_texts(records: pl.DataFrame, contexts: Sequence[str]) -> dict[str, Any]:
-    """Count repeated target reports.
+def _shared(pairs: Mapping[str, Mapping[str, Any]]) -> str:
+    return counted({pair.replace("-", " and "): shared["count"] for pair, shared in pairs.items()}, "{} in {}")
 
-    ``{"within": {context: {records, distinct, most_frequent}}, "known_from_train": {context: {split: records}}}``:
-    the second counts val and test records whose whole report also occurs in the train split of the same context.
+
+def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _rows(read: Mapping[str, int], rows: Mapping[str, int]) -> Check:
+    """Account for every row that was read.
+
+    Raises:
+        RuntimeError: a row is missing from the account.
     """
-    within: dict[str, dict[str, int]] = {}
-    known: dict[str, dict[str, int]] = {}
-    for context in contexts:
-        part = records.filter(context=context)
-        counts = part["report"].value_counts()["count"]
-        most_frequent = max(counts, default=0)
-        within[context] = {"records": part.height, "distinct": len(counts), "most_frequent": most_frequent}
-        train = part.filter(split="train").select("report").unique()
-        known[context] = {s: part.filter(split=s).join(train, on="report", how="semi").height for s in SPLITS[1:]}
-    return {"within": within, "known_from_train": known}
+    if sum(read.values()) != sum(rows.values()):
+        raise RuntimeError(f"{sum(read.values())} rows were read, but {sum(rows.values())} are accounted for")
+    names = {"left_out": "left out", "beyond_limit": "beyond the limit"}
+    fates = counted({names.get(fate, fate): count for fate, count in rows.items()})
+    inputs = f" ({', '.join(f'{name} {number(count)}' for name, count in read.items())})" * (len(read) > 1)
+    return Check("Rows read", f"{number(sum(read.values()))}{inputs}: {fates}")
 
 
-def shared_images(records: pl.DataFrame) -> dict[str, int]:
-    """Count the images (by path) that occur in records of more than one ``study``, ``subject`` and ``split``."""
-    owners = {"study": "study_id", "subject": "subject_id", "split": "split"}
-    counts = dict.fromkeys(owners, 0)
-    for image in ("frontal", "lateral"):
-        groups = records.drop_nulls(image).group_by(image).agg(pl.col(*owners.values()).n_unique() > 1)
-        for name, column in owners.items():
-            counts[name] += int(groups[column].sum())
-    return counts
+def _reasons(reasons: Mapping[str, int]) -> str:
+    """Return the number of rows, the most frequent reasons with their counts, and the number of other reasons."""
+    parts = [f"{number(count)} × {plain(reason)}" for reason, count in [*reasons.items()][:_NAMED]]
+    if rest := [*reasons.values()][_NAMED:]:
+        others = "another reason" if len(rest) == 1 else f"{number(len(rest))} other reasons"
+        parts.append(f"{number(sum(rest))} for {others}")
+    return f"{number(sum(reasons.values()))}: {'; '.join(parts)}" if reasons else ""
 
 
-def value_counts(records: pl.DataFrame, column: str) -> dict[str, dict[str, int]]:
-    """Count the values of a column: ``{context: {value: records}}``."""
-    table: dict[str, dict[str, int]] = {}
-    for context, value, count in records.group_by("context", column).len().sort("context", column).iter_rows():
-        table.setdefault(context, {})[value] = count
-    return table
+def _reused(records: pl.DataFrame) -> Check:
+    """Count the images (by path) in records of more than one patient, split and study."""
+    owners = {"two patients": "subject_id", "two splits": "split", "two studies": "study_id"}
+    named = records.unpivot(["frontal", "lateral"], index=list(owners.values())).drop_nulls()
+    used = named.group_by("variable", "value").agg(pl.col(*owners.values()).n_unique() > 1)
+    counts = {name: int(used[column].sum()) for name, column in owners.items()}
+    return _fault("Images used more than once", counted(counts, "{} in {}"))
 
 
-def describe_priors(priors: pl.DataFrame, empty: int, keep_empty: bool) -> dict[str, Any]:
-    """Summarise the choice of previous reports: gaps, rules, ties (``known`` is 0 if the format does not give it).
-
-    Args:
-        empty: number of studies whose previous report was empty after cleaning. keep_empty: whether they are used.
-    """
-    median, longest = priors.select(
-        median=pl.col("gap_days").median().round(2), longest=pl.col("gap_days").max().round(2)
-    ).row(0)
-    return {
-        "known": priors.height,
-        "tied": int(priors["tied"].sum()),
-        "passed_over": int((priors["passed_over"] > 0).sum()),
-        "rules": dict(sorted(priors["rule"].value_counts().iter_rows())),
-        "median_gap_days": median,
-        "longest_gap_days": longest,
-        "empty": 0 if keep_empty else empty,
-        "empty_kept": empty if keep_empty else 0,
-    }
-
-
-def describe_images(images: pl.DataFrame, unusable: pl.DataFrame) -> dict[str, Any]:
-    """Return number, bytes and pixel sizes of the images in use, and the number of unusable images."""
-    sizes = images["width"], images["height"]
+def _images(images: pl.DataFrame, unusable: pl.DataFrame) -> Iterator[Check]:
+    """Describe the images in use, and count the others."""
     missing = unusable.filter(problem=MISSING).height
-    return {
-        "count": images.height,
-        "bytes": images["bytes"].sum(),
-        "smallest": [size.min() for size in sizes],
-        "largest": [size.max() for size in sizes],
-        "missing": missing,
-        "unreadable": unusable.height - missing,
-    }
+    yield _fault("Images missing or unreadable", counted({"missing": missing, "unreadable": unusable.height - missing}))
+    sizes = images.select("width", "height")
+    smallest, largest = (f"{width} × {height}" for width, height in (sizes.min().row(0), sizes.max().row(0)))
+    pixels = smallest if smallest == largest else f"{smallest} to {largest}"
+    yield Check("Images", f"{number(images.height)}, {decimal(sum(images['bytes']))}, {pixels} pixels")
+
+
+def _rates(counts: Mapping[str, tuple[int, int]], limit: float) -> tuple[str, bool]:
+    """Describe ``{context: (part, whole)}``, and return whether a part is above the limit."""
+    shares = ", ".join(f"{context} {share(*pair)}" for context, pair in counts.items())
+    return shares, any(part > limit * whole for part, whole in counts.values())
+
+
+def _repeats(present: Mapping[str, pl.DataFrame], splits: Sequence[str]) -> Iterator[Check]:
+    """Count the test reports that also occur, as a whole, in the train split of their context."""
+    if "train" not in splits:
+        return
+    known = {}
+    for context, part in present.items():
+        train, test = (part.filter(split=split).select("report") for split in ("train", "test"))
+        if train.height and test.height:
+            known[context] = test.join(train, on="report", how="semi").height, test.height
+    shares, many = _rates(known, REPEATED_LIMIT)
+    advice = "; a model that remembers train does well on these" if many else ""
+    yield Check("Test reports word for word in train", (shares or "no context has both splits") + advice, not many)
+
+
+def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:
+    shares, many = _rates({c: wording[c] for c in CONTEXTS if c in wording}, WORDING_LIMIT)
+    advice = "; corpus.unseen_comparisons: strip takes out these sentences, and the findings in them" if many else ""
+    if shares and treated != "keep":
+        advice = "; stripped (corpus.unseen_comparisons)"
+    detail = (shares or "no context in use lacks the previous report") + advice
+    return Check("Targets that mention an absent previous report", detail, treated != "keep" or not many)
+
+
+def _priors(
+    priors: pl.DataFrame, present: Mapping[str, pl.DataFrame], config: Corpus, account: Account
+) -> Iterator[Check]:
+    """Describe the choice of previous reports. Studies without a date neither have nor can be a previous study."""
+    name, gap = "Time since the previous study", pl.col("gap_days")
+    if priors.height:
+        median, longest = priors.select(median=gap.median().round(2), longest=gap.max().round(2)).row(0)
+        days = "only the order is known" if median is None else f"median {median:,g} days, longest {longest:,g} days"
+        rules = counted(dict(sorted(priors["rule"].value_counts().iter_rows())), "{} by {}")
+        yield Check(name, f"{days}; {number(priors.height)} studies: {rules}")
+        tied = int(priors["tied"].sum())
+        yield _fault("Previous studies equally near", f"{number(tied)}: the larger id was taken" if tied else "")
+    else:
+        some = any(availability(context)[1] for context in present)
+        words = "the format does not say" if some else "no record has a previous report"
+        undated = sum(counts["undated"] for counts in account.notes.get("priors", {}).values())
+        if undated and not some:
+            words += f"; {number(undated)} studies have no date, so their previous studies cannot be found"
+        yield Check(name, words, some or not any(availability(context)[1] for context in config.contexts))
+    if account.empty_priors and not config.keep_empty_priors:
+        yield Check("Previous reports empty after cleaning", number(account.empty_priors), False)
+
+
+def _contents(present: Mapping[str, pl.DataFrame]) -> Iterator[Check]:
+    """Describe what the records of each context hold."""
+    for column in ("view", "sections"):
+        shares = {}
+        for context, part in present.items():
+            counts = part[column].value_counts().sort(column).iter_rows()
+            shares[context] = ", ".join(f"{value} {percent(count, part.height)}" for value, count in counts)
+        yield Check({"view": "Views", "sections": "Sections"}[column], _together(shares))
+    for column in ("indication", "history"):
+        shares = {context: percent(part[column].count(), part.height) for context, part in present.items()}
+        yield Check(f"With {column}", _together(shares))
+
+
+def _together(by_source: Mapping[str, str]) -> str:
+    """Return the description of each input, merging inputs with the same description."""
+    alike: dict[str, list[str]] = {}
+    for source, words in by_source.items():
+        alike.setdefault(words, []).append(source)
+    return "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
+
+
+def _note(topic: str, by_source: Mapping[str, Mapping[str, int]]) -> Check:
+    """Describe one topic of a reader's notes, known or not."""
+    title, harmless = TOPICS.get(topic, (topic.replace("_", " ").capitalize(), False))
+    listed: dict[str, str] = {}
+    for source, values in by_source.items():
+        parts = [f"{number(count)} × {plain(value, 40)}" for value, count in [*values.items()][:_NAMED]]
+        others = [f"{number(len(values) - _NAMED)} others"] if len(values) > _NAMED else []
+        listed[source] = ", ".join([*parts, *others])
+    return Check(title, _together(listed), harmless)
+
+
+def _originals(records: pl.DataFrame, config: Corpus) -> Check:
+    if config.original_references is None:
+        return Check("Original references", "not available")
+    available = records["findings_original"].count()
+    return Check("Original references", f"for {number(available)} of {number(records.height)} records", available > 0)

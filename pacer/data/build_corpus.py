@@ -10,10 +10,10 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, write_json
-from pacer.data import audit
-from pacer.data.account import BAD, LEFT_OUT, Account
+from pacer.data.account import BAD, Account
+from pacer.data.audit import audit_corpus
 from pacer.data.formats import FORMATS
-from pacer.data.images import copies_across_splits, images_of, inspect_images
+from pacer.data.images import images_of, inspect_images
 from pacer.data.readers.annotated_priors import check_priors
 from pacer.data.readers.original import read_original_findings
 from pacer.data.records import draft_records, keep_sound
@@ -44,19 +44,17 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
     problems = Path(f"{out}.problems.csv") if problems is None else problems
     problems.unlink(missing_ok=True)
     with atomic_directory(out) as folder:
-        references = source.files.get("original_references")
-        originals = read_original_findings(references)
-        draft, empty_priors = draft_records(form.read(source, config, account), config, form, originals, account)
+        originals = read_original_findings(source.files.get("original_references"))
+        draft = draft_records(form.read(source, config, account), config, form, originals, account)
         headers = inspect_images(images_of(draft), source.images)
         for topic, column in (("other_parts", "part"), ("ignored_fields", "ignored")):
             for value in headers[column].drop_nulls():
                 account.count(topic, "images", value)
         unusable = headers.drop_nulls("problem")
-        records, wording = keep_sound(draft, unusable, source.images, form, account)
+        records = keep_sound(draft, unusable, source.images, form, account)
         if config.format == "rg4" and "metadata" in source.files:
             check_priors(records, source.file("metadata"), source.files.get("reports"), account)
-        rows = _rows(account, records)
-        if rows["excluded"]["count"] > config.max_bad_rows or records.is_empty():
+        if sum(account.reasons(BAD).values()) > config.max_bad_rows or records.is_empty():
             account.write(problems)
             earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""
             raise DataError(account.message(config.max_bad_rows, problems) + earlier)
@@ -70,38 +68,9 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         account.write(folder / "problems.csv")
         if source.truth is not None:
             write_table(folder / "truth.parquet", _matching_truth(source.truth, records), TRUTH_SCHEMA)
-        found = records["findings_original"].count()
-        result = settings | rows | audit.describe_records(records, config.contexts)
-        result |= {
-            "prior_wording": wording,
-            "priors": audit.describe_priors(priors, empty_priors, config.keep_empty_priors),
-            "images": audit.describe_images(images, unusable),
-            "image_copies": audit.listed(copies_across_splits(images, records)),
-            "original_references": {"supplied": bool(references), "records": found, "without": records.height - found},
-        }
+        result = settings | audit_corpus(records, priors, images, unusable, config, account)
         write_json(folder / "audit.json", result)
     return result
-
-
-def _rows(account: Account, records: pl.DataFrame) -> dict[str, Any]:
-    """Count the input rows by outcome, and collect the reader's other observations."""
-    used = int(records.unique("number")["rows"].sum())
-    fates = {"used": used, "bad": account.rows(BAD), "left_out": account.rows(LEFT_OUT)}
-    fates["beyond_limit"] = account.beyond_limit
-    if account.read.total() != sum(fates.values()):
-        raise RuntimeError(f"{account.read.total()} rows were read, but {sum(fates.values())} are accounted for")
-    reasons = {"excluded": account.reasons(BAD), "left_out": account.reasons(LEFT_OUT)}
-    return {
-        "rows": {"read": dict(account.read)} | fates,
-        **{name: {"count": sum(counts.values()), "reasons": counts} for name, counts in reasons.items()},
-        "notes": {
-            topic: {
-                source: dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
-                for source, counts in sources.items()
-            }
-            for topic, sources in sorted(account.notes.items())
-        },
-    }
 
 
 def _matching_truth(path: Path, records: pl.DataFrame) -> pl.DataFrame:

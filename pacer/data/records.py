@@ -37,8 +37,9 @@ _NO_CONTEXT = pl.col("contexts").list.len() == 0
 
 def draft_records(
     studies: pl.DataFrame, config: Corpus, form: Format, originals: pl.DataFrame, account: Account
-) -> tuple[pl.DataFrame, int]:
-    """Create the records of the studies; list every study without one, or count it as beyond the limit.
+) -> pl.DataFrame:
+    """Create the records of the studies; list every study without one, or count it as beyond the limit. Count
+    empty previous reports.
 
     Args:
         studies: the frame that a reader returns. form: the input format; messages use its field names.
@@ -47,7 +48,7 @@ def draft_records(
     Returns:
         Records whose ids and images are still unchecked, with the columns of ``records.parquet``, those of the studies,
         and ``number`` (of the study), ``compares`` (whether the target presupposes a previous report; null if the
-        context has one) and ``nothing_left``; and the number of studies whose previous report was empty after cleaning.
+        context has one) and ``nothing_left``.
     """
     studies = _checked(study_frame(studies, config), config, form, account)
     studies = _with_target(studies, config, form, account)
@@ -61,13 +62,14 @@ def draft_records(
         draft = draft.with_columns(place=place).filter(
             pl.col("place").first().over("context", "split", "study_id") <= config.limit
         )
+    account.empty_priors = int(studies["is_prior_empty"].sum())
     account.beyond_limit = int(studies["rows"].sum()) - int(draft.unique("number")["rows"].sum())
     draft = _without_comparisons(draft, config).with_columns(
         record_id=pl.format("{}-{}", "context", "id"),
         lateral=pl.when(_HAS_LATERAL).then("lateral"),
         prior_report=pl.when(_HAS_PRIOR).then("prior_report"),
     )
-    return draft, int(studies["is_prior_empty"].sum())
+    return draft
 
 
 def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:
@@ -184,9 +186,9 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
 
 def keep_sound(
     draft: pl.DataFrame, unusable: pl.DataFrame, folder: Path, form: Format, account: Account
-) -> tuple[pl.DataFrame, dict[str, dict[str, dict[str, int]]]]:
-    """Return the valid records of a draft, and ``{context: {split: {records, comparing}}}``: how many targets
-    presuppose a previous report but have none.
+) -> pl.DataFrame:
+    """Return the valid records of a draft; ``account`` gets the number of targets that presuppose a previous report but
+    have none.
 
     A study can have records in several contexts. Its rows count as bad or left out only if all its records are
     rejected, and it is listed once per reason. The counts of targets include those that are left out or stripped.
@@ -219,9 +221,7 @@ def keep_sound(
     account.add(listed.with_columns(rows=pl.when(is_counted).then("rows").otherwise(0)))
 
     is_judged = ~has_fallen | (pl.col("fault").struct.field("kind") == LEFT_OUT)
-    judged = draft.filter(pl.col("compares").is_not_null() & is_judged).group_by("context", "split")
-    judged = judged.agg(records=pl.len(), comparing=pl.col("compares").sum()).sort("context", "split")
-    wording: dict[str, dict[str, dict[str, int]]] = {}
-    for counts in judged.to_dicts():
-        wording.setdefault(counts.pop("context"), {})[counts.pop("split")] = counts
-    return draft.filter(~has_fallen), wording
+    judged = draft.filter(pl.col("compares").is_not_null() & is_judged).group_by("context")
+    counts = judged.agg(pl.col("compares").sum(), records=pl.len())
+    account.wording = {context: (comparing, of_all) for context, comparing, of_all in counts.iter_rows()}
+    return draft.filter(~has_fallen)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from pacer.config.anchors import Emphasis
-from pacer.core.audits import Check, counted, number, reading_audit, share
+from pacer.core.audits import Check, counted, number, share
 from pacer.data.schemas import SPLITS as ALL_SPLITS
 
 #: The splits that training reads.
@@ -52,7 +51,7 @@ class Audit:
 
     def content(self) -> dict[str, object]:
         """Return the content of ``audit.json``: the settings in use, any doubt about the marks, precision and recall of
-        computed against released marks, and the counts of each context by split."""
+        computed against released marks, the counts of each context by split, and the lines of the audit."""
         settings = self.config.model_dump(include=None if self.config.source == "computed" else {"source"})
         agreement: defaultdict[str, dict[str, dict[str, float]]] = defaultdict(dict)
         for (split, unit), pairs in self.agreement.items():
@@ -62,7 +61,24 @@ class Audit:
         by_split: dict[str, dict[str, Counter[str]]] = {split: {} for split in SPLITS}
         for (split, context), counts in sorted(self.counts.items()):
             by_split[split][context] = counts
-        return {"settings": settings, "doubt": self.doubt(), "agreement": agreement, **by_split}
+        checks = [check._asdict() for check in self._checks(agreement)]
+        return {"settings": settings, "doubt": self.doubt(), "agreement": agreement, **by_split, "checks": checks}
+
+    def _checks(self, agreement: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Iterator[Check]:
+        totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for (split, _), counts in self.counts.items():
+            totals[split].update(counts)
+        train, both = totals["train"], totals["train"] + totals["val"]
+        doubt, source = self.doubt(), self.config.source
+        marked = doubt or f"{share(train['marked_sentences'], train['sentences'])} sentences"
+        yield Check(f"Emphasis in training ({source})", marked, not doubt or source == "none")
+        changed = counted({name.replace("_", " "): both[name] for name in ("shortened", "dropped", "not_binary")})
+        if changed:
+            yield Check("Released emphasis that was changed, records", changed, not both["dropped"])
+        for split, units in agreement.items():
+            ratios = (f"{unit} {number(of['precision'])} and {number(of['recall'])}" for unit, of in units.items())
+            name = f"Precision and recall of computed emphasis against released, {split}"
+            yield Check(name, ", ".join(ratios))
 
     def doubt(self) -> str | None:
         """Return the reason to doubt the marks, or None."""
@@ -78,27 +94,3 @@ def _marked(marks: Sequence[float], ends: Sequence[int], token_ends: Sequence[in
     for end, marked in zip(token_ends, tokens):
         sentences[bisect_left(ends, end)] |= marked
     return {"tokens": tokens, "sentences": list(sentences.values())}
-
-
-def emphasis_checks(audit: Mapping[str, Any]) -> list[Check]:
-    """Return the checks of ``data/emphasis/audit.json`` on the emphasis marks that training uses.
-
-    Raises:
-        DataError: the audit lacks a part.
-    """
-    with reading_audit("emphasis"):
-        train, val = (sum(map(Counter, audit[split].values()), Counter()) for split in SPLITS)
-        source, doubt = audit["settings"]["source"], audit["doubt"]
-        marked = doubt or f"{share(train['marked_sentences'], train['sentences'])} sentences"
-        checks = [Check(f"Emphasis in training ({source})", marked, not doubt or source == "none")]
-        both = train + val
-        lost = counted({name.replace("_", " "): both[name] for name in ("shortened", "dropped", "not_binary")})
-        if lost:
-            checks.append(Check("Released emphasis that was changed, records", lost, not both["dropped"]))
-        for split, units in audit["agreement"].items():
-            ratios = ", ".join(
-                f"{unit} {number(agreement['precision'])} and {number(agreement['recall'])}"
-                for unit, agreement in units.items()
-            )
-            checks.append(Check(f"Precision and recall of computed emphasis against released, {split}", ratios))
-    return checks

@@ -7,7 +7,6 @@ from typing import Any
 
 from pacer.core.audits import number, reading_audit
 from pacer.core.contexts import CONTEXTS
-from pacer.data.checks import splits_in_use
 from pacer.data.schemas import SPLITS
 from pacer.reporting.tables import Table
 
@@ -21,7 +20,7 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
     with reading_audit("corpus"):
         shown = ("records", "paper") if audit["format"] == "rg4" else ("records",)
         contexts = {context: audit["contexts"][context] for context in CONTEXTS if context in audit["contexts"]}
-        used = splits_in_use(contexts)
+        used = audit["splits"]
         rows = []
         for context, splits in contexts.items():
             counts = [number(splits[split][name]) for split in used for name in shown]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from pacer.commitments.checks import anchor_checks
 from pacer.core.audits import Check, number, percent, reading_audit
 from pacer.core.contexts import CONTEXTS
-from pacer.data.checks import corpus_checks
-from pacer.emphasis.audit import emphasis_checks
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.groups import LEAST_UNITS, group_scores
@@ -193,8 +191,8 @@ def gate(results: Results) -> Section | None:
 def corpus(results: Results) -> Section:
     """The audits of the corpus and of the emphasis."""
     audit = results.corpus_audit
-    checks = [*corpus_checks(audit), *emphasis_checks(results.emphasis_audit)]
-    return Section("corpus", "Corpus", [TableBlock("corpus", corpus_table(audit)), _audit(checks)])
+    lines = _audit(corpus=audit, emphasis=results.emphasis_audit)
+    return Section("corpus", "Corpus", [TableBlock("corpus", corpus_table(audit)), lines])
 
 
 def commitments(results: Results) -> Section:
@@ -210,7 +208,7 @@ def commitments(results: Results) -> Section:
             Text(text),
             Figure("commitments", charts.polarity_chart(audit["polarities_by_context"], audit["origins"]), caption),
             *shown("agreement", agreement_table(audit), folded="Labels against rules, by finding"),
-            _audit(anchor_checks(audit)),
+            _audit(anchors=audit, labels=audit["labelling"]),
         ]
     return Section("commitments", "Commitment targets", parts)
 
@@ -220,8 +218,12 @@ def _with_resampling(table: Table, results: Results) -> Table:
     return replace(table, notes=(*table.notes, results.resampling))
 
 
-def _audit(checks: Sequence[Check]) -> Checks:
-    """Return the lines of an audit; the title counts those that deserve attention."""
+def _audit(**audits: Mapping[str, Any]) -> Checks:
+    """Return the lines of audits; the title counts those that deserve attention."""
+    checks: list[Check] = []
+    for of, audit in audits.items():
+        with reading_audit(of):
+            checks += [Check(**line) for line in audit["checks"]]
     looks = sum(not check.good for check in checks)
     return Checks(f"Audit: {looks} of {len(checks)} lines to look at", checks)
 

@@ -84,3 +84,13 @@ def tiny(tmp_path: Path) -> TinyCorpus:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.linear_gradient("L").resize((20, 30)).save(path, comment=row["id"] + name)
     return corpus
+
+
+def lines_of(audit: dict[str, Any]) -> dict[str, str]:
+    """The lines of an audit: what was found, by what was checked."""
+    return {line["name"]: line["detail"] for line in audit["checks"]}
+
+
+def looks_of(audit: dict[str, Any]) -> set[str]:
+    """The lines of an audit that deserve a look."""
+    return {line["name"] for line in audit["checks"] if not line["good"]}

@@ -38,17 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFAULT = load_params(ROOT / "configs" / "phantom.yaml").model_dump()
 
 
-_AGREEMENT = {"precision": 0.875, "recall": 0.75}
-EMPHASIS_AUDIT = {
-    "settings": {"source": "computed"},
-    "doubt": None,
-    "train": {
-        "sn": {"sentences": 30, "marked_sentences": 12, "shortened": 3},
-        "mn": {"sentences": 10, "marked_sentences": 3, "dropped": 2},
-    },
-    "val": {"sn": {"sentences": 5, "marked_sentences": 1, "dropped": 1, "not_binary": 0}},
-    "agreement": {"train": {"tokens": _AGREEMENT, "sentences": _AGREEMENT | {"recall": 0.5}}},
-}
+EMPHASIS_AUDIT = {"checks": [{"name": "Emphasis in training (none)", "detail": "none", "good": True}]}
 
 
 @dataclass
@@ -327,13 +317,8 @@ def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
     answer = json.dumps({"positive": ["edema"], "negative": ["pneumothorax"], "uncertain": []})
     cache = path.with_name("llm_cache.jsonl")
     cache.write_text("".join(json.dumps(cache_line(name, answer)) + "\n" for name in texts))
-    labelling = {
-        "provider": "openai",
-        "answered": 10,
-        "evidence": {"phrases": 20, "not_in_report": 3},
-        "dollars": 0.0123,
-        "lost_and_perhaps_paid": 2,
-    }
+    cost = {"name": "Cost of the labels", "detail": "$0.01; 2 lost answers may have been paid too", "good": False}
+    labelling = {"answered": 10, "checks": [cost]}
     table = path.with_name("records.parquet")
     records.write_parquet(table)
     audit = build_anchors(table, cache, path.with_name("anchors.parquet"))

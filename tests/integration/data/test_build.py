@@ -13,6 +13,7 @@ from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import RECORD_SCHEMA, TRUTH_SCHEMA, read_about, read_images, read_records, read_table
 from pacer.data.source import describe_source
+from tests.support.corpus import lines_of
 
 
 def records_of(tiny) -> pl.DataFrame:
@@ -74,7 +75,6 @@ def test_explicit_ids_views_and_absent_parts(tiny) -> None:
     assert record["sections"] == "findings"
     assert record["emphasis"] is None
     assert audit["notes"]["unknown_fields"]["sn"] == {"extra": 1}
-    assert audit["emphasis"]["records_without_list"] == 1
 
 
 @pytest.mark.parametrize("flag", [0, None])
@@ -93,7 +93,7 @@ def test_rows_with_an_empty_previous_report_can_be_kept_as_upstream_trains_them(
     tiny.settings["keep_empty_priors"] = True
     audit = tiny.build()
     assert audit["contexts"]["sw"]["train"]["records"] == 2 and audit["excluded"]["count"] == 0
-    assert (audit["priors"]["empty"], audit["priors"]["empty_kept"]) == (0, 1)
+    assert "Previous reports empty after cleaning" not in lines_of(audit)
     records = records_of(tiny).filter(context="sw", split="train")
     assert records["prior_report"].to_list() == ["small effusion .", trained_on]
     assert records_of(tiny).filter(context="sn")["prior_report"].null_count() == 4
@@ -159,7 +159,7 @@ def test_unreadable_image(tiny) -> None:
     with pytest.raises(DataError, match=r"4 unusable rows(.|\n)*the file is not an image"):
         tiny.build()
     tiny.settings["max_bad_rows"] = 4
-    assert tiny.build()["images"]["unreadable"] == 1
+    assert lines_of(tiny.build())["Images missing or unreadable"] == "1 unreadable"
 
 
 def test_a_record_id_that_occurs_again_is_a_bad_row(tiny) -> None:
@@ -259,12 +259,8 @@ def test_wording_that_presupposes_a_previous_report(tiny) -> None:
     tiny.files["sn"]["train"][0]["finding"] = "The effusion is unchanged since the prior study."
     tiny.files["mw"]["train"][0]["finding"] = "The effusion is unchanged since the prior study."
     audit = tiny.build()
-    assert audit["prior_wording"]["sn"] == {
-        "test": {"records": 1, "comparing": 0},
-        "train": {"records": 2, "comparing": 1},
-        "val": {"records": 1, "comparing": 0},
-    }
-    assert set(audit["prior_wording"]) == {"sn", "mn"}
+    said = "sn 25.0 % of 4, mn 0.0 % of 4; corpus.unseen_comparisons: strip"
+    assert lines_of(audit)["Targets that mention an absent previous report"].startswith(said)
 
 
 def test_sentences_that_presuppose_a_previous_report_are_stripped(tiny) -> None:
@@ -277,7 +273,8 @@ def test_sentences_that_presuppose_a_previous_report_are_stripped(tiny) -> None:
     audit = tiny.build()
     reason = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
     assert audit["left_out"] == {"count": 1, "reasons": {reason: 1}}
-    assert {c: audit["prior_wording"][c]["train"]["comparing"] for c in ("sn", "mn")} == {"sn": 1, "mn": 1}
+    said = "sn 25.0 % of 4, mn 25.0 % of 4; stripped (corpus.unseen_comparisons)"
+    assert lines_of(audit)["Targets that mention an absent previous report"] == said
     records = {row["record_id"]: row for row in read_records(tiny.out / "corpus" / "records.parquet").to_dicts()}
     stripped, whole = records["sn-50000001"], records["mw-50000001"]
     assert (stripped["report_raw"], stripped["report"]) == ("Clear lungs.", "clear lungs .")
@@ -288,9 +285,7 @@ def test_sentences_that_presuppose_a_previous_report_are_stripped(tiny) -> None:
 
 def test_repeated_texts_are_counted(tiny) -> None:
     tiny.files["sn"]["test"][0]["impression"] = "Something else."
-    repeats = tiny.build()["repeated_texts"]
-    assert repeats["within"]["sn"] == {"records": 4, "distinct": 2, "most_frequent": 3}
-    assert repeats["known_from_train"]["sn"] == {"val": 1, "test": 0}
+    assert lines_of(tiny.build())["Test reports word for word in train"].startswith("sn 0.0 % of 1, sw 100.0 % of 1")
 
 
 def test_truth_travels_with_the_studies_in_use(tiny) -> None:

@@ -48,7 +48,11 @@ def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp
     assert audit["origins"] == {"mw": {"llm": 1, "rules": 11}, "sn": {"llm": 1, "rules": 47}}
     assert {name: count for name, count in audit["answers"]["statuses"].items() if count} == {"ok": 2, "unparseable": 1}
     assert audit["answers"]["names_off_vocabulary"] == 1
-    assert audit["empty_anchors"] == 15
+    said = {line["name"]: (line["detail"], line["good"]) for line in audit["checks"]}
+    assert said["Targets"] == ("60", True) and said["Empty targets"] == ("15", True)
+    assert said["Targets by a labelling model"] == ("sn 1 of 48, mw 1 of 12", True)
+    assert said["Labelling answers"] == ("2 ok, 1 unparseable", False)
+    assert said["Labels against rules"] == ("50.0 % of 2 targets identical", True)
     assert audit["polarities_by_context"]["mw"]["pneumonia"]["uncertain"] == 3
     assert audit["agreement"]["records"] == 2
     assert audit["agreement"]["identical"] == 0.5

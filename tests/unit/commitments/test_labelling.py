@@ -69,7 +69,9 @@ def test_evidence_is_counted_and_never_named(endpoint, asking, sample, records, 
     reports = records.join(sample, on="record_id", how="semi")["report_raw"]
     present = sum(("Heart size is normal" in report) + ("Lungs clear" in report) for report in reports)
     assert present > 0
-    assert audit["evidence"] == {"phrases": 24, "not_in_report": 24 - present}
+    [evidence, cost] = audit["checks"]
+    assert evidence["detail"] == f"{present} of 24 occur word for word in their report"
+    assert cost["name"] == "Cost of the labels" and cost["good"]
     assert "invented" not in json.dumps(audit) + "".join(capfd.readouterr())
 
 

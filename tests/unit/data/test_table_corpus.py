@@ -16,6 +16,7 @@ from pacer.data.readers.table import _columns
 from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
 from pacer.data.source import point_to_files
 from pacer.data.tables import CsvForm, open_table
+from tests.support.corpus import lines_of
 from tests.support.profiles import profile
 
 
@@ -103,8 +104,8 @@ def test_a_study_gives_every_context_that_its_sources_allow(studies: Studies) ->
     assert records.filter(pl.col("context").is_in(["sw", "mw"]))["prior_report"].to_list() == ["report of a ."] * 2
     assert records.filter(pl.col("context").is_in(["sn", "mn"]))["prior_report"].null_count() == 3
     assert studies.priors == [("b", "a", 29.0, "date")]
-    assert audit["priors"]["known"] == 1
-    assert audit["priors"]["median_gap_days"] == 29.0
+    said = "median 29 days, longest 29 days; 1 studies: 1 by date"
+    assert lines_of(audit)["Time since the previous study"] == said
 
 
 def test_a_row_falls_with_its_last_record(studies: Studies) -> None:
@@ -122,7 +123,6 @@ def test_a_row_falls_with_its_last_record(studies: Studies) -> None:
     assert studies.records["record_id"].to_list() == ["sn-a"]
     assert (audit["rows"]["used"], audit["rows"]["bad"]) == (1, 2)
     assert audit["excluded"] == {"count": 2, "reasons": {"image: the file does not exist": 2}}
-    assert audit["priors"]["known"] == 0  # of studies in the records alone
     assert studies.priors == []
 
     studies.settings["max_bad_rows"] = 1
@@ -148,7 +148,7 @@ def test_untouched_findings_are_joined_on_the_study(studies: Studies) -> None:
     audit = studies.build()
     found = dict(studies.records.select("record_id", "findings_original").rows())
     assert found == {"sn-s50000001": "The 1.2 cm nodule.", "sn-s50000002": None}
-    assert audit["original_references"] == {"supplied": True, "records": 1, "without": 1}
+    assert lines_of(audit)["Original references"] == "for 1 of 2 records"
 
 
 def test_one_image_of_two_patients_is_noticed(studies: Studies) -> None:
@@ -156,8 +156,9 @@ def test_one_image_of_two_patients_is_noticed(studies: Studies) -> None:
     studies.add("b", "2180-02-01", image="same.png", subject="p2", split="test", findings="A 1.2 cm nodule.")
     studies.add("b", "2180-02-01", "LATERAL", image="side.png", subject="p2", split="test", findings="A 1.2 cm nodule.")
     audit = studies.build()
-    assert audit["shared_images"] == {"study": 1, "subject": 1, "split": 1}
-    assert audit["clinical_context"] == {"mn": {"indication": 0, "history": 0}, "sn": {"indication": 1, "history": 0}}
+    lines = lines_of(audit)
+    assert lines["Images used more than once"] == "1 in two patients, 1 in two splits, 1 in two studies"
+    assert (lines["With indication"], lines["With history"]) == ("sn: 50.0 %; mn: 0.0 %", "sn, mn: 0.0 %")
 
 
 def test_a_table_in_the_form_of_a_hospital(studies: Studies) -> None:
@@ -214,7 +215,7 @@ def test_copies_of_an_image_in_train_and_test_are_listed(studies: Studies) -> No
     studies.add("b", "2180-01-01", subject="p2", split="test")
     audit = studies.build()
     assert audit["image_copies"]["train-test"] == {"count": 1, "examples": [("a-PA.png", "b-PA.png")]}
-    assert audit["shared_images"] == {"study": 0, "subject": 0, "split": 0}  # their names differ
+    assert lines_of(audit)["Images used more than once"] == "none"  # their names differ
 
 
 def test_slashes_and_dots_may_stay_in_an_id(studies: Studies) -> None:

@@ -1,0 +1,86 @@
+"""The lines of a corpus's audit: what is counted, and what is marked."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from pacer.data import audit
+from pacer.data.account import Account
+from pacer.data.schemas import PRIOR_SCHEMA
+from tests.support.profiles import profile
+
+
+def test_prior_wording_is_counted_by_context_and_marked_above_a_twentieth() -> None:
+    line = audit._wording({"mn": (5, 100), "sn": (821, 2945)}, "keep")
+    shares, advice = line.detail.split("; ")
+    assert shares == "sn 27.9 % of 2,945, mn 5.0 % of 100" and not line.good
+    assert advice == "corpus.unseen_comparisons: strip takes out these sentences, and the findings in them"
+    assert audit._wording({"mn": (5, 100)}, "keep")[1:] == ("mn 5.0 % of 100", True)
+    assert audit._wording({}, "strip")[1:] == ("no context in use lacks the previous report", True)
+
+
+def test_repeated_test_reports_are_a_share_of_each_context() -> None:
+    def present(repeated: int) -> dict[str, pl.DataFrame]:
+        reports = [*["clear ."] * repeated, *(f"finding {n} ." for n in range(8 - repeated))]
+        rows = [("train", "clear ."), ("train", "clear ."), ("val", "clear ."), *(("test", text) for text in reports)]
+        tables = {"sn": pl.DataFrame(rows, schema=["split", "report"], orient="row")}
+        return tables | {"mn": tables["sn"].filter(split="test")}
+
+    [line] = audit._repeats(present(1), ("train", "val", "test"))
+    assert line == ("Test reports word for word in train", "sn 12.5 % of 8", True)
+    [line] = audit._repeats(present(4), ("train", "val", "test"))
+    assert not line.good and "remembers train" in line.detail
+    [line] = audit._repeats({"mn": present(1)["mn"]}, ("train", "val", "test"))
+    assert line.detail == "no context has both splits"
+    assert not [*audit._repeats(present(1), ("val", "test"))]
+
+
+def test_leaks_are_marked() -> None:
+    records = pl.DataFrame({"split": ["train", "test", "test"], "subject_id": ["p1", "p1", "p2"]})
+    shared = audit._overlap(records, "subject_id")
+    assert shared["train-test"] == {"count": 1, "examples": ["p1"]}
+    assert audit._shared(shared) == "1 in train and test"
+    assert audit._fault("Patients in two splits", "1 in train and test").good is False
+
+
+def test_a_row_that_is_not_accounted_for_is_a_bug() -> None:
+    rows = {"used": 3, "bad": 0, "left_out": 1, "beyond_limit": 2}
+    assert audit._rows({"sn": 4, "mn": 2}, rows).detail == "6 (sn 4, mn 2): 3 used, 1 left out, 2 beyond the limit"
+    with pytest.raises(RuntimeError, match="7 rows were read, but 6 are accounted for"):
+        audit._rows({"table": 7}, rows)
+
+
+def test_odd_previous_studies_are_marked() -> None:
+    account = Account()
+    account.empty_priors = 4
+    rows = [("b", "a", 1.5, "date", True, 0), ("d", "c", 3.0, "date", False, 0)]
+    priors, config = pl.DataFrame(rows, PRIOR_SCHEMA, orient="row"), profile("phantom").corpus
+    gap, tied, empty = audit._priors(priors, {}, config, account)
+    assert gap.detail == "median 2.25 days, longest 3 days; 2 studies: 2 by date"
+    assert tied == ("Previous studies equally near", "1: the larger id was taken", False)
+    assert empty == ("Previous reports empty after cleaning", "4", False)
+    kept = config.model_copy(update={"keep_empty_priors": True})
+    assert empty not in [*audit._priors(priors, {}, kept, account)]
+
+
+def test_studies_without_dates_explain_missing_previous_studies() -> None:
+    account, none = Account(), pl.DataFrame(schema=PRIOR_SCHEMA)
+    account.count("priors", "table", "undated", 3)
+    [line] = audit._priors(none, {}, profile("phantom").corpus, account)
+    assert line.detail.endswith("; 3 studies have no date, so their previous studies cannot be found") and not line.good
+
+
+def test_a_topic_that_nobody_has_heard_of_is_shown() -> None:
+    line = audit._note("strange_things", {"sn": {f"value {n}": 10 - n for n in range(8)}, "mn": {"x": 1}})
+    assert line.name == "Strange things" and not line.good
+    assert line.detail.startswith("sn: 10 × value 0, 9 × value 1") and line.detail.endswith("3 others; mn: 1 × x")
+
+
+def test_reasons_beyond_the_first_are_counted() -> None:
+    shown = audit._reasons({f"field {n}: no": 6 - n for n in range(6)})
+    assert shown.startswith("21: 6 × field 0: no") and shown.endswith("; 1 for another reason")
+
+
+def test_long_words_are_cut_and_lines_joined() -> None:
+    assert audit.plain("a\nb\x00c" + "d" * 200, 10) == "a b cdddd…"
