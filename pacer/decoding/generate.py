@@ -31,24 +31,22 @@ Row = dict[str, Any]
 
 
 class Prefix(NamedTuple):
-    """The start of a generation: ``inputs`` [P, d], the calibrated prefix and the target's BOS; ``gate``,
-    ``frontal_weights``, ``lateral_weights``: see :class:`Generated`."""
+    """The start of a generation: ``inputs`` [P, d], the calibrated prefix and the target's BOS; the others as in
+    :class:`Generated`."""
 
     inputs: Tensor
     gate: float | None
-    frontal_weights: Tensor
-    lateral_weights: Tensor | None
+    depth_weights: dict[str, Tensor]
 
 
 class Generated(NamedTuple):
     """Result for one record: raw ``text``, number of generated ``tokens`` (EOS included), ``gate`` (None without
-    Calibrate), depth weights [N, K] of the frontal and, if there is one, of the lateral image."""
+    Calibrate), ``depth_weights`` [N, K] of the ``frontal`` and, if there is one, of the ``lateral`` image."""
 
     text: str
     tokens: int
     gate: float | None
-    frontal_weights: Tensor
-    lateral_weights: Tensor | None
+    depth_weights: dict[str, Tensor]
 
 
 class Generator:
@@ -119,13 +117,8 @@ class Generator:
                 f"record {record['record_id']}: its prefix is not finite; the features of its images or of "
                 "its previous report, or the checkpoint, are damaged: make them again"
             )
-        lateral = embedded.lateral_depth_weights
-        return Prefix(
-            inputs[0],
-            None if gate is None else gate.item(),
-            embedded.depth_weights[0].cpu(),
-            None if lateral is None else lateral[0].cpu(),
-        )
+        depth_weights = {view: weights[0].cpu() for view, weights in embedded.depth_weights.items()}
+        return Prefix(inputs[0], None if gate is None else gate.item(), depth_weights)
 
     def stream(self, records: Iterable[Row], workers: int = 0) -> Iterator[tuple[int, Generated]]:
         """Yield each record's index in ``records`` and its result, as soon as it is ready.

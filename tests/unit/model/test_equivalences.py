@@ -186,8 +186,8 @@ def test_a_model_with_one_depth_gives_it_all_the_weight(examples, backbones) -> 
     batch.frontal, batch.lateral = batch.frontal[:, -1:], batch.lateral[:, -1:]
     with torch.no_grad():
         embedded = model.embed(batch)
-    assert torch.equal(embedded.depth_weights, torch.ones_like(embedded.depth_weights))
-    assert torch.equal(embedded.lateral_depth_weights, torch.ones_like(embedded.lateral_depth_weights))
+    assert list(embedded.depth_weights) == ["frontal", "lateral"]
+    assert all((weights == 1).all() for weights in embedded.depth_weights.values())
     before = run(model, batch)
     with torch.no_grad():  # with nothing to choose from, what chooses has no say
         model.router.route_vector.normal_()
