@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from pacer.config import Decode
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.prefetch import prefetch
-from pacer.decoding.beam import BeamSearch, unknown_attention
+from pacer.decoding.beam import BeamSearch, search_with, unknown_attention
 from pacer.decoding.candidates import AgreeingSearch
 from pacer.decoding.transformers_generate import Generate
 from pacer.model.checkpoint import ModelSpecification
@@ -126,22 +126,20 @@ class Generator:
         Records are read in the given order when rows are free; it is fastest to put similar lengths next to each other.
         ``workers`` threads read features ahead (0: each record's when it is needed).
         """
-        prefix_results: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
 
         def read(record: Row) -> tuple[Row, SourceStates]:
             return record, read_sources([record], self.features)
 
-        def inputs() -> Iterator[Tensor]:
+        def prefixes() -> Iterator[tuple[Tensor, tuple]]:
             for place, (record, sources) in enumerate(prefetch(read, records, workers)):
-                prefix = self.prefix(record, sources)
-                prefix_results[place] = prefix[1:]  # keeping the inputs of all records would take too much memory
-                yield prefix.inputs
+                inputs, *others = self.prefix(record, sources)
+                yield inputs, (place, others)
 
         arguments = self.model.language, self.decode, self.tokenizer.eos_token_id
         agreeing = self.decode.select == "agreement" and self.commit
         search = AgreeingSearch(*arguments, self.text) if agreeing else ENGINES[self.decode.engine](*arguments)
-        for place, tokens in search(inputs()):
-            yield place, Generated(self.text(tokens), len(tokens), *prefix_results.pop(place))
+        for (place, others), tokens in search_with(search, prefixes()):
+            yield place, Generated(self.text(tokens), len(tokens), *others)
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return the text of generated tokens."""
