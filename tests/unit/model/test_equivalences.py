@@ -23,10 +23,11 @@ from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt import build_prompt
-from pacer.training.examples import Examples, RecordTable, collate
+from pacer.training.examples import Examples, collate
 from pacer.training.losses import LossWeights, objective
 from pacer.training.trajectory import Span, Trajectory
 from tests.support.models import QUERIES, specification
+from tests.support.training import record_table
 
 #: One record of each context, in the order sn, sw, mn, mw, with prompts and targets of different lengths.
 ROWS = [0, 9, 18, 27]
@@ -47,7 +48,7 @@ def assemble(backbones: Path, trained: bool = True, **groups: dict) -> Pacer:
 
 @pytest.fixture
 def examples(records, anchors, backbones, features) -> Examples:
-    table = RecordTable.of(records, anchors)
+    table = record_table(records, anchors)
     return Examples(table, load_tokenizer(backbones), features, specification())
 
 
