@@ -11,7 +11,7 @@ import polars as pl
 from pacer.core.contexts import availability
 from pacer.core.errors import DataError
 from pacer.model.pacer import TrainingBatch
-from pacer.training.examples import Examples, MicroBatch, RecordTable, Row, SequenceStatistics
+from pacer.training.examples import Examples, MicroBatch, RecordTable, Row
 from pacer.training.trajectory import RouteSeed
 
 #: All equally likely draws of (more, fewer), in a fixed order.
@@ -109,11 +109,11 @@ class PairedExamples(Examples):
         self.pair_table = PairTable(table)
         super().__init__(self.pair_table, *rest)
 
-    def statistics(self) -> SequenceStatistics:
+    def statistics(self) -> tuple[dict[str, float], np.ndarray]:
         """Return the statistics of records and pairs; a pair is as long as its longest part."""
         counts, lengths = super().statistics()
         of_pairs = np.maximum(*lengths[self.pair_table.pairs.T])
-        return SequenceStatistics(counts, np.concatenate([lengths, of_pairs]))
+        return counts, np.concatenate([lengths, of_pairs])
 
     def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> TrainingBatch:
         """Return all parts of each pair, on the route drawn for the pair's visit; the third parts have no weight."""

@@ -11,7 +11,7 @@ model's sums differs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -56,7 +56,7 @@ class BeamSearch:
         BackboneError: this search does not support the attention of the language model.
     """
 
-    def __init__(self, language: Any, decode: Decode, eos: int, hypotheses: Any = Hypotheses):
+    def __init__(self, language: Any, decode: Decode, eos: int, hypotheses: Callable[..., Hypotheses] = Hypotheses):
         if unknown := unknown_attention(language.config):
             raise BackboneError(f"the beam search does not know {unknown}; set decode.engine: generate")
         self.language, self.decode, self.eos, self.hypotheses = language, decode, eos, hypotheses
@@ -79,6 +79,19 @@ class BeamSearch:
                     yield from search.admit(*zip(*new, strict=True))
             if search.records:
                 yield from search.step()
+
+
+def search_with(engine: Callable[..., Iterator], pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Search from the first of each pair; yield the second, which is kept until then, and the result."""
+    kept: dict[int, Any] = {}
+
+    def prefixes() -> Iterator[Any]:
+        for place, (prefix, own) in enumerate(pairs):
+            kept[place] = own
+            yield prefix
+
+    for place, result in engine(prefixes()):
+        yield kept.pop(place), result
 
 
 @dataclass

@@ -21,9 +21,9 @@ from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules import extract_anchor
 from pacer.config import Decode
 from pacer.data.findings import FINDINGS
-from pacer.decoding.beam import BeamSearch
+from pacer.decoding.beam import BeamSearch, search_with
 from pacer.decoding.extract import extract_report
-from pacer.decoding.hypotheses import Hypotheses, Step
+from pacer.decoding.hypotheses import Hypotheses
 
 #: The best continuations of a step among which candidates draw.
 _DRAWN = 32
@@ -45,59 +45,30 @@ class Candidate(NamedTuple):
     score: float
 
 
-class Candidates:
-    """The searches of C candidates for each row, with the interface of :class:`Hypotheses` with C x K beams."""
+class Candidates(Hypotheses):
+    """The searches of C candidates for each row, each from the tokens of the row's :class:`Opening`."""
 
     def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device):
-        self.count, self.beams = decode.candidates, decode.candidates * decode.num_beams
         draw = torch.Generator().manual_seed(_SEED)
-        noise = torch.empty(self.count, decode.max_new_tokens, _DRAWN).exponential_(generator=draw).log()
+        noise = torch.empty(decode.candidates, decode.max_new_tokens, _DRAWN).exponential_(generator=draw).log()
         noise *= -decode.temperature  # Gumbel's distribution
         noise[0] = 0.0
-        self.searches = Hypotheses(rows * self.count, decode, eos, device, noise.to(device))
+        super().__init__(rows, decode, eos, device, noise.to(device))
 
-    def _of(self, rows: slice) -> slice:
-        return slice((rows.start or 0) * self.count, rows.stop * self.count)
-
-    def start(self, rows: slice, openings: Sequence[Opening]) -> Tensor:
+    def start(self, rows: slice, prefixes: Sequence[Opening]) -> Tensor:
         """Begin these rows with the tokens of their openings; return their numbers [n]."""
-        self.searches.start(self._of(rows))
-        for row, opening in enumerate(openings, rows.start):
-            own, tokens = self._of(slice(row, row + 1)), torch.tensor(opening.tokens).to(self.searches.tokens)
-            self.searches.tokens[own] = tokens[0]
-            self.searches.tokens[own, :, : len(tokens)] = tokens
-            self.searches.length[own] = len(tokens)
+        super().start(rows, prefixes)
+        for row, opening in enumerate(prefixes, rows.start):
+            own, tokens = self.searches(slice(row, row + 1)), torch.tensor(opening.tokens).to(self.tokens)
+            self.tokens[own] = tokens[0]
+            self.tokens[own, :, : len(tokens)] = tokens
+            self.length[own] = len(tokens)
         return self.generated(rows)[:, 0]
-
-    def move(self, sources: list[int], targets: list[int]) -> None:
-        """Copy rows ``sources`` over rows ``targets``."""
-        each = range(self.count)
-        self.searches.move(
-            [row * self.count + place for row in sources for place in each],
-            [row * self.count + place for row in targets for place in each],
-        )
-
-    def generated(self, rows: slice) -> Tensor:
-        """Return the number of tokens of each beam of these rows [n, C x K]."""
-        return self.searches.generated(self._of(rows)).reshape(-1, self.beams)
-
-    def last(self, rows: int) -> Tensor:
-        """Return the newest token of each beam of the first ``rows`` rows [rows, C x K]."""
-        return self.searches.last(rows * self.count).view(rows, self.beams)
 
     def result(self, row: int) -> list[Candidate]:
         """Return the candidates of an ended row."""
         own = range(row * self.count, (row + 1) * self.count)
-        return [Candidate(self.searches.result(i), float(self.searches.best_scores[i, 0])) for i in own]
-
-    def advance(self, rows: slice, logits: Tensor, longest: int) -> Step:
-        """Take one step, as :meth:`Hypotheses.advance`; a row has ended when all its candidates have."""
-        n, _, vocabulary = logits.shape
-        each = logits.expand(-1, self.beams, -1).reshape(n * self.count, -1, vocabulary)
-        parents, ended = self.searches.advance(self._of(rows), each, longest)
-        first = torch.arange(0, self.beams, self.beams // self.count, device=parents.device)
-        parents = parents.view(n, self.count, -1) + first[:, None]
-        return Step(parents.view(n, self.beams), ended.view(n, self.count).all(1))
+        return [Candidate(self.finished(search), float(self.best_scores[search, 0])) for search in own]
 
 
 class AgreeingSearch:
@@ -118,27 +89,18 @@ class AgreeingSearch:
     @torch.no_grad()
     def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
         """Yield the index of each prefix and its tokens, as :class:`BeamSearch`."""
-        held: dict[int, Tensor] = {}
-        opened: list[tuple[int, list[int]]] = []
         finished: list[tuple[int, list[int]]] = []
 
-        def remembered() -> Iterator[Tensor]:
-            for place, prefix in enumerate(prefixes):
-                held[place] = prefix
-                yield prefix
-
-        def openings() -> Iterator[Opening]:
-            for place, tokens in self.best(remembered()):
-                prefix, commitment = held.pop(place), self._commitment(tokens)
-                if not commitment:
+        def openings() -> Iterator[tuple[Opening, tuple[int, list[int]]]]:
+            numbered = ((prefix, (place, prefix)) for place, prefix in enumerate(prefixes))
+            for (place, prefix), tokens in search_with(self.best, numbered):
+                if commitment := self._commitment(tokens):
+                    embedded = self.embeddings(torch.tensor(commitment, device=prefix.device))
+                    yield Opening(torch.cat([prefix, embedded.to(prefix.dtype)]), commitment), (place, tokens)
+                else:
                     finished.append((place, tokens))
-                    continue
-                opened.append((place, tokens))
-                embedded = self.embeddings(torch.tensor(commitment, device=prefix.device))
-                yield Opening(torch.cat([prefix, embedded.to(prefix.dtype)]), commitment)
 
-        for number, candidates in self.candidates(openings()):
-            place, best = opened[number]
+        for (place, best), candidates in search_with(self.candidates, openings()):
             ranked = sorted(candidates, key=lambda candidate: -candidate.score)
             yield place, min([best, *(candidate.tokens for candidate in ranked)], key=self._distance)
         yield from finished

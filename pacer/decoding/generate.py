@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from pacer.config import Decode
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.prefetch import prefetch
-from pacer.decoding.beam import BeamSearch, unknown_attention
+from pacer.decoding.beam import BeamSearch, search_with, unknown_attention
 from pacer.decoding.candidates import AgreeingSearch
 from pacer.decoding.transformers_generate import Generate
 from pacer.model.checkpoint import ModelSpecification
@@ -31,24 +31,22 @@ Row = dict[str, Any]
 
 
 class Prefix(NamedTuple):
-    """The start of a generation: ``inputs`` [P, d], the calibrated prefix and the target's BOS; ``gate``,
-    ``frontal_weights``, ``lateral_weights``: see :class:`Generated`."""
+    """The start of a generation: ``inputs`` [P, d], the calibrated prefix and the target's BOS; the others as in
+    :class:`Generated`."""
 
     inputs: Tensor
     gate: float | None
-    frontal_weights: Tensor
-    lateral_weights: Tensor | None
+    depth_weights: dict[str, Tensor]
 
 
 class Generated(NamedTuple):
     """Result for one record: raw ``text``, number of generated ``tokens`` (EOS included), ``gate`` (None without
-    Calibrate), depth weights [N, K] of the frontal and, if there is one, of the lateral image."""
+    Calibrate), ``depth_weights`` [N, K] of the ``frontal`` and, if there is one, of the ``lateral`` image."""
 
     text: str
     tokens: int
     gate: float | None
-    frontal_weights: Tensor
-    lateral_weights: Tensor | None
+    depth_weights: dict[str, Tensor]
 
 
 class Generator:
@@ -119,13 +117,8 @@ class Generator:
                 f"record {record['record_id']}: its prefix is not finite; the features of its images or of "
                 "its previous report, or the checkpoint, are damaged: make them again"
             )
-        lateral = embedded.lateral_depth_weights
-        return Prefix(
-            inputs[0],
-            None if gate is None else gate.item(),
-            embedded.depth_weights[0].cpu(),
-            None if lateral is None else lateral[0].cpu(),
-        )
+        depth_weights = {view: weights[0].cpu() for view, weights in embedded.depth_weights.items()}
+        return Prefix(inputs[0], None if gate is None else gate.item(), depth_weights)
 
     def stream(self, records: Iterable[Row], workers: int = 0) -> Iterator[tuple[int, Generated]]:
         """Yield each record's index in ``records`` and its result, as soon as it is ready.
@@ -133,22 +126,20 @@ class Generator:
         Records are read in the given order when rows are free; it is fastest to put similar lengths next to each other.
         ``workers`` threads read features ahead (0: each record's when it is needed).
         """
-        prefix_results: dict[int, tuple[float | None, Tensor, Tensor | None]] = {}
 
         def read(record: Row) -> tuple[Row, SourceStates]:
             return record, read_sources([record], self.features)
 
-        def inputs() -> Iterator[Tensor]:
+        def prefixes() -> Iterator[tuple[Tensor, tuple]]:
             for place, (record, sources) in enumerate(prefetch(read, records, workers)):
-                prefix = self.prefix(record, sources)
-                prefix_results[place] = prefix[1:]  # keeping the inputs of all records would take too much memory
-                yield prefix.inputs
+                inputs, *others = self.prefix(record, sources)
+                yield inputs, (place, others)
 
         arguments = self.model.language, self.decode, self.tokenizer.eos_token_id
         agreeing = self.decode.select == "agreement" and self.commit
         search = AgreeingSearch(*arguments, self.text) if agreeing else ENGINES[self.decode.engine](*arguments)
-        for place, tokens in search(inputs()):
-            yield place, Generated(self.text(tokens), len(tokens), *prefix_results.pop(place))
+        for (place, others), tokens in search_with(search, prefixes()):
+            yield place, Generated(self.text(tokens), len(tokens), *others)
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return the text of generated tokens."""

@@ -8,14 +8,14 @@ With ``noise`` a step draws its beams: it ranks the best continuations by their 
 temperature), so that one beam is a sample at that temperature and several are a search around it. Sums and the choice
 among finished hypotheses are of the scores alone.
 
-Shapes: S rows, n rows of a step, K beams, V vocabulary, T maximum number of generated tokens,
-M continuations with noise.
+Shapes: S rows, n rows of a step, C searches of a row (1 without noise), K beams of a search, V vocabulary, T maximum
+number of generated tokens, M continuations with noise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,82 +28,98 @@ _MINUS_INFINITY = -1.0e9
 
 
 class Step(NamedTuple):
-    """The result of a step: the beam that each beam continues [n, K], and the rows that ended [n] bool."""
+    """The result of a step: the beam that each beam continues [n, C x K], and the rows that ended [n] bool."""
 
     parents: Tensor
     ended: Tensor
 
 
 class Hypotheses:
-    """Running and finished hypotheses of S rows.
+    """Running and finished hypotheses of S rows. Each row has its C searches in turn: [S x C, ...] below.
 
     Attributes:
-        tokens: [S, K, T] generated tokens of the running beams, padded with the first one. scores: [S, K], their
-            sums of log-probabilities. length: [S] tokens generated so far.
-        best: [S, K, T], best_scores [S, K], best_length [S, K]: finished hypotheses, best first; empty entries have the
+        tokens: [., K, T] generated tokens of the running beams, padded with the first one. scores: [., K], their
+            sums of log-probabilities. length: [.] tokens generated so far.
+        best: [., K, T], best_scores [., K], best_length [., K]: finished hypotheses, best first; empty entries have the
             score "minus infinity".
-        done: [S] bool, ended rows, whose best hypotheses further steps leave as they are.
+        done: [.] bool, ended searches, whose best hypotheses further steps leave as they are.
 
     Args:
-        noise: [G, T, M] for the tokens of row i: that of i modulo G. None: the definition.
+        noise: [C, T, M] for the tokens of each search of a row. None: one search, the definition.
     """
 
     def __init__(self, rows: int, decode: Decode, eos: int, device: torch.device, noise: Tensor | None = None):
         beams, most = decode.num_beams, decode.max_new_tokens
         self.decode, self.eos, self.most = decode, eos, most
+        self.noise, self.count = noise, 1 if noise is None else len(noise)
+        searches = rows * self.count
         # the definition divides by a Python float
         self.powers = torch.tensor(
             [0.0, *(float(t) ** decode.length_penalty for t in range(1, most + 1))], dtype=torch.float32, device=device
         )
-        self.tokens = torch.zeros(rows, beams, most, dtype=torch.long, device=device)
-        self.scores = torch.zeros(rows, beams, device=device)
-        self.length = torch.zeros(rows, dtype=torch.long, device=device)
+        self.tokens = torch.zeros(searches, beams, most, dtype=torch.long, device=device)
+        self.scores = torch.zeros(searches, beams, device=device)
+        self.length = torch.zeros(searches, dtype=torch.long, device=device)
         self.best = torch.zeros_like(self.tokens)
         self.best_scores = torch.zeros_like(self.scores)
-        self.best_length = torch.zeros(rows, beams, dtype=torch.long, device=device)
-        self.noise = noise
-        self.done = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.best_length = torch.zeros(searches, beams, dtype=torch.long, device=device)
+        self.done = torch.zeros(searches, dtype=torch.bool, device=device)
 
     @property
     def beams(self) -> int:
-        """K."""
-        return self.tokens.shape[1]
+        """C x K, the beams of a row."""
+        return self.count * self.decode.num_beams
 
-    def start(self, rows: slice, prefixes: Sequence[Tensor] = ()) -> Tensor:
-        """Reset these rows; return their numbers of tokens [n]. Only the first beam may continue, because the others
-        would repeat it."""
-        self.length[rows], self.done[rows] = 0, False
-        self.scores[rows], self.scores[rows, 1:] = 0.0, _MINUS_INFINITY
-        self.best_scores[rows] = _MINUS_INFINITY
-        return self.length[rows]
+    def searches(self, rows: slice) -> slice:
+        """Return the searches of these rows."""
+        return slice((rows.start or 0) * self.count, rows.stop * self.count)
+
+    def start(self, rows: slice, prefixes: Sequence[Any]) -> Tensor:
+        """Reset these rows; return their numbers of tokens [n]. Only the first beam of a search may continue, because
+        the others would repeat it."""
+        own = self.searches(rows)
+        self.length[own], self.done[own] = 0, False
+        self.scores[own], self.scores[own, 1:] = 0.0, _MINUS_INFINITY
+        self.best_scores[own] = _MINUS_INFINITY
+        return self.generated(rows)[:, 0]
 
     def move(self, sources: list[int], targets: list[int]) -> None:
         """Copy rows ``sources`` over rows ``targets``."""
         for tensor in (self.tokens, self.scores, self.length, self.best, self.best_scores, self.best_length, self.done):
-            tensor[targets] = tensor[sources]
+            by_row = tensor.unflatten(0, (-1, self.count))
+            by_row[targets] = by_row[sources]
 
     def generated(self, rows: slice) -> Tensor:
-        """Return the number of tokens of each beam of these rows [n, K]."""
-        return self.length[rows, None].expand(-1, self.beams)
+        """Return the number of tokens of each beam of these rows [n, C x K]."""
+        return self.length[self.searches(rows)].repeat_interleave(self.decode.num_beams).view(-1, self.beams)
 
     def last(self, rows: int) -> Tensor:
-        """Return the newest token of each beam of the first ``rows`` rows [rows, K]."""
-        places = (self.length[:rows] - 1)[:, None, None].expand(-1, self.beams, 1)
-        return self.tokens[:rows].gather(2, places).squeeze(2)
+        """Return the newest token of each beam of the first ``rows`` rows [rows, C x K]."""
+        places = (self.generated(slice(rows)) - 1).view(rows * self.count, -1, 1)
+        return self.tokens[: rows * self.count].gather(2, places).view(rows, self.beams)
 
-    def result(self, row: int) -> list[int]:
+    def finished(self, search: int) -> list[int]:
+        """Return the tokens of an ended search, EOS included."""
+        return self.best[search, 0, : int(self.best_length[search, 0])].tolist()
+
+    def result(self, row: int) -> Any:
         """Return the tokens of an ended row, EOS included."""
-        return self.best[row, 0, : int(self.best_length[row, 0])].tolist()
+        return self.finished(row)
 
     def advance(self, rows: slice, logits: Tensor, longest: int) -> Step:
         """Take one step for these rows.
 
         Args:
-            logits: [n, K, V], or [n, 1, V] at the start, when all beams are equal. longest: upper bound on the tokens
-                that a row has so far; 0 at the start.
+            logits: [n, C x K, V], or [n, 1, V] at the start, when all beams are equal. longest: upper bound on the
+                tokens that a row has so far; 0 at the start.
         """
         greedy = self.decode.num_beams == 1 and self.noise is None
-        return (self._greedy if greedy else self._beams)(rows, logits.float(), longest)
+        n, beams = len(logits), self.decode.num_beams
+        logits = logits.float().expand(-1, self.beams, -1).reshape(n * self.count, beams, -1)
+        parents, ended = (self._greedy if greedy else self._beams)(self.searches(rows), logits, longest)
+        first = torch.arange(0, self.beams, beams, device=parents.device)
+        parents = parents.view(n, self.count, beams) + first[:, None]
+        return Step(parents.view(n, self.beams), ended.view(n, self.count).all(1))
 
     def _greedy(self, rows: slice, logits: Tensor, longest: int) -> Step:
         tokens = self._process(rows, logits, longest).argmax(-1)

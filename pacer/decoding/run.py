@@ -172,9 +172,10 @@ def _decode(
     ):
         for place, result in generator.stream([row for _, row in mine], _READERS):
             name, row = mine[place]
-            routing = _routing(result) if _keeps_routing(name, row["record_id"], routed) else None
-            line = {"run": name, "routing": routing, **_line(row["record_id"], result, generator.commit)}
-            journal.append(line)
+            routing = None
+            if _keeps_routing(name, row["record_id"], routed):
+                routing = {view: weights.float().tolist() for view, weights in result.depth_weights.items()}
+            journal.append({"run": name, "routing": routing, **_line(row["record_id"], result, generator.commit)})
             ticker.advance()
 
 
@@ -199,11 +200,6 @@ def _keeps_routing(run: str, record_id: str, routed: set[str]) -> bool:
 def _is_done(line: dict | None, run: str, routed: set[str]) -> bool:
     """Return whether a record needs no decoding. If the examples have changed since, depth weights may be missing."""
     return line is not None and (line["routing"] is not None or not _keeps_routing(run, line["record_id"], routed))
-
-
-def _routing(result: Generated) -> dict[str, list]:
-    views = {"frontal": result.frontal_weights, "lateral": result.lateral_weights}
-    return {view: weights.float().tolist() for view, weights in views.items() if weights is not None}
 
 
 def _finished(parts: Path) -> dict[tuple[str, str], dict]:

@@ -133,21 +133,25 @@ class SourceInterface(nn.Module):
         availability: Tensor,
         prior_mask: Tensor | None = None,
     ) -> Tensor:
-        """Compress all sources to [B, 3, Q, d_v], zeros where absent; arguments as in :meth:`forward`.
+        """Compress all sources to [B, 3, Q, d_v], zeros where absent.
+
+        Args:
+            frontal: [B, N, d_v]. availability: [B, 2] bool, (lateral, prior) of each row.
+            lateral: [n_l, N, d_v], prior: [n_p, L, d_text], prior_mask: [n_p, L], only the rows that have one; or None.
 
         Raises:
-            ValueError: by ``availability`` a row has a source, but no states were passed for it.
+            ValueError: the number of states of a source is not that of the rows that have it by ``availability``.
         """
         compressed = self.compress_frontal(frontal)
         hidden = ~prior_mask if self.mask_prior_padding and prior_mask is not None else None
         slots = [compressed]
         for column, (name, source, padding) in enumerate((("lateral", lateral, None), ("prior", prior, hidden))):
             rows, slot = availability[:, column].nonzero().squeeze(1), torch.zeros_like(compressed)
-            if len(rows):
-                if source is None:
-                    raise ValueError(f"{len(rows)} rows have a {name} source, but no {name} states were passed")
-                module = getattr(self, name)
-                present = module(compressed[rows], source[rows], None if padding is None else padding[rows])
+            given = 0 if source is None else len(source)
+            if given != len(rows):
+                raise ValueError(f"{len(rows)} rows have a {name} source, but states of {given} were passed")
+            if source is not None and given:
+                present = getattr(self, name)(compressed[rows], source, padding)
                 slot = slot.index_copy(0, rows, present.to(slot.dtype))
             slots.append(slot)
         return torch.stack(slots, dim=1)
@@ -180,10 +184,13 @@ class SourceInterface(nn.Module):
         availability: Tensor,
         prior_mask: Tensor | None = None,
     ) -> SourceTokens:
-        """Compress and fuse a batch.
+        """Compress and fuse a batch of full rows, of which those without a source are not read for it.
 
         Args:
             frontal: [B, N, d_v]. lateral: [B, N, d_v], or None if no row has one. prior: [B, L, d_text] or None.
             availability: [B, 2] bool, (lateral, prior) of each row. prior_mask: [B, L] bool, real positions.
         """
+        columns = ((lateral, 0), (prior, 1), (prior_mask, 1))
+        present = [None if states is None else states[availability[:, column]] for states, column in columns]
+        lateral, prior, prior_mask = present
         return self.fuse(self.compress(frontal, lateral, prior, availability, prior_mask), availability)

@@ -151,21 +151,23 @@ class TrainingBatch(Batch):
     supervision: Supervision
 
 
+#: Depth weights [B, N, K] of the images in view ``frontal`` and, if there are any, ``lateral``.
+DepthWeights = dict[str, Tensor]
+
+
 class Compressed(NamedTuple):
-    """Compressed sources [B, 3, Q, d_v] and the routing weights [B, N, K] of frontal and lateral images."""
+    """Compressed sources [B, 3, Q, d_v] and the depth weights behind them."""
 
     tokens: Tensor
-    depth_weights: Tensor
-    lateral_depth_weights: Tensor | None
+    depth_weights: DepthWeights
 
 
 class Embedded(NamedTuple):
-    """Input embeddings [B, T, d] before Calibrate, the sources behind them, and the routing weights."""
+    """Input embeddings [B, T, d] before Calibrate, the sources behind them, and the depth weights."""
 
     inputs: Tensor
     sources: SourceTokens
-    depth_weights: Tensor
-    lateral_depth_weights: Tensor | None
+    depth_weights: DepthWeights
 
 
 class Pacer(nn.Module):
@@ -245,18 +247,12 @@ class Pacer(nn.Module):
     def compress(self, batch: SourceStates) -> Compressed:
         """Refine and compress the sources of a batch."""
         frontal, weights = self.refine(batch.frontal)
-        lateral = prior = prior_mask = lateral_weights = None
+        depth_weights, lateral = {"frontal": weights}, None
         if batch.lateral is not None:
-            refined, lateral_weights = self.refine(batch.lateral)
-            lateral = torch.zeros_like(frontal).index_copy(0, batch.availability[:, 0].nonzero()[:, 0], refined)
-        if batch.prior is not None and batch.prior_mask is not None:
-            rows = batch.availability[:, 1].nonzero()[:, 0]
-            prior = frontal.new_zeros(len(frontal), *batch.prior.shape[1:])
-            prior = prior.index_copy(0, rows, batch.prior.to(frontal.dtype))
-            prior_mask = torch.zeros(prior.shape[:2], dtype=torch.bool, device=prior.device)
-            prior_mask = prior_mask.index_copy(0, rows, batch.prior_mask)
-        tokens = self.interface.compress(frontal, lateral, prior, batch.availability, prior_mask)
-        return Compressed(tokens, weights, lateral_weights)
+            lateral, depth_weights["lateral"] = self.refine(batch.lateral)
+        prior = None if batch.prior is None else batch.prior.to(frontal.dtype)
+        tokens = self.interface.compress(frontal, lateral, prior, batch.availability, batch.prior_mask)
+        return Compressed(tokens, depth_weights)
 
     def fuse(self, compressed: Tensor, batch: Batch) -> SourceTokens:
         """Project and fuse compressed sources [B, 3, Q, d_v]."""
@@ -271,15 +267,15 @@ class Pacer(nn.Module):
         if frontal_only:
             frontal, weights = self.refine(batch.frontal)
             visual = self.interface.frontal.to_model(self.interface.compress_frontal(frontal))
-            sources, lateral_weights = SourceTokens(visual.unsqueeze(1), visual), None
+            sources, depth_weights = SourceTokens(visual.unsqueeze(1), visual), {"frontal": weights}
         else:
-            compressed, weights, lateral_weights = self.compress(batch)
+            compressed, depth_weights = self.compress(batch)
             sources = self.fuse(compressed, batch)
             visual = sources.fused
         places = batch.visual_start.unsqueeze(1) + torch.arange(visual.shape[1], device=text.device)
         # keep the interface's type: Calibrate's residual is smaller than a visual token's rounding error in bfloat16
         inputs = text.to(visual.dtype).scatter(1, places.unsqueeze(-1).expand_as(visual), visual)
-        return Embedded(inputs, sources, weights, lateral_weights)
+        return Embedded(inputs, sources, depth_weights)
 
     def calibrate(self, embedded: Embedded, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Correct the prefix; return inputs [B, T, d], gate [B] and residual [B, P, d] (P: the longest prefix).

@@ -232,10 +232,8 @@ class Reporter:
             gate=generated.gate,
             view=case.view,
             sections=case.sections,
-            frontal=self._routing(case.frontal, generated.frontal_weights),
-            lateral=None
-            if case.lateral is None or generated.lateral_weights is None
-            else self._routing(case.lateral, generated.lateral_weights),
+            frontal=self._routing(case.frontal, generated.depth_weights["frontal"]),
+            lateral=None if case.lateral is None else self._routing(case.lateral, generated.depth_weights["lateral"]),
         )
 
     def _routing(self, levels: Tensor, weights: Tensor) -> Routing:

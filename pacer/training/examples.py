@@ -54,13 +54,6 @@ class RecordTable:
         )
 
     @classmethod
-    def of(cls, records: pl.DataFrame, anchors: pl.DataFrame | None = None) -> RecordTable:
-        """Make a table of ``records``, which include their emphasis, and ``anchors`` in the same order."""
-        return cls(
-            records if anchors is None else _joined(records, anchors.select("record_id", *ANCHOR_COLUMNS), "anchors")
-        )
-
-    @classmethod
     def read(cls, records: Path, emphasis: Path, anchors: Path | None, contexts: Sequence[str]) -> RecordTable:
         """Read rows of ``contexts`` from ``records.parquet``, ``emphasis.parquet`` and ``anchors.parquet`` (or None).
 
@@ -146,20 +139,6 @@ class MicroBatch(NamedTuple):
     visits: np.ndarray
 
 
-class SequenceStatistics(NamedTuple):
-    """The result of :meth:`Examples.statistics`.
-
-    ``counts`` of train ``reports``: ``cut``, those over the token limit; ``emphasised``, those with tokens that L_TLW
-    counts; ``commitment_tokens_mean`` and ``..._most``, mean and maximum length of the commitments.
-
-    ``lengths`` int32 [rows, 2]: tokens of each record's sequence on the direct and on the commitment-first route (equal
-    if there are no commitments).
-    """
-
-    counts: dict[str, float]
-    lengths: np.ndarray
-
-
 class Examples:
     """Batches from the records of one corpus.
 
@@ -182,11 +161,18 @@ class Examples:
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """:attr:`SequenceStatistics.lengths`; may be assigned if they are already known."""
-        return self.statistics().lengths
+        """The lengths of :meth:`statistics`; may be assigned if they are already known."""
+        return self.statistics()[1]
 
-    def statistics(self) -> SequenceStatistics:
-        """Measure every record's sequence, and count cut and emphasised train targets."""
+    def statistics(self) -> tuple[dict[str, float], np.ndarray]:
+        """Measure every record's sequence.
+
+        Returns:
+            counts of train ``reports``: ``cut``, those over the token limit; ``emphasised``, those with tokens that
+            L_TLW counts; ``commitment_tokens_mean`` and ``..._most``, mean and maximum length of the commitments.
+            lengths int32 [rows, 2]: tokens of each record's sequence on the direct and on the commitment-first route
+            (equal if there are no commitments).
+        """
         counts = dict.fromkeys(("reports", "cut", "emphasised"), 0)
         lengths = np.empty((len(self.table), 2), dtype=np.int32)
         commitments: list[int] = []
@@ -211,7 +197,7 @@ class Examples:
         if commitments:
             named["targets/commitment_tokens_mean"] = float(np.mean(commitments))
             named["targets/commitment_tokens_most"] = float(max(commitments))
-        return SequenceStatistics(named, lengths)
+        return named, lengths
 
     def uniform(self, rows: np.ndarray, visits: np.ndarray, seed: RouteSeed) -> np.ndarray:
         """Return the number in [0, 1) that each visit draws."""

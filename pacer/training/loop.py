@@ -32,8 +32,7 @@ from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, u
 from pacer.data.schemas import SPLITS
 from pacer.model.pacer import Batch, Pacer, TrainingBatch
 from pacer.training.examples import Examples, MicroBatch
-from pacer.training.head import token_terms
-from pacer.training.losses import EPSILON, denominators
+from pacer.training.losses import EPSILON, LossWeights, denominators, objective
 from pacer.training.phases import Phase
 from pacer.training.sampler import Sampler
 
@@ -366,6 +365,7 @@ def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accele
         size = phase.schedule.batch_size
         batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
     mine = batches[accelerator.process_index :: accelerator.num_processes]
+    supervised = LossWeights(phase.losses.lambda_q, phase.losses.lambda_tlw)
 
     def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
         return examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q)
@@ -375,13 +375,11 @@ def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accele
     for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
         batch = batch.to(accelerator.device)
         weights, predicted = batch.supervision, batch.predicted
-        inputs, _, _ = model.calibrate(model.embed(batch, frontal_only=phase.frontal_only), batch)
-        states, head = model.predicting_states(inputs, batch), model.language.lm_head.weight
-        nll = token_terms(states, head, batch.ids[predicted])[0].double()
+        nll = objective(model, batch, supervised, frontal_only=phase.frontal_only).nll.double()
         numerators = torch.stack([(own[predicted] * nll).sum() for own in (weights.omega, weights.s)])
         sums[context] += torch.cat([numerators, denominators(batch)[:2]])
-    supervised, emphasised, omega, s = accelerator.reduce(sums, reduction="sum").unbind(1)
-    means = supervised / (omega + EPSILON) + phase.losses.lambda_tlw * emphasised / (s + EPSILON)
+    likelihood, emphasised, omega, s = accelerator.reduce(sums, reduction="sum").unbind(1)
+    means = likelihood / (omega + EPSILON) + phase.losses.lambda_tlw * emphasised / (s + EPSILON)
     losses = {f"validation/{context}": loss for context, loss in zip(contexts, means.tolist(), strict=True)}
     return losses | ({"validation/mean": means.mean().item()} if losses else {})
 

@@ -149,7 +149,7 @@ def objective(
 def _depth_weights(embedded: Embedded) -> dict[str, Tensor]:
     """Return, over the frontal patches of the records, ``depth_weight/<k>``, the mean weight of depth k, and
     ``depth_favourite/<k>``, the share of patches in which it has the largest weight; each as sum and count."""
-    weights = embedded.depth_weights.detach()
+    weights = embedded.depth_weights["frontal"].detach()
     count, favourite = weights.new_tensor(len(weights)), weights.argmax(-1)
     means = {}
     for k in range(weights.shape[-1]):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pacer.config import Decode
+from pacer.decoding.candidates import AgreeingSearch
 from pacer.decoding.tree import TokenTree
 
 EOS = 2
@@ -25,6 +27,12 @@ ROPES = [
         "original_max_position_embeddings": 16,
     },
 ]
+
+
+def commit_to_two_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make two tokens every report's commitment, with an arbitrary agreement: small models commit to nothing."""
+    monkeypatch.setattr(AgreeingSearch, "_commitment", lambda self, tokens: tokens[:2] if len(tokens) > 2 else [])
+    monkeypatch.setattr(AgreeingSearch, "_distance", lambda self, tokens: (sum(tokens) % 5, len(tokens)))
 
 
 def settings(**changes: Any) -> Decode:

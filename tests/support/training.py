@@ -39,6 +39,11 @@ def parameters(**groups: dict) -> Params:
     return parse_params(values)
 
 
+def record_table(records: pl.DataFrame, anchors: pl.DataFrame | None = None) -> RecordTable:
+    """The table of ``records``, which have their emphasis, and of ``anchors`` in the same order."""
+    return RecordTable(records if anchors is None else records.hstack(anchors.drop("record_id")))
+
+
 @pytest.fixture
 def accelerator() -> Accelerator:
     return Accelerator(cpu=True)
@@ -68,7 +73,7 @@ def setting(
         model = build_model(backbones, own)
         direct = phase == "warmup"
         rows = records.filter(pl.col("context") == "sn") if direct else records
-        examples = Examples(RecordTable.of(rows, None if direct else anchors), load_tokenizer(backbones), features, own)
+        examples = Examples(record_table(rows, None if direct else anchors), load_tokenizer(backbones), features, own)
         return model, examples
 
     return make

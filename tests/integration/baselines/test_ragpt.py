@@ -30,12 +30,13 @@ from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.pacer import Batch
-from pacer.training.examples import Examples, RecordTable
+from pacer.training.examples import Examples
 from pacer.training.losses import LossWeights, objective
 from pacer.training.run import Inputs
 from tests.support.made_records import anchors_of
 from tests.support.models import QUERIES, WIDTH, specification
 from tests.support.searches import settings as decode_settings
+from tests.support.training import record_table
 
 K, PROMPTS = 3, 18
 
@@ -109,7 +110,7 @@ def test_the_bank_holds_the_compressed_sources(
     tmp_path: Path,
 ) -> None:
     model = load_model(parent, backbones)[0]
-    table = RecordTable.of(records, anchors)
+    table = record_table(records, anchors)
     examples = Examples(table, load_tokenizer(backbones), features, specification())
     ids = [table.record_id(n) for n in range(len(table))]
     entries = pl.read_parquet(tmp_path / "bank" / "entries.parquet")["record_id"].to_list()
@@ -220,7 +221,7 @@ def examples(
     records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, retrieval: Retrieval
 ) -> RetrievedExamples:
     return RetrievedExamples(
-        RecordTable.of(records, anchors),
+        record_table(records, anchors),
         load_tokenizer(backbones),
         features,
         specification(),

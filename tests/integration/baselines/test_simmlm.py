@@ -26,12 +26,13 @@ from pacer.decoding.run import decode_records, trained_generator
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.model.pacer import Batch, Pacer
-from pacer.training.examples import MicroBatch, RecordTable
+from pacer.training.examples import MicroBatch
 from pacer.training.losses import LossWeights, Objective, denominators, emphasis_loss, trajectory_loss
 from pacer.training.run import Inputs
 from pacer.training.trajectory import RouteSeed
 from tests.support.models import QUERIES, specification
 from tests.support.searches import settings as decode_settings
+from tests.support.training import record_table
 
 D, Q = 24, 3
 ROOT = Path(__file__).parents[3]
@@ -76,7 +77,7 @@ def test_experts_and_gate_follow_their_formulas() -> None:
 @pytest.fixture
 def examples(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features) -> PairedExamples:
     # targets differ from context to context
-    table = RecordTable.of(records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors)
+    table = record_table(records.with_columns(report=pl.col("report") + " effusion in " + pl.col("context")), anchors)
     return PairedExamples(table, load_tokenizer(backbones), features, specification())
 
 

@@ -63,7 +63,7 @@ def plain(case: Case, opening: Opening, noise: Tensor) -> tuple[list[int], float
 def test_candidates_are_those_of_a_plain_loop(seed: int) -> None:
     case, openings = drawn_case(seed)
     own = found(BeamSearch(case.language, case.decode, EOS, Candidates), openings)
-    noise = Candidates(1, case.decode, EOS, torch.device("cpu")).searches.noise
+    noise = Candidates(1, case.decode, EOS, torch.device("cpu")).noise
     assert noise is not None
     with torch.no_grad():
         for opening, results in zip(openings, own, strict=True):

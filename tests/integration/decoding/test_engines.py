@@ -41,8 +41,8 @@ def test_engines_give_the_same_results(generator: Generator, records) -> None:
     assert len(set(result.tokens for result in ours)) > 1
     for own, other, row in zip(ours, theirs, rows(records), strict=True):
         assert (own.text, own.tokens, own.gate) == (other.text, other.tokens, other.gate)
-        assert torch.equal(own.frontal_weights, other.frontal_weights)
-        assert (own.lateral_weights is None) == (row["lateral"] is None)
+        assert torch.equal(own.depth_weights["frontal"], other.depth_weights["frontal"])
+        assert ("lateral" in own.depth_weights) == (row["lateral"] is not None)
 
 
 def test_generate_is_used_where_the_beam_search_does_not_know_the_attention(
@@ -70,4 +70,4 @@ def test_results_come_with_their_own_record_as_they_end(generator: Generator, re
         (single,) = generator([given[place]])
         for other in (together[place], single):
             assert (result.text, result.gate) == (other.text, other.gate)
-            assert torch.equal(result.frontal_weights, other.frontal_weights)
+            assert torch.equal(result.depth_weights["frontal"], other.depth_weights["frontal"])

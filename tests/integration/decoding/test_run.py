@@ -20,7 +20,7 @@ from pacer.decoding.run import decode_records
 from pacer.features.store import IMAGES, PRIORS
 from pacer.model.checkpoint import WEIGHTS
 from tests.support.models import save_calibrated
-from tests.support.searches import settings
+from tests.support.searches import commit_to_two_tokens, settings
 
 DECODE = settings(max_new_tokens=20, batch_size=3, examples=2, controls=["another_patient", "no_lateral"])
 
@@ -84,19 +84,19 @@ class Killed(Exception):
     pass
 
 
-def stopped(stage, tmp_path: Path, monkeypatch, after: int) -> Path:
+def stopped(stage, tmp_path: Path, monkeypatch, after: int, **changes: Any) -> Path:
     """The part file of a run that was killed after so many records."""
     stream = Generator.stream
 
-    def interrupted(self, *given):
-        for count, found in enumerate(stream(self, *given)):
+    def interrupted(self, given, workers):
+        for count, found in enumerate(stream(self, given, workers)):
             if count == after:
                 raise Killed
             yield found
 
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(Generator, "stream", interrupted)
-        stage("again")
+        stage("again", **changes)
     (part,) = (tmp_path / "again.scratch").glob("*/parts/0.jsonl")
     return part
 
@@ -107,9 +107,9 @@ def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path
     files = stage("out")
     stream, decoded = Generator.stream, []
 
-    def counted(self, given, workers=0):
+    def counted(self, given, workers):
         decoded.append(len(given))
-        yield from stream(self, given)
+        yield from stream(self, given, workers)
 
     part = stopped(stage, tmp_path, monkeypatch, 17)
     written = part.read_bytes()
@@ -120,6 +120,15 @@ def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path
     monkeypatch.setattr(Generator, "stream", counted)
     assert stage("again") == files
     assert decoded == [total - 17 + cut]
+
+
+def test_a_stopped_run_that_selects_by_agreement_goes_on(stage, tmp_path: Path, monkeypatch) -> None:
+    commit_to_two_tokens(monkeypatch)
+    changes = {"select": "agreement", "candidates": 2}
+    files = stage("out", **changes)
+    assert without_manifest(files) != without_manifest(stage("score"))
+    stopped(stage, tmp_path, monkeypatch, 17, **changes)
+    assert stage("again", **changes) == files
 
 
 @pytest.mark.parametrize("examples", [0, 1, 6])

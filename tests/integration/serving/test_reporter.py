@@ -28,6 +28,7 @@ from pacer.model.pacer import Pacer
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from tests.support.dicom import write_dicom
+from tests.support.searches import commit_to_two_tokens
 from tests.support.world import World
 
 
@@ -71,6 +72,23 @@ def test_tokens_are_those_of_the_decode_stage(world: World, reporter: Reporter, 
     stage([rows[record_id] for record_id in ids])
     assert found[0] == found[1] and len(found[0]) == 12
     assert len({tuple(tokens) for tokens in found[0].values()}) > 6
+
+
+def test_reports_selected_by_agreement_are_those_of_the_decode_stage(
+    world: World, reporter: Reporter, monkeypatch
+) -> None:
+    commit_to_two_tokens(monkeypatch)
+    decode = world.decode.model_copy(update={"select": "agreement", "candidates": 2})
+    monkeypatch.setattr(reporter._generator, "decode", decode)
+    ids = [line["record_id"] for line in world.predictions("mw")]
+    results = reporter.generate([world.case(record_id) for record_id in ids])
+    model, record = load_model(world.root / "calibrate", world.backbones)
+    store = open_features(world.root / "features", world.backbones, "cpu")
+    stage = Generator(model, load_tokenizer(world.backbones), store, record.model, decode)
+    rows = {row["record_id"]: row for row in world.records().iter_rows(named=True)}
+    expected = stage([rows[record_id] for record_id in ids])
+    assert [result.generated for result in results] == [result.text for result in expected]
+    assert [result.generated for result in results] != [line["generated"] for line in world.predictions("mw")]
 
 
 def test_depth_weights_are_those_of_the_decode_stage(world: World, reporter: Reporter) -> None:

@@ -21,10 +21,11 @@ from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.checkpoint import specification_of
 from pacer.model.pacer import Pacer
 from pacer.training import loop
-from pacer.training.examples import Examples, RecordTable
+from pacer.training.examples import Examples
 from pacer.training.phases import phase_of
 from tests.support.models import MODEL
 from tests.support.profiles import profile
+from tests.support.training import record_table
 
 #: Component ablations: Refine, Commit and Calibrate on or off.
 COMPONENTS = {
@@ -92,7 +93,7 @@ def row(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features,
                 model.merge_lora()
             direct = name == "warmup"
             rows = records.filter(pl.col("context") == "sn") if direct else records
-            table = RecordTable.of(rows, None if direct else anchors)
+            table = record_table(rows, None if direct else anchors)
             examples = Examples(table, load_tokenizer(backbones), features, own)
             done[name] = run(model, examples, name, params, tmp_path / name)
             weights |= {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}

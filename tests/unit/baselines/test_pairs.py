@@ -15,6 +15,7 @@ from pacer.baselines.pairs import PairTable, pair_draws
 from pacer.core.errors import DataError
 from pacer.training.examples import RecordTable
 from pacer.training.sampler import Order, micro_batches
+from tests.support.training import record_table
 
 ALL = ("sn", "sw", "mn", "mw")
 PUBLISHED = {
@@ -29,7 +30,7 @@ PUBLISHED = {
 @pytest.fixture
 def table(records: pl.DataFrame, anchors: pl.DataFrame) -> RecordTable:
     # targets differ from context to context
-    return RecordTable.of(records.with_columns(report=pl.col("report") + " " + pl.col("context")), anchors)
+    return record_table(records.with_columns(report=pl.col("report") + " " + pl.col("context")), anchors)
 
 
 def test_draws_have_the_published_frequencies() -> None:
@@ -52,7 +53,7 @@ def test_draws_are_those_of_rejection_sampling() -> None:
 
 def test_two_contexts_leave_one_pair_and_none_is_an_error(records: pl.DataFrame, anchors: pl.DataFrame) -> None:
     assert set(pair_draws(("sn", "mn"))) == {("mn", "sn")}
-    alone = RecordTable.of(
+    alone = record_table(
         records.filter(pl.col("context") == "sn"), anchors.filter(pl.col("record_id").str.starts_with("sn"))
     )
     with pytest.raises(DataError, match="more sources"):

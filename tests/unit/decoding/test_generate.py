@@ -82,7 +82,7 @@ def test_prefixes_are_let_go_when_the_engine_has_taken_them(generator, records, 
     def prefix(self, record, sources):
         array = np.zeros((5, 4), dtype=np.float32)
         held.append(weakref.ref(array))
-        return Prefix(torch.from_numpy(array), None, torch.zeros(1), None)
+        return Prefix(torch.from_numpy(array), None, {"frontal": torch.zeros(1)})
 
     class Engine:
         def __init__(self, *_):

@@ -14,10 +14,11 @@ from pacer.decoding.generate import Generator
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt import build_prompt
-from pacer.training.examples import Examples, RecordTable, collate
+from pacer.training.examples import Examples, collate
 from pacer.training.trajectory import Span, Trajectory
 from tests.support import searches
 from tests.support.models import QUERIES, specification
+from tests.support.training import record_table
 
 #: Two records of each context; prompts differ in length, so rows are padded.
 ROWS = [0, 1, 8, 11, 18, 19, 26, 27]
@@ -27,7 +28,7 @@ settings = partial(searches.settings, engine="generate", max_new_tokens=24, batc
 
 @pytest.fixture
 def examples(records, anchors, backbones, features) -> Examples:
-    table = RecordTable.of(records, anchors)
+    table = record_table(records, anchors)
     return Examples(table, load_tokenizer(backbones), features, specification())
 
 

@@ -23,10 +23,11 @@ from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.interface import SourceInterface
 from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt import build_prompt
-from pacer.training.examples import Examples, RecordTable, collate
+from pacer.training.examples import Examples, collate
 from pacer.training.losses import LossWeights, objective
 from pacer.training.trajectory import Span, Trajectory
 from tests.support.models import QUERIES, specification
+from tests.support.training import record_table
 
 #: One record of each context, in the order sn, sw, mn, mw, with prompts and targets of different lengths.
 ROWS = [0, 9, 18, 27]
@@ -47,7 +48,7 @@ def assemble(backbones: Path, trained: bool = True, **groups: dict) -> Pacer:
 
 @pytest.fixture
 def examples(records, anchors, backbones, features) -> Examples:
-    table = RecordTable.of(records, anchors)
+    table = record_table(records, anchors)
     return Examples(table, load_tokenizer(backbones), features, specification())
 
 
@@ -186,8 +187,8 @@ def test_a_model_with_one_depth_gives_it_all_the_weight(examples, backbones) -> 
     batch.frontal, batch.lateral = batch.frontal[:, -1:], batch.lateral[:, -1:]
     with torch.no_grad():
         embedded = model.embed(batch)
-    assert torch.equal(embedded.depth_weights, torch.ones_like(embedded.depth_weights))
-    assert torch.equal(embedded.lateral_depth_weights, torch.ones_like(embedded.lateral_depth_weights))
+    assert list(embedded.depth_weights) == ["frontal", "lateral"]
+    assert all((weights == 1).all() for weights in embedded.depth_weights.values())
     before = run(model, batch)
     with torch.no_grad():  # with nothing to choose from, what chooses has no say
         model.router.route_vector.normal_()

@@ -22,10 +22,11 @@ from pacer.model.interface import SourceCompressor, SourceInterface
 from pacer.model.pacer import Supervision, TrainingBatch
 from pacer.model.prompt import continuation_ids
 from pacer.model.refine import DepthRouter
-from pacer.training.examples import Examples, RecordTable
+from pacer.training.examples import Examples
 from pacer.training.losses import LossWeights, denominators, drift_loss, emphasis_loss, objective, trajectory_loss
 from tests.support.losses import consistency_loss
 from tests.support.models import specification
+from tests.support.training import record_table
 
 #: lambda_Q: a number that float32, in which batches hold weights, has exactly.
 COMMITMENT = 0.25
@@ -290,7 +291,7 @@ def test_the_drift_loss_is_the_papers_equation() -> None:
 def setting(backbones, records, anchors, features) -> SimpleNamespace:
     """The whole model in float64 and a mixed batch in which the second and the last row are direct."""
     tokenizer = load_tokenizer(backbones)
-    examples = Examples(RecordTable.of(records, anchors), tokenizer, features, specification())
+    examples = Examples(record_table(records, anchors), tokenizer, features, specification())
     torch.manual_seed(3)
     model = build_model(backbones, specification())
     frozen = [parameter.clone() for parameter in model.language.parameters() if not parameter.requires_grad]

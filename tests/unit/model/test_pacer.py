@@ -10,13 +10,14 @@ from peft.tuners.lora import LoraLayer
 
 from pacer.core.errors import ConfigError
 from pacer.model.assemble import build_model, load_tokenizer
-from pacer.training.examples import Examples, RecordTable
+from pacer.training.examples import Examples
 from tests.support.models import QUERIES, specification
+from tests.support.training import record_table
 
 
 @pytest.fixture
 def examples(records, anchors, backbones, features) -> Examples:
-    table = RecordTable.of(records, anchors)
+    table = record_table(records, anchors)
     return Examples(table, load_tokenizer(backbones), features, specification())
 
 

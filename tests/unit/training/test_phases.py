@@ -15,12 +15,13 @@ from pacer.config import Params, parse_params
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Batch, Pacer
 from pacer.training import loop
-from pacer.training.examples import Examples, RecordTable
+from pacer.training.examples import Examples
 from pacer.training.losses import LossWeights, objective
 from pacer.training.phases import Phase, phase_of
 from tests.support.losses import consistency_loss
 from tests.support.models import specification
 from tests.support.profiles import profile
+from tests.support.training import record_table
 
 PHASES = ("warmup", "parent", "calibrate")
 
@@ -93,7 +94,7 @@ def examples(records, anchors, backbones, features):
     def make(name: str) -> Examples:
         direct = name == "warmup"
         rows = records.filter(pl.col("context") == "sn") if direct else records
-        table = RecordTable.of(rows, None if direct else anchors)
+        table = record_table(rows, None if direct else anchors)
         return Examples(table, load_tokenizer(backbones), features, specification(name))
 
     return make

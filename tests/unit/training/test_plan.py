@@ -8,10 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pacer.training.examples import RecordTable
 from pacer.training.phases import phase_of
 from pacer.training.sampler import Sampler
-from tests.support.training import parameters
+from tests.support.training import parameters, record_table
 
 
 @pytest.mark.parametrize("window", [1, 3])
@@ -32,7 +31,7 @@ def test_measured_lengths_are_those_of_the_batches(name: str, window: int, setti
 def test_long_reports_and_histories_are_measured_as_they_are_cut(setting, records, anchors) -> None:
     _, examples = setting("parent")
     long = records.with_columns(report=pl.lit("no edema . " * 60), history=pl.lit("fever " * 90))
-    examples.table = RecordTable.of(long, anchors)
+    examples.table = record_table(long, anchors)
     for commit in (False, True):
         batch = examples.batch([0, 9, 18], [commit] * 3, 0.35)
         assert batch.length.tolist() == examples.lengths[[0, 9, 18], int(commit)].tolist()

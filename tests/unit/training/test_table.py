@@ -10,6 +10,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, SPLITS
 from pacer.training.examples import ANCHOR_COLUMNS, RecordTable
+from tests.support.training import record_table
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_rows_are_those_of_the_tables(files, records, anchors) -> None:
 
 
 def test_records_that_affirm_a_finding_are_repeated(records, anchors) -> None:
-    table = RecordTable.of(records, anchors)
+    table = record_table(records, anchors)
     rows = table.rows("train", ("sn",))["sn"]
     affirming = [int(row) for row in rows if table.row(int(row))["positive"]]
     assert 0 < len(affirming) < len(rows)
