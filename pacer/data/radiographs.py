@@ -23,8 +23,7 @@ MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM)"
 DAMAGED = "the file cannot be decoded (it is cut off or damaged)"
 NO_PLUGIN = (
-    "the file is damaged, or no installed plugin decodes it"
-    " (in the clone: `pip install -c constraints.txt '.[dicom]'`)"
+    "the file is damaged, or no installed plugin decodes it (in the clone: `pip install -c constraints.txt '.[dicom]'`)"
 )
 ONE_COLOUR = "all its pixels have one colour"
 #: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an encoder would enlarge.

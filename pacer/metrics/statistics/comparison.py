@@ -32,7 +32,8 @@ _NEEDED = (
 class Comparison:
     """Result of a comparison. ``scores``: context (and ``mean``) -> score -> difference. ``groups``: F1 by group.
     ``left_out``: columns of ``score.columns`` that only one run has. ``partial``: column -> number of records with a
-    value in both runs, if these are not all. ``is_standin``: the labeller behind F1 was trained by this pipeline."""
+    value in both runs, if these are not all. ``is_standin``: the labeller behind F1 was trained by this pipeline.
+    ``identical``: both runs have the same reports."""
 
     convention: str
     unit: str
@@ -46,6 +47,7 @@ class Comparison:
     left_out: list[str] = field(default_factory=list)
     partial: dict[str, int] = field(default_factory=dict)
     is_standin: bool = False
+    identical: bool = False
 
 
 def compare_runs(
@@ -180,6 +182,7 @@ def _paired(first: str | Path, second: str | Path, convention: str, salt: Path |
         left_out=sorted({*scores, *other_scores} - {*columns}),
         partial=partial,
         is_standin=bool(signature.standin_labeller),
+        identical=cases["hypothesis"].equals(other_cases["hypothesis"]),
     )
     return _Paired((cases, other_cases), (statistics(cases), statistics(other_cases)), [*groups, *further], comparison)
 
