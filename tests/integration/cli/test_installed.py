@@ -33,13 +33,18 @@ OF_MODELS = ("core.devices", "core.processes", "metrics.chexbert.")
 RUN = "import sys; from pacer.cli import main; sys.argv[0] = 'pacer'; main()"
 
 
+def clone(folder: Path) -> None:
+    """Copy what an installation reads."""
+    for name in ("pyproject.toml", "README.md", "LICENSE", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "pacer", folder / "pacer", ignore=shutil.ignore_patterns("__pycache__"))
+
+
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> dict[str, str]:
     """The wheel, built and installed into a folder of its own, in front of everything else."""
     folder = tmp_path_factory.mktemp("installed")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder)
-    shutil.copytree(ROOT / "pacer", folder / "pacer", ignore=shutil.ignore_patterns("__pycache__"))
+    clone(folder)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
     options = ["--no-build-isolation", "--no-deps", "--target", str(folder / "site")]
     subprocess.run([*pip, *options, str(folder)], check=True, capture_output=True)
