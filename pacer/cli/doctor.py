@@ -130,7 +130,7 @@ def _look(what: str, look: Callable[[], str]) -> Finding:
         return Finding(what, "ok", look())
     except PackageNotFoundError:
         remedy = "pip install -c constraints.txt -e '.[nf4]'" if what == "bitsandbytes" else "make setup"
-        return Finding(what, "missing", f"not installed; `{remedy}` installs it")
+        return Finding(what, "missing", f"not installed; in the clone, `{remedy}` installs it")
     except PacerError as error:
         return Finding(what, "missing", str(error))
 

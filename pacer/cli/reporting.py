@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
+from typer.core import TyperCommand
+from typer.exceptions import TyperException
 
 from pacer.cli.terminal import (
     BACKBONES,
@@ -32,8 +34,12 @@ from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from pacer.core.audits import Check
 
+#: A mean over fewer records is printed with a note.
+FEW = 20
 ANCHORS = Path("data/anchors/anchors.parquet")
 Salt = Annotated[
     Path | None, typer.Option(help="File of random characters that hides the ids in receipts; keep it secret.")
@@ -144,8 +150,14 @@ def score(
     ] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences of a report.")] = False,
-    clean_references: Annotated[str, typer.Option(help="Clean the references: none, upstream, iu_xray.")] = "none",
-    clean_hypotheses: Annotated[str, typer.Option(help="Clean the reports: none, upstream, iu_xray.")] = "none",
+    clean_references: Annotated[
+        str,
+        typer.Option(
+            help="Bring the references into lower case, with blanks around periods and no other punctuation: upstream "
+            "(LLM-RG4's rules for MIMIC), iu_xray (R2Gen's for IU X-Ray), or none."
+        ),
+    ] = "none",
+    clean_hypotheses: Annotated[str, typer.Option(help="The same for the reports; use one rule for both.")] = "none",
     reference_id: Annotated[str | None, typer.Option(help="Column of the ids of the references.")] = None,
     reference_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
@@ -155,6 +167,7 @@ def score(
         Path | None, typer.Option(help="File for a receipt: labels and scores under hashed ids, no text; needs --salt.")
     ] = None,
     salt: Salt = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the scores of other reports in OUT.")] = False,
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports of any system, or predictions of this one."""
@@ -172,6 +185,7 @@ def score(
         if len(chosen) > 1:
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
         check_exists(references, hypotheses)
+        _check_replaced(out, [hypotheses], force)
         from pacer.metrics.calls import score as score_files
 
         files = {"out": out, "chexbert": chexbert, "labels": labels, "columns": columns}
@@ -183,6 +197,7 @@ def score(
                 "--references and --hypotheses"
             )
         check_exists(records, predictions, remedy=FROM_STAGE)
+        _check_replaced(out, sorted(predictions.glob("*.jsonl")), force)
         from pacer.metrics.inputs import ScoreInputs
         from pacer.metrics.score import score_decoded
 
@@ -199,6 +214,21 @@ def score(
 
         write_receipt(*read_run(out), salt, receipt)
         say(f"receipt without texts: {receipt}")
+
+
+def _check_replaced(out: Path, reports: list[Path], force: bool) -> None:
+    """Refuse to replace scores of other reports than these without ``--force``."""
+    from pacer.core.io import hash_file
+    from pacer.metrics.signature import Signature
+
+    path = out / "signature.json"
+    if force or not path.is_file():
+        return
+    scored = Signature.read(path)
+    known = {value for name, value in scored.data.items() if name.startswith(("hypotheses", "predictions/"))}
+    if known.isdisjoint(map(hash_file, reports)):
+        name = (scored.protocol or {}).get("hypotheses", {}).get("file", "other predictions")
+        raise ConfigError(f"{out} holds the scores of {name}; give another --out, or replace them with --force")
 
 
 def _print_scores(scores: dict, out: Path, convention: str) -> None:
@@ -241,9 +271,21 @@ def _print_scores(scores: dict, out: Path, convention: str) -> None:
         else:
             say(f"F1 by {', '.join(groups)} needs a labeller: --chexbert DIR; no other score is grouped")
     console.print()
-    for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
+    few = _few_records(cases, signature.own_scores)
+    for line in filter(None, (*reading_notes(signature), few, signature_line(signature), caution(signature))):
         say(line)
     console.print(f"\nwritten to {out}")
+
+
+def _few_records(cases: pl.DataFrame, columns: list[str]) -> str | None:
+    """Name the means over fewer than :data:`FEW` records: those of contexts, and of custom columns with gaps."""
+    from pacer.metrics.cases import by_context
+
+    found = []
+    for context, part in by_context(cases).items():
+        counts = {f"{name} in {context}": part[name].count() for name in columns if part[name].null_count()}
+        found += [f"{name} ({count})" for name, count in ({context: len(part)} | counts).items() if count < FEW]
+    return f"note: means over fewer than {FEW} records say little: {', '.join(found)}" if found else None
 
 
 def compare(
@@ -264,8 +306,23 @@ def compare(
         console.print()
         print_table(group_comparison_table(comparison))
     console.print()
+    if comparison.identical:
+        say("The reports of both runs are the same, so only custom columns can differ.", "yellow")
+    if comparison.records < FEW:
+        say(f"note: means over fewer than {FEW} records say little: {comparison.records}")
     for line in comparison_notes(comparison):
         say(line)
+
+
+class Show(TyperCommand):
+    """Says what ``--systems`` takes, which the parser's own sentence does not."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except TyperException as error:
+            form = "pacer show STUDY --systems A=PLACE B=PLACE"
+            raise ConfigError(f"{str(error).rstrip('.')}; it takes a study and two systems: {form}") from None
 
 
 def show(

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM)"
 DAMAGED = "the file cannot be decoded (it is cut off or damaged)"
-NO_PLUGIN = "the file is damaged, or no installed plugin decodes it (pip install 'pylibjpeg[all]')"
+NO_PLUGIN = (
+    "the file is damaged, or no installed plugin decodes it (in the clone: `pip install -c constraints.txt '.[dicom]'`)"
+)
 ONE_COLOUR = "all its pixels have one colour"
 #: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an encoder would enlarge.
 #: Oversized images are refused before decoding, because a small file can exhaust memory.

@@ -15,11 +15,10 @@ from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import validated
 from pacer.config.decode import Score
-from pacer.core.io import write_json
 from pacer.metrics.inputs import DEFAULTS
 from pacer.metrics.report_files import Protocol, Source, score_reports
 from pacer.metrics.signature import Signature
-from pacer.metrics.statistics.comparison import Comparison, compare_runs
+from pacer.metrics.statistics.comparison import Comparison, Run, compare_runs
 from pacer.metrics.statistics.intervals import Intervals, score_intervals
 
 
@@ -92,16 +91,11 @@ def compare(
         convention, resamples, salt: as in :func:`~pacer.metrics.statistics.comparison.compare_runs`, which lists the
             errors.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        folders = []
-        for name, system in (("first", first), ("second", second)):
-            folder = Path(scratch) / name if isinstance(system, Scores) else Path(system)
-            if isinstance(system, Scores):
-                folder.mkdir()
-                system.cases.write_parquet(folder / "cases.parquet")
-                write_json(folder / "signature.json", system.signature.content())
-            folders.append(folder)
-        return compare_runs(*folders, convention=convention, resamples=resamples, salt=salt)
+    runs = [
+        Run(name, system.cases, system.signature) if isinstance(system, Scores) else system
+        for name, system in (("first", first), ("second", second))
+    ]
+    return compare_runs(*runs, convention=convention, resamples=resamples, salt=salt)
 
 
 def label(texts: Iterable[str]) -> list[Anchor]:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from pacer.core.errors import DataError
+from pacer.data.tables import open_table, shown_columns
 from pacer.metrics.predictions import check_pairs
 
 _ID = "record_id"
 #: Names that pandas gives to the row numbers that it writes; other programs leave them unnamed.
 _INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
 #: Spellings of a missing value in CSV. NaN is none of them: what computed it may have failed.
-_ABSENT = ["NA", "N/A", "n/a", "#N/A", "None", "none", "NONE", "null", "Null", "NULL", "<NA>", "NaT", "nat"]
+_ABSENT = ["", "NA", "N/A", "n/a", "#N/A", "None", "none", "NONE", "null", "Null", "NULL", "<NA>", "NaT", "nat"]
 #: Endings that mark the columns of controls.
 _OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
 #: Maximum number of distinct values in a column of texts; with more, the groups are too small to be informative.
@@ -38,7 +40,7 @@ def read_score_columns(path: str | Path, ids: Sequence[str], taken: Collection[s
     """
     table = _read(Path(path))
     if _ID not in table.columns:
-        names = ", ".join(name if len(name.split()) < 3 else "a text" for name in table.columns)
+        names = shown_columns(table.columns)
         raise DataError(f"{path} has the columns {names}; the one with the ids of the scored records must be {_ID}")
     table = table.with_columns(pl.col(_ID).cast(pl.String))
     check_pairs(ids, table[_ID].to_list(), "the scored records", str(path))
@@ -75,28 +77,24 @@ def is_index(name: str) -> bool:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    try:
-        if path.suffix.lower() == ".parquet":
-            table = pl.read_parquet(path)
-        else:
-            table = pl.read_csv(path, schema_overrides={_ID: pl.String}, infer_schema_length=None, null_values=_ABSENT)
-            header = pl.read_csv(path, has_header=False, n_rows=1, infer_schema=False).row(
-                0
-            )  # polars names a blank one
-            table.columns = [name if given else "" for name, given in zip(table.columns, header, strict=True)]
-            # one nan in small letters makes a column of numbers one of texts
-            texts = (column for column in table if column.name != _ID and column.dtype == pl.String)
-            numbers = {column.name: column.str.strip_chars().cast(pl.Float64, strict=False) for column in texts}
-            table = table.with_columns(
-                column.alias(name)
-                for name, column in numbers.items()
-                if column.null_count() == table[name].null_count()
-            )
-        return table.select(name for name in table.columns if not is_index(name))
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(
-            f"score.columns: {path} cannot be read as a table ({type(error).__name__}); expected CSV or Parquet"
-        ) from None
+    table = open_table(path)
+    columns = {name: table.values(name) for name in table.columns if not is_index(name)}
+    if len(columns) < sum(not is_index(name) for name in table.columns):
+        raise DataError(f"{path} has a column name more than once")
+    return pl.DataFrame([_series(name, values) for name, values in columns.items()])
+
+
+def _series(name: str, values: Sequence[Any]) -> pl.Series:
+    """Return a column as it was written; texts that are all numbers, which CSV cannot tell apart, become numbers."""
+    texts = [None if isinstance(text, str) and text.strip() in _ABSENT else text for text in values]
+    column = pl.Series(name, texts if name != _ID else values, strict=False)
+    if name == _ID or column.dtype not in (pl.String, pl.Null):
+        return column
+    column = column.cast(pl.String)
+    if (words := set(column.drop_nulls().str.to_lowercase())) and words <= {"true", "false"}:
+        return column == "true"
+    numbers = column.str.strip_chars().cast(pl.Float64, strict=False)
+    return numbers if numbers.null_count() == column.null_count() else column
 
 
 def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collection[str]) -> pl.Series:

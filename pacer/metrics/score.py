@@ -39,7 +39,7 @@ from pacer.metrics.cases import (
 from pacer.metrics.clinical import RATIOS, Efficacy, clinical_efficacy, plain_mean
 from pacer.metrics.columns import column_scores, read_score_columns
 from pacer.metrics.commitments import anchor_columns, contradictions
-from pacer.metrics.contents import count_empty, extraction_counts
+from pacer.metrics.contents import extraction_counts, is_empty
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.inputs import Origin, ScoreInputs
 from pacer.metrics.nlg import single_line, with_language
@@ -133,18 +133,27 @@ def score_cases(
     columns = pl.DataFrame()
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-        taken = {*COLUMNS, *FURTHER, *control_columns(cases), *cases.columns, "lateral_only", "prior_only"}
+        taken = {
+            *COLUMNS,
+            *FURTHER,
+            *control_columns(cases),
+            *cases.columns,
+            "lateral_only",
+            "prior_only",
+            "token_limit",
+        }
         columns = read_score_columns(settings.columns, cases["record_id"].to_list(), taken)
-    cases = _with_labels(_with_texts(cases, train), inputs, settings)
+    limit = pl.lit(origin.decoding.get("max_new_tokens"), pl.Int64)
+    cases = _with_labels(_with_texts(cases, train), inputs, settings).with_columns(token_limit=limit)
     cases = with_language(cases).hstack(columns)
     if inputs.truth is not None:
         cases = with_truth(cases, inputs.truth)
     contexts = by_context(cases)
-    averaged, limit = set(contexts) <= set(CONTEXTS), origin.decoding.get("max_new_tokens")
+    averaged = set(contexts) <= set(CONTEXTS)
     originals = by_context(_against_originals(cases, settings))
     scores: dict[str, dict] = {}
     for name, part in contexts.items():
-        scores[name] = context_scores(Context(name, part, originals.get(name), settings.convention, limit))
+        scores[name] = context_scores(Context(part, originals.get(name), settings.convention))
         scores[name] |= column_scores(part.select(columns.columns), scores[name])
     if averaged:
         scores["mean"] = _mean(scores)
@@ -157,7 +166,7 @@ def score_cases(
             scores["controls"] = controls
     if inputs.truth is not None:
         scores["truth"] = truth_scores(cases)
-    counts = {name: _counts(part, limit) for name, part in contexts.items()}
+    counts = {name: _counts(part) for name, part in contexts.items()}
     undefined = [name for name, value in flat(scores).items() if value is None]
     signature = build_signature(cases, columns, inputs, settings, origin, counts, undefined)
     with atomic_path(out_dir / "cases.parquet") as temporary:
@@ -278,15 +287,15 @@ def _mean(scores: Mapping[str, Mapping[str, Any]]) -> Numbers:
     }
 
 
-def _counts(cases: pl.DataFrame, limit: int | None) -> dict[str, Any]:
+def _counts(cases: pl.DataFrame) -> dict[str, Any]:
     """Return the counts of one context for the signature."""
     return {
         "n": len(cases),
         "studies": None if cases["study_id"].null_count() else cases["study_id"].n_unique(),
         "original_references": int((cases["findings_original"].fill_null("") != "").sum()),
-        "empty_references": count_empty(cases["reference"]),
-        "empty_hypotheses": count_empty(cases["hypothesis"]),
+        "empty_references": cases.filter(is_empty("reference")).height,
+        "empty_hypotheses": cases.filter(is_empty("hypothesis")).height,
         "distinct_hypotheses": cases["hypothesis"].n_unique(),
         "without_anchor": cases["anchor_positive"].null_count(),
-        **extraction_counts(cases, limit),
+        **extraction_counts(cases),
     }

@@ -17,7 +17,7 @@ from pacer.commitments.anchor import POLARITIES
 from pacer.metrics.cases import BLEU_ROWS, is_labelled, labels_of
 from pacer.metrics.clinical import RATIOS, averaged, clinical_efficacy, label_rows
 from pacer.metrics.commitments import commitment_scores, polarity_rows
-from pacer.metrics.contents import extraction_scores, variety_scores, wording_scores
+from pacer.metrics.contents import COMPARES, EXTRACTION, UNFOUNDED, is_empty, variety_scores
 from pacer.metrics.conventions import Convention
 from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics, language_scores
@@ -32,13 +32,11 @@ Direction = Literal["higher", "lower"]
 @dataclass(frozen=True)
 class Context:
     """What the scores of one context are computed from. ``originals``: its cases with original findings as references,
-    if there are any; ``limit``: the decoder's number of tokens, if known."""
+    if there are any."""
 
-    name: str
     cases: pl.DataFrame
     originals: pl.DataFrame | None
     convention: str
-    limit: int | None
 
 
 @dataclass(frozen=True)
@@ -110,6 +108,11 @@ def by_case(
     )
 
 
+def share(key: str, title: str, value: pl.Expr, place: Place, better: Direction | None = None) -> Score:
+    """Return the same without interval and test."""
+    return by_case(key, title, value, interval=False, place=place, better=better)
+
+
 def own_score(name: str) -> Score:
     """Return the score of a column of ``score.columns``, of which it is not known which values are better."""
     return by_case(name, name, pl.col(name), place="columns", better=None)
@@ -140,14 +143,6 @@ def _originals(context: Context) -> Numbers:
         return {}
     scores = language_scores(context.originals) | {"n": len(context.originals)}
     return {f"original_{key}": value for key, value in scores.items()}
-
-
-def _extraction(context: Context) -> Numbers:
-    return extraction_scores(context.cases, context.limit)
-
-
-def _wording(context: Context) -> Numbers:
-    return wording_scores(context.name, context.cases)
 
 
 def _of_cases(of: Callable[[pl.DataFrame], Numbers]) -> Callable[[Context], Numbers]:
@@ -188,11 +183,6 @@ _LANGUAGE_SCORES = (
     Score("cider", "CIDEr", _language, "scores"),
 )
 _LABELS = "hypothesis_labels"
-_VARIETY = {
-    "distinct_share": ("Distinct", "References distinct"),
-    "most_frequent_share": ("Most frequent", "References' most frequent"),
-    "copied_share": ("In train", "References in train"),
-}
 
 SCORES: tuple[Score, ...] = (
     Score("precision", "P", _labels, "scores", sums=_ratio("precision"), needs=_LABELS),
@@ -220,9 +210,9 @@ SCORES: tuple[Score, ...] = (
     Score("original_cider", "CIDEr", _originals, alone="Original CIDEr"),
     Score("original_n", "n", _originals, "originals", None, decimals=0),
     Score("report_uncertain_f1", "Uncertain F1", _commitments, "contents"),
-    Score("prior_wording_rate", "Compares", _wording, "contents", None),
-    Score("reference_prior_wording_rate", "References compare", _wording, "contents", None),
-    Score("unfounded_prior_wording_rate", "Compares without a prior", _wording, "contents", "lower"),
+    share("prior_wording_rate", "Compares", COMPARES, "contents"),
+    share("reference_prior_wording_rate", "References compare", pl.col("reference_wording").list.len() > 0, "contents"),
+    share("unfounded_prior_wording_rate", "Compares without a prior", UNFOUNDED, "contents", "lower"),
     Score("report_agreement", "Same state", _commitments),
     Score("report_stated_agreement", "Same state, where stated", _commitments),
     Score("anchor_agreement", "Agreement", _commitments, "commitments"),
@@ -241,17 +231,18 @@ SCORES: tuple[Score, ...] = (
         place="commitments",
         better="lower",
     ),
-    by_case("gate", "Gate", pl.col("gate"), interval=False, place="commitments", better=None),
-    Score("fallback_rate", "Fallback", _extraction, "commitments", "lower"),
-    Score("unclosed_rate", "Unclosed", _extraction, "commitments", "lower"),
-    Score("truncated_rate", "Truncated", _extraction, "commitments", "lower"),
-    Score("empty_anchor_rate", "Commits nothing", _extraction, "commitments", None),
-    Score("empty_rate", "Empty", _extraction, "commitments", "lower"),
-    *(
-        Score(f"{side}{key}", titles[place], _variety, "variety", None)
-        for key, titles in _VARIETY.items()
-        for place, side in enumerate(("", "reference_"))
-    ),
+    share("gate", "Gate", pl.col("gate"), "commitments"),
+    share("fallback_rate", "Fallback", EXTRACTION["fallback"], "commitments", "lower"),
+    share("unclosed_rate", "Unclosed", EXTRACTION["unclosed"], "commitments", "lower"),
+    share("truncated_rate", "Truncated", EXTRACTION["truncated"], "commitments", "lower"),
+    share("empty_anchor_rate", "Commits nothing", EXTRACTION["empty_anchor"], "commitments"),
+    share("empty_rate", "Empty", is_empty("hypothesis"), "commitments", "lower"),
+    Score("distinct_share", "Distinct", _variety, "variety", None),
+    Score("reference_distinct_share", "References distinct", _variety, "variety", None),
+    Score("most_frequent_share", "Most frequent", _variety, "variety", None),
+    Score("reference_most_frequent_share", "References' most frequent", _variety, "variety", None),
+    share("copied_share", "In train", pl.col("hypothesis_copied"), "variety"),
+    share("reference_copied_share", "References in train", pl.col("reference_copied"), "variety"),
     Score("length_ratio", "Length", _variety, "variety", None),
 )
 _BY_KEY = {score.key: score for score in SCORES}

@@ -86,7 +86,7 @@ def load_nf4(directory: Path, dtype: torch.dtype) -> PreTrainedModel:
     """
     if not is_bitsandbytes_available():
         raise BackboneError(
-            "train.quantization = nf4 needs the package bitsandbytes, which is not installed here: "
+            "train.quantization = nf4 needs the package bitsandbytes, which is not installed; in the clone: "
             "`pip install -c constraints.txt -e '.[nf4]'`"
         )
     how = BitsAndBytesConfig(

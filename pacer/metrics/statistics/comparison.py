@@ -11,7 +11,7 @@ import polars as pl
 
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.cases import MEAN, by_context
+from pacer.metrics.cases import MEAN
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
 from pacer.metrics.receipt import hidden, read_receipt
@@ -19,7 +19,7 @@ from pacer.metrics.scores import summed_scores
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Statistics, differences
 from pacer.metrics.statistics.groups import GroupScore, group_differences
-from pacer.metrics.statistics.intervals import resampled_units, rows_of, score_statistics
+from pacer.metrics.statistics.intervals import context_statistics, resampled_units
 
 _NEEDED = (
     *("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels"),
@@ -32,7 +32,8 @@ _NEEDED = (
 class Comparison:
     """Result of a comparison. ``scores``: context (and ``mean``) -> score -> difference. ``groups``: F1 by group.
     ``left_out``: columns of ``score.columns`` that only one run has. ``partial``: column -> number of records with a
-    value in both runs, if these are not all. ``is_standin``: the labeller behind F1 was trained by this pipeline."""
+    value in both runs, if these are not all. ``is_standin``: the labeller behind F1 was trained by this pipeline.
+    ``identical``: both runs have the same reports."""
 
     convention: str
     unit: str
@@ -46,22 +47,31 @@ class Comparison:
     left_out: list[str] = field(default_factory=list)
     partial: dict[str, int] = field(default_factory=dict)
     is_standin: bool = False
+    identical: bool = False
+
+
+class Run(NamedTuple):
+    """A scored run: its name in messages, its cases and its signature."""
+
+    name: str
+    cases: pl.DataFrame
+    signature: Signature
+
+
+#: A folder of scores, a receipt, or a run that was read already.
+Place = str | Path | Run
 
 
 def compare_runs(
-    first: str | Path,
-    second: str | Path,
-    *,
-    convention: str = "llm-rg4",
-    resamples: int = 10_000,
-    salt: Path | None = None,
+    first: Place, second: Place, *, convention: str = "llm-rg4", resamples: int = 10_000, salt: Path | None = None
 ) -> Comparison:
     """Compare two folders of scores by context and for the mean over contexts: the tested scores of the registry and
     the numbers of ``score.columns``; also F1 by group. Runs without a labeller are compared without CE F1.
 
     Args:
         first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in ``metrics/``;
-            differences are second minus first. With ``salt`` also receipts (:mod:`pacer.metrics.receipt`).
+            differences are second minus first. Also runs that were read already and, with ``salt``, receipts
+            (:mod:`pacer.metrics.receipt`).
         convention: of the F1; one with a micro or weighted headline.
         resamples: of patients if these are known, else of examinations, else of records; see
             :func:`~pacer.metrics.statistics.bootstrap.differences`.
@@ -130,10 +140,10 @@ class _Paired(NamedTuple):
     comparison: Comparison
 
 
-def _paired(first: str | Path, second: str | Path, convention: str, salt: Path | None = None) -> _Paired:
+def _paired(one: Place, other: Place, convention: str, salt: Path | None = None) -> _Paired:
     """Pair two runs record by record; raises as :func:`compare_runs`."""
-    (cases, signature), (other_cases, other_signature) = (_read(place, salt) for place in (first, second))
-    check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second))
+    (first, cases, signature), (second, other_cases, other_signature) = _read(one, salt), _read(other, salt)
+    check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), first, second)
     other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
     if _labeller(signature) != _labeller(other_signature):
         raise DataError(
@@ -160,39 +170,31 @@ def _paired(first: str | Path, second: str | Path, convention: str, salt: Path |
         )
         if not in_both.all():
             partial[name] = int(in_both.sum())
-    unit, codes, count = resampled_units(cases)
+    units = resampled_units(cases)
     known = [score.key for score in summed_scores(other_cases)]
     tested = [score for score in summed_scores(cases, columns) if score.tested and score.key in [*known, *columns]]
-
-    def statistics(table: pl.DataFrame) -> dict[str, Statistics]:
-        return {
-            context: score_statistics(part, CONVENTIONS[convention], tested).by_unit(
-                codes[rows_of(cases, context)], count
-            )
-            for context, part in by_context(table).items()
-        }
-
+    statistics, others = (context_statistics(table, convention, tested, units) for table in (cases, other_cases))
     comparison = Comparison(
         convention,
-        unit,
-        count,
+        units.name,
+        units.count,
         len(cases),
         left_out=sorted({*scores, *other_scores} - {*columns}),
         partial=partial,
         is_standin=bool(signature.standin_labeller),
+        identical=cases["hypothesis"].equals(other_cases["hypothesis"]),
     )
-    return _Paired((cases, other_cases), (statistics(cases), statistics(other_cases)), [*groups, *further], comparison)
+    return _Paired((cases, other_cases), (statistics, others), [*groups, *further], comparison)
 
 
-def _read(place: str | Path, salt: Path | None) -> tuple[pl.DataFrame, Signature]:
+def _read(place: Place, salt: Path | None) -> Run:
     """Read a run or a receipt; with a salt, a run's ids and texts are hidden as those of receipts are."""
-    path = Path(place)
-    if path.is_file() and path.suffix == ".json":
+    if isinstance(place, str | Path) and Path(place).is_file() and Path(place).suffix == ".json":
         if salt is None:
-            raise ConfigError(f"{path} is compared by hashes of ids; name the file of its salt with --salt")
-        return read_receipt(path)
-    cases, signature = read_run(path)
-    return (cases if salt is None else hidden(cases, salt)), signature
+            raise ConfigError(f"{place} is compared by hashes of ids; name the file of its salt with --salt")
+        return Run(str(place), *read_receipt(Path(place)))
+    run = place if isinstance(place, Run) else Run(str(place), *read_run(place))
+    return run if salt is None else run._replace(cases=hidden(run.cases, salt))
 
 
 def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:

@@ -15,7 +15,7 @@ from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAI
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, Interval, Statistics, differences, intervals
-from pacer.metrics.statistics.intervals import POOLED, resampled_units, score_statistics
+from pacer.metrics.statistics.intervals import POOLED, Units, resampled_units, score_statistics
 
 #: Minimum number of resampled units (patients, if known) for an interval; with fewer, the spread is unknown.
 LEAST_UNITS = 10
@@ -62,26 +62,24 @@ def _estimated(
     columns: Sequence[str],
     estimate: Callable[..., dict[str, dict[str, Estimate]]],
 ) -> list[GroupScore[Estimate]]:
-    _, codes, count = resampled_units(runs[0])
+    units = resampled_units(runs[0])
     groups = list(_groups(runs[0], columns)) if is_labelled(runs[0]) else []
     if not groups:
         return []
-    scores = estimate(*({POOLED: _statistics(run, convention, groups, codes, count)} for run in runs))[POOLED]
+    scores = estimate(*({POOLED: _statistics(run, convention, groups, units)} for run in runs))[POOLED]
     return [
-        GroupScore(*group, int(rows.sum()), _certain(f1, codes[rows]))
+        GroupScore(*group, int(rows.sum()), _certain(f1, units.codes[rows]))
         for (group, rows), f1 in zip(groups, scores.values(), strict=True)
     ]
 
 
-def _statistics(
-    cases: pl.DataFrame, convention: str, groups: Sequence[Group], codes: np.ndarray, count: int
-) -> Statistics:
+def _statistics(cases: pl.DataFrame, convention: str, groups: Sequence[Group], units: Units) -> Statistics:
     """Return F1 of each group, in their order, with statistics by unit."""
     clinical = score_statistics(cases, CONVENTIONS[convention], [score_of("f1")])
     table, score = clinical.scores["f1"]
     # records outside the group add nothing to its sums
     tables = {str(place): clinical.tables[table] * rows[:, None] for place, (_, rows) in enumerate(groups)}
-    return Statistics(tables, {name: (name, score) for name in tables}).by_unit(codes, count)
+    return Statistics(tables, {name: (name, score) for name in tables}).by_unit(units.codes, units.count)
 
 
 def _certain(score: Estimate, units: np.ndarray) -> Estimate:

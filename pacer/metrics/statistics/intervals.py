@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -48,25 +49,21 @@ def score_intervals(
     cases: pl.DataFrame, convention: str, resamples: int = 10_000, columns: Sequence[str] = ()
 ) -> Intervals:
     """Return bootstrap intervals of the scores that have sums, by context and for their mean."""
-    unit, codes, count = resampled_units(cases)
-    scores = summed_scores(cases, columns)
-    statistics = {
-        context: score_statistics(part, CONVENTIONS[convention], scores).by_unit(codes[rows_of(cases, context)], count)
-        for context, part in by_context(cases).items()
-    }
-    return Intervals(intervals(statistics, resamples), unit, count, resamples)
+    units = resampled_units(cases)
+    statistics = context_statistics(cases, convention, summed_scores(cases, columns), units)
+    return Intervals(intervals(statistics, resamples), units.name, units.count, resamples)
 
 
 def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:
     """Return every observation of the convention, sorted by its number of references, most first."""
     rule = CONVENTIONS[convention]
-    _, codes, count = resampled_units(cases)
+    units = resampled_units(cases)
     rows = observation_rows(cases, rule).reshape(len(cases), 3, -1)
     tables = {name: rows[:, :, column] for column, name in enumerate(rule.observations)}
     scores: dict[str, tuple[str, ScoreOf]] = {
         f"{name}/{ratio}": (name, partial(averaged, ratio=ratio)) for name in tables for ratio in RATIOS
     }
-    by_name = intervals({POOLED: Statistics(tables, scores).by_unit(codes, count)}, resamples)[POOLED]
+    by_name = intervals({POOLED: Statistics(tables, scores).by_unit(units.codes, units.count)}, resamples)[POOLED]
 
     def f1(table: np.ndarray, context: str) -> float | None:
         value = float(averaged(table[rows_of(cases, context)].sum(axis=0), "f1"))
@@ -85,18 +82,37 @@ def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_00
     return sorted(labels, key=lambda label: -label.present)
 
 
-def resampled_units(cases: pl.DataFrame) -> tuple[str, np.ndarray, int]:
-    """Return the unit to resample, its index in each row ``[n]``, and the number of units. The unit is the coarsest of
-    :data:`UNITS` that is known for every record (a blank id counts as unknown)."""
+class Units(NamedTuple):
+    """The resampled unit, one of :data:`UNITS`; ``codes``: its index in each row ``[n]``; ``count``: how many."""
+
+    name: str
+    codes: np.ndarray
+    count: int
+
+
+def resampled_units(cases: pl.DataFrame) -> Units:
+    """Return the coarsest unit that is known for every record (a blank id counts as unknown)."""
     ids = {unit: cases[f"{unit}_id"] for unit in UNITS if f"{unit}_id" in cases.columns}
     unit = next(unit for unit, column in ids.items() if (column.fill_null("").str.strip_chars() != "").all())
     codes = ids[unit].rank("dense").to_numpy().astype(int) - 1
-    return unit, codes, int(codes.max()) + 1
+    return Units(unit, codes, int(codes.max()) + 1)
 
 
 def rows_of(cases: pl.DataFrame, context: str) -> np.ndarray:
     """Return which rows belong to a context, Boolean ``[n]``."""
     return (cases["context"] == context).to_numpy()
+
+
+def context_statistics(
+    cases: pl.DataFrame, convention: str, scores: Sequence[Score], units: Units
+) -> dict[str, Statistics]:
+    """Return the statistics of ``scores`` by context and unit."""
+    return {
+        context: score_statistics(part, CONVENTIONS[convention], scores).by_unit(
+            units.codes[rows_of(cases, context)], units.count
+        )
+        for context, part in by_context(cases).items()
+    }
 
 
 def score_statistics(cases: pl.DataFrame, rule: Convention, scores: Iterable[Score]) -> Statistics:

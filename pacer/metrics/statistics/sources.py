@@ -8,10 +8,9 @@ from typing import Any
 import polars as pl
 
 from pacer.metrics.cases import by_context, contexts_of
-from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, differences
-from pacer.metrics.statistics.intervals import resampled_units, rows_of, score_statistics
+from pacer.metrics.statistics.intervals import context_statistics, resampled_units
 
 #: How much the shares of the most frequent and of copied reports may exceed those of the references.
 EXCESS = 0.25
@@ -74,14 +73,6 @@ def gains(
     Args:
         given, twins: rows of the same records in the same order, with the columns that the ``scores`` need.
     """
-    _, codes, count = resampled_units(given)
-    first, second = (
-        {
-            context: score_statistics(part, CONVENTIONS[convention], map(score_of, scores)).by_unit(
-                codes[rows_of(cases, context)], count
-            )
-            for context, part in by_context(cases).items()
-        }
-        for cases in (twins, given)
-    )
+    chosen, units = list(map(score_of, scores)), resampled_units(given)
+    first, second = (context_statistics(cases, convention, chosen, units) for cases in (twins, given))
     return differences(first, second, resamples)

@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from pacer.core.errors import OF_PIPELINE
 
@@ -32,13 +33,18 @@ OF_MODELS = ("core.devices", "core.processes", "metrics.chexbert.")
 RUN = "import sys; from pacer.cli import main; sys.argv[0] = 'pacer'; main()"
 
 
+def clone(folder: Path) -> None:
+    """Copy what an installation reads."""
+    for name in ("pyproject.toml", "README.md", "LICENSE", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "pacer", folder / "pacer", ignore=shutil.ignore_patterns("__pycache__"))
+
+
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> dict[str, str]:
     """The wheel, built and installed into a folder of its own, in front of everything else."""
     folder = tmp_path_factory.mktemp("installed")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder)
-    shutil.copytree(ROOT / "pacer", folder / "pacer", ignore=shutil.ignore_patterns("__pycache__"))
+    clone(folder)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
     options = ["--no-build-isolation", "--no-deps", "--target", str(folder / "site")]
     subprocess.run([*pip, *options, str(folder)], check=True, capture_output=True)
@@ -68,6 +74,31 @@ def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> Non
     )
     found = ran(environment, tmp_path, code)
     assert found.returncode == 0 and environment["PYTHONPATH"] in found.stdout, found.stderr
+
+
+def test_a_corpus_is_audited(environment, tmp_path: Path) -> None:
+    """Of the checks only the token limit, which needs a tokenizer, is left open."""
+    Image.new("L", (16, 16)).save(tmp_path / "f.png")
+    row = {"finding": "the lungs are clear .", "impression": "", "history": 0, "indication": 0}
+    row |= {"APPA_flag": "PA", "APPA_imagepath": "f.png"}
+    rows = {
+        split: [row | dict.fromkeys(("id", "study_id", "subject_id"), f"{split}{n}") for n in range(2)]
+        for split in ("train", "val", "test")
+    }
+    (tmp_path / "sn.json").write_text(json.dumps(rows))
+    profile = (ROOT / "configs" / "phantom.yaml").read_text()
+    for old, new in (
+        ("source: phantom ", "source: files "),
+        ("root: null ", f"root: {tmp_path} "),
+        ("{sn: null, sw: null, mn: null, mw: null}", "{sn: sn.json, sw: null, mn: null, mw: null}"),
+        ("contexts: [sn, sw, mn, mw]", "contexts: [sn]"),
+    ):
+        assert old in profile, old
+        profile = profile.replace(old, new, 1)
+    (tmp_path / "mine.yaml").write_text(profile)
+    found = ran(environment, tmp_path, RUN, "audit", "--params", "mine.yaml", "--out", "read")
+    assert found.returncode == 0, found.stderr
+    assert "not known without the extra `pipeline`: make setup" in " ".join(found.stdout.split())
 
 
 def test_a_command_of_the_extra_says_so_in_one_sentence(environment, tmp_path: Path) -> None:

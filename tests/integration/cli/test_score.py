@@ -100,3 +100,28 @@ def test_a_labelled_run_is_not_compared_with_one_without(
 def test_labels_without_a_labeller_are_refused(pacer: Callable[..., Outcome], files: Path) -> None:
     refused = pacer(*stated(), "--labels", "labels.parquet")
     assert refused.code == 1 and "give --chexbert" in refused.error
+
+
+def test_scores_of_other_reports_are_replaced_by_force_alone(pacer: Callable[..., Outcome], files: Path) -> None:
+    assert pacer(*stated()).code == 0 and pacer(*stated()).code == 0
+    other = [argument.replace("reports.csv", "other.csv") for argument in stated()]
+    pl.DataFrame({"id": ["a", "b", "c", "d"], "report": REFERENCES}).write_csv("other.csv")
+    refused = pacer(*other)
+    assert refused.code == 1
+    assert refused.error == (
+        "error: scores holds the scores of reports.csv; give another --out, or replace them with --force\n"
+    )
+    assert pacer(*other, "--force").code == 0 and read_json("scores/scores.json")["all"]["bleu1"] > 0.9
+
+
+def test_means_over_few_records_and_equal_reports_are_said(pacer: Callable[..., Outcome], files: Path) -> None:
+    pl.DataFrame({"record_id": ["a", "b", "c", "d"], "mine": [1.0, None, None, 2.0]}).write_csv("columns.csv")
+    outcome = pacer(*stated(), "--columns", "columns.csv")
+    assert "means over fewer than 20 records say little: all (4), mine in all (2)" in outcome.out
+    outcome = pacer("compare", "scores", "scores")
+    assert outcome.code == 0 and "The reports of both runs are the same" in outcome.out
+    assert "say little: 4" in outcome.out
+    many = {"id": [str(number) for number in range(20)], "report": ["no effusion ."] * 20}
+    pl.DataFrame(many).write_csv("references.csv")
+    pl.DataFrame(many | {"report": ["no edema ."] * 20}).write_csv("reports.csv")
+    assert "say little" not in pacer(*stated(), "--force").out

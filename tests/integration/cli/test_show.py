@@ -64,3 +64,10 @@ def test_two_systems_of_one_name_are_refused(pacer, run: Run) -> None:
     outcome = pacer("show", "s", "--systems", "metrics", "metrics")
     assert outcome.code == 1
     assert outcome.error == "error: --systems: both are called metrics; give them names, as in A=PLACE B=PLACE\n"
+
+
+@pytest.mark.parametrize("arguments", [("s", "--systems", "A=metrics"), ("--systems", "A=metrics", "s"), ("s",)])
+def test_one_system_is_answered_with_the_form_of_two(pacer, arguments: tuple[str, ...]) -> None:
+    outcome = pacer("show", *arguments)
+    assert outcome.code == 1 and "pacer show STUDY --systems A=PLACE B=PLACE" in outcome.error
+    assert outcome.error.count("\n") == 1

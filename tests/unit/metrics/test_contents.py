@@ -12,14 +12,21 @@ from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import COLUMNS
 from pacer.metrics.commitments import commitment_scores, polarity_agreement, states
-from pacer.metrics.contents import extraction_counts, variety_scores, wording_scores
+from pacer.metrics.contents import extraction_counts, variety_scores
 from pacer.metrics.predictions import is_unclosed
+from pacer.metrics.scores import Context, score_of
 
 NOTHING: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
 
 
 def anchor(**fields: list[str]) -> dict[str, list[str]]:
     return NOTHING | fields
+
+
+def scored(cases: pl.DataFrame, *keys: str) -> dict[str, float | None]:
+    """The scores of some keys that apply."""
+    context = Context(cases, None, "llm-rg4")
+    return {key: value for name in keys for key, value in score_of(name).of(context).items()}
 
 
 def table(**sides: list[dict[str, list[str]] | None]) -> pl.DataFrame:
@@ -86,23 +93,27 @@ def test_wording_of_comparison():
     sides = {"reference_wording": references, "hypothesis_wording": reports}
     cases = pl.DataFrame({name: [list(prior_wording(text)) for text in texts] for name, texts in sides.items()})
     assert cases["reference_wording"][1].is_empty() and "unchanged" in cases["reference_wording"][0]
-    scores = wording_scores("sn", cases)
+    keys = [f"{side}prior_wording_rate" for side in ("", "reference_", "unfounded_")]
+    scores = scored(cases.with_columns(context=pl.lit("sn")), *keys)
     assert scores["prior_wording_rate"] == scores["reference_prior_wording_rate"] == pytest.approx(2 / 3)
     assert scores["unfounded_prior_wording_rate"] == pytest.approx(2 / 3)
     for context in ("sw", "mw", "all"):  # a previous report was there, or it is not known
-        assert "unfounded_prior_wording_rate" not in wording_scores(context, cases)
+        assert list(scored(cases.with_columns(context=pl.lit(context)), *keys)) == keys[:2]
 
 
 def test_extraction_is_counted_from_the_lines():
     texts = ["<ANCHOR> a </ANCHOR> <REPORT> b </REPORT>", "<REPORT> b </REPORT> <REPORT> c", "no marker"]
     said = {"fallback": [False, False, True], "unclosed": [is_unclosed(text) for text in texts], "tokens": [9, 20, 21]}
     cases = table(anchor=[anchor(positive=["edema"]), NOTHING, None]).with_columns(
-        pl.Series(k, v) for k, v in said.items()
+        token_limit=20, hypothesis=pl.Series(["b", " . .", "no marker"]), **{k: pl.Series(v) for k, v in said.items()}
     )
-    assert extraction_counts(cases, 20) == {"fallback": 1, "unclosed": 1, "empty_anchor": 1, "truncated": 2}
-    assert "truncated" not in extraction_counts(cases, None)
-    bare = table(anchor=[None]).with_columns(fallback=False, unclosed=None, tokens=None)
-    assert extraction_counts(bare, 20) == {"fallback": 0}
+    assert extraction_counts(cases) == {"fallback": 1, "unclosed": 1, "empty_anchor": 1, "truncated": 2}
+    rates = scored(cases, *(f"{what}_rate" for what in ("fallback", "truncated", "empty_anchor", "empty")))
+    assert list(rates.values()) == [1 / 3, 2 / 3, 1 / 2, 1 / 3]
+    unlimited = cases.with_columns(token_limit=pl.lit(None, pl.Int64))
+    assert "truncated" not in extraction_counts(unlimited) and not scored(unlimited, "truncated_rate")
+    bare = table(anchor=[None]).with_columns(fallback=False, unclosed=None, tokens=None, token_limit=20)
+    assert extraction_counts(bare) == {"fallback": 0}
 
 
 @given(st.lists(st.sampled_from(["a", "b c", "d e f"]), min_size=1, max_size=8), st.sets(st.sampled_from(["a", "b c"])))
@@ -111,10 +122,10 @@ def test_shares_by_hand(texts: list[str], train: set[str]) -> None:
     copied = cases.with_columns(
         (pl.col(side).is_in(list(train)) if train else pl.lit(False)).alias(f"{side}_copied") for side in cases.columns
     )
-    found = variety_scores(copied)
+    found = variety_scores(copied) | scored(copied, "copied_share", "reference_copied_share")
     assert found["distinct_share"] * len(texts) == pytest.approx(len(set(texts)))
     assert found["most_frequent_share"] * len(texts) == pytest.approx(max(map(texts.count, texts)))
     assert found["copied_share"] * len(texts) == pytest.approx(sum(map(texts.count, train)))
-    assert found["length_ratio"] == 1 and "copied_share" not in variety_scores(cases)
+    assert found["length_ratio"] == 1 and not scored(cases, "copied_share")
     assert all(found[name] == found[f"reference_{name}"] for name in ("distinct_share", "copied_share"))
     assert variety_scores(pl.DataFrame({"reference": [""], "hypothesis": ["a"]}))["length_ratio"] is None

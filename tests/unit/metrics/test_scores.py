@@ -29,12 +29,12 @@ def test_a_score_of_cases_is_one_row() -> None:
     """The mean over the cases that have a value, with the same value in the interval; left out without any."""
     score = by_case("words", "Words", pl.col("written") / 2, better="lower", place="contents")
     cases = pl.DataFrame({"record_id": ["a", "b", "c"], "written": [2.0, None, 6.0]})
-    context = Context("sn", cases, None, "llm-rg4", None)
+    context = Context(cases, None, "llm-rg4")
     assert score.of(context) == {"words": 2.0}
     statistics = score_statistics(cases, CONVENTIONS["llm-rg4"], [score]).by_unit(np.arange(3), 3)
     assert intervals({"sn": statistics}, 100)["sn"]["words"].value == 2.0
     for none in (cases.drop("written"), cases.with_columns(written=pl.lit(None, pl.Float64))):
-        assert score.of(Context("sn", none, None, "llm-rg4", None)) == {}
+        assert score.of(Context(none, None, "llm-rg4")) == {}
 
 
 @pytest.mark.parametrize("key", ["radgraph", "my_score"])
