@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from pacer.core.audits import number
+from pacer.core.audits import number, percent
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.metrics.cases import MEAN, UNKNOWN
@@ -16,6 +17,8 @@ from pacer.metrics.scores import Score, own_score, score_of, scores_at
 from pacer.reporting.tables import Table, first_cell_changes, p_value, score_cell, signed
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from pacer.metrics.statistics.bootstrap import Difference, Interval
     from pacer.metrics.statistics.comparison import Comparison
     from pacer.metrics.statistics.groups import GroupScore
@@ -214,6 +217,17 @@ def group_table(groups: Sequence[GroupScore], level: float, caption: str = "") -
     )
     heads, numeric = ("Group", "Value", "Records", "F1", f"{100 * level:g} %"), (False, False, True, True, True)
     return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
+
+
+def contradiction_table(cases: pl.DataFrame, counts: Mapping[str, int], caption: str = "") -> Table:
+    """Return the findings that reports state opposite to their commitment, the most frequent first, with the number of
+    commitments that affirm or deny the finding."""
+    stated = Counter(name for side in ("positive", "negative") for name in cases[f"anchor_{side}"].explode())
+    found = sorted(((count, finding) for finding, count in counts.items() if count), key=lambda row: -row[0])
+    rows = tuple(
+        (finding, number(stated[finding]), number(count), percent(count, stated[finding])) for count, finding in found
+    )
+    return Table(("Finding", "Committed", "Opposite in report", "Share"), rows, caption)
 
 
 def group_comparison_table(comparison: Comparison) -> Table:

@@ -12,7 +12,7 @@ from pacer.data.checks import corpus_checks
 from pacer.emphasis.audit import emphasis_checks
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
-from pacer.metrics.statistics.groups import LEAST_UNITS, group_scores
+from pacer.metrics.statistics.groups import AGREEMENT, LEAST_UNITS, coverage
 from pacer.metrics.statistics.intervals import label_intervals
 from pacer.reporting import charts, score_tables
 from pacer.reporting.audits import agreement_table, corpus_table
@@ -137,7 +137,7 @@ def observations(results: Results) -> Section:
 
 def groups(results: Results) -> Section | None:
     """Whether some groups of records are reported worse than others."""
-    grouped = group_scores(results.cases, results.convention, results.signature.groups)
+    grouped = [group for group in results.groups if group.column != AGREEMENT]
     table = score_tables.group_table(
         grouped,
         results.intervals.level,
@@ -165,6 +165,36 @@ def _routed(shares: Mapping[int, tuple[float, float]]) -> str:
     if mean > ALONE:
         text = f"The router chose one block, {depth}, so the maps show little. {text}"
     return text
+
+
+def kept(results: Results) -> Section | None:
+    """Whether reports keep their own commitments, and F1 by how much they do; None without commitments."""
+    counts = results.scores.get("contradictions")
+    if counts is None:
+        return None
+    lists = results.cases["contradictions"].drop_nulls().list.len()
+    contradicting, committed = int((lists > 0).sum()), len(lists)
+    text = (
+        f"{number(contradicting)} of {number(committed)} reports ({percent(contradicting, committed)}) contradict "
+        "their own commitment: one of the two affirms a finding and the other denies it. The example cases mark it."
+    )
+    table = score_tables.contradiction_table(
+        results.cases, counts, "Commitments that affirm or deny a finding, and reports that state the opposite."
+    )
+    by_agreement = score_tables.group_table(
+        [group for group in results.groups if group.column == AGREEMENT],
+        results.intervals.level,
+        "F1 by the share of its commitment's findings to which a report gives the same polarity.",
+    )
+    curve = coverage(results.cases, results.convention)
+    caption = "F1 of the reports that agree most with their commitment; reports that agree alike count together"
+    parts: list[Part] = [
+        Text(text),
+        *shown("contradictions", table),
+        *(shown("kept", _with_resampling(by_agreement, results)) if by_agreement.rows else []),
+        *([Figure("coverage", charts.coverage_chart(curve), caption)] if curve else []),
+    ]
+    return Section("kept", "Commitments", parts)
 
 
 def gate(results: Results) -> Section | None:
@@ -246,6 +276,7 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     observations,
     groups,
     cases,
+    kept,
     gate,
     corpus,
     commitments,
