@@ -82,7 +82,7 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
     for row in rows:
         prediction, score = results.predictions[row["record_id"]], scores.get(row["record_id"], {})
         reference, generated = statements(row["report"]), statements(prediction["report"])
-        own = committed(Anchor(**{name: tuple(found) for name, found in (prediction["anchor"] or {}).items()}))
+        own = committed(Anchor.of(**prediction["anchor"] or {}))
         expected, predicted = (_present(score.get(f"{side}_labels")) for side in ("reference", "hypothesis"))
         reports.append(
             ContextReport(
