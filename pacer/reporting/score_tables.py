@@ -89,12 +89,13 @@ def score_table(
     intervals: Intervals | None = None,
     published: PublishedTable | None = None,
     notes: tuple[str, ...] = (),
+    floors: Mapping[str, float] | None = None,
 ) -> Table:
     """Return the contexts' scores and their plain mean, one column per score; columns that no context has are left out.
 
     Args:
         columns: by default those of the main table. intervals: shown below their scores. published: rows shown after
-            those of their context.
+            those of their context. floors: F1 by name, shown below the mean.
     """
     contexts = contexts_in(scores)
     columns = scores_at("scores") if columns is None else columns
@@ -119,6 +120,9 @@ def score_table(
                 quiet.add(len(rows))
                 texts = (printed[score.key].text if score.key in printed else None for score in shown)
                 rows.append((f"{system.removesuffix(' (Ours)')}, paper", *(text or "–" for text in texts)))
+    for name, f1 in (floors or {}).items():
+        quiet.add(len(rows))
+        rows.append((name, *(score_cell(f1) if score.key == "f1" else "" for score in shown)))
     return Table(
         ("Context", *(score.title for score in shown)),
         tuple(rows),

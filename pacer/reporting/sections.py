@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pacer.commitments.checks import anchor_checks
 from pacer.core.audits import Check, number, percent, reading_audit
-from pacer.core.contexts import CONTEXTS
+from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.checks import corpus_checks
 from pacer.emphasis.audit import emphasis_checks
 from pacer.metrics.scores import scores_at
@@ -37,7 +37,12 @@ def scores(results: Results) -> Section:
         "language scores; the mean is the plain mean of the contexts.",
         intervals=results.intervals,
         published=published,
-        notes=(f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.", beside),
+        floors=source_sensitivity.floors(results.cases, results.convention),
+        notes=(
+            f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.",
+            "Below the mean: F1 that needs no look at the case. A model has to be above both.",
+            beside,
+        ),
     )
     originals = signature.language.get("original_references", "not recorded")
     columns = score_tables.column_table(
@@ -49,8 +54,8 @@ def scores(results: Results) -> Section:
     columns = columns and _with_resampling(columns, results)
     conventions = score_tables.convention_table(
         values,
-        "The same labels, counted as other research groups do (mean of the contexts); numbers of two conventions "
-        "cannot be compared.",
+        "A convention says which labels count as present and how they are averaged. The same labels, counted as other "
+        "research groups do (mean of the contexts); numbers of two conventions cannot be compared.",
     )
     contents = score_tables.score_table(
         values,
@@ -62,20 +67,24 @@ def scores(results: Results) -> Section:
         values,
         scores_at("commitments"),
         "Agreement of generated and reference commitments, how often the report says what its commitment says, the "
-        "mean gate of Calibrate, and shares of generations that went wrong.",
+        "mean gate of Calibrate (0: the prompt is not adapted to the sources, 1: fully), and shares of generations "
+        "that went wrong.",
     )
     chart = charts.efficacy_chart(values, results.intervals.scores)
     caption = f"Precision, recall and F1 by context ({number(results.cases.height)} records), with the interval of F1"
     parts: list[Part] = [
         *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
         TableBlock("scores", table),
+        *([Text(text)] if (text := _other_targets(values)) else []),
         Text(_fallbacks(results.predictions)),
         Figure("scores", chart, caption),
         *shown("conventions", conventions, folded="By label convention"),
         *shown(
             "originals",
             score_tables.score_table(
-                values, scores_at("originals"), f"Scores against the original findings of the source: {originals}."
+                values,
+                scores_at("originals"),
+                f"Scores against the findings as the source has them, before cleaning: {originals}.",
             ),
             "Against the original findings",
         ),
@@ -282,6 +291,19 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     commitments,
     signature,
 )
+
+
+def _other_targets(scores: Mapping) -> str:
+    """Explain F1 that is lower with more sources; empty if there is none."""
+    f1 = {context: scores[context].get("f1") or 0.0 for context in CONTEXTS if context in scores}
+    sources = {context: sum(availability(context)) for context in f1}
+    below = [name.upper() for name in f1 if any(sources[o] < sources[name] and f1[o] > f1[name] for o in f1)]
+    if not below:
+        return ""
+    return (
+        f"F1 in {', '.join(below)} is below that of a context with fewer sources. Their targets differ: references "
+        "state what the sources of their own context show. So compare models within a context, not contexts."
+    )
 
 
 def _fallbacks(predictions: Mapping[str, dict]) -> str:

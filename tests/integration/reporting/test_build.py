@@ -131,6 +131,18 @@ def test_the_page_says_how_many_reports_contradict_their_commitment(full_run, tm
     assert "kept" not in page_of(full_run, out).ids
 
 
+def test_floors_stand_below_the_scores_and_lower_f1_with_more_sources_is_explained(full_run, tmp_path: Path):
+    out = tmp_path / "reports"
+    assert "below that of a context with fewer sources" not in page_of(full_run, out).text
+    rows = (out / "tables" / "scores.md").read_text(encoding="utf-8")
+    assert re.search(r"\| One report for all, at best +\|[ |]+ 0\.\d{3} \|", rows) and "Another record's ref" in rows
+    path = full_run.root / "metrics" / "scores.json"
+    scores = json.loads(path.read_text())
+    scores["sw"]["f1"] = 0.5  # 0.599 in sn
+    path.write_text(json.dumps(scores))
+    assert "F1 in SW is below that of a context with fewer sources" in page_of(full_run, out).text
+
+
 def test_the_page_says_how_the_router_spread_its_weight(full_run, make_run, tmp_path: Path):
     spread = page_of(full_run, tmp_path / "reports").text
     assert "updates: block 4 0.250, the largest in 20.0 % of patches; block 8 0.700, the largest in 80.0 %" in spread
