@@ -81,7 +81,8 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
     first_reference = first_generated = None
     for row in rows:
         prediction, score = results.predictions[row["record_id"]], scores.get(row["record_id"], {})
-        reference, generated = statements(row["report"]), statements(prediction["report"])
+        wanted, written = row["report"], prediction["report"]
+        reference, generated = statements(wanted), statements(written)
         own = committed(Anchor.of(**prediction["anchor"] or {}))
         expected, predicted = (_present(score.get(f"{side}_labels")) for side in ("reference", "hypothesis"))
         reports.append(
@@ -89,17 +90,8 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
                 row,
                 prediction,
                 score,
-                reference=spans(
-                    row["report"], "generated", generated, first_reference, other_sides=sides(prediction["report"])
-                ),
-                generated=spans(
-                    prediction["report"],
-                    "reference",
-                    reference,
-                    first_generated,
-                    commitment=own,
-                    other_sides=sides(row["report"]),
-                ),
+                reference=spans(wanted, "generated", generated, first_reference, None, sides(written)),
+                generated=spans(written, "reference", reference, first_generated, own, sides(wanted)),
                 labels={
                     "Labeller: agreed": [name for name in expected if name in predicted],
                     "Labeller: missed": [name for name in expected if name not in predicted],

@@ -117,9 +117,8 @@ def coverage_chart(curve: Sequence[Coverage]) -> str:
     def draw(axes: Axes) -> None:
         across, down = [point.share for point in curve], [point.f1 for point in curve]
         axes.plot(across, down, marker="o", markersize=4, color=LIGHT["--series-1"])
-        spare = max(0.0, NARROWEST - (max(down) - min(down))) / 2 + 0.02
         axes.set_xlim(0, 1.02)
-        axes.set_ylim(max(0.0, min(down) - spare), min(1.0, max(down) + spare))
+        axes.set_ylim(0, 1)
         axes.set_xlabel("share of reports, by agreement")
         axes.set_ylabel("F1")
 

@@ -130,7 +130,6 @@ def spans(
     compared_with: Other,
     other: Collection[Statement] | None,
     first: Collection[Statement] | None = None,
-    *,
     commitment: Collection[Statement] | None = None,
     other_sides: Mapping[str, set[str]] | None = None,
 ) -> list[Span]:

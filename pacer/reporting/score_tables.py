@@ -120,6 +120,8 @@ def score_table(
                 quiet.add(len(rows))
                 texts = (printed[score.key].text if score.key in printed else None for score in shown)
                 rows.append((f"{system.removesuffix(' (Ours)')}, paper", *(text or "–" for text in texts)))
+    if floors:
+        notes = (*notes, "Below the mean: F1 that needs no look at the case. A model has to be above both.")
     for name, f1 in (floors or {}).items():
         quiet.add(len(rows))
         rows.append((name, *(score_cell(f1) if score.key == "f1" else "" for score in shown)))
@@ -227,10 +229,9 @@ def contradiction_table(cases: pl.DataFrame, counts: Mapping[str, int], caption:
     """Return the findings that reports state opposite to their commitment, the most frequent first, with the number of
     commitments that affirm or deny the finding."""
     stated = Counter(name for side in ("positive", "negative") for name in cases[f"anchor_{side}"].explode())
-    found = sorted(((count, finding) for finding, count in counts.items() if count), key=lambda row: -row[0])
-    rows = tuple(
-        (finding, number(stated[finding]), number(count), percent(count, stated[finding])) for count, finding in found
-    )
+    most = sorted((finding for finding in counts if counts[finding]), key=lambda finding: -counts[finding])
+    numbers = ((finding, stated[finding], counts[finding]) for finding in most)
+    rows = tuple((finding, number(of), number(count), percent(count, of)) for finding, of, count in numbers)
     return Table(("Finding", "Committed", "Opposite in report", "Share"), rows, caption)
 
 

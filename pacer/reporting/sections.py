@@ -38,11 +38,7 @@ def scores(results: Results) -> Section:
         intervals=results.intervals,
         published=published,
         floors=source_sensitivity.floors(results.cases, results.convention),
-        notes=(
-            f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.",
-            "Below the mean: F1 that needs no look at the case. A model has to be above both.",
-            beside,
-        ),
+        notes=(f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.", beside),
     )
     originals = signature.language.get("original_references", "not recorded")
     columns = score_tables.column_table(
