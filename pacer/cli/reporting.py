@@ -237,7 +237,7 @@ def _print_scores(scores: dict, out: Path, convention: str) -> None:
     from pacer.metrics.scores import scores_at
     from pacer.metrics.signature import Signature
     from pacer.metrics.statistics.bootstrap import LEVEL
-    from pacer.metrics.statistics.groups import group_scores
+    from pacer.metrics.statistics.groups import AGREEMENT, group_scores
     from pacer.metrics.statistics.sources import warnings
     from pacer.reporting.score_tables import column_table, convention_table, group_table, score_table
     from pacer.reporting.signature import caution, reading_notes, signature_line
@@ -263,9 +263,9 @@ def _print_scores(scores: dict, out: Path, convention: str) -> None:
             print_table(table)
     for line in warnings(scores, cases, convention):
         say(line, "yellow")
-    if groups := signature.groups:
+    if groups := [*signature.groups, *[AGREEMENT] * ("contradictions" in scores)]:
         if signature.clinical:
-            grouped = [score for score in group_scores(cases, convention, groups) if score.column in groups]
+            grouped = [score for score in group_scores(cases, convention, signature.groups) if score.column in groups]
             console.print(f"\nF1 by {', '.join(groups)}; no other score is grouped")
             print_table(group_table(grouped, LEVEL))
         else:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pacer.commitments.anchor import Anchor
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.reporting import images
-from pacer.reporting.marks import Span, spans, statements
+from pacer.reporting.marks import Span, committed, sides, spans, statements
 from pacer.reporting.overlay import RoutingOverlay, square_overlay
 
 if TYPE_CHECKING:
@@ -80,15 +81,17 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
     first_reference = first_generated = None
     for row in rows:
         prediction, score = results.predictions[row["record_id"]], scores.get(row["record_id"], {})
-        reference, generated = statements(row["report"]), statements(prediction["report"])
+        wanted, written = row["report"], prediction["report"]
+        reference, generated = statements(wanted), statements(written)
+        own = committed(Anchor.of(**prediction["anchor"] or {}))
         expected, predicted = (_present(score.get(f"{side}_labels")) for side in ("reference", "hypothesis"))
         reports.append(
             ContextReport(
                 row,
                 prediction,
                 score,
-                reference=spans(row["report"], "generated", generated, first_reference),
-                generated=spans(prediction["report"], "reference", reference, first_generated),
+                reference=spans(wanted, "generated", generated, first_reference, None, sides(written)),
+                generated=spans(written, "reference", reference, first_generated, own, sides(wanted)),
                 labels={
                     "Labeller: agreed": [name for name in expected if name in predicted],
                     "Labeller: missed": [name for name in expected if name not in predicted],

@@ -16,6 +16,7 @@ from pacer.reporting.score_tables import row_name, rows_in
 
 if TYPE_CHECKING:
     from pacer.metrics.statistics.bootstrap import Interval
+    from pacer.metrics.statistics.groups import Coverage
     from pacer.metrics.statistics.intervals import LabelScores
 
 #: Minimum width of the score axis, so that small differences do not look large.
@@ -108,6 +109,20 @@ def gate_chart(gates: Mapping[str, Sequence[float]]) -> str:
         axes.set_xlabel("gate g (records in brackets)")
 
     return drawing(5.6, 0.7 + 0.62 * len(names), draw)
+
+
+def coverage_chart(curve: Sequence[Coverage]) -> str:
+    """Draw F1 against the share of reports that it is over, those that agree most with their commitment first."""
+
+    def draw(axes: Axes) -> None:
+        across, down = [point.share for point in curve], [point.f1 for point in curve]
+        axes.plot(across, down, marker="o", markersize=4, color=LIGHT["--series-1"])
+        axes.set_xlim(0, 1.02)
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("share of reports, by agreement")
+        axes.set_ylabel("F1")
+
+    return drawing(5.6, 2.6, draw)
 
 
 def polarity_chart(

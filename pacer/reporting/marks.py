@@ -3,7 +3,8 @@
 A marked phrase is a mention of a finding, or it is **longitudinal**: wording that compares with an earlier examination
 (:mod:`pacer.data.wording`), identified by its rule and its direction. A phrase is **matching** if the other text says
 the same. It is **reference-only** if a reference says it and the generated report does not. It is **unverified** if a
-generated report says it and the reference, or the preceding commitment, does not. The rules of commitments
+generated report says it and the reference, or the preceding commitment, does not. It **contradicts** where the report
+affirms what its own commitment denies, or the reverse. The rules of commitments
 (:mod:`pacer.commitments.rules.extract`) read the findings with their polarity: "no effusion" against "small effusion"
 is reference-only on one side and unverified on the other.
 """
@@ -11,7 +12,7 @@ is reference-only on one side and unverified on the other.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -26,6 +27,9 @@ Other = Literal["reference", "generated", "commitment"]
 #: A finding and its polarity; or a rule of comparison with its direction, and :data:`LONGITUDINAL`.
 Statement = tuple[str, str]
 LONGITUDINAL = "longitudinal"
+_OPPOSITE = {"positive": "negative", "negative": "positive"}
+#: Where a phrase may end, and the sides that it may name.
+_CLAUSE, _SIDE = re.compile(r"[.,;:\n]|\b(?:and|with|but)\b"), re.compile(r"\b(?:left|right)\b", re.I)
 #: Words that give the direction of a change: "pulled back" and "inserted" are both changes, but not the same.
 _DIRECTION = re.compile(
     "increas|decreas|reduc|improv|wors|resol|clear|progress|regress|develop|enlarg|diminish|grow|lessen|reced|subsid"
@@ -44,22 +48,27 @@ _COMPARED_WITH: dict[Other, tuple[Support, str, str]] = {
 
 class Span(NamedTuple):
     """Characters of a report with the same marks. ``support``: None outside phrases and without another text;
-    ``changed``: the first context's text does not say this; ``tooltip``: what is said, and by which texts."""
+    ``changed``: the first context's text does not say this; ``contradicts``: the report's own commitment states the
+    opposite; ``aside``: the other text names the other side; ``tooltip``: what is said, and by which texts."""
 
     text: str
     support: Support | None = None
     changed: bool = False
     longitudinal: bool = False
     tooltip: str = ""
+    contradicts: bool = False
+    aside: bool = False
 
     @property
     def classes(self) -> str:
         """The classes of its marks in ``style.css``; empty if nothing is marked."""
-        longitudinal, changed = LONGITUDINAL if self.longitudinal else None, "changed" if self.changed else None
-        return " ".join(filter(None, (self.support, longitudinal, changed)))
+        marks = {LONGITUDINAL: self.longitudinal, "changed": self.changed, "contradicts": self.contradicts}
+        names = [name for name, here in (marks | {"aside": self.aside}).items() if here]
+        return " ".join(filter(None, (self.support, *names)))
 
 
 _ITALICS = (Span("in italics", "matching", longitudinal=True), "compares with an earlier examination")
+_CONTRADICTS = (Span("outlined", contradicts=True), "the opposite of the report's own commitment")
 _BOLD = (Span("in bold", "matching", changed=True), "differs from the first context")
 #: Marks and their meaning: for a report and its reference, and for a report and its commitment.
 LEGENDS = {
@@ -68,13 +77,16 @@ LEGENDS = {
         (Span("reference-only", "reference-only"), "the generated report does not say it"),
         (Span("unverified", "unverified"), "the reference does not say it"),
         _ITALICS,
+        (Span("dotted above", "matching", aside=True), "left in one, right in the other"),
         _BOLD,
     ),
     "commitment": (
         (Span("backed", "matching"), "the commitment says it"),
         (Span("not backed", "unverified"), "the commitment does not say it"),
+        _CONTRADICTS,
         (Span("in italics", longitudinal=True), _ITALICS[1]),
     ),
+    "contradicts": (_CONTRADICTS,),
     "contexts": (_BOLD,),
 }
 
@@ -91,6 +103,19 @@ def committed(commitment: Anchor) -> frozenset[Statement]:
     return frozenset((finding, name) for name in POLARITIES for finding in getattr(commitment, name))
 
 
+def sides(report: str) -> dict[str, set[str]]:
+    """Return the sides, left and right, that the clauses name in which a text affirms a finding or leaves it uncertain;
+    nothing for a finding without a side."""
+    found: dict[str, set[str]] = {}
+    for m in find_mentions(report):
+        start = max((cut.end() for cut in _CLAUSE.finditer(report, 0, m.start)), default=0)
+        cut = _CLAUSE.search(report, m.end)
+        named = {side.lower() for side in _SIDE.findall(report[start : cut.start() if cut else None])}
+        if named and m.polarity in ("positive", "uncertain"):
+            found.setdefault(m.finding, set()).update(named)
+    return found
+
+
 def _wording(report: str) -> list[tuple[int, int, Statement]]:
     """Return the start, end and statement of each wording of comparison."""
     phrases = []
@@ -101,7 +126,12 @@ def _wording(report: str) -> list[tuple[int, int, Statement]]:
 
 
 def spans(
-    report: str, compared_with: Other, other: Collection[Statement] | None, first: Collection[Statement] | None = None
+    report: str,
+    compared_with: Other,
+    other: Collection[Statement] | None,
+    first: Collection[Statement] | None = None,
+    commitment: Collection[Statement] | None = None,
+    other_sides: Mapping[str, set[str]] | None = None,
 ) -> list[Span]:
     """Cut a report into spans, which joined give the report.
 
@@ -112,10 +142,16 @@ def spans(
     Args:
         other: statements of the text that ``compared_with`` names; None if there is no such text.
         first: :func:`statements` of the report in the first context; None in that context itself.
+        commitment: statements of the report's own commitment; by default ``other``, if that is a commitment.
+        other_sides: :func:`sides` of the other text; None: sides are not compared.
     """
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
     phrases = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions] + _wording(report)
     unsupported, with_support, without_support = _COMPARED_WITH[compared_with]
+    own = (commitment or (other if compared_with == "commitment" else None)) or ()
+    read = ((m.finding, str(m.polarity)) for m in mentions if m.decided)  # what the rules read in the whole report
+    opposed = {(finding, said) for finding, said in read if (finding, _OPPOSITE.get(said, "")) in own}
+    turned = {name for name, here in sides(report).items() if here.isdisjoint((other_sides or {}).get(name, here))}
     marked = []
     edges = sorted({0, len(report)} | {edge for start, end, _ in phrases for edge in (start, end)})
     for start, end in pairwise(edges):
@@ -127,10 +163,12 @@ def spans(
             support = "matching" if supported else unsupported
             about.append(with_support if supported else without_support)
         changed = first is not None and any(statement not in first for statement in here)
-        if changed:
-            about.append("differs from the first context")
+        contradicts = not opposed.isdisjoint(here)
         longitudinal = any(kind == LONGITUDINAL for _, kind in here)
-        marked.append(Span(report[start:end], support, changed, longitudinal, "; ".join(about)))
+        aside = support == "matching" and any(finding in turned and said != "negative" for finding, said in here)
+        further = {"the commitment says the opposite": contradicts, "the other side there": aside}
+        about += [words for words, there in (further | {"differs from the first context": changed}).items() if there]
+        marked.append(Span(report[start:end], support, changed, longitudinal, "; ".join(about), contradicts, aside))
     return marked
 
 

@@ -19,6 +19,7 @@ from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
 from pacer.data.schemas import read_images, read_records
 from pacer.metrics.signature import Signature
+from pacer.metrics.statistics.groups import GroupScore, group_scores
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
 from pacer.reporting.signature import caution
 
@@ -76,6 +77,11 @@ class Results:
     def intervals(self) -> Intervals:
         """Confidence intervals of the scores, by context."""
         return score_intervals(self.cases, self.convention, columns=self.signature.own_scores)
+
+    @cached_property
+    def groups(self) -> list[GroupScore]:
+        """F1 by group, with its interval."""
+        return group_scores(self.cases, self.convention, self.signature.groups)
 
     @property
     def resampling(self) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from pacer.core.audits import number
+from pacer.core.audits import number, percent
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.metrics.cases import MEAN, UNKNOWN
@@ -16,6 +17,8 @@ from pacer.metrics.scores import Score, own_score, score_of, scores_at
 from pacer.reporting.tables import Table, first_cell_changes, p_value, score_cell, signed
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from pacer.metrics.statistics.bootstrap import Difference, Interval
     from pacer.metrics.statistics.comparison import Comparison
     from pacer.metrics.statistics.groups import GroupScore
@@ -86,12 +89,13 @@ def score_table(
     intervals: Intervals | None = None,
     published: PublishedTable | None = None,
     notes: tuple[str, ...] = (),
+    floors: Mapping[str, float] | None = None,
 ) -> Table:
     """Return the contexts' scores and their plain mean, one column per score; columns that no context has are left out.
 
     Args:
         columns: by default those of the main table. intervals: shown below their scores. published: rows shown after
-            those of their context.
+            those of their context. floors: F1 by name, shown below the mean.
     """
     contexts = contexts_in(scores)
     columns = scores_at("scores") if columns is None else columns
@@ -116,6 +120,11 @@ def score_table(
                 quiet.add(len(rows))
                 texts = (printed[score.key].text if score.key in printed else None for score in shown)
                 rows.append((f"{system.removesuffix(' (Ours)')}, paper", *(text or "–" for text in texts)))
+    if floors:
+        notes = (*notes, "Below the mean: F1 that needs no look at the case. A model has to be above both.")
+    for name, f1 in (floors or {}).items():
+        quiet.add(len(rows))
+        rows.append((name, *(score_cell(f1) if score.key == "f1" else "" for score in shown)))
     return Table(
         ("Context", *(score.title for score in shown)),
         tuple(rows),
@@ -214,6 +223,16 @@ def group_table(groups: Sequence[GroupScore], level: float, caption: str = "") -
     )
     heads, numeric = ("Group", "Value", "Records", "F1", f"{100 * level:g} %"), (False, False, True, True, True)
     return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
+
+
+def contradiction_table(cases: pl.DataFrame, counts: Mapping[str, int], caption: str = "") -> Table:
+    """Return the findings that reports state opposite to their commitment, the most frequent first, with the number of
+    commitments that affirm or deny the finding."""
+    stated = Counter(name for side in ("positive", "negative") for name in cases[f"anchor_{side}"].explode())
+    most = sorted((finding for finding in counts if counts[finding]), key=lambda finding: -counts[finding])
+    numbers = ((finding, stated[finding], counts[finding]) for finding in most)
+    rows = tuple((finding, number(of), number(count), percent(count, of)) for finding, of, count in numbers)
+    return Table(("Finding", "Committed", "Opposite in report", "Share"), rows, caption)
 
 
 def group_comparison_table(comparison: Comparison) -> Table:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from pacer.core.audits import Check, number, percent, reading_audit
-from pacer.core.contexts import CONTEXTS
+from pacer.core.contexts import CONTEXTS, availability
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
-from pacer.metrics.statistics.groups import LEAST_UNITS, group_scores
+from pacer.metrics.statistics.groups import AGREEMENT, LEAST_UNITS, coverage
 from pacer.metrics.statistics.intervals import label_intervals
 from pacer.reporting import charts, score_tables
 from pacer.reporting.audits import agreement_table, corpus_table
@@ -35,6 +35,7 @@ def scores(results: Results) -> Section:
         "language scores; the mean is the plain mean of the contexts.",
         intervals=results.intervals,
         published=published,
+        floors=source_sensitivity.floors(results.cases, results.convention),
         notes=(f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.", beside),
     )
     originals = signature.language.get("original_references", "not recorded")
@@ -47,8 +48,8 @@ def scores(results: Results) -> Section:
     columns = columns and _with_resampling(columns, results)
     conventions = score_tables.convention_table(
         values,
-        "The same labels, counted as other research groups do (mean of the contexts); numbers of two conventions "
-        "cannot be compared.",
+        "A convention says which labels count as present and how they are averaged. The same labels, counted as other "
+        "research groups do (mean of the contexts); numbers of two conventions cannot be compared.",
     )
     contents = score_tables.score_table(
         values,
@@ -60,20 +61,24 @@ def scores(results: Results) -> Section:
         values,
         scores_at("commitments"),
         "Agreement of generated and reference commitments, how often the report says what its commitment says, the "
-        "mean gate of Calibrate, and shares of generations that went wrong.",
+        "mean gate of Calibrate (0: the prompt is not adapted to the sources, 1: fully), and shares of generations "
+        "that went wrong.",
     )
     chart = charts.efficacy_chart(values, results.intervals.scores)
     caption = f"Precision, recall and F1 by context ({number(results.cases.height)} records), with the interval of F1"
     parts: list[Part] = [
         *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
         TableBlock("scores", table),
+        *([Text(text)] if (text := _other_targets(values)) else []),
         Text(_fallbacks(results.predictions)),
         Figure("scores", chart, caption),
         *shown("conventions", conventions, folded="By label convention"),
         *shown(
             "originals",
             score_tables.score_table(
-                values, scores_at("originals"), f"Scores against the original findings of the source: {originals}."
+                values,
+                scores_at("originals"),
+                f"Scores against the findings as the source has them, before cleaning: {originals}.",
             ),
             "Against the original findings",
         ),
@@ -135,7 +140,7 @@ def observations(results: Results) -> Section:
 
 def groups(results: Results) -> Section | None:
     """Whether some groups of records are reported worse than others."""
-    grouped = group_scores(results.cases, results.convention, results.signature.groups)
+    grouped = [group for group in results.groups if group.column != AGREEMENT]
     table = score_tables.group_table(
         grouped,
         results.intervals.level,
@@ -163,6 +168,36 @@ def _routed(shares: Mapping[int, tuple[float, float]]) -> str:
     if mean > ALONE:
         text = f"The router chose one block, {depth}, so the maps show little. {text}"
     return text
+
+
+def kept(results: Results) -> Section | None:
+    """Whether reports keep their own commitments, and F1 by how much they do; None without commitments."""
+    counts = results.scores.get("contradictions")
+    if counts is None:
+        return None
+    lists = results.cases["contradictions"].drop_nulls().list.len()
+    contradicting, committed = int((lists > 0).sum()), len(lists)
+    text = (
+        f"{number(contradicting)} of {number(committed)} reports ({percent(contradicting, committed)}) contradict "
+        "their own commitment: one of the two affirms a finding and the other denies it. The example cases mark it."
+    )
+    table = score_tables.contradiction_table(
+        results.cases, counts, "Commitments that affirm or deny a finding, and reports that state the opposite."
+    )
+    by_agreement = score_tables.group_table(
+        [group for group in results.groups if group.column == AGREEMENT],
+        results.intervals.level,
+        "F1 by the share of its commitment's findings to which a report gives the same polarity.",
+    )
+    curve = coverage(results.cases, results.convention)
+    caption = "F1 of the reports that agree most with their commitment; reports that agree alike count together"
+    parts: list[Part] = [
+        Text(text),
+        *shown("contradictions", table),
+        *(shown("kept", _with_resampling(by_agreement, results)) if by_agreement.rows else []),
+        *([Figure("coverage", charts.coverage_chart(curve), caption)] if curve else []),
+    ]
+    return Section("kept", "Commitments", parts)
 
 
 def gate(results: Results) -> Section | None:
@@ -248,11 +283,25 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     observations,
     groups,
     cases,
+    kept,
     gate,
     corpus,
     commitments,
     signature,
 )
+
+
+def _other_targets(scores: Mapping) -> str:
+    """Explain F1 that is lower with more sources; empty if there is none."""
+    f1 = {context: scores[context].get("f1") or 0.0 for context in CONTEXTS if context in scores}
+    sources = {context: sum(availability(context)) for context in f1}
+    below = [name.upper() for name in f1 if any(sources[o] < sources[name] and f1[o] > f1[name] for o in f1)]
+    if not below:
+        return ""
+    return (
+        f"F1 in {', '.join(below)} is below that of a context with fewer sources. Their targets differ: references "
+        "state what the sources of their own context show. So compare models within a context, not contexts."
+    )
 
 
 def _fallbacks(predictions: Mapping[str, dict]) -> str:

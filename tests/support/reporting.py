@@ -230,7 +230,10 @@ def _predictions(
                 "hypothesis_labels": [int(v) for v in random.integers(0, 4, 14)],
                 "rougeL": float(random.uniform(0.1, 0.6)),
                 "meteor_statistics": [1.0] * 23,
-                **{f"{side}_{name}": ["edema"] for side in ("reference", "report") for name in POLARITIES},
+                **{f"reference_{name}": ["edema"] for name in POLARITIES},
+                **{f"report_{name}": ["edema"] if position % 3 else anchor[name] for name in POLARITIES},
+                **{f"anchor_{name}": None if fallback else anchor[name] for name in POLARITIES},
+                "contradictions": None if fallback else ["edema"] if "edema" in anchor["negative"] else [],
                 "reference_wording": [],
                 "hypothesis_wording": ["unchanged"],
                 "gate": None,
@@ -275,6 +278,7 @@ def _write_scores(folder: Path, contexts: tuple[str, ...], truth: bool, standin:
             "report_follows_anchor": 0.93,
         }
     scores["mean"] = {key: sum(scores[c][key] for c in contexts) / len(contexts) for key in keys}
+    scores["contradictions"] = {"edema": 7, "fracture": 0}
     scores["controls"] = {"another_patient": {c: {"n": 228, "f1": 0.31} for c in contexts}}
     if truth:
         scores["truth"] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -12,6 +12,8 @@ import polars as pl
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.metrics.cases import is_labelled, labels_of
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
+from pacer.metrics.clinical import averaged, label_rows
+from pacer.metrics.commitments import agreement
 from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, Interval, Statistics, differences, intervals
@@ -19,6 +21,8 @@ from pacer.metrics.statistics.intervals import POOLED, Units, resampled_units, s
 
 #: Minimum number of resampled units (patients, if known) for an interval; with fewer, the spread is unknown.
 LEAST_UNITS = 10
+#: Grouping of a run with commitments: how much of its own commitment each report states alike.
+AGREEMENT = "agreement with its commitment"
 _AGES = {0: "same day", 7: "up to a week", 90: "up to 90 days", 365: "up to a year"}
 _OLDER = "over a year"
 Estimate = TypeVar("Estimate", Interval, Difference)
@@ -45,7 +49,32 @@ def group_scores(
     Args:
         cases: ``cases.parquet``. columns: its columns to group by, in addition to the pipeline's groups.
     """
-    return _estimated([cases], convention, columns, lambda run: intervals(run, resamples))
+    share = pl.col("agreement")
+    words = pl.when(share == 1).then(pl.lit("full")).when(share >= 2 / 3).then(pl.lit("two thirds or more"))
+    levels = words.when(share < 2 / 3).then(pl.lit("less")).cast(pl.Enum(["full", "two thirds or more", "less"]))
+    cases = cases.with_columns(pl.select(agreement(cases)).select(levels.alias(AGREEMENT)).to_series())
+    return _estimated([cases], convention, [AGREEMENT, *columns], lambda run: intervals(run, resamples))
+
+
+class Coverage(NamedTuple):
+    """The reports whose agreement is at least ``agreement``: their share of those with an agreement, and their F1."""
+
+    agreement: float
+    share: float
+    f1: float
+
+
+def coverage(cases: pl.DataFrame, convention: str) -> list[Coverage]:
+    """Return F1 of the reports that agree most with their own commitment, for every value of agreement, the highest
+    first; empty without commitments or labels. Values at which F1 is undefined are left out."""
+    known = cases.with_columns(agreement(cases)).filter(pl.col("agreement").is_not_null())
+    if known.is_empty() or not is_labelled(known):
+        return []
+    known = known.sort("agreement", descending=True)
+    rule, values = CONVENTIONS[convention], known["agreement"].to_numpy()
+    f1 = averaged(label_rows(known, rule).cumsum(axis=0), "f1", rule.averages[0])
+    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # reports that agree alike count together
+    return [Coverage(values[i], (i + 1) / len(known), f1[i]) for i in last if not np.isnan(f1[i])]
 
 
 def group_differences(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from pacer.metrics.cases import by_context, contexts_of
+from pacer.metrics.cases import by_context, contexts_of, is_labelled, labels_of
+from pacer.metrics.clinical import averaged, present
+from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, differences
 from pacer.metrics.statistics.intervals import context_statistics, resampled_units
@@ -62,6 +65,23 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
     cases = cases.filter(pl.col(column).is_not_null())
     found = gains(cases, cases.with_columns(hypothesis_labels=column), convention, ["f1"])
     return {context: found[context]["f1"] for context in by_context(cases)}
+
+
+def floors(cases: pl.DataFrame, convention: str) -> dict[str, float]:
+    """Return F1 of what needs no look at the case, the mean over contexts: of one report for all records with the best
+    choice of observations, and of the references of other records (their expected value). Empty without labels."""
+    rule, found = CONVENTIONS[convention], []
+    for part in by_context(cases).values() if is_labelled(cases) else ():
+        counts = present(labels_of(part, "reference"), rule).sum(axis=0).astype(float)
+        affirmed = np.tri(len(counts), dtype=bool)[
+            :, counts.argsort()[::-1].argsort()
+        ]  # ever more of the most frequent
+        constant = np.concatenate([counts * affirmed, len(part) * affirmed, np.tile(counts, (len(counts), 1))], axis=1)
+        other = np.concatenate([counts * (counts - 1) / max(len(part) - 1, 1), counts, counts])
+        f1 = [averaged(sums, "f1", rule.averages[0]) for sums in (constant, other)]
+        found.append([float(np.nan_to_num(value).max()) for value in f1])
+    names = ("One report for all, at best", "Another record's reference")
+    return dict(zip(names, np.mean(found, axis=0).tolist(), strict=True)) if found else {}
 
 
 def gains(

@@ -114,6 +114,35 @@ def test_the_whole_page(full_run, tmp_path: Path):
             assert "stand-in for CheXbert" in (out / "tables" / f"{table}.{kind}").read_text(encoding="utf-8"), table
 
 
+def test_the_page_says_how_many_reports_contradict_their_commitment(full_run, tmp_path: Path):
+    out = tmp_path / "reports"
+    page = page_of(full_run, out)
+    cases = pl.read_parquet(full_run.root / "metrics" / "cases.parquet").drop_nulls("contradictions")
+    opposite = cases["contradictions"].list.len().sum()
+    assert f"{opposite} of {len(cases)} reports" in page.text and "contradict their own commitment" in page.text
+    rows = (out / "tables" / "contradictions.md").read_text(encoding="utf-8")
+    assert re.search(r"\| edema +\| +\d+ \| +7 \|", rows) and "fracture" not in rows
+    assert "agreement with its commitment" in (out / "tables" / "kept.md").read_text(encoding="utf-8")
+    assert (out / "figures" / "coverage.svg").is_file()
+    path = full_run.root / "metrics" / "scores.json"
+    scores = json.loads(path.read_text())
+    del scores["contradictions"]  # no report has a commitment
+    path.write_text(json.dumps(scores))
+    assert "kept" not in page_of(full_run, out).ids
+
+
+def test_floors_stand_below_the_scores_and_lower_f1_with_more_sources_is_explained(full_run, tmp_path: Path):
+    out = tmp_path / "reports"
+    assert "below that of a context with fewer sources" not in page_of(full_run, out).text
+    rows = (out / "tables" / "scores.md").read_text(encoding="utf-8")
+    assert re.search(r"\| One report for all, at best +\|[ |]+ 0\.\d{3} \|", rows) and "Another record's ref" in rows
+    path = full_run.root / "metrics" / "scores.json"
+    scores = json.loads(path.read_text())
+    scores["sw"]["f1"] = 0.5  # 0.599 in sn
+    path.write_text(json.dumps(scores))
+    assert "F1 in SW is below that of a context with fewer sources" in page_of(full_run, out).text
+
+
 def test_the_page_says_how_the_router_spread_its_weight(full_run, make_run, tmp_path: Path):
     spread = page_of(full_run, tmp_path / "reports").text
     assert "updates: block 4 0.250, the largest in 20.0 % of patches; block 8 0.700, the largest in 80.0 %" in spread

@@ -22,7 +22,7 @@ def test_experiments(repository: Repository) -> None:
     commands = commands.replace("git commit", "git -c user.name=test -c user.email=test@localhost commit --allow-empty")
     output = repository.run("bash", "-euo", "pipefail", "-c", commands)
     assert "mean.f1" in output
-    assert "lambda_cons: 0.1\n" not in (repository.folder / "params.yaml").read_text()
+    assert "variant: endpoint" not in (repository.folder / "params.yaml").read_text()
 
 
 def test_a_trained_model(repository: Repository) -> None:

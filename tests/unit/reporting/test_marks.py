@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.reporting.marks import committed, spans, statements
+from pacer.reporting.marks import committed, sides, spans, statements
 
 SENTENCES = (
     "no evidence of pneumothorax .",
@@ -139,3 +139,48 @@ def test_wording_of_comparison_is_a_phrase_of_its_own_that_rule_and_direction_su
 def test_wording_of_one_direction_is_the_same_whatever_its_form(one: str, other: str, same: bool):
     kinds = [{rule for rule, kind in statements(text) if kind == "longitudinal"} for text in (one, other)]
     assert all(kinds) and (kinds[0] == kinds[1]) is same
+
+
+@pytest.mark.parametrize(
+    ("report", "marked"),
+    [
+        ("no pneumothorax . small effusion .", {"no pneumothorax", "effusion"}),
+        ("possible pneumothorax . small effusion .", {"effusion"}),  # uncertain is not the opposite
+        ("small pneumothorax . no effusion .", set()),
+        ("no pneumothorax . a tiny pneumothorax remains .", set()),  # the report as a whole affirms it
+        ("the lungs are clear .", set()),
+    ],
+)
+@pytest.mark.parametrize("against", ["reference", "commitment"])
+def test_what_the_reports_own_commitment_says_otherwise_is_marked(report: str, marked: set, against):
+    own = committed(Anchor.of(positive=["pneumothorax"], negative=["pleural effusion"]))
+    found = spans(report, against, own if against == "commitment" else statements("small effusion ."), commitment=own)
+    contradicting = [span for span in found if span.contradicts]
+    assert {span.text for span in contradicting} == marked
+    assert all(
+        "the commitment says the opposite" in span.tooltip and "contradicts" in span.classes for span in contradicting
+    )
+
+
+@pytest.mark.parametrize(
+    ("report", "other", "turned"),
+    [
+        ("small left pleural effusion .", "there is effusion on the right .", True),
+        ("small left pleural effusion .", "large Left effusion .", False),
+        ("small left pleural effusion .", "bilateral effusions .", False),
+        ("small left pleural effusion .", "effusions , right more than left .", False),
+        ("small left pleural effusion .", "small pleural effusion .", False),
+        ("left lung is clear and there is a right effusion .", "small right effusion , left lung is clear .", False),
+        ("no left effusion .", "no right effusion .", False),
+    ],
+)
+def test_a_finding_on_the_other_side_is_marked(report: str, other: str, turned: bool):
+    marked = spans(report, "reference", statements(other), other_sides=sides(other))
+    assert any(span.aside for span in marked) == turned
+    assert all(span.support == "matching" and "other side" in span.tooltip for span in marked if span.aside)
+    assert not any(span.aside for span in spans(report, "reference", statements(other)))
+
+
+def test_sides_of_a_text():
+    found = sides("right opacity with a left effusion . no left pneumothorax ; possible pneumonia at both bases")
+    assert found == {"lung opacity": {"right"}, "pleural effusion": {"left"}}

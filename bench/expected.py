@@ -1,0 +1,44 @@
+"""How the mean F1 of the last run lies to what was seen of the default profile (`bench/results/default_f1.yaml`).
+
+    python bench/expected.py
+
+It prints nothing where parameters other than `train.seed` are not those of `configs/phantom.yaml`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from pacer.config import load_params
+from pacer.core.io import read_json
+
+ROOT = Path(__file__).resolve().parents[1]
+SEEN = Path(__file__).parent / "results" / "default_f1.yaml"
+
+
+def verdict(f1: float, seed: int, seen: dict[str, Any]) -> str:
+    """Return how ``f1`` lies to the range of ``seen``, in a sentence."""
+    low, high = seen["low"], seen["high"]
+    place = "within" if low <= round(f1, 3) <= high else "below" if f1 < low else "above"
+    seeds = ", ".join(map(str, seen["seeds"]))
+    of = "" if seed in seen["seeds"] else f", of which seed {seed} is none"
+    return (
+        f"mean F1 {f1:.3f} is {place} what was seen of this profile: {low:.3f} to {high:.3f} (seeds {seeds}{of}; "
+        f"{seen['processors']} processors)"
+    )
+
+
+def main() -> None:
+    run, committed = (load_params(ROOT / name).model_dump() for name in ("params.yaml", "configs/phantom.yaml"))
+    seed = run["train"].pop("seed")
+    committed["train"].pop("seed")
+    if run == committed:
+        f1 = read_json(ROOT / "metrics" / "scores.json")["mean"]["f1"]
+        print(verdict(f1, seed, YAML(typ="safe").load(SEEN.read_text(encoding="utf-8"))))
+
+
+if __name__ == "__main__":
+    main()
