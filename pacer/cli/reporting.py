@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 #: A mean over fewer records is printed with a note.
 FEW = 20
 ANCHORS = Path("data/anchors/anchors.parquet")
-Salt = Annotated[
-    Path | None, typer.Option(help="File of random characters that hides the ids in receipts; keep it secret.")
-]
+Salt = Annotated[Path | None, typer.Option(help="Secret file that hides the ids in receipts.")]
 anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
 
 
@@ -140,9 +138,7 @@ def score(
         Path | None, typer.Option(help="CheXbert's folder; default: none, with --records the pipeline's.")
     ] = None,
     labels: Annotated[Path | None, typer.Option(help="File for the references' labels, reused if there.")] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Split to score, or all; default: the decoded split, else test.")
-    ] = None,
+    split: Annotated[str | None, typer.Option(help="Split, or all; default: as decoded, else test.")] = None,
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
     missing_references: Annotated[
@@ -163,9 +159,7 @@ def score(
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     columns: Annotated[Path | None, typer.Option(help="Your scores and groups, CSV or Parquet.")] = None,
-    receipt: Annotated[
-        Path | None, typer.Option(help="File for a receipt: labels and scores under hashed ids, no text; needs --salt.")
-    ] = None,
+    receipt: Annotated[Path | None, typer.Option(help="Receipt: scores under hashed ids; needs --salt.")] = None,
     salt: Salt = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the scores of other reports in OUT.")] = False,
     params: ParamsFile = PARAMS,

@@ -65,6 +65,9 @@ def test_a_result_says_where_its_report_departs_from_its_commitment(
     shown = view.result_page(departs)
     assert ("The report agrees with its commitment." in shown) is (not unkept)
     assert shown.count("the report says the opposite)") == len(contradictions)
+    for page in (shown, view.contexts_page({departs.context: departs})):  # on the chip, and in the report
+        assert page.count('contradicts" title="the report says the opposite"') == len(contradictions)
+        assert page.count("the commitment says the opposite") == len(contradictions)
     assert replace(departs, fallback=True).unkept() == replace(departs, commitment=None).unkept() == {}
 
 
