@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -243,10 +243,9 @@ class Records:
         """Return which of these visits take the commitment-first route, bool [m]."""
         return self.commit[rows, visits % VISITS]
 
-    def lengths(self, rows: np.ndarray, visits: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return a function that gives :meth:`tokens` for any numbers (a :data:`pacer.training.sampler.Lengths`)."""
-        tokens = self.tokens(rows, visits)
-        return lambda numbers: tokens
+    def lengths(self, rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
+        """Return :meth:`tokens`, for any number (a :data:`pacer.training.sampler.Lengths`)."""
+        return self.tokens(rows, visits)
 
     def tokens(self, rows: np.ndarray, visits: np.ndarray) -> np.ndarray:
         """Return the number of real positions in these records' sequences, int64 [m]."""

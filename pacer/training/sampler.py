@@ -17,12 +17,9 @@ from pacer.training.examples import Examples, MicroBatch
 from pacer.training.phases import Phase
 from pacer.training.trajectory import RouteSeed
 
-#: Maps (rows, visits) to a function from micro-batch numbers (counted from the start of the phase) to token counts. The
-#: count depends on that number because rho, and so the route, does.
-Lengths = Callable[[np.ndarray, np.ndarray], Callable[[np.ndarray], np.ndarray]]
-
-#: Iterations that make lengths and batch numbers consistent (see :func:`_grouped`).
-_ROUNDS = 3
+#: Maps rows, visits and the number of a micro-batch (counted from the start of the phase) to token counts. The count
+#: depends on that number because rho, and so the route, does.
+Lengths = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 
 
 class Order(NamedTuple):
@@ -61,7 +58,8 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
 
     Within windows of ``window`` micro-batches (of one context, or of the mix), records are sorted by length and cut
     into batches, whose order is then shuffled. A window of 1 is the plain shuffled order. A record's route is drawn
-    from its visit, so its length is known beforehand.
+    from its visit, so its length is known beforehand, but for a rho that changes within the window: lengths are those
+    in the middle of it.
     """
     epoch, per_epoch = 0, order.micro_batches_per_epoch
     visits = np.zeros(1 + max(int(numbers.max()) for numbers in order.rows.values() if len(numbers)), dtype=np.int32)
@@ -111,35 +109,20 @@ def _windows(
     for start in range(0, len(stream), order.window * size):
         window = MicroBatch(stream[start : start + order.window * size], visits[start : start + order.window * size])
         if order.window > 1:
-            places = rng.permutation(numbers[start // size : start // size + order.window])
-            window = _grouped(window, lengths(*window), places)
+            own = numbers[start // size : start // size + order.window]
+            by_length = np.argsort(lengths(*window, own[len(own) // 2]), kind="stable")
+            shuffled = np.argsort(rng.permutation(own))
+            in_place = by_length.reshape(len(own), size)[shuffled].ravel()
+            window = MicroBatch(window.rows[in_place], window.visits[in_place])
         for first in range(0, len(window.rows), size):
             yield MicroBatch(window.rows[first : first + size], window.visits[first : first + size])
-
-
-def _grouped(window: MicroBatch, lengths: Callable[[np.ndarray], np.ndarray], places: np.ndarray) -> MicroBatch:
-    """Order a window's records by micro-batch, with similar lengths together.
-
-    A record's length depends on its route, the route on rho at its batch's number, and that number on the length. The
-    iteration starts from the number in the middle of the window.
-
-    Args:
-        places: numbers of the micro-batches, the one for the shortest records first.
-    """
-    size = len(window.rows) // len(places)
-    numbers = np.full(len(window.rows), np.sort(places)[len(places) // 2])
-    for _ in range(_ROUNDS):
-        by_length = np.argsort(lengths(numbers), kind="stable")
-        numbers[by_length] = np.repeat(places, size)
-    in_place = by_length.reshape(len(places), size)[np.argsort(places)].ravel()
-    return MicroBatch(window.rows[in_place], window.visits[in_place])
 
 
 def padding_efficiency(batches: Iterable[MicroBatch], lengths: Lengths) -> float:
     """Return real tokens over padded tokens of micro-batches that are numbered from 0."""
     real = padded = 0
     for number, batch in enumerate(batches):
-        tokens = lengths(*batch)(np.full(len(batch.rows), number))
+        tokens = lengths(*batch, number)
         real, padded = real + int(tokens.sum()), padded + int(tokens.max()) * len(tokens)
     return real / padded
 
@@ -183,11 +166,7 @@ class Sampler:
     def _rho(self, number: int) -> float:
         return self.phase.rho(number // self.phase.schedule.accumulation)
 
-    def _lengths(self, rows: np.ndarray, visits: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        uniform, tokens = self.examples.uniform(rows, visits, self.route_seed), self.examples.lengths[rows]
-
-        def tokens_in(numbers: np.ndarray) -> np.ndarray:
-            commits = uniform >= np.array([self._rho(int(number)) for number in numbers])
-            return np.where(commits, tokens[:, 1], tokens[:, 0])
-
-        return tokens_in
+    def _lengths(self, rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
+        commits = self.examples.uniform(rows, visits, self.route_seed) >= self._rho(number)
+        tokens = self.examples.lengths[rows]
+        return np.where(commits, tokens[:, 1], tokens[:, 0])
