@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pacer.cli.terminal import CORPUS, FROM_STAGE, ContextNames, RecordsFile, check_contexts, check_exists, say
+from pacer.cli.terminal import CORPUS, ContextNames, RecordsFile, check_contexts, check_exists, say
 from pacer.core.errors import ConfigError
 from pacer.core.io import check_replaceable
 
@@ -18,7 +18,7 @@ probe = typer.Typer(no_args_is_help=True, help="Test which sources any system us
 def make(
     out: Annotated[Path, typer.Option(help="Folder for the probe; replaced.")] = Path("probe"),
     records: RecordsFile = CORPUS,
-    split: Annotated[str, typer.Option(help="Split: test, val or all.")] = "test",
+    split: Annotated[str, typer.Option(help="Split: train, val, test or all.")] = "test",
     context: ContextNames = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Records of each context, chosen at random.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
@@ -26,11 +26,14 @@ def make(
     """Write inputs.csv: records, and the same with a source removed, exchanged or changed. A system writes a report for
     every row, as a CSV file with the columns probe_id and report."""
     chosen = check_contexts(context)
-    check_exists(records, remedy=FROM_STAGE)
-    from pacer.data.schemas import of_split, read_images, read_records
+    records = records / CORPUS.name if records.is_dir() else records
+    check_exists(records, records.with_name("images.parquet"), remedy="name that of a corpus with --records")
+    from pacer.data.schemas import SPLITS, of_split, read_images, read_records
     from pacer.metrics.probe.make import IMAGES, INPUTS, KEY, MANIFEST, make_probe
 
-    check_replaceable(out, (INPUTS, KEY, MANIFEST, IMAGES))
+    if split not in (*SPLITS, "all"):
+        raise ConfigError(f"--split {split}: expected one of {', '.join(SPLITS)}, all")
+    check_replaceable(out, (INPUTS, KEY, MANIFEST, IMAGES) if (out / MANIFEST).is_file() else ())
     table = of_split(read_records(records), split)
     table = table.filter(table["context"].is_in(chosen)) if chosen else table
     paths = dict(read_images(records.with_name("images.parquet")).select("image_id", "path").iter_rows())
@@ -44,7 +47,7 @@ def make(
 @probe.command()
 def score(
     reports: Annotated[
-        list[str], typer.Option(help="NAME=FILE with the columns probe_id and report; once for each system.")
+        list[str], typer.Option(help="FILE or NAME=FILE, columns probe_id and report; once for each system.")
     ],
     out: Annotated[Path, typer.Option(help="Folder for the table and the page; replaced.")],
     folder: Annotated[Path, typer.Option("--probe", help="Folder of `pacer probe make`.")] = Path("probe"),
@@ -59,7 +62,7 @@ def score(
     from pacer.metrics.probe.use import read_probe, system_use
     from pacer.reporting.probe_page import write_probe
 
-    check_replaceable(out, ("index.html", "table.md", "use.svg", "use.json"))
+    check_replaceable(out, ("index.html", "table.md", "use.svg", "use.json") if (out / "use.json").is_file() else ())
     key, kinds, manifest = read_probe(folder)
     uses = [system_use(name, key, file, chexbert) for name, file in systems.items()]
     say(write_probe(uses, kinds, manifest, out))

@@ -172,9 +172,13 @@ def score(
     chosen = check_contexts(context)
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
-    check_exists(chexbert, columns, salt)
+    check_exists(chexbert, columns)
     if (receipt is None) != (salt is None):
         raise ConfigError("--receipt and --salt go together: the salt is a file of random characters, kept secret")
+    if salt is not None:
+        from pacer.metrics.receipt import read_salt
+
+        read_salt(salt)
     if references and hypotheses and not (records or predictions):
         if len(chosen) > 1:
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
@@ -290,7 +294,7 @@ def compare(
 ) -> None:
     """Compare two scored runs, or receipts of them, case by case. Intervals are by paired bootstrap, p values by
     approximate randomisation."""
-    check_exists(first, second, salt)
+    check_exists(first, second)
     from pacer.metrics.calls import compare as compare_systems
     from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 

@@ -81,7 +81,7 @@ def compare(
     *,
     convention: str = "llm-rg4",
     resamples: int = 10_000,
-    salt: Path | None = None,
+    salt: str | Path | None = None,
 ) -> Comparison:
     """Compare two scored systems case by case; differences are second minus first.
 

@@ -27,15 +27,25 @@ _LEFT_OUT = ("findings_original",)
 _SHORTEST = 16
 
 
-def hidden(cases: pl.DataFrame, salt: Path) -> pl.DataFrame:
-    """Return cases with hashes in the place of ids and texts, and with BLEU's statistics, which need the texts.
+def read_salt(path: str | Path) -> bytes:
+    """Return the salt in a file.
 
     Raises:
-        ConfigError: the salt's file is missing or too short.
+        ConfigError: the file is missing or too short.
     """
-    key = salt.read_bytes().strip() if salt.is_file() else b""
+    key = Path(path).read_bytes().strip() if Path(path).is_file() else b""
     if len(key) < _SHORTEST:
-        raise ConfigError(f"--salt {salt}: expected a file with at least {_SHORTEST} random characters, kept secret")
+        raise ConfigError(
+            f"--salt {path}: expected a file with at least {_SHORTEST} random characters, kept secret; make one with "
+            "openssl rand -hex 32"
+        )
+    return key
+
+
+def hidden(cases: pl.DataFrame, salt: str | Path) -> pl.DataFrame:
+    """Return cases with hashes in the place of ids and texts, and with BLEU's statistics, which need the texts; raises
+    as :func:`read_salt`."""
+    key = read_salt(salt)
 
     def hashed(text: str | None) -> str | None:
         return None if text is None else hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
@@ -48,7 +58,7 @@ def hidden(cases: pl.DataFrame, salt: Path) -> pl.DataFrame:
 
 
 def write_receipt(cases: pl.DataFrame, signature: Signature, salt: Path, out: Path) -> None:
-    """Write the receipt of a scored run; raises as :func:`hidden`."""
+    """Write the receipt of a scored run; raises as :func:`read_salt`."""
     kept = [*COLUMNS, BLEU_ROWS, *signature.own_scores]
     table = hidden(cases, salt)
     content = {

@@ -187,7 +187,7 @@ def _absent(what: str, given: str | None, known: Sequence[str], option: str) -> 
     """Return the message for a file that lacks the column ``given`` by ``option``, or any of the ``known`` columns."""
     if given is not None:
         return f"none is {given}; {option} must name one of them"
-    return f"none is known as that of {what}; expected one of {', '.join(known)}, or name another with {option}"
+    return f"none is known as that of {what}; expected one of {', '.join(known)}; rename it, or name it with {option}"
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -22,7 +22,11 @@ _CHANCE = "another patient's reference (chance)"
 _NOTES = (
     "Gain: F1 with the record as given minus F1 with the changed source, over the same records, with its 95 % interval "
     "over patients (means over contexts). used: the interval lies above 0. ignored: every report stays the same, so "
-    "the gain is exactly 0. no effect shown: the interval holds 0. misled: it lies below 0.",
+    "the gain is exactly 0. no gain shown: reports change, but the interval holds 0. misled: it lies below 0. Verdicts "
+    "can be wrong by chance: intervals are not corrected for the number of rows.",
+    "Only another patient's source tests whether its content is read; without a source, a system may also react to its "
+    "absence. Radiographs are exchanged together, frontal and lateral.",
+    "F1 counts positive findings; a report that affirms none scores 0.",
     "Not backed: reports with a finding of the previous report that the reference lacks, as given and as changed.",
     "Chance: the same reports against the references of other patients. A system whose gain over chance is not above 0 "
     "writes reports that fit any patient.",
@@ -93,6 +97,8 @@ def _about(system: SystemUse) -> str:
         for source, share in system.absent.items()
         if share is not None
     ]
+    if system.empty:
+        parts.append(f"{number(system.empty)} reports are empty")
     if system.contradicts is not None:
         parts.append(f"{system.contradicts:.0%} contradict their commitment")
     return "; ".join(parts)

@@ -80,7 +80,6 @@ def make_probe(records: pl.DataFrame, paths: Mapping[str, str], out: Path, seed:
     key = pl.concat(
         [
             part.select(
-                pl.format("{}--{}", pl.lit(twin), "record_id").alias("probe_id"),
                 pl.lit(twin).alias("twin"),
                 *("record_id", "study_id", "subject_id", "view", "frontal", "lateral", "prior_report"),
                 *("indication", "history", "sections"),
@@ -90,6 +89,9 @@ def make_probe(records: pl.DataFrame, paths: Mapping[str, str], out: Path, seed:
             for twin, part in groups.items()
         ]
     ).join(chosen.select("record_id", "context"), on="record_id", how="left", maintain_order="left")
+    # reports written for another probe do not pair with this one
+    inputs = hash_json(key.to_dicts())[:8]
+    key = key.select(pl.format("{}--{}--{}", pl.lit(inputs), "twin", "record_id").alias("probe_id"), pl.all())
     reports = {twin: _counts(part, chosen) for twin, part in groups.items()}
     manifest = {"seed": seed, "records": len(chosen), "reports": reports, "key": hash_json(key.to_dicts())}
     with atomic_directory(out) as folder:

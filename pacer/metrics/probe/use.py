@@ -13,6 +13,7 @@ import polars as pl
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import availability
 from pacer.core.errors import DataError
+from pacer.core.hygiene import EMPTY_CELL
 from pacer.core.io import hash_file, hash_json, read_json, read_jsonl
 from pacer.data.twins import exchange
 from pacer.data.wording import compares_with_prior
@@ -60,12 +61,13 @@ class Use:
         if self.unchanged == 1:
             return "ignored"
         if low is None or high is None or low <= 0 <= high:
-            return "no effect shown"
+            return "no gain shown"
         return "used" if low > 0 else "misled"
 
 
 class SystemUse(NamedTuple):
     """The use of sources by one system. ``uses``: kind of twin (and :data:`CHANCE`) -> what it shows.
+    ``empty``: number of reports without a text.
     ``absent``: share of reports that refer to an examination that was not given, by source; None: always given.
     ``contradicts``: share of reports that contradict their stated commitment; None: there is none."""
 
@@ -73,6 +75,7 @@ class SystemUse(NamedTuple):
     uses: dict[str, Use]
     absent: dict[str, float | None]
     contradicts: float | None
+    empty: int
     signature: dict[str, Any]
 
 
@@ -115,13 +118,15 @@ def system_use(name: str, key: pl.DataFrame, reports: Path, chexbert: Path | Non
         "previous report": _share(cases, "compares", [not availability(context)[1] for context in cases["given"]]),
     }
     signature = {"reports": hash_file(reports), "scores": scores, "convention": _CONVENTION}
-    return SystemUse(name, uses, absent, _contradicts(reports, cases), signature)
+    empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
+    return SystemUse(name, uses, absent, _contradicts(reports, cases), empty, signature)
 
 
 def _cases(key: pl.DataFrame, path: Path, chexbert: Path | None) -> tuple[pl.DataFrame, list[str]]:
     """Return the key with the reports and what was read in them, and the scores that can be computed."""
     read = reports_of(path, ("report", "hypothesis", "text"))
-    rows = read.rows.select(pl.col("id").alias("probe_id"), pl.col("text").fill_null("").alias("hypothesis"))
+    said = pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")  # nan and the like say nothing
+    rows = read.rows.select(pl.col("id").alias("probe_id"), said.alias("hypothesis"))
     check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))
     cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
     for side, column in (("reference", "reference"), ("report", "hypothesis"), ("prior", "prior_report")):

@@ -63,7 +63,7 @@ Place = str | Path | Run
 
 
 def compare_runs(
-    first: Place, second: Place, *, convention: str = "llm-rg4", resamples: int = 10_000, salt: Path | None = None
+    first: Place, second: Place, *, convention: str = "llm-rg4", resamples: int = 10_000, salt: str | Path | None = None
 ) -> Comparison:
     """Compare two folders of scores by context and for the mean over contexts: the tested scores of the registry and
     the numbers of ``score.columns``; also F1 by group. Runs without a labeller are compared without CE F1.
@@ -140,9 +140,11 @@ class _Paired(NamedTuple):
     comparison: Comparison
 
 
-def _paired(one: Place, other: Place, convention: str, salt: Path | None = None) -> _Paired:
+def _paired(one: Place, other: Place, convention: str, salt: str | Path | None = None) -> _Paired:
     """Pair two runs record by record; raises as :func:`compare_runs`."""
     (first, cases, signature), (second, other_cases, other_signature) = _read(one, salt), _read(other, salt)
+    if salt and cases.join(other_cases, on="record_id").is_empty():
+        raise DataError(f"no id of {first} is in {second}: a receipt has another salt, or other records")
     check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), first, second)
     other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
     if _labeller(signature) != _labeller(other_signature):
@@ -187,7 +189,7 @@ def _paired(one: Place, other: Place, convention: str, salt: Path | None = None)
     return _Paired((cases, other_cases), (statistics, others), [*groups, *further], comparison)
 
 
-def _read(place: Place, salt: Path | None) -> Run:
+def _read(place: Place, salt: str | Path | None) -> Run:
     """Read a run or a receipt; with a salt, a run's ids and texts are hidden as those of receipts are."""
     if isinstance(place, str | Path) and Path(place).is_file() and Path(place).suffix == ".json":
         if salt is None:

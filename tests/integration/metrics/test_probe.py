@@ -206,3 +206,30 @@ def test_a_changed_key_is_refused(corpus: Path, tmp_path: Path) -> None:
     key.with_columns(reference=pl.lit("there is edema .")).write_parquet(tmp_path / "probe" / KEY)
     with pytest.raises(DataError, match="was changed"):
         read_probe(tmp_path / "probe")
+
+
+def test_reports_for_another_probe_and_empty_ones_are_told(corpus: Path, probe: Path, tmp_path: Path) -> None:
+    made = run("probe", "make", "--records", str(corpus), "--out", str(tmp_path / "other"), "--seed", "1")
+    assert made.exit_code == 0, made.output
+    file = reports(probe, SYSTEMS["constant"], tmp_path / "r.csv")
+    with pytest.raises(DataError, match="do not pair"):
+        system_use("s", read_probe(tmp_path / "other")[0], file)
+    rows = pl.read_csv(file)
+    rows.with_columns(report=pl.lit("nan")).write_csv(file)
+    done = run("probe", "score", "--probe", str(probe), "--reports", str(file), "--out", str(tmp_path / "use"))
+    assert f"{len(rows)} reports are empty" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--split", "tset"], "--split tset: expected one of train, val, test, all"),
+        (["--out", "{files}"], "would be lost"),
+    ],
+)
+def test_what_would_lose_files_or_find_none(arguments: list[str], message: str, corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "inputs.csv").write_text("mine\n")
+    given = [argument.format(files=tmp_path) for argument in ["--out", str(tmp_path / "probe"), *arguments]]
+    done = run("probe", "make", "--records", str(corpus / "records.parquet"), *given)
+    assert done.exception is not None and message in str(done.exception)
+    assert (tmp_path / "inputs.csv").read_text() == "mine\n"

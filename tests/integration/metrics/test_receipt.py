@@ -73,7 +73,7 @@ def test_receipts_need_their_salt(tmp_path: Path, salt: Path) -> None:
         compare(first, receipt)
     other = tmp_path / "other"
     other.write_text("x" * 32)
-    with pytest.raises(DataError, match="do not pair"):
+    with pytest.raises(DataError, match="another salt"):
         compare(first, receipt, salt=other)
     other.write_text("short")
     with pytest.raises(ConfigError, match="at least 16 random characters"):
