@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pacer.cli import main
+from pacer.cli.terminal import console
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -29,6 +30,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(REPOSITORY / "configs" / "phantom.yaml", tmp_path / "params.yaml")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(console, "width", 200)  # read at its creation, which an earlier test may have caused
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path

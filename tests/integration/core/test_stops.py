@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ def main():
 """
 #: A stage that is still importing.
 IMPORTING = f"{STAGE}\nmain()\n"
+
+
+@pytest.fixture(autouse=True)
+def not_under_nohup() -> Iterator[None]:
+    """A stage under nohup outlives its parent; the tests may run under nohup, their stages do not."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 RUN, LAUNCH = (str(ROOT / "stages" / name) for name in ("run.py", "launch.py"))
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
 CONFIGURATION = """
