@@ -59,7 +59,7 @@ def score(
             the path of a file (docs/evaluation.md).
         out: folder for the files that `pacer score` writes; None: none is written.
         chexbert: folder of the labeller; None: no scores of its labels. labels: file for the references' labels.
-        columns: your own scores and groups by ``record_id``, CSV or Parquet.
+        columns: table with your own scores and groups by ``record_id``.
         protocol: fields of :class:`~pacer.metrics.report_files.Protocol`, such as ``missing="empty"``.
 
     Raises:
