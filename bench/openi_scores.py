@@ -30,9 +30,10 @@ from pacer.metrics.nlg import nlg_scores
 from pacer.metrics.statistics.bootstrap import Difference, Interval, Statistics, differences, holm, intervals
 
 PACER, BOTH, BASE = "PACER (+ Calibrate)", "Refine + Commit", "Base"
+AGREEMENT = "PACER, select: agreement"
 ANOTHER, NO_LATERAL = "another_patient", "no_lateral"
 REPORT, COMMITMENT = "report", "commitment"
-ROWS = (BASE, "Refine only", "Commit only", BOTH, PACER, NEAREST, CONSTANT)
+ROWS = (BASE, "Refine only", "Commit only", BOTH, PACER, AGREEMENT, NEAREST, CONSTANT)
 DEALS, SEED = 1000, 0
 #: R2Gen's `--threshold` and `--max_seq_length` for IU X-Ray; the first token of a reference marks its start.
 RAREST, LONGEST = 3, 60
@@ -70,6 +71,7 @@ QUESTIONS = {
         (System(PACER), System(BASE)),
     ],
     "Is it more than the nearest train report?": [(System(PACER), System(NEAREST))],
+    "Does a kept commitment help?": [(System(AGREEMENT), System(PACER))],
 }
 
 #: Comparisons added after the test reports were scored, for the row with the highest F1 of reports.
