@@ -1,20 +1,37 @@
-"""Maps of depth weights that are laid over a radiograph."""
+"""Radiographs, and maps of depth weights that are laid over them, as a page embeds them."""
 
 from __future__ import annotations
 
 import base64
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from pacer.core.errors import DataError
+from pacer.reporting.images import LONGEST_EDGE, data_uri, read_grey
 from pacer.reporting.overlay import routing_overlay, square_overlay
 
 
 def picture(address: str) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))).astype(int)
+
+
+def test_radiographs_are_grey_and_reduced_and_a_missing_one_is_named(tmp_path: Path):
+    Image.linear_gradient("L").resize((1000, 500)).convert("RGB").save(tmp_path / "wide.png")
+    assert read_grey(tmp_path / "wide.png").size == (LONGEST_EDGE, LONGEST_EDGE // 2)
+    assert read_grey(tmp_path / "wide.png").mode == "L"
+    with pytest.raises(DataError, match=r"absent\.jpg cannot be opened as an image"):
+        read_grey(tmp_path / "absent.jpg")
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P"])
+def test_addresses_hold_the_image(mode: str):
+    address = data_uri(Image.new("L", (8, 6), 200).convert(mode))
+    assert address.startswith("data:image/jpeg;base64,")
+    assert picture(address).shape[:2] == (6, 8) and np.abs(picture(address) - 200).max() <= 2
 
 
 def test_a_map_is_warm_where_a_patch_takes_more_of_a_depth_and_clear_at_the_even_share():
@@ -45,8 +62,5 @@ def test_the_patch_grid_spans_the_middle_square():
     shown = picture(overlay.address)
     assert shown.shape == (100, 100) and shown.min() > 200
     assert picture(overlay.maps[0].address)[..., 3].tolist() == [[0, 153], [0, 0]]  # patches in rows
-
-
-def test_patches_must_form_a_square():
     with pytest.raises(DataError, match="5 patches do not form a square"):
-        square_overlay("frontal", Image.new("L", (8, 8)), np.full((5, 3), 1 / 3, dtype=np.float32), (4, 8, 12))
+        square_overlay("frontal", wide, np.full((5, 3), 1 / 3, dtype=np.float32), (4, 8, 12))
