@@ -164,16 +164,11 @@ def test_what_a_run_may_have_besides(full_run, tmp_path: Path):
         scores["sw"]["f1"] = 0.5  # 0.599 in sn
         del scores["contradictions"]
 
-    def one_block(logged: dict) -> None:
-        logged["depth_weight"] = {"0": 0.02, "1": 0.01, "2": 0.97}
-        logged["depth_favourite"] = {"0": 0.0, "1": 0.01, "2": 0.99}
-
-    def fewer(manifest: dict) -> None:
-        manifest["examples"] = [manifest["examples"][0], "of another corpus"]
-
     change_json(full_run.root / "metrics" / "scores.json", change)
-    change_json(full_run.root / "metrics" / "parent" / "metrics.json", one_block)
-    change_json(full_run.root / "predictions" / "manifest.json", fewer)
+    shares = {"depth_weight": {"0": 0.02, "1": 0.01, "2": 0.97}, "depth_favourite": {"0": 0.0, "1": 0.01, "2": 0.99}}
+    write_json(full_run.root / "metrics" / "parent" / "metrics.json", shares)
+    manifest = full_run.root / "predictions" / "manifest.json"
+    change_json(manifest, lambda known: known.update(examples=[known["examples"][0], "of another corpus"]))
     page = page_of(full_run, tmp_path / "reports")
     assert "By label convention" in page.text and "0.123" in page.text
     for name in ("scores", "conventions", "contents"):
@@ -210,19 +205,12 @@ def test_direct_reports_of_a_model_without_a_router(full_run, tmp_path: Path):
 
 def test_a_case_has_its_contexts_side_by_side_with_support_and_changes(full_run, tmp_path: Path):
     study = read_json(full_run.root / "predictions" / "manifest.json")["examples"][0]
-    texts = {
-        f"sn-{study}": "no pneumothorax . the heart is enlarged .",
-        f"mw-{study}": "no pneumothorax . edema and small pleural effusion .",
+    own = {"fallback": False, "anchor": {"positive": [], "negative": ["edema"], "uncertain": []}}
+    changes = {
+        f"sn-{study}": own | {"report": "no pneumothorax . the heart is enlarged ."},
+        f"mw-{study}": own | {"report": "no pneumothorax . edema and small pleural effusion ."},
     }
-    anchor = {"positive": [], "negative": ["edema"], "uncertain": []}
-    change_predictions(
-        full_run,
-        lambda row: (
-            {"report": texts[row["record_id"]], "fallback": False, "anchor": anchor}
-            if row["record_id"] in texts
-            else {}
-        ),
-    )
+    change_predictions(full_run, lambda row: changes.get(row["record_id"], {}))
     html = page_of(full_run, tmp_path / "reports").html
     assert re.search(
         r'<mark class="(matching|unverified) changed" title="pleural effusion: positive; [^"]*first cont', html

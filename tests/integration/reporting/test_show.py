@@ -21,11 +21,11 @@ BY_A = {"sn": "left effusion . no pneumothorax .", "sw": "a new picc . no pneumo
 BY_B = {"sn": "no pneumothorax . the heart is enlarged .", "sw": "the heart is enlarged , unchanged ."}
 
 
-def scored(folder: Path, texts: dict[str, str], references=REFERENCE, study: str = "s1", ids=None) -> Path:
+def scored(folder: Path, texts: dict[str, str], references=REFERENCE, study: str = "s1") -> Path:
     """A folder of scores as far as it is read here."""
     folder.mkdir(parents=True)
     rows = {
-        "record_id": [(ids or {}).get(context, f"{context}-{study}") for context in texts],
+        "record_id": [f"{context}-{study}" for context in texts],
         "context": list(texts),
         "study_id": [study] * len(texts),
         "reference": [references[context] for context in texts],
@@ -107,9 +107,10 @@ def test_what_cannot_stand_side_by_side_is_refused(tmp_path: Path, texts, refere
 
 
 def test_several_examinations_of_a_study_are_told_apart(tmp_path: Path) -> None:
-    folder = scored(tmp_path / "a", {"sn": "x ."}, study="s1", ids={"sn": "sn-e1"})
+    folder = scored(tmp_path / "a", {"sn": "x ."})
     cases = pl.read_parquet(folder / "cases.parquet")
-    pl.concat([cases, cases.with_columns(record_id=pl.lit("sn-e2"))]).write_parquet(folder / "cases.parquet")
+    two = [cases.with_columns(record_id=pl.lit(name)) for name in ("sn-e1", "sn-e2")]
+    pl.concat(two).write_parquet(folder / "cases.parquet")
     with pytest.raises(DataError, match="several reports of s1, sn-e1 and sn-e2; name one of these records"):
         columns([("a", folder)] * 2, tmp_path, contexts=["sn"])
     for study in ("e2", "sn-e2"):

@@ -31,67 +31,40 @@ def marked(report: str, compared_with: Other, other: str, first: str | None = No
     return {s.text: " ".join(s.marks) for s in spans(report, compared_with, statements(other), known) if s.marks}
 
 
-REFERENCE = "small pleural effusion . no evidence of pneumothorax . cardiomegaly ."
-GENERATED = "no pleural effusion . there is no pneumothorax . a picc ends in the svc ."
-LINE = "as compared with the previous radiograph , a new right picc line has been inserted ."
-PULLED = "as compared with the prior study , the picc line has been pulled back , effusion is unchanged ."
+def test_findings_are_marked_by_what_the_other_text_says():
+    reference = "small pleural effusion . no evidence of pneumothorax . cardiomegaly ."
+    generated = "no pleural effusion . there is no pneumothorax . a picc ends in the svc ."
+    assert marked(generated, "reference", reference) == {
+        "no pleural effusion": "unverified",
+        "no pneumothorax": "matching",
+        "picc": "unverified",
+    }
+    assert marked(reference, "generated", generated) == {
+        "effusion": "reference-only",
+        "no evidence of pneumothorax": "matching",
+        "cardiomegaly": "reference-only",
+    }
+    # a cue is taken along unless another mention stands between
+    assert marked("no pneumothorax , effusion or consolidation .", "reference", "no effusion .") == {
+        "no pneumothorax": "unverified",
+        "effusion": "matching",
+        "consolidation": "unverified",
+    }
+    report = "no pneumothorax . small pleural effusion ."
+    first = "no pneumothorax ."
+    assert marked(report, "reference", report, first) == {"no pneumothorax": "matching", "effusion": "matching changed"}
 
 
-@pytest.mark.parametrize(
-    ("report", "compared_with", "other", "first", "expected"),
-    [
-        (
-            GENERATED,
-            "reference",
-            REFERENCE,
-            None,
-            {"no pleural effusion": "unverified", "no pneumothorax": "matching", "picc": "unverified"},
-        ),
-        (
-            REFERENCE,
-            "generated",
-            GENERATED,
-            None,
-            {"effusion": "reference-only", "no evidence of pneumothorax": "matching", "cardiomegaly": "reference-only"},
-        ),
-        (  # a cue is taken along, unless another mention stands between
-            "no pneumothorax , effusion or consolidation .",
-            "reference",
-            "no effusion .",
-            None,
-            {"no pneumothorax": "unverified", "effusion": "matching", "consolidation": "unverified"},
-        ),
-        (
-            "no pneumothorax . small pleural effusion .",
-            "reference",
-            "no pneumothorax . small pleural effusion .",
-            "no pneumothorax .",
-            {"no pneumothorax": "matching", "effusion": "matching changed"},
-        ),
-        (  # the paper's Figure 2: a line was inserted, not pulled back
-            PULLED,
-            "reference",
-            LINE,
-            None,
-            {"compared": "matching longitudinal", "prior study": "matching longitudinal", "picc": "matching"}
-            | {"has been pulled": "unverified longitudinal", "unchanged": "unverified longitudinal"}
-            | {"effusion": "unverified"},
-        ),
-        (
-            LINE,
-            "generated",
-            PULLED,
-            "compared with before , no picc .",
-            {"compared": "matching longitudinal", "previous radiograph": "matching longitudinal changed"}
-            | {"new": "reference-only longitudinal changed", "picc": "matching changed"}
-            | {"has been inserted": "reference-only longitudinal changed"},
-        ),
-    ],
-)
-def test_marks_of_a_report_beside_another(
-    report: str, compared_with: Other, other: str, first: str | None, expected: dict[str, str]
-):
-    assert marked(report, compared_with, other, first) == expected
+def test_wording_of_comparison_is_a_phrase_of_its_own_that_rule_and_direction_support():
+    """The paper's Figure 2: a line was inserted, not pulled back."""
+    reference = "as compared with the previous radiograph , a new right picc line has been inserted ."
+    generated = "as compared with the prior study , the picc line has been pulled back , effusion is unchanged ."
+    found = marked(generated, "reference", reference)
+    assert found["compared"] == found["prior study"] == "matching longitudinal" and found["picc"] == "matching"
+    assert found["has been pulled"] == found["unchanged"] == "unverified longitudinal"
+    alone = marked(reference, "generated", generated, "compared with before , no picc .")
+    assert alone["compared"] == "matching longitudinal" and alone["picc"] == "matching changed"
+    assert alone["new"] == alone["has been inserted"] == "reference-only longitudinal changed"
 
 
 @given(REPORTS, REPORTS, st.none() | REPORTS)

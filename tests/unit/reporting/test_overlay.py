@@ -46,11 +46,8 @@ def test_a_map_is_warm_where_a_patch_takes_more_of_a_depth_and_clear_at_the_even
     assert first[top_right][0] > first[top_right][2] and second[top_right][2] > second[top_right][0]
     assert first[bottom_left][2] > first[bottom_left][0]
     assert first[top_right][3] > first[bottom_left][3] > first[middle][3] == 0
-
-
-def test_an_even_mixture_has_clear_maps():
-    overlay = routing_overlay("frontal", Image.new("L", (8, 8)), np.full((2, 4, 2), 0.5, np.float32), (3, 6))
-    assert overlay.farthest == 1e-3 and not any(picture(one.address)[..., 3].any() for one in overlay.maps)
+    even = routing_overlay("frontal", Image.new("L", (8, 8)), np.full((2, 4, 2), 0.5, np.float32), (3, 6))
+    assert even.farthest == 1e-3 and not any(picture(one.address)[..., 3].any() for one in even.maps)
 
 
 def test_the_patch_grid_spans_the_middle_square():
