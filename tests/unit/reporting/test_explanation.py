@@ -20,7 +20,12 @@ from pacer.reporting.explanation import explain
 from tests.support.labelling import cache_line
 from tests.support.made_records import few_records
 
-REPORT = "Possible edema. No pneumothorax <script>."
+REPORT = "Possible edema. No pneumothorax <script>. Small pneumothorax."
+
+
+def raw_answer(positive: list[str]) -> str:
+    evidence = {"edema": ["possible EDEMA", "wet <b>lungs</b>"]}
+    return json.dumps({"positive": positive, "negative": [], "uncertain": [], "rationale": evidence})
 
 
 @pytest.fixture
@@ -31,8 +36,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path,
     answers, records = anchors.with_name("llm_cache.jsonl"), few_records(".jpg").with_columns(report_raw=pl.lit(REPORT))
     write_table(corpus, records, RECORD_SCHEMA)
     train = records.filter(pl.col("split") == "train")["record_id"][0]
-    lists = {"positive": ["edema"], "negative": [], "uncertain": []}
-    raw = json.dumps(lists | {"rationale": {"edema": ["possible EDEMA", "wet <b>lungs</b>"]}})
+    raw = raw_answer(["edema"])
     write_jsonl(answers, [cache_line(train, raw.replace("wet", "older"), current=False), cache_line(train, raw)])
     build_anchors(corpus, answers, anchors)
     return corpus, anchors, answers
@@ -47,7 +51,8 @@ def test_a_labelled_record_stands_beside_the_rules_and_the_labelling_models_evid
     assert found.evidence == [("edema", "possible EDEMA", ""), ("edema", "wet <b>lungs</b>", absent)]
     assert found.read == [
         ("edema", "edema", "uncertain", "Possible", "yes"),
-        ("pneumothorax", "pneumothorax", "negative", "No", "yes"),
+        ("pneumothorax", "pneumothorax", "negative", "No", ""),
+        ("pneumothorax", "pneumothorax", "positive", "", "yes"),
     ]
     shown, other = (
         CliRunner().invoke(app, ["anchors", "show", record], env={"COLUMNS": "200"}).output
@@ -64,11 +69,11 @@ def test_a_labelled_record_stands_beside_the_rules_and_the_labelling_models_evid
     ):
         assert words in shown, words
     assert "the same" not in shown and "older" not in shown
-    assert explain(ruled, *tables).evidence == [] and "the rules alone would say" not in other and REPORT in other
+    assert "the rules alone would say" not in other and REPORT in other
     # the cache was labelled anew, and the anchors were not made again: its evidence is not that of this commitment
-    answers = tables[2]
-    answers.write_text(answers.read_text().replace('\\"positive\\": [\\"edema\\"]', '\\"positive\\": []'))
-    assert explain(labelled, *tables).evidence == []
+    same = extract_anchor(REPORT).as_dict() | {"rationale": {"edema": ["edema"]}}
+    write_jsonl(tables[2], [cache_line(labelled, raw_answer([])), cache_line(ruled, json.dumps(same))])
+    assert [explain(record, *tables).evidence for record in (labelled, ruled)] == [[], []]
 
 
 def test_what_is_not_there_is_named(tables, tmp_path: Path) -> None:

@@ -87,11 +87,12 @@ def test_what_the_papers_text_says_of_its_tables() -> None:
 
 
 @pytest.mark.parametrize("recorded", [{}, {"arithmetic": "bfloat16"}])
-def test_labels_of_another_precision_and_unknown_settings_are_told(recorded: dict) -> None:
+def test_labels_of_another_precision_or_labeller_and_unknown_settings_are_told(recorded: dict) -> None:
     """Other differences: the tests of studies."""
     table, clinical = TABLES["main"], {"convention": "llm-rg4", "labeller": recorded}
-    signature = Signature.of({"standin_labeller": False, "clinical": clinical})
+    signature = Signature.of({"clinical": clinical})
     found = differences_to_published(table, {"sn": {"n": 2357}}, signature, None)
     precision = recorded.get("arithmetic", "not recorded")
+    assert "the labeller is not CheXbert as published, or it is not recorded" in found
     assert f"labeller's precision {precision}, published float32" in found
     assert decoded_otherwise(table, signature)[0] == "decode.num_beams not recorded, published 3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 
 from pacer.core.audits import number
 from pacer.core.errors import DataError
+from pacer.metrics.probe.use import RULES, SystemUse, Use
 from pacer.metrics.scores import scores_at
-from pacer.metrics.statistics.bootstrap import Interval
+from pacer.metrics.statistics.bootstrap import Difference, Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores
+from pacer.reporting.probe_page import use_table
 from pacer.reporting.score_tables import control_table, convention_table, label_table, score_table, truth_table
 from pacer.reporting.tables import Heading, Table, latex_text, p_value
 
@@ -120,6 +123,22 @@ def test_observations_with_and_without_a_score():
     )
     assert table.rows[0] == ("Edema", "12", "9", "0.500", "0.500", "0.500", "0.30–0.70", "0.250", "–")
     assert table.rows[1] == ("Fracture", "0", "0", "undefined", "undefined", "undefined", "", "–", "–")
+
+
+def test_the_use_of_sources_has_a_row_a_twin_below_its_system():
+    gain = Difference(0.4, 0.6, 0.2, 0.1, 0.3, None, 0)
+    use = Use(12, {RULES: gain}, 0.25, (0.5, None))
+    chance = Use(12, {RULES: replace(gain, difference=-0.2)}, None, (None, None))
+    system = SystemUse("copies", {"no_prior": use, "chance": chance}, {"lateral view": 0.1, "x": None}, 0.05, 3, {})
+    table = use_table([system], {"chance": "another's", "no_lateral": "no lateral", "no_prior": "no previous report"})
+    heads = ("F1 by rules", "changed", "gain", "Reports that change", "Not backed", "Verdict")
+    assert table.columns == ("Changed source", "n", *heads)
+    assert table.rows == (
+        ("another's", "12", "0.600", "0.400", "−0.200 (+0.100…+0.300)", "", "", "above chance"),
+        ("no previous report", "12", "0.600", "0.400", "+0.200 (+0.100…+0.300)", "0.750", "0.500", "used"),
+    )
+    about = "10% of reports without a lateral view refer to one; 3 reports are empty; 5% contradict their commitment"
+    assert table.headings == {0: Heading("copies", about)}
 
 
 def test_a_first_cell_that_repeats_the_one_above_is_shown_once_in_its_group():
