@@ -13,6 +13,7 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, write_json
+from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.reporting.build_report import build_report
 
 
@@ -127,6 +128,20 @@ def test_the_page_says_how_many_reports_contradict_their_commitment(full_run, wh
     rows = whole.table("contradictions.md")
     assert re.search(r"\| edema +\| +\d+ \| +7 \|", rows) and "fracture" not in rows
     assert "agreement with its commitment" in whole.table("kept.md")
+
+
+def test_a_case_has_the_labellers_findings_of_both_texts(full_run, whole: Page):
+    study = read_json(full_run.root / "predictions" / "manifest.json")["examples"][0]
+    cases = pl.read_parquet(full_run.root / "metrics" / "cases.parquet")
+    row = cases.filter(record_id=f"sn-{study}").to_dicts()[0]
+    wanted, written = (
+        [name for name, label in zip(OBSERVATIONS[:-1], row[f"{side}_labels"]) if label in (1, 3)]
+        for side in ("reference", "hypothesis")
+    )
+    agreed, missed = ([name for name in wanted if (name in written) is both] for both in (True, False))
+    added = [name for name in written if name not in wanted]
+    for heading, names in {"agreed": agreed, "missed": missed, "added": added}.items():
+        assert not names or f"Labeller: {heading} {', '.join(names)}" in whole.text
 
 
 def test_the_page_needs_nothing_from_outside(whole: Page):
