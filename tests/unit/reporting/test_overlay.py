@@ -1,4 +1,4 @@
-"""Radiographs, and maps of depth weights that are laid over them, as a page embeds them."""
+"""Pictures of a page: radiographs, maps of depth weights that are laid over them, and charts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from pacer.core.errors import DataError
+from pacer.reporting import charts
 from pacer.reporting.images import LONGEST_EDGE, data_uri, read_grey
 from pacer.reporting.overlay import routing_overlay, square_overlay
 
@@ -61,3 +63,13 @@ def test_the_patch_grid_spans_the_middle_square():
     assert picture(overlay.maps[0].address)[..., 3].tolist() == [[0, 153], [0, 0]]  # patches in rows
     with pytest.raises(DataError, match="5 patches do not form a square"):
         square_overlay("frontal", wide, np.full((5, 3), 1 / 3, dtype=np.float32), (4, 8, 12))
+
+
+def test_bars_are_shares_of_the_records_one_after_the_other(monkeypatch: pytest.MonkeyPatch):
+    figure = Figure()
+    monkeypatch.setattr(charts, "drawing", lambda width, height, draw, **grid: draw(figure.subplots()))
+    charts.polarity_chart(
+        {"sn": {"edema": {"positive": 1, "negative": 2, "uncertain": 1}}}, {"sn": {"llm": 3, "rules": 5}}
+    )
+    bars = [(bar.get_x(), bar.get_width()) for bar in figure.axes[0].patches]
+    assert bars == [(0, 0.125), (0.125, 0.125), (0.25, 0.25)]  # positive, uncertain, negative
