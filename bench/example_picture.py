@@ -78,7 +78,8 @@ def reading(axes: Axes, report: ContextReport) -> None:
     """Write the reference report on the left; commitment and report on the right; the legend below."""
 
     def marked(spans: Iterable) -> list[Word]:
-        return [(word, MARKS[s.support][0] if s.support else None) for s in spans for word in s.text.split()]
+        colours = {mark: colour for mark, (colour, _) in MARKS.items()}
+        return [(word, next(map(colours.get, s.marks), None)) for s in spans for word in s.text.split()]
 
     committed = report.prediction["anchor"] or {}
     chips = [(f"{SIGNS[p]} {name} ", "#eef1f4") for p in POLARITIES for name in committed.get(p, [])]

@@ -357,7 +357,7 @@ def show_anchor(
     """Explain one commitment of the pipeline's corpus. The words of the report that the rules read are coloured by
     polarity."""
     check_exists(CORPUS, ANCHORS, remedy=FROM_STAGE)
-    from pacer.reporting.explanation import explain
+    from pacer.reporting.explanation import EVIDENCE, READ, explain
 
     explanation = explain(record, CORPUS, ANCHORS, ANCHORS.with_name("llm_cache.jsonl"))
     made_by = "the labelling model" if explanation.origin == "llm" else "the rules"
@@ -367,9 +367,9 @@ def show_anchor(
         by_rules = explanation.by_rules
         same = Text("the same") if by_rules == explanation.anchor else chips(by_rules)
         console.print(Text("the rules alone would say: ") + same)
-    if explanation.evidence.rows:
+    if explanation.evidence:
         console.print("\nwhat the labelling model gives as evidence")
-        print_rows(explanation.evidence.rows, explanation.evidence.columns)
+        print_rows(explanation.evidence, EVIDENCE)
     report = Text(explanation.report)
     # deciding mentions are styled last, over the others
     for mention in sorted(explanation.mentions, key=lambda mention: mention.decided):
@@ -385,4 +385,4 @@ def show_anchor(
     legend.append("bold", "bold").append(": decides, ").append("underlined", "underline").append(": because of it")
     console.print(legend)
     console.print("\nwhat the rules read")
-    print_rows(explanation.read.rows, explanation.read.columns)
+    print_rows(explanation.read, READ)

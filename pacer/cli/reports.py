@@ -67,7 +67,7 @@ def show_summary(done: Summary, out: Path, notes: Sequence[str]) -> None:
 def _marked(report: str, first: str) -> Text:
     """Return the report, with statements on findings or comparisons coloured if they are not in the first context's."""
     marked = spans(report, "commitment", None, statements(first))
-    return Text.assemble(*((span.text, _NEW if span.changed else "") for span in marked))
+    return Text.assemble(*((span.text, _NEW if "changed" in span.marks else "") for span in marked))
 
 
 def _show_notes(results: Mapping[Context, Result]) -> None:

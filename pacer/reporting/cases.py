@@ -12,7 +12,7 @@ from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.reporting import images
-from pacer.reporting.marks import Span, committed, sides, spans, statements
+from pacer.reporting.marks import Span, Statement, committed, sides, spans, statements
 from pacer.reporting.overlay import RoutingOverlay, square_overlay
 
 if TYPE_CHECKING:
@@ -32,21 +32,18 @@ class CaseImage:
 class ContextReport:
     """The model's report for one record, with its reference.
 
-    ``record``, ``prediction``, ``score``: its rows of corpus, predictions and scored cases. ``generated``,
-    ``reference``: the texts with their marks. ``labels``: the labeller's findings in both texts, by heading.
+    ``record``, ``prediction``, ``score``: its rows of corpus, predictions and scored cases. ``sources``: in words.
+    ``generated``, ``reference``: the texts with their marks. ``labels``: the labeller's findings in both texts, by
+    heading.
     """
 
     record: Mapping[str, Any]
+    sources: str
     prediction: Mapping[str, Any]
     score: Mapping[str, Any]
     reference: list[Span]
     generated: list[Span]
     labels: Mapping[str, Sequence[str]]
-
-    @property
-    def sources(self) -> str:
-        """The sources of the context in words."""
-        return SOURCES[self.record["context"]]
 
 
 @dataclass(frozen=True)
@@ -78,20 +75,22 @@ def example_cases(results: Results) -> list[ExampleCase]:
 def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) -> ExampleCase:
     """Return one study; ``rows``: its records, in the order of contexts."""
     reports = []
-    first_reference = first_generated = None
+    first: tuple[frozenset[Statement], ...] = ()
     for row in rows:
         prediction, score = results.predictions[row["record_id"]], scores.get(row["record_id"], {})
         wanted, written = row["report"], prediction["report"]
-        reference, generated = statements(wanted), statements(written)
+        reference, generated = said = statements(wanted), statements(written)
+        first = first or said
         own = committed(Anchor.of(**prediction["anchor"] or {}))
         expected, predicted = (_present(score.get(f"{side}_labels")) for side in ("reference", "hypothesis"))
         reports.append(
             ContextReport(
                 row,
+                SOURCES[row["context"]],
                 prediction,
                 score,
-                reference=spans(wanted, "generated", generated, first_reference, None, sides(written)),
-                generated=spans(written, "reference", reference, first_generated, own, sides(wanted)),
+                reference=spans(wanted, "generated", generated, first[0], None, sides(written)),
+                generated=spans(written, "reference", reference, first[1], own, sides(wanted)),
                 labels={
                     "Labeller: agreed": [name for name in expected if name in predicted],
                     "Labeller: missed": [name for name in expected if name not in predicted],
@@ -99,8 +98,6 @@ def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) ->
                 },
             )
         )
-        if row is rows[0]:
-            first_reference, first_generated = reference, generated
     pictures = [_image(name, rows, results) for name in ("frontal", "lateral") if any(row[name] for row in rows)]
     return ExampleCase(rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], pictures, reports)
 

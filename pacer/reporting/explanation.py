@@ -12,17 +12,9 @@ from pacer.commitments.answers import count_missing, read_answer, read_answers
 from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
 from pacer.core.errors import DataError
 from pacer.data.schemas import RECORD_SCHEMA, check_columns
-from pacer.reporting.tables import Table
 
-#: Label of each kind of cue.
-KINDS = {
-    "uncertain": "hedges",
-    "hint": "hedges unless denied",
-    "negative": "denies",
-    "instead": "names something else",
-    "silent": "says nothing",
-    "normality": "normal size or contour",
-}
+#: Headings of what the rules read, and of the evidence.
+READ, EVIDENCE = ("Words", "Finding", "Polarity", "Because of", "Decides"), ("Finding", "Phrase", "")
 
 
 @dataclass(frozen=True)
@@ -35,7 +27,6 @@ class Explanation:
         evidence: the labelling model's own phrases, if its answer is available, and whether the report contains them.
     """
 
-    record_id: str
     context: str
     split: str
     origin: str
@@ -43,11 +34,11 @@ class Explanation:
     by_rules: Anchor
     report: str
     mentions: list[Mention]
-    read: Table
-    evidence: Table
+    read: list[tuple[str, ...]]
+    evidence: list[tuple[str, ...]]
 
 
-def explain(record_id: str, records: Path, anchors: Path, answers: Path | None = None) -> Explanation:
+def explain(record_id: str, records: Path, anchors: Path, answers: Path) -> Explanation:
     """Look a record up and read its report again.
 
     Args:
@@ -60,16 +51,17 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
     """
     check_columns(records, RECORD_SCHEMA)
     check_columns(anchors, ANCHOR_SCHEMA)
-    rows = pl.scan_parquet(records).filter(pl.col("record_id") == record_id).collect()
-    if rows.is_empty():
+    rows, targets = (
+        pl.scan_parquet(table).filter(pl.col("record_id") == record_id).collect().to_dicts()
+        for table in (records, anchors)
+    )
+    if not rows:
         example = pl.scan_parquet(records).select("record_id").head(1).collect().item()
         raise DataError(f"{records} has no record {record_id}; ids look like {example}")
-    row = rows.row(0, named=True)
-    target = pl.scan_parquet(anchors).filter(pl.col("record_id") == record_id).collect().to_dicts()
-    if not target:
+    if not targets:
         raise DataError(f"{anchors} has no anchor for record {record_id}; make the anchors again")
-    origin, anchor = target[0]["origin"], Anchor(*(tuple(target[0][name]) for name in POLARITIES))
-    report = row["report_raw"]
+    origin, anchor = targets[0]["origin"], Anchor(*(tuple(targets[0][name]) for name in POLARITIES))
+    report = rows[0]["report_raw"]
     mentions = find_mentions(report)
     read: list[tuple[str, ...]] = [
         (
@@ -77,28 +69,21 @@ def explain(record_id: str, records: Path, anchors: Path, answers: Path | None =
             m.finding,
             m.polarity or "nothing said",
             report[slice(*m.cue)] if m.cue else "",
-            KINDS.get(m.kind or "", ""),
             "yes" if m.decided else "",
         )
         for m in mentions
-    ] or [("no finding is named", *[""] * 5)]
-    phrases = _evidence(record_id, anchor, report, answers) if origin == "llm" and answers else []
+    ]
     return Explanation(
-        record_id,
-        row["context"],
-        row["split"],
+        rows[0]["context"],
+        rows[0]["split"],
         origin,
         anchor,
         by_rules=extract_anchor(report),
         report=report,
         mentions=mentions,
-        read=_words(("Words", "Finding", "Polarity", "Because of", "which", "Decides"), read),
-        evidence=_words(("Finding", "Phrase", ""), phrases),
+        read=read or [("no finding is named", *[""] * 4)],
+        evidence=_evidence(record_id, anchor, report, answers) if origin == "llm" else [],
     )
-
-
-def _words(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
-    return Table(columns, tuple(rows), numeric=(False,) * len(columns))
 
 
 def _evidence(record_id: str, anchor: Anchor, report: str, answers: Path) -> list[tuple[str, ...]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -27,12 +28,11 @@ LIGHT = {
     "--series-none": "#9aa3ad",
 }
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
-FONT = "sans-serif"
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "pacer",
-    "font.family": FONT,
+    "font.family": "sans-serif",
     "font.size": 9.0,
     "axes.edgecolor": LIGHT["--rule"],
     "axes.labelcolor": LIGHT["--muted"],
@@ -60,13 +60,13 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def for_page(svg: str, name: str) -> str:
+def for_page(svg: str, name: str) -> Markup:
     """Return the drawing as an inline ``<svg>`` element, with ids that are unique on the page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    return svg.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-')
+    return Markup(svg.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-'))
 
 
 def drawing(width: float, height: float, draw: Callable[[Any], None], columns: int = 1, **grid: Any) -> str:
@@ -79,13 +79,8 @@ def drawing(width: float, height: float, draw: Callable[[Any], None], columns: i
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
         FigureCanvasSVG(figure)
         draw(figure.subplots(1, columns, **grid))
-        return saved(figure)
-
-
-def saved(figure: Figure) -> str:
-    """Return a drawn figure as SVG text, with reproducible bytes."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})  # without a date, bytes are reproducible
     return buffer.getvalue()
 
 

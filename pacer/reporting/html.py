@@ -19,18 +19,15 @@ def render(template: str, folder: Path = TEMPLATES, **content: Any) -> str:
     Args:
         folder: templates of another package, which may use the ones here.
     """
-    return _environment(folder).get_template(template).render(**content)
+    return _environment(folder).get_template(template, globals={"LEGENDS": LEGENDS}).render(**content)
 
 
 @cache
 def _environment(folder: Path) -> Environment:
-    environment = Environment(
+    return Environment(
         loader=FileSystemLoader([folder, TEMPLATES]),
         autoescape=lambda name: name is None or not name.endswith(".md"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    known: dict[str, Any] = dict(environment.globals) | {"LEGENDS": LEGENDS}
-    environment.globals = known
-    return environment

@@ -30,8 +30,10 @@ def read_grey(path: Path, edge: int = LONGEST_EDGE) -> Image.Image:
     return grey
 
 
-def data_uri(image: Image.Image) -> str:
-    """Return the image as a JPEG ``data:`` address."""
+def data_uri(image: Image.Image, form: str = "JPEG") -> str:
+    """Return the image as a ``data:`` address; JPEG knows no transparency, which a PNG keeps."""
+    if form == "JPEG" and image.mode != "L":
+        image = image.convert("RGB")
     buffer = io.BytesIO()
-    image.convert("RGB" if image.mode != "L" else "L").save(buffer, format="JPEG", quality=85)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    image.save(buffer, format=form, quality=85)  # PNG ignores the quality
+    return f"data:image/{form.lower()};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"

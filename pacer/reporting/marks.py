@@ -12,7 +12,7 @@ is reference-only on one side and unverified on the other.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -20,7 +20,6 @@ from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.extract import Mention, find_mentions
 from pacer.data.wording import find_wording
 
-Support = Literal["matching", "reference-only", "unverified"]
 #: Kind of text that a text is compared with.
 Other = Literal["reference", "generated", "commitment"]
 
@@ -39,7 +38,7 @@ _DIRECTION = re.compile(
 )
 
 #: The mark of an unsupported phrase, and the tooltips with and without support.
-_COMPARED_WITH: dict[Other, tuple[Support, str, str]] = {
+_COMPARED_WITH: Mapping[Other, tuple[str, str, str]] = {
     "generated": ("reference-only", "in both reports", "in the reference only"),
     "reference": ("unverified", "in both reports", "not in the reference"),
     "commitment": ("unverified", "in the commitment", "not in the commitment"),
@@ -47,44 +46,34 @@ _COMPARED_WITH: dict[Other, tuple[Support, str, str]] = {
 
 
 class Span(NamedTuple):
-    """Characters of a report with the same marks. ``support``: None outside phrases and without another text;
-    ``changed``: the first context's text does not say this; ``contradicts``: the report's own commitment states the
-    opposite; ``aside``: the other text names the other side; ``tooltip``: what is said, and by which texts."""
+    """Characters of a report with the same marks, which are classes of ``style.css``; ``tooltip``: what is said, and by
+    which texts. Of ``matching``, ``reference-only`` and ``unverified`` there is one on a phrase that another text is
+    compared with. Further marks: ``longitudinal``; ``contradicts`` (the report's own commitment states the opposite);
+    ``aside`` (the other text names the other side); ``changed`` (the first context's text does not say this)."""
 
     text: str
-    support: Support | None = None
-    changed: bool = False
-    longitudinal: bool = False
+    marks: Sequence[str] = ()
     tooltip: str = ""
-    contradicts: bool = False
-    aside: bool = False
-
-    @property
-    def classes(self) -> str:
-        """The classes of its marks in ``style.css``; empty if nothing is marked."""
-        marks = {LONGITUDINAL: self.longitudinal, "changed": self.changed, "contradicts": self.contradicts}
-        names = [name for name, here in (marks | {"aside": self.aside}).items() if here]
-        return " ".join(filter(None, (self.support, *names)))
 
 
-_ITALICS = (Span("in italics", "matching", longitudinal=True), "compares with an earlier examination")
-_CONTRADICTS = (Span("outlined", contradicts=True), "the opposite of the report's own commitment")
-_BOLD = (Span("in bold", "matching", changed=True), "differs from the first context")
+_ITALICS = (Span("in italics", ("matching", LONGITUDINAL)), "compares with an earlier examination")
+_CONTRADICTS = (Span("outlined", ("contradicts",)), "the opposite of the report's own commitment")
+_BOLD = (Span("in bold", ("matching", "changed")), "differs from the first context")
 #: Marks and their meaning: for a report and its reference, and for a report and its commitment.
 LEGENDS = {
     "reports": (
-        (Span("matching", "matching"), "both say it"),
-        (Span("reference-only", "reference-only"), "the generated report does not say it"),
-        (Span("unverified", "unverified"), "the reference does not say it"),
+        (Span("matching", ("matching",)), "both say it"),
+        (Span("reference-only", ("reference-only",)), "the generated report does not say it"),
+        (Span("unverified", ("unverified",)), "the reference does not say it"),
         _ITALICS,
-        (Span("dotted above", "matching", aside=True), "left in one, right in the other"),
+        (Span("dotted above", ("matching", "aside")), "left in one, right in the other"),
         _BOLD,
     ),
     "commitment": (
-        (Span("backed", "matching"), "the commitment says it"),
-        (Span("not backed", "unverified"), "the commitment does not say it"),
+        (Span("backed", ("matching",)), "the commitment says it"),
+        (Span("not backed", ("unverified",)), "the commitment does not say it"),
         _CONTRADICTS,
-        (Span("in italics", longitudinal=True), _ITALICS[1]),
+        (Span("in italics", (LONGITUDINAL,)), _ITALICS[1]),
     ),
     "contradicts": (_CONTRADICTS,),
     "contexts": (_BOLD,),
@@ -148,6 +137,13 @@ def spans(
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
     phrases = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions] + _wording(report)
     unsupported, with_support, without_support = _COMPARED_WITH[compared_with]
+    tooltips = {
+        "matching": with_support,
+        unsupported: without_support,
+        "contradicts": "the commitment says the opposite",
+        "aside": "the other side there",
+        "changed": "differs from the first context",
+    }
     own = (commitment or (other if compared_with == "commitment" else None)) or ()
     read = ((m.finding, str(m.polarity)) for m in mentions if m.decided)  # what the rules read in the whole report
     opposed = {(finding, said) for finding, said in read if (finding, _OPPOSITE.get(said, "")) in own}
@@ -157,18 +153,20 @@ def spans(
     for start, end in pairwise(edges):
         here = [statement for left, right, statement in phrases if left <= start and end <= right]
         compared = [s for s in here if compared_with != "commitment" or s[1] != LONGITUDINAL]
-        support, about = None, [", ".join(dict.fromkeys(": ".join(statement) for statement in here))]
-        if compared and other is not None:
-            supported = all(statement in other for statement in compared)
-            support = "matching" if supported else unsupported
-            about.append(with_support if supported else without_support)
-        changed = first is not None and any(statement not in first for statement in here)
-        contradicts = not opposed.isdisjoint(here)
-        longitudinal = any(kind == LONGITUDINAL for _, kind in here)
-        aside = support == "matching" and any(finding in turned and said != "negative" for finding, said in here)
-        further = {"the commitment says the opposite": contradicts, "the other side there": aside}
-        about += [words for words, there in (further | {"differs from the first context": changed}).items() if there]
-        marked.append(Span(report[start:end], support, changed, longitudinal, "; ".join(about), contradicts, aside))
+        checked = bool(compared) and other is not None
+        supported = checked and all(statement in (other or ()) for statement in compared)
+        there = {
+            "matching": supported,
+            unsupported: checked and not supported,
+            LONGITUDINAL: any(kind == LONGITUDINAL for _, kind in here),
+            "contradicts": not opposed.isdisjoint(here),
+            "aside": supported and any(finding in turned and said != "negative" for finding, said in here),
+            "changed": first is not None and any(statement not in first for statement in here),
+        }
+        marks = [mark for mark, found in there.items() if found]
+        about = [", ".join(dict.fromkeys(": ".join(statement) for statement in here))]
+        about += [tooltips[mark] for mark in marks if mark in tooltips]
+        marked.append(Span(report[start:end], marks, "; ".join(about)))
     return marked
 
 

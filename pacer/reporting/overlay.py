@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -81,6 +79,4 @@ def _address(relative: np.ndarray) -> str:
     """Return values ``[rows, columns]`` from -1 to 1 as the address of a PNG."""
     pixels = matplotlib.colormaps["RdBu_r"](0.5 + 0.4 * relative, bytes=True)
     pixels[..., 3] = np.round(255 * _STRONGEST * np.abs(relative))
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="PNG")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    return data_uri(Image.fromarray(pixels), "PNG")

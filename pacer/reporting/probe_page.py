@@ -7,12 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from pacer.core.io import atomic_directory, write_json, write_text
 from pacer.metrics.probe.make import Kind
-from pacer.metrics.probe.use import CHANCE, CHEXBERT, RULES, SystemUse
+from pacer.metrics.probe.use import CHANCE, CHEXBERT, RULES, SystemUse, Use
 from pacer.reporting.figures import LIGHT, SERIES, drawing, for_page, legend_above, row_axis
 from pacer.reporting.html import render
 from pacer.reporting.tables import Heading, Table, number, signed
@@ -51,7 +50,8 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, Kind], manifes
         },
     }
     with atomic_directory(out) as folder:
-        page = render("probe.html", title=table.caption, table=table, chart=Markup(for_page(chart, "use")))
+        inline = for_page(chart, "use")
+        page = render("tables.html", kicker="probe", title=table.caption, tables=[table], chart=inline)
         write_text(folder / "index.html", page)
         write_text(folder / "table.md", table.markdown())
         write_text(folder / "use.svg", chart)
@@ -61,34 +61,26 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, Kind], manifes
 
 def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
     """Return a row for each kind of twin, the systems below each other."""
-    scores = list(next(iter(systems[0].uses.values())).f1)
-    heads = tuple(part for score in scores for part in (_F1[score], "changed", "gain"))
-    rows, headings = [], {}
+    rows: list[tuple[str, ...]] = []
+    headings = {}
     for system in systems:
         headings[len(rows)] = Heading(system.name, _about(system))
-        for twin, title in titles.items():
-            if (use := system.uses.get(twin)) is None:
-                continue
-            cells = []
-            for score in scores:
-                difference = use.f1[score]
-                interval = f"({signed(difference.low)}…{signed(difference.high)})"
-                cells += [number(difference.second), number(difference.first)]
-                cells.append(f"{signed(difference.difference)} {interval}")
-            unbacked = " → ".join(number(share) for share in use.unbacked if share is not None)
-            rows.append(
-                (
-                    title,
-                    str(use.records),
-                    *cells,
-                    "" if use.unchanged is None else number(1 - use.unchanged),
-                    unbacked,
-                    use.verdict,
-                )
-            )
+        rows += [(title, *_cells(use)) for twin, title in titles.items() if (use := system.uses.get(twin)) is not None]
+    scores = next(iter(systems[0].uses.values())).f1
+    heads = tuple(part for score in scores for part in (_F1[score], "changed", "gain"))
     columns = ("Changed source", "n", *heads, "Reports that change", "Not backed", "Verdict")
     numeric = (False, *[True] * (len(columns) - 2), False)
     return Table(columns, tuple(rows), "Use of sources", numeric, headings=headings, notes=_NOTES)
+
+
+def _cells(use: Use) -> tuple[str, ...]:
+    f1 = []
+    for gain in use.f1.values():
+        interval = f"({signed(gain.low)}…{signed(gain.high)})"
+        f1 += [number(gain.second), number(gain.first), f"{signed(gain.difference)} {interval}"]
+    changed = "" if use.unchanged is None else number(1 - use.unchanged)
+    unbacked = " → ".join(number(share) for share in use.unbacked if share is not None)
+    return (str(use.records), *f1, changed, unbacked, use.verdict)
 
 
 def _about(system: SystemUse) -> str:

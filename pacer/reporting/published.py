@@ -1,26 +1,22 @@
-"""The paper's own numbers for comparison rows, and the reasons why they may not be comparable with a run."""
+"""The paper's own numbers for rows in studies, and the reasons why they may not be comparable with a run."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 
-from pacer.core.errors import DataError
 from pacer.metrics.signature import Signature
 from pacer.reporting.score_tables import contexts_in
 from pacer.reporting.tables import Mark
 
 FILE = Path(__file__).with_name("published.yaml")
 
-_VALUE = re.compile(r"--|(?P<mark>[*_]?)(?P<value>\d\.\d{3})(?P=mark)")
-_MARKS: Mapping[str | None, Mark | None] = {"*": "best", "_": "second"}
+_MARKS: Mapping[str, Mark] = {"*": "best", "_": "second"}
 #: Settings of the published scores.
 CONVENTION, CLEANER, SPLIT, PRECISION = "llm-rg4", "upstream", "test", "float32"
 
@@ -62,31 +58,27 @@ class PublishedTable:
 
 @cache
 def load_published() -> Mapping[str, PublishedTable]:
-    """Load all tables of ``pacer/reporting/published.yaml``, by name.
-
-    Raises:
-        DataError: a row does not have one value, in the paper's form, for every metric.
-    """
+    """Load all tables of ``pacer/reporting/published.yaml``, by name."""
     raw = YAML(typ="safe").load(FILE.read_text(encoding="utf-8"))["tables"]
-    return MappingProxyType({name: _table(table) for name, table in raw.items()})
+    return {name: _table(table) for name, table in raw.items()}
 
 
 def _table(raw: dict[str, Any]) -> PublishedTable:
     metrics = tuple(raw["metrics"])
     blocks = []
     for block in raw["blocks"]:
-        rows = {system: _row(system, values, metrics) for system, values in block["rows"].items()}
+        rows = {
+            system: dict(zip(metrics, map(_value, values.split()), strict=True))
+            for system, values in block["rows"].items()
+        }
         blocks.append(PublishedBlock(**block | {"rows": rows}))
     fields: dict[str, Any] = raw | {"metrics": metrics, "blocks": tuple(blocks)}
     return PublishedTable(**fields)
 
 
-def _row(system: str, values: str, metrics: tuple[str, ...]) -> dict[str, PrintedValue]:
-    matches = [match for text in values.split() if (match := _VALUE.fullmatch(text))]
-    if not len(matches) == len(values.split()) == len(metrics):
-        expected = f"{len(metrics)} values like 0.123, *0.123*, _0.123_ or --"
-        raise DataError(f"{FILE}: {system} has {values!r}; expected {expected}")
-    return {key: PrintedValue(m["value"], _MARKS.get(m["mark"])) for key, m in zip(metrics, matches, strict=True)}
+def _value(text: str) -> PrintedValue:
+    digits = text.strip("*_")
+    return PrintedValue(None if digits == "--" else digits, _MARKS.get(text[0]))
 
 
 def differences_to_published(
@@ -141,22 +133,3 @@ def decoded_otherwise(table: PublishedTable, signature: Signature) -> list[str]:
         for name, wanted in table.decoding.items()
         if decoded.get(name) != wanted
     ]
-
-
-def published_beside(
-    corpus: Mapping[str, Any], signature: Signature, scores: Mapping
-) -> tuple[PublishedTable | None, str]:
-    """Return the paper's table that the scores can be compared with, or None, and a note that explains it.
-
-    Args:
-        corpus: the group of that name in ``params.yaml``.
-    """
-    table = load_published()["conventional_sn" if corpus.get("target") == "findings" else "main"]
-    decoded = signature.decoding
-    run = {"corpus": corpus, "split": decoded.get("split"), "limit": decoded.get("limit", 0)}
-    if reasons := differences_to_published(table, scores, signature, run):
-        return None, f"Published scores are not shown, because this run differs: {'; '.join(reasons)}."
-    note = f"Published rows as printed in {table.where} of the paper. {table.protocol}"
-    if other := decoded_otherwise(table, signature):
-        note += f" This run was decoded otherwise: {'; '.join(other)}."
-    return table, note

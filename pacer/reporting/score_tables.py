@@ -23,32 +23,19 @@ if TYPE_CHECKING:
     from pacer.metrics.statistics.comparison import Comparison
     from pacer.metrics.statistics.groups import GroupScore
     from pacer.metrics.statistics.intervals import Intervals, LabelScores
-    from pacer.reporting.published import PublishedTable
 
 CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
 }
-#: Groups of scores against the latent state of a generated world; the first of a group is the baseline for the others.
-TRUTH: Sequence[Sequence[tuple[str, str]]] = (
-    (("mean_f1", "PACER with the case's own sources"), ("another_patient_f1", "PACER with another patient's sources")),
-    (
-        ("mn_with_lateral_f1", "MN: PACER with the lateral view"),
-        ("mn_without_lateral_f1", "MN: PACER without the lateral view"),
-    ),
-    (
-        ("lateral_only_recall", "MN, what only the lateral view shows: recall with it"),
-        ("lateral_only_recall_without_lateral", "MN, what only the lateral view shows: recall without it"),
-    ),
-    (
-        ("sw_with_prior_f1", "SW: PACER with the previous report"),
-        ("sw_without_prior_f1", "SW: PACER without the previous report"),
-    ),
-    (
-        ("prior_only_recall", "SW, what only the previous report says: recall with it"),
-        ("prior_only_recall_without_prior", "SW, what only the previous report says: recall without it"),
-    ),
+#: Scores against the latent state of a generated world: words, with the case's own sources, and with others.
+TRUTH = (
+    ("F1: another patient's sources", "mean_f1", "another_patient_f1"),
+    ("F1 in MN: no lateral view", "mn_with_lateral_f1", "mn_without_lateral_f1"),
+    ("Recall in MN of what the lateral view alone shows", "lateral_only_recall", "lateral_only_recall_without_lateral"),
+    ("F1 in SW: no previous report", "sw_with_prior_f1", "sw_without_prior_f1"),
+    ("Recall in SW of what the previous report alone says", "prior_only_recall", "prior_only_recall_without_prior"),
 )
 
 
@@ -87,15 +74,14 @@ def score_table(
     caption: str = "",
     *,
     intervals: Intervals | None = None,
-    published: PublishedTable | None = None,
     notes: tuple[str, ...] = (),
     floors: Mapping[str, float] | None = None,
 ) -> Table:
     """Return the contexts' scores and their plain mean, one column per score; columns that no context has are left out.
 
     Args:
-        columns: by default those of the main table. intervals: shown below their scores. published: rows shown after
-            those of their context. floors: F1 by name, shown below the mean.
+        columns: by default those of the main table. intervals: shown below their scores. floors: F1 by name, shown
+            below the mean.
     """
     contexts = contexts_in(scores)
     columns = scores_at("scores") if columns is None else columns
@@ -115,11 +101,6 @@ def score_table(
             if any(spans):
                 quiet.add(len(rows))
                 rows.append((f"{100 * intervals.level:g} %", *spans))
-        for block in published.blocks if published is not None else ():
-            for system, printed in block.rows.items() if block.context == name else ():
-                quiet.add(len(rows))
-                texts = (printed[score.key].text if score.key in printed else None for score in shown)
-                rows.append((f"{system.removesuffix(' (Ours)')}, paper", *(text or "–" for text in texts)))
     if floors:
         notes = (*notes, "Below the mean: F1 that needs no look at the case. A model has to be above both.")
     for name, f1 in (floors or {}).items():
@@ -180,22 +161,21 @@ def control_table(scores: Mapping, caption: str = "") -> Table | None:
     )
 
 
-def truth_table(truth: Mapping[str, float], caption: str = "") -> Table:
-    """Return scores of reported findings against the generated world's latent state: micro-F1, or recall if named
-    so."""
-    rows: list[tuple[str, ...]] = []
-    rules = set()
-    for group in TRUTH:
-        values = [(who, float(truth[key])) for key, who in group if truth.get(key) is not None]
-        rules.add(len(rows))
-        for index, (who, value) in enumerate(values):
-            rows.append((who, number(value), signed(value - values[0][1]) if index else ""))
-    rules.add(len(rows))
-    for name, sources in SOURCES.items():
-        if truth.get(f"{name}_f1") is not None:
-            rows.append((f"{name.upper()}: {sources}", number(float(truth[f"{name}_f1"])), ""))
-    rules -= {0, len(rows)}
-    return Table(("What writes the report", "Score", "Difference"), tuple(rows), caption, rules=frozenset(rules))
+def truth_table(scores: Mapping, caption: str = "") -> Table | None:
+    """Return scores of reported findings against the generated world's latent state, with the case's own sources and
+    with others; then F1 of each context. None for another corpus."""
+    truth, rows = scores.get("truth"), []
+    if not truth:
+        return None
+    for words, own, others in TRUTH:
+        score, changed = truth.get(own), truth.get(others)
+        if score is not None:
+            difference = None if changed is None else changed - score
+            rows.append((words, number(score), number(changed), signed(difference)))
+    rules = frozenset({len(rows)} - {0})
+    contexts = [name for name in CONTEXTS if truth.get(f"{name}_f1") is not None]
+    rows += [(f"F1 in {name.upper()}: {SOURCES[name]}", number(truth[f"{name}_f1"]), "", "") for name in contexts]
+    return Table(("Score", "Own sources", "Changed", "Difference"), tuple(rows), caption, rules=rules)
 
 
 def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") -> Table:
@@ -258,12 +238,9 @@ def comparison_table(comparison: Comparison) -> Table:
     rows: list[tuple[str, ...]] = []
     for context, scores in comparison.scores.items():
         for name, compared in scores.items():
-            values = (
-                score_cell(compared.first),
-                score_cell(compared.second),
-                *difference_cells(compared, "undefined", 4),
-            )
-            rows.append((row_name(context), score_of(name).heading, *values))
+            both = (score_cell(compared.first), score_cell(compared.second))
+            apart = difference_cells(compared, "undefined", 4)
+            rows.append((row_name(context), score_of(name).heading, *both, *apart))
     columns = ("Context", "Score", "A", "B", "Difference", f"{100 * comparison.level:g} % interval", "p")
     return Table(columns, tuple(rows), "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 

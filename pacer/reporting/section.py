@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``style``: empty, ``note`` (a warning), ``signature`` or ``title`` (a heading)."""
+    """A paragraph; ``style``: empty, ``note`` (a warning) or ``signature``."""
 
     kind: ClassVar = "text"
     text: str
@@ -31,11 +31,13 @@ class Text:
 
 @dataclass(frozen=True)
 class TableBlock:
-    """A table with its caption below, written to ``tables/NAME.md`` and ``.tex``. ``folded``: label that unfolds it."""
+    """A table with its caption below, written to ``tables/NAME.md`` and ``.tex``. ``title``: a heading above it.
+    ``folded``: label that unfolds it."""
 
     kind: ClassVar = "table"
     name: str
     table: Table
+    title: str = ""
     folded: str = ""
 
 
@@ -51,7 +53,7 @@ class Figure:
     @property
     def inline(self) -> Markup:
         """The SVG as markup for the page."""
-        return Markup(for_page(self.svg, self.name))
+        return for_page(self.svg, self.name)
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,4 @@ class Section:
 
 def shown(name: str, table: Table | None, title: str = "", *, folded: str = "") -> list[Part]:
     """Return a table below a title, or nothing if there is no table or it has only its first column."""
-    if table is None or len(table.columns) < 2:
-        return []
-    return [*([Text(title, "title")] if title else []), TableBlock(name, table, folded)]
+    return [] if table is None or len(table.columns) < 2 else [TableBlock(name, table, title, folded)]

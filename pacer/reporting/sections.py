@@ -8,17 +8,16 @@ from typing import Any
 
 from pacer.core.audits import Check, number, percent, reading_audit
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.metrics.scores import scores_at
+from pacer.metrics.scores import Place, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.groups import AGREEMENT, LEAST_UNITS, coverage
 from pacer.metrics.statistics.intervals import label_intervals
 from pacer.reporting import charts, score_tables
 from pacer.reporting.audits import agreement_table, corpus_table
 from pacer.reporting.cases import example_cases
-from pacer.reporting.published import published_beside
 from pacer.reporting.results import Results
 from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section, TableBlock, Text, shown
-from pacer.reporting.signature import entries, signature_line
+from pacer.reporting.signature import signature_line
 from pacer.reporting.tables import Table
 
 #: Mean weight of a block from which the page says that the router chose it alone.
@@ -26,17 +25,20 @@ ALONE = 0.8
 
 
 def scores(results: Results) -> Section:
-    """Scores with their intervals, and published rows if they are comparable."""
+    """Scores with their intervals."""
     values, signature = results.scores, results.signature
-    published, beside = published_beside(results.params.corpus.model_dump(mode="json"), signature, values)
     table = score_tables.score_table(
         values,
         caption="Precision (P), recall (R) and F1 of the labeller's findings over all records of a context, and "
         "language scores; the mean is the plain mean of the contexts.",
         intervals=results.intervals,
-        published=published,
         floors=source_sensitivity.floors(results.cases, results.convention),
-        notes=(f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.", beside),
+        notes=(f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.",),
+    )
+    conventions = score_tables.convention_table(
+        values,
+        "A convention says which labels count as present and how they are averaged. The same labels, counted as other "
+        "research groups do (mean of the contexts); numbers of two conventions cannot be compared.",
     )
     originals = signature.language.get("original_references", "not recorded")
     columns = score_tables.column_table(
@@ -45,75 +47,66 @@ def scores(results: Results) -> Section:
         "Means of the numbers in the file of score.columns, over the records that have one.",
         results.intervals,
     )
-    columns = columns and _with_resampling(columns, results)
-    conventions = score_tables.convention_table(
-        values,
-        "A convention says which labels count as present and how they are averaged. The same labels, counted as other "
-        "research groups do (mean of the contexts); numbers of two conventions cannot be compared.",
-    )
-    contents = score_tables.score_table(
-        values,
-        scores_at("contents"),
-        "F1 of findings affirmed, denied and left uncertain, read by the rules in reports and references, and shares "
-        "of reports that compare with an earlier examination.",
-    )
-    commitments = score_tables.score_table(
-        values,
-        scores_at("commitments"),
-        "Agreement of generated and reference commitments, how often the report says what its commitment says, the "
-        "mean gate of Calibrate (0: the prompt is not adapted to the sources, 1: fully), and shares of generations "
-        "that went wrong.",
-    )
-    chart = charts.efficacy_chart(values, results.intervals.scores)
-    caption = f"Precision, recall and F1 by context ({number(results.cases.height)} records), with the interval of F1"
     parts: list[Part] = [
         *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
         TableBlock("scores", table),
         *([Text(text)] if (text := _other_targets(values)) else []),
-        Text(_fallbacks(results.predictions)),
-        Figure("scores", chart, caption),
         *shown("conventions", conventions, folded="By label convention"),
-        *shown(
+        *_placed(
+            results,
             "originals",
-            score_tables.score_table(
-                values,
-                scores_at("originals"),
-                f"Scores against the findings as the source has them, before cleaning: {originals}.",
-            ),
+            f"Scores against the findings as the source has them, before cleaning: {originals}.",
             "Against the original findings",
         ),
-        *shown("columns", columns, "Further scores"),
-        *shown("contents", contents, "What the reports say"),
-        *shown("commitments", commitments, "Commitments, gate and extraction"),
+        *shown("columns", columns and _with_resampling(columns, results), "Further scores"),
+        *_placed(
+            results,
+            "contents",
+            "F1 of findings affirmed, denied and left uncertain, read by the rules in reports and references, and "
+            "shares of reports that compare with an earlier examination.",
+            "What the reports say",
+        ),
+        *_placed(
+            results,
+            "commitments",
+            "Agreement of generated and reference commitments, how often the report says what its commitment says, "
+            "the mean gate of Calibrate (0: the prompt is not adapted to the sources, 1: fully), and shares of "
+            "generations that went wrong.",
+            "Commitments, gate and extraction",
+        ),
     ]
     return Section("scores", "Scores", parts)
+
+
+def _placed(results: Results, place: Place, caption: str, title: str = "") -> list[Part]:
+    """Return the table of the scores that the registry puts in a place, named after it."""
+    return shown(place, score_tables.score_table(results.scores, scores_at(place), caption), title)
 
 
 def sources(results: Results) -> Section:
     """Whether the reports vary with the case, how scores change with other sources, and scores against the truth of a
     generated world."""
-    truth = results.scores.get("truth")
-    variety = score_tables.score_table(
-        results.scores,
-        scores_at("variety"),
-        "Shares of distinct reports, of the most frequent one, and of those copied from the training split, each "
-        "beside the same of the references; words per word of the references.",
-    )
     warnings = source_sensitivity.warnings(results.scores, results.cases, results.convention)
     controls = score_tables.control_table(
         results.scores,
         "Micro-F1 of the labeller's observations with the case's own sources and with others, and the share of reports "
         "that stay the same; a model that ignores what it is given loses nothing.",
     )
-    latent = truth and score_tables.truth_table(
-        truth, "Micro-F1, or recall, of the 13 findings in the report against the true findings of the synthetic study."
+    truth = score_tables.truth_table(
+        results.scores,
+        "Micro-F1, or recall, of the 13 findings in the report against the true findings of the synthetic study.",
     )
     parts: list[Part] = [
         *(Text(line, "note") for line in warnings),
         *([] if controls else [Text("No control was decoded, so nothing here says whether the sources matter.")]),
-        *shown("truth", latent or None),
+        *shown("truth", truth),
         *shown("controls", controls),
-        *shown("variety", variety),
+        *_placed(
+            results,
+            "variety",
+            "Shares of distinct reports, of the most frequent one, and of those copied from the training split, each "
+            "beside the same of the references; words per word of the references.",
+        ),
     ]
     return Section("sources", "Use of the sources", parts)
 
@@ -121,21 +114,13 @@ def sources(results: Results) -> Section:
 def observations(results: Results) -> Section:
     """Scores of each observation of the labeller."""
     labels = label_intervals(results.cases, results.convention)
-    caption = (
-        f"F1 of each observation with its interval over all contexts together ({number(results.cases.height)} records),"
-        " most frequent first; small marks: F1 in each context"
-    )
     table = score_tables.label_table(
         labels,
         results.intervals.level,
         "Clinical efficacy by observation over all contexts together, and F1 in each; many more records in reports "
         "than in references is over-reporting, many fewer omission.",
     )
-    parts = [
-        Figure("observations", charts.label_chart(labels), caption),
-        TableBlock("observations", _with_resampling(table, results)),
-    ]
-    return Section("findings", "By observation", parts)
+    return Section("findings", "By observation", [TableBlock("observations", _with_resampling(table, results))])
 
 
 def groups(results: Results) -> Section | None:
@@ -200,29 +185,6 @@ def kept(results: Results) -> Section | None:
     return Section("kept", "Commitments", parts)
 
 
-def gate(results: Results) -> Section | None:
-    """The gate by context; None for a model without Calibrate."""
-    values: dict[str, list[float]] = {context: [] for context in CONTEXTS}
-    for record, context in results.decoded.select("record_id", "context").iter_rows():
-        if (value := results.predictions[record].get("gate")) is not None:
-            values[context].append(value)
-    if not any(values.values()):
-        return None
-    caption = (
-        f"Gate of the decoded records ({number(sum(map(len, values.values())))}) by context: points are records (at "
-        f"most {charts.MOST_POINTS} of each context), the bar is the middle half, the mark the median, "
-        "the line covers the middle 90 %"
-    )
-    parts: list[Part] = [
-        Text(
-            "How strongly each record's prefix is adapted, by what is available to it. The gate is a number between 0 "
-            "and 1, computed before a word is generated."
-        ),
-        Figure("gates", charts.gate_chart(values), caption),
-    ]
-    return Section("gates", "Gate of Calibrate", parts)
-
-
 def corpus(results: Results) -> Section:
     """The audits of the corpus and of the emphasis."""
     audit = results.corpus_audit
@@ -264,17 +226,9 @@ def _audit(**audits: Mapping[str, Any]) -> Checks:
 
 
 def signature(results: Results) -> Section:
-    """The definitions of the numbers and the inputs of the run."""
-    lists = {
-        "The whole signature": results.signature.content(),
-        "All parameters": results.params.model_dump(mode="json"),
-    }
-    parts: list[Part] = [
-        Text("What the scores mean and what they were computed from, in one line; every table file has it too."),
-        Text(signature_line(results.signature), "signature"),
-        *(Checks(title, entries(values)) for title, values in lists.items()),
-    ]
-    return Section("signature", "Signature", parts)
+    """The definitions of the numbers, in one line."""
+    text = "What the scores mean and what they were computed from, in one line; every table file has it too."
+    return Section("signature", "Signature", [Text(text), Text(signature_line(results.signature), "signature")])
 
 
 SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
@@ -284,7 +238,6 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     groups,
     cases,
     kept,
-    gate,
     corpus,
     commitments,
     signature,
@@ -302,13 +255,3 @@ def _other_targets(scores: Mapping) -> str:
         f"F1 in {', '.join(below)} is below that of a context with fewer sources. Their targets differ: references "
         "state what the sources of their own context show. So compare models within a context, not contexts."
     )
-
-
-def _fallbacks(predictions: Mapping[str, dict]) -> str:
-    """Describe how often no report could be extracted from the generated text."""
-    count = sum(bool(row["fallback"]) for row in predictions.values())
-    if count == 0:
-        return "A report could be extracted from every output."
-    share = percent(count, len(predictions))
-    of = f"{number(count)} of {number(len(predictions))} generations ({share})"
-    return f"{of} held no extractable report; their raw text was scored."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ def show_study(
     corpus = {row["record_id"]: row for row in known}
     reports = [_reports(place, study, contexts, corpus) for _, place in systems]
     readings: list[Reading] = []
-    first: list[Collection[Statement] | None] = [None] * 3
+    first: list[frozenset[Statement]] = []
     for context, *rows in zip(contexts, *reports, strict=True):
         texts = [single_line(rows[0]["reference"]), *(single_line(row["hypothesis"]) for row in rows)]
         if any(single_line(row["reference"]) != texts[0] for row in rows):
@@ -61,10 +61,9 @@ def show_study(
                 "same references"
             )
         reference, *generated = stated = [statements(text) for text in texts]
+        first = first or stated
         others = [generated[0] | generated[1], reference, reference]
         marked = [spans(*compared) for compared in zip(texts, _COMPARED_WITH, others, first, strict=True)]
-        if not readings:
-            first = list(stated)
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
         readings.append(Reading(context, SOURCES[context], prior_report, marked))
     views = _views([corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images)

@@ -1,13 +1,12 @@
-"""The signature of a run's scores in words: the line below every table, the warnings, and all entries."""
+"""The signature of a run's scores in words: the line below every table, and the warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pacer.core.audits import Check
 from pacer.core.errors import DataError
-from pacer.metrics.signature import Signature, flat
+from pacer.metrics.signature import Signature
 
 
 def signature_line(signature: Signature) -> str:
@@ -122,14 +121,3 @@ def caution(signature: Signature) -> str | None:
         model = "model is a stand-in" if len(frozen) == 1 else "models are stand-ins"
         notes.append(f"The frozen {names} {model}, made by this pipeline.")
     return " ".join(notes) or None
-
-
-def entries(values: Mapping[str, Any]) -> list[Check]:
-    """Return nested values by dotted name, in words."""
-    return [Check(name, _in_words(value)) for name, value in flat(values).items()]
-
-
-def _in_words(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(_in_words, value)) or "none"
-    return "none" if value is None else str(value)

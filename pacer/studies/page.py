@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
@@ -28,11 +27,11 @@ def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) ->
     the Markdown."""
     tables = [scores, *([difference_table(scores.caption, tested)] if tested else [])]
     chart = difference_chart(tested)
-    inline = chart and Markup(for_page(chart, "differences"))
+    inline = chart and for_page(chart, "differences")
     texts = {
         "md": "\n".join(f"## {table.caption}\n\n{table.markdown(caption=False)}" for table in tables),
         "tex": "\n".join(table.latex() for table in tables),
-        "html": render("study.html", title=scores.caption, tables=tables, chart=inline),
+        "html": render("tables.html", kicker="study", title=scores.caption, tables=tables, chart=inline),
     }
     for ending, text in (texts | ({"svg": chart} if chart else {})).items():
         write_text(folder / f"table.{ending}", text)

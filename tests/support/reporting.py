@@ -78,7 +78,7 @@ def _make_run(
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_run():
     """``make_run(folder, contexts=..., truth=..., gate=..., routed=..., standin=...)`` -> :class:`Run`."""
     return _make_run

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from pacer.core.errors import DataError
-from pacer.core.io import read_json, write_json
 from pacer.reporting.audits import corpus_table
-from pacer.reporting.build_report import build_report
 from tests.support.corpus import lines_of, looks_of
 
 
@@ -51,17 +47,13 @@ def test_lines_of_ones_own_table(own_audit: dict):
     assert "Targets that mention an absent previous report" not in looks_of(own_audit)
 
 
-def test_the_papers_sizes_are_those_of_its_files(audit: dict):
-    assert "paper" in corpus_table(audit).columns
-    assert "paper" not in corpus_table(audit | {"format": "table"}).columns
-
-
-def test_the_table_stands_beside_the_papers(audit: dict):
+def test_the_table_stands_beside_the_papers_sizes_of_its_own_files(audit: dict):
     table = corpus_table(audit)
     assert table.columns == ("Context", "train", "paper", "val", "paper", "test", "paper", "studies", "patients")
     assert table.rows[0] == ("SN", "28", "172,608", "4", "1,391", "8", "2,357", "40", "20")
     assert table.rows[-1] == ("All", "92", "424,411", "14", "3,400", "26", "6,215", "", "")
     assert table.summary == 4
+    assert "paper" not in corpus_table(audit | {"format": "table"}).columns
 
 
 def test_no_report_text_is_said_or_drawn(own_audit: dict, audit: dict, secret: str, sentences: tuple[str, ...]):
@@ -71,13 +63,3 @@ def test_no_report_text_is_said_or_drawn(own_audit: dict, audit: dict, secret: s
         shown = repr(one["checks"]) + repr(corpus_table(one))
         for text in (secret, *sentences):
             assert text[:16] not in shown
-
-
-def test_an_old_audit_stops_the_report(full_run, tmp_path: Path):
-    path = full_run.root / "corpus" / "audit.json"
-    old = read_json(path)
-    del old["checks"]
-    write_json(path, old)
-    with pytest.raises(DataError, match="lacks 'checks'; make the corpus again"):
-        build_report(**full_run.arguments, out=tmp_path / "reports")
-    assert not (tmp_path / "reports").exists()

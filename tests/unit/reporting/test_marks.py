@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.reporting.marks import committed, sides, spans, statements
+from pacer.reporting.marks import Other, committed, sides, spans, statements
 
 SENTENCES = (
     "no evidence of pneumothorax .",
@@ -24,104 +26,90 @@ SENTENCES = (
 REPORTS = st.lists(st.sampled_from(SENTENCES), max_size=6).map(" ".join)
 
 
-def coloured(report: str, compared_with, other: str, first: str | None = None) -> dict[str, tuple]:
+def marked(report: str, compared_with: Other, other: str, first: str | None = None) -> dict[str, str]:
     known = None if first is None else statements(first)
-    marked = spans(report, compared_with, statements(other), known)
-    return {span.text: (span.support, span.changed) for span in marked if span.support}
+    return {s.text: " ".join(s.marks) for s in spans(report, compared_with, statements(other), known) if s.marks}
 
 
-def test_the_three_colours():
+def test_findings_are_marked_by_what_the_other_text_says():
     reference = "small pleural effusion . no evidence of pneumothorax . cardiomegaly ."
     generated = "no pleural effusion . there is no pneumothorax . a picc ends in the svc ."
-    assert coloured(generated, "reference", reference) == {
-        "no pleural effusion": ("unverified", False),
-        "no pneumothorax": ("matching", False),
-        "picc": ("unverified", False),
+    assert marked(generated, "reference", reference) == {
+        "no pleural effusion": "unverified",
+        "no pneumothorax": "matching",
+        "picc": "unverified",
     }
-    assert coloured(reference, "generated", generated) == {
-        "effusion": ("reference-only", False),
-        "no evidence of pneumothorax": ("matching", False),
-        "cardiomegaly": ("reference-only", False),
+    assert marked(reference, "generated", generated) == {
+        "effusion": "reference-only",
+        "no evidence of pneumothorax": "matching",
+        "cardiomegaly": "reference-only",
     }
-
-
-def test_a_cue_is_taken_along_unless_another_mention_stands_between():
-    found = coloured("no pneumothorax , effusion or consolidation .", "reference", "no effusion .")
-    assert found == {
-        "no pneumothorax": ("unverified", False),
-        "effusion": ("matching", False),
-        "consolidation": ("unverified", False),
-    }
-
-
-def test_what_the_first_context_does_not_say_is_changed():
-    report = "no pneumothorax . small pleural effusion ."
-    assert coloured(report, "reference", report, "no pneumothorax .") == {
-        "no pneumothorax": ("matching", False),
-        "effusion": ("matching", True),
-    }
-
-
-@given(REPORTS, REPORTS, st.none() | REPORTS)
-def test_spans_are_the_report_and_agree_with_the_other_text(report, other, first):
-    said, theirs = statements(report), statements(other)
-    known = None if first is None else statements(first)
-    marked = spans(report, "reference", theirs, known)
-    assert "".join(span.text for span in marked) == report
-    assert {span.support for span in marked} <= {None, "matching", "unverified"}
-    if said <= theirs:
-        assert all(span.support != "unverified" for span in marked)
-    if not said & theirs:
-        assert all(span.support != "matching" for span in marked)
-    assert any(span.support for span in marked) == bool(said)
-    assert any(span.changed for span in marked) == bool(known is not None and said - known)
-
-
-@given(REPORTS)
-def test_a_text_says_all_that_its_commitment_says(report):
-    anchor = extract_anchor(report).as_dict()
-    named = {(finding, polarity) for polarity, findings in anchor.items() for finding in findings}
-    assert named <= statements(report)
-
-
-@pytest.mark.parametrize("compared_with", ["reference", "generated"])
-def test_a_text_supports_itself(compared_with):
-    report = " ".join(SENTENCES)
-    marked = spans(report, compared_with, statements(report))
-    assert {span.support for span in marked} == {None, "matching"}
-    assert any("pleural effusion: negative; in both reports" in span.tooltip for span in marked)
-
-
-def test_a_report_against_the_commitment_before_it():
-    report = "There is a small pleural effusion. No pneumothorax; possible edema, unchanged. The hila are normal."
-    commitment = Anchor.of(positive=["pleural effusion"], negative=["pneumothorax", "fracture"], uncertain=[])
-    assert committed(commitment) - statements(report) == {("fracture", "negative")}
-    marked = {span.text: span for span in spans(report, "commitment", committed(commitment)) if span.classes}
-    assert {text: span.classes for text, span in marked.items()} == {
+    # a cue is taken along unless another mention stands between
+    assert marked("no pneumothorax , effusion or consolidation .", "reference", "no effusion .") == {
+        "no pneumothorax": "unverified",
         "effusion": "matching",
-        "No pneumothorax": "matching",
-        "possible edema": "unverified",
-        "unchanged": "longitudinal",  # a commitment says nothing of comparison
+        "consolidation": "unverified",
     }
-    assert marked["possible edema"].tooltip == "edema: uncertain; not in the commitment"
-    turned = spans(report, "commitment", committed(Anchor.of(negative=["pleural effusion"])))
-    assert "unverified" in {span.support for span in turned if span.text == "effusion"}
-    alone = spans(report, "commitment", None)
-    assert {span.classes for span in alone} == {"", "longitudinal"}
-    assert "".join(span.text for span in alone) == report
+    # where phrases overlap, one without support determines the mark
+    assert marked("effusion has resolved .", "reference", "no effusion .") == {
+        "effusion ": "matching",
+        "has resolved": "unverified longitudinal",
+    }
+    report = "no pneumothorax . small pleural effusion ."
+    first = "no pneumothorax ."
+    assert marked(report, "reference", report, first) == {"no pneumothorax": "matching", "effusion": "matching changed"}
 
 
 def test_wording_of_comparison_is_a_phrase_of_its_own_that_rule_and_direction_support():
     """The paper's Figure 2: a line was inserted, not pulled back."""
     reference = "as compared with the previous radiograph , a new right picc line has been inserted ."
     generated = "as compared with the prior study , the picc line has been pulled back , effusion is unchanged ."
-    found = {span.text: span.classes for span in spans(generated, "reference", statements(reference))}
+    found = marked(generated, "reference", reference)
     assert found["compared"] == found["prior study"] == "matching longitudinal" and found["picc"] == "matching"
     assert found["has been pulled"] == found["unchanged"] == "unverified longitudinal"
-    first = statements("compared with before , no picc .")
-    alone = {span.text: span.classes for span in spans(reference, "generated", statements(generated), first)}
+    alone = marked(reference, "generated", generated, "compared with before , no picc .")
     assert alone["compared"] == "matching longitudinal" and alone["picc"] == "matching changed"
     assert alone["new"] == alone["has been inserted"] == "reference-only longitudinal changed"
+
+
+@given(REPORTS, REPORTS, st.none() | REPORTS)
+def test_spans_are_the_report_and_agree_with_the_other_text(report: str, other: str, first: str | None):
+    said, theirs = statements(report), statements(other)
+    found = spans(report, "reference", theirs, None if first is None else statements(first))
+    marks = {mark for span in found for mark in span.marks}
+    assert "".join(span.text for span in found) == report
+    assert marks <= {"matching", "unverified", "longitudinal", "changed"}
+    assert "unverified" not in marks or said - theirs
+    assert "matching" not in marks or said & theirs
+    assert bool({"matching", "unverified"} & marks) == bool(said)
+    assert ("changed" in marks) == bool(first is not None and said - statements(first))
+
+
+@given(REPORTS)
+def test_a_text_says_all_that_its_commitment_says(report: str):
+    anchor = extract_anchor(report).as_dict()
+    named = {(finding, polarity) for polarity, findings in anchor.items() for finding in findings}
+    assert named <= statements(report)
+
+
+def test_a_report_against_the_commitment_before_it():
+    report = "There is a small pleural effusion. No pneumothorax; possible edema, unchanged. The hila are normal."
+    commitment = Anchor.of(positive=["pleural effusion"], negative=["pneumothorax", "fracture"], uncertain=[])
+    assert committed(commitment) - statements(report) == {("fracture", "negative")}
+    found = {span.text: span for span in spans(report, "commitment", committed(commitment)) if span.marks}
+    assert {text: list(span.marks) for text, span in found.items()} == {
+        "effusion": ["matching"],
+        "No pneumothorax": ["matching"],
+        "possible edema": ["unverified"],
+        "unchanged": ["longitudinal"],  # a commitment says nothing of comparison
+    }
+    assert found["possible edema"].tooltip == "edema: uncertain; not in the commitment"
+    assert found["effusion"].tooltip == "pleural effusion: positive; in the commitment"
+    turned = spans(report, "commitment", committed(Anchor.of(negative=["pleural effusion"])))
+    assert [span.marks for span in turned if span.text == "effusion"] == [["unverified", "contradicts"]]
+    alone = spans(report, "commitment", None)
+    assert [list(span.marks) for span in alone if span.marks] == [["longitudinal"]]
+    assert "".join(span.text for span in alone) == report
 
 
 @pytest.mark.parametrize(
@@ -142,7 +130,7 @@ def test_wording_of_one_direction_is_the_same_whatever_its_form(one: str, other:
 
 
 @pytest.mark.parametrize(
-    ("report", "marked"),
+    ("report", "expected"),
     [
         ("no pneumothorax . small effusion .", {"no pneumothorax", "effusion"}),
         ("possible pneumothorax . small effusion .", {"effusion"}),  # uncertain is not the opposite
@@ -152,14 +140,12 @@ def test_wording_of_one_direction_is_the_same_whatever_its_form(one: str, other:
     ],
 )
 @pytest.mark.parametrize("against", ["reference", "commitment"])
-def test_what_the_reports_own_commitment_says_otherwise_is_marked(report: str, marked: set, against):
+def test_what_the_reports_own_commitment_says_otherwise_is_marked(report: str, expected: set, against: Any):
     own = committed(Anchor.of(positive=["pneumothorax"], negative=["pleural effusion"]))
-    found = spans(report, against, own if against == "commitment" else statements("small effusion ."), commitment=own)
-    contradicting = [span for span in found if span.contradicts]
-    assert {span.text for span in contradicting} == marked
-    assert all(
-        "the commitment says the opposite" in span.tooltip and "contradicts" in span.classes for span in contradicting
-    )
+    other, commitment = (own, None) if against == "commitment" else (statements("small effusion ."), own)
+    found = [span for span in spans(report, against, other, None, commitment) if "contradicts" in span.marks]
+    assert {span.text for span in found} == expected
+    assert all("the commitment says the opposite" in span.tooltip for span in found)
 
 
 @pytest.mark.parametrize(
@@ -172,13 +158,15 @@ def test_what_the_reports_own_commitment_says_otherwise_is_marked(report: str, m
         ("small left pleural effusion .", "small pleural effusion .", False),
         ("left lung is clear and there is a right effusion .", "small right effusion , left lung is clear .", False),
         ("no left effusion .", "no right effusion .", False),
+        ("possible pneumonia on the left .", "possible pneumonia on the right .", True),
+        ("small left effusion . no right effusion .", "right effusion . no left effusion .", True),
     ],
 )
 def test_a_finding_on_the_other_side_is_marked(report: str, other: str, turned: bool):
-    marked = spans(report, "reference", statements(other), other_sides=sides(other))
-    assert any(span.aside for span in marked) == turned
-    assert all(span.support == "matching" and "other side" in span.tooltip for span in marked if span.aside)
-    assert not any(span.aside for span in spans(report, "reference", statements(other)))
+    found = [s for s in spans(report, "reference", statements(other), other_sides=sides(other)) if "aside" in s.marks]
+    assert len(found) == turned
+    assert all(list(s.marks) == ["matching", "aside"] and "the other side there" in s.tooltip for s in found)
+    assert not any("aside" in span.marks for span in spans(report, "reference", statements(other)))
 
 
 def test_sides_of_a_text():

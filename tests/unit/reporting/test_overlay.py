@@ -1,20 +1,39 @@
-"""Maps of depth weights that are laid over a radiograph."""
+"""Pictures of a page: radiographs, maps of depth weights that are laid over them, and charts."""
 
 from __future__ import annotations
 
 import base64
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from pacer.core.errors import DataError
+from pacer.reporting import charts
+from pacer.reporting.images import LONGEST_EDGE, data_uri, read_grey
 from pacer.reporting.overlay import routing_overlay, square_overlay
 
 
 def picture(address: str) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))).astype(int)
+
+
+def test_radiographs_are_grey_and_reduced_and_a_missing_one_is_named(tmp_path: Path):
+    Image.linear_gradient("L").resize((1000, 500)).convert("RGB").save(tmp_path / "wide.png")
+    assert read_grey(tmp_path / "wide.png").size == (LONGEST_EDGE, LONGEST_EDGE // 2)
+    assert read_grey(tmp_path / "wide.png").mode == "L"
+    with pytest.raises(DataError, match=r"absent\.jpg cannot be opened as an image"):
+        read_grey(tmp_path / "absent.jpg")
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P"])
+def test_addresses_hold_the_image(mode: str):
+    address = data_uri(Image.new("L", (8, 6), 200).convert(mode))
+    assert address.startswith("data:image/jpeg;base64,")
+    assert picture(address).shape[:2] == (6, 8) and np.abs(picture(address) - 200).max() <= 2
 
 
 def test_a_map_is_warm_where_a_patch_takes_more_of_a_depth_and_clear_at_the_even_share():
@@ -29,11 +48,8 @@ def test_a_map_is_warm_where_a_patch_takes_more_of_a_depth_and_clear_at_the_even
     assert first[top_right][0] > first[top_right][2] and second[top_right][2] > second[top_right][0]
     assert first[bottom_left][2] > first[bottom_left][0]
     assert first[top_right][3] > first[bottom_left][3] > first[middle][3] == 0
-
-
-def test_an_even_mixture_has_clear_maps():
-    overlay = routing_overlay("frontal", Image.new("L", (8, 8)), np.full((2, 4, 2), 0.5, np.float32), (3, 6))
-    assert overlay.farthest == 1e-3 and not any(picture(one.address)[..., 3].any() for one in overlay.maps)
+    even = routing_overlay("frontal", Image.new("L", (8, 8)), np.full((2, 4, 2), 0.5, np.float32), (3, 6))
+    assert even.farthest == 1e-3 and not any(picture(one.address)[..., 3].any() for one in even.maps)
 
 
 def test_the_patch_grid_spans_the_middle_square():
@@ -45,8 +61,15 @@ def test_the_patch_grid_spans_the_middle_square():
     shown = picture(overlay.address)
     assert shown.shape == (100, 100) and shown.min() > 200
     assert picture(overlay.maps[0].address)[..., 3].tolist() == [[0, 153], [0, 0]]  # patches in rows
-
-
-def test_patches_must_form_a_square():
     with pytest.raises(DataError, match="5 patches do not form a square"):
-        square_overlay("frontal", Image.new("L", (8, 8)), np.full((5, 3), 1 / 3, dtype=np.float32), (4, 8, 12))
+        square_overlay("frontal", wide, np.full((5, 3), 1 / 3, dtype=np.float32), (4, 8, 12))
+
+
+def test_bars_are_shares_of_the_records_one_after_the_other(monkeypatch: pytest.MonkeyPatch):
+    figure = Figure()
+    monkeypatch.setattr(charts, "drawing", lambda width, height, draw, **grid: draw(figure.subplots()))
+    charts.polarity_chart(
+        {"sn": {"edema": {"positive": 1, "negative": 2, "uncertain": 1}}}, {"sn": {"llm": 3, "rules": 5}}
+    )
+    bars = [(bar.get_x(), bar.get_width()) for bar in figure.axes[0].patches]
+    assert bars == [(0, 0.125), (0.125, 0.125), (0.25, 0.25)]  # positive, uncertain, negative

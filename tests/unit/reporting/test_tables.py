@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,21 +11,15 @@ from hypothesis import strategies as st
 
 from pacer.core.audits import number
 from pacer.core.errors import DataError
+from pacer.metrics.probe.use import RULES, SystemUse, Use
 from pacer.metrics.scores import scores_at
-from pacer.reporting.score_tables import control_table, convention_table, score_table, truth_table
-from pacer.reporting.tables import Heading, Table, latex_text
+from pacer.metrics.statistics.bootstrap import Difference, Interval
+from pacer.metrics.statistics.intervals import Intervals, LabelScores
+from pacer.reporting.probe_page import use_table
+from pacer.reporting.score_tables import control_table, convention_table, label_table, score_table, truth_table
+from pacer.reporting.tables import Heading, Table, latex_text, p_value
 
 SCORES = {"mw": {"f1": 0.5, "n": 1200}, "sn": {"f1": 0.25, "precision": 1.0, "n": 10}, "mean": {"f1": 0.375}}
-
-
-def test_scores_against_original_references_are_shown_where_there_are_any():
-    scores = {"sn": {"f1": 0.5, "bleu1": 0.4}, "mean": {"f1": 0.5}}
-    assert score_table(scores, scores_at("originals")).columns == ("Context",)
-    scores["sn"] |= {f"original_{name}": 0.25 for name in ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor")}
-    scores["sn"]["original_n"] = 12
-    table = score_table(scores, scores_at("originals"))
-    assert table.columns == ("Context", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "METEOR", "n")
-    assert table.rows[0] == ("SN", *["0.250"] * 6, "12")
 
 
 def test_score_table_orders_contexts_and_leaves_out_columns_that_no_context_has():
@@ -32,23 +27,38 @@ def test_score_table_orders_contexts_and_leaves_out_columns_that_no_context_has(
     assert table.columns == ("Context", "P", "F1", "n")
     assert table.rows == (("SN", "1.000", "0.250", "10"), ("MW", "–", "0.500", "1,200"), ("Mean", "", "0.375", ""))
     assert table.summary == 2
-
-
-def test_scores_without_any_context_are_refused():
+    assert score_table(SCORES, scores_at("originals")).columns == ("Context",)
+    originals = {f"original_{name}": 0.25 for name in ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor")}
+    table = score_table({"sn": originals | {"original_n": 12}, "mean": {}}, scores_at("originals"))
+    assert table.columns == ("Context", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "METEOR", "n")
+    assert table.rows[0] == ("SN", *["0.250"] * 6, "12")
     with pytest.raises(DataError, match="no context"):
         score_table({"mean": {"f1": 1.0}})
 
 
-def test_markdown_has_one_cell_a_column_in_every_line():
-    lines = score_table(SCORES, caption="A | caption").markdown().strip().splitlines()
-    assert lines[0] == "A | caption" and lines[1] == ""
+def test_intervals_stand_below_their_scores_and_floors_below_the_mean():
+    bar = {"f1": Interval(0.5, 0.4512, 0.5488, 0), "precision": Interval(None, None, None, 9)}
+    found = Intervals({"sn": bar, "mean": bar}, "subject", 30, 100, 0.95)
+    table = score_table(SCORES, intervals=found, floors={"Constant": 0.125}, notes=("a note",))
+    assert table.rows == (
+        ("SN", "1.000", "0.250", "10"),
+        ("95 %", "", "0.45–0.55", ""),
+        ("MW", "–", "0.500", "1,200"),
+        ("Mean", "", "0.375", ""),
+        ("95 %", "", "0.45–0.55", ""),
+        ("Constant", "", "0.125", ""),
+    )
+    assert (table.summary, table.rules, table.quiet) == (3, {2, 3}, {1, 4, 5})
+    assert table.notes[0] == "a note" and "A model has to be above both" in table.notes[1]
+
+
+def test_markdown_has_one_cell_a_column_in_every_line_and_latex_sets_the_mean_apart():
+    table = score_table(SCORES, caption="50 % of R_1 | a caption")
+    lines, latex = table.markdown().strip().splitlines(), table.latex()
+    assert lines[0] == "50 % of R_1 | a caption" and lines[1] == ""
     assert {line.count("|") for line in lines[2:]} == {5}
     assert lines[3] == "|:----------|------:|------:|------:|"
-
-
-def test_latex_sets_the_mean_apart():
-    latex = score_table(SCORES, caption="50 % of R_1").latex()
-    assert r"\caption{50 \% of R\_1}" in latex
+    assert r"\caption{50 \% of R\_1 | a caption}" in latex
     assert re.search(r"MW +& +-- ", latex)
     assert latex.index("MW ") < latex.rindex(r"\midrule") < latex.index("Mean ")
 
@@ -79,25 +89,17 @@ def test_conventions_side_by_side():
     assert convention_table({"sn": {}}) is None
 
 
-def test_numbers():
-    assert [number(v) for v in (0.12345, 12345, None, 1.0)] == ["0.123", "12,345", "–", "1.000"]
-
-
-def test_truth_compares_with_the_first_entry_of_each_group():
-    truth = {
-        "mean_f1": 0.6,
-        "another_patient_f1": 0.4,
-        "mn_with_lateral_f1": 0.5,
-        "mn_without_lateral_f1": 0.55,
-        "sn_f1": 0.6,
-    }
-    table = truth_table(truth)
-    assert [row[2] for row in table.rows] == ["", "−0.200", "", "+0.050", ""]
-    assert table.rules == {2, 4}
-
-
-def test_truth_groups_without_their_numbers_are_left_out():
-    assert [row[0] for row in truth_table({"sn_f1": 0.6}).rows] == ["SN: frontal"]
+def test_truth_with_the_cases_own_sources_and_with_others():
+    truth = {"mean_f1": 0.6, "another_patient_f1": 0.4, "mn_with_lateral_f1": 0.5, "mn_without_lateral_f1": 0.55}
+    table = truth_table({"truth": truth | {"lateral_only_recall": 0.3, "sn_f1": 0.6}})
+    assert table.rows == (
+        ("F1: another patient's sources", "0.600", "0.400", "−0.200"),
+        ("F1 in MN: no lateral view", "0.500", "0.550", "+0.050"),
+        ("Recall in MN of what the lateral view alone shows", "0.300", "–", "–"),
+        ("F1 in SN: frontal", "0.600", "", ""),
+    )
+    assert table.rules == {3} and truth_table({"truth": {"sn_f1": 0.6}}).rules == frozenset()
+    assert truth_table(SCORES) is None
 
 
 def test_controls_leave_a_dash_where_a_context_has_none():
@@ -107,6 +109,36 @@ def test_controls_leave_a_dash_where_a_context_has_none():
     assert table.columns == ("Context", "Own sources", "Without the lateral view", "same report")
     assert table.rows == (("SN", "0.250", "–", "–"), ("MW", "0.500", "0.400", "0.500"))
     assert control_table(SCORES) is None
+
+
+def test_observations_with_and_without_a_score():
+    none = Interval(None, None, None, 5)
+    f1 = {key: Interval(0.5, 0.3, 0.7, 0) for key in ("precision", "recall", "f1")}
+    table = label_table(
+        [
+            LabelScores("Edema", 12, 9, f1, {"sn": 0.25, "mn": None}),
+            LabelScores("Fracture", 0, 0, dict.fromkeys(f1, none), {"sn": None, "mn": None}),
+        ],
+        0.95,
+    )
+    assert table.rows[0] == ("Edema", "12", "9", "0.500", "0.500", "0.500", "0.30–0.70", "0.250", "–")
+    assert table.rows[1] == ("Fracture", "0", "0", "undefined", "undefined", "undefined", "", "–", "–")
+
+
+def test_the_use_of_sources_has_a_row_a_twin_below_its_system():
+    gain = Difference(0.4, 0.6, 0.2, 0.1, 0.3, None, 0)
+    use = Use(12, {RULES: gain}, 0.25, (0.5, None))
+    chance = Use(12, {RULES: replace(gain, difference=-0.2)}, None, (None, None))
+    system = SystemUse("copies", {"no_prior": use, "chance": chance}, {"lateral view": 0.1, "x": None}, 0.05, 3, {})
+    table = use_table([system], {"chance": "another's", "no_lateral": "no lateral", "no_prior": "no previous report"})
+    heads = ("F1 by rules", "changed", "gain", "Reports that change", "Not backed", "Verdict")
+    assert table.columns == ("Changed source", "n", *heads)
+    assert table.rows == (
+        ("another's", "12", "0.600", "0.400", "−0.200 (+0.100…+0.300)", "", "", "above chance"),
+        ("no previous report", "12", "0.600", "0.400", "+0.200 (+0.100…+0.300)", "0.750", "0.500", "used"),
+    )
+    about = "10% of reports without a lateral view refer to one; 3 reports are empty; 5% contradict their commitment"
+    assert table.headings == {0: Heading("copies", about)}
 
 
 def test_a_first_cell_that_repeats_the_one_above_is_shown_once_in_its_group():
@@ -127,3 +159,8 @@ def test_headings_marks_and_notes_in_markdown_and_latex():
     assert text.count("| who | x |") == 2 and "**Others** as printed" in text and "| b | <u>3</u> |" in text
     assert text.endswith("- a note\n") and "| a | **1 ± 2** |" in text
     assert "\\textbf{1}$_{\\pm 2}$" in tex and "\\emph{Others}" in tex and "a note Others: as printed" in tex
+
+
+def test_numbers_and_p_values_as_they_are_printed():
+    assert [number(v) for v in (0.12345, 12345, None, 1.0)] == ["0.123", "12,345", "–", "1.000"]
+    assert [p_value(p) for p in (None, 0.0, 0.0009, 0.001, 0.049)] == ["–", "< 0.001", "< 0.001", "0.001", "0.049"]
