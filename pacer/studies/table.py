@@ -1,4 +1,4 @@
-"""From scores to the cells of a study's table: mean over contexts, replicates, rounding, best and second best.
+"""From scores to a study's table: mean over contexts, replicates, rounding, best and second best.
 
 All computations use unrounded scores; only printed values are rounded. Marks follow the printed values, as in the
 paper: all rows with the best printed value are bold, all with the second best are underlined.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pacer.core.audits import number
 from pacer.core.errors import DataError
-from pacer.core.io import read_json
+from pacer.core.io import read_json, write_text
 from pacer.metrics.cases import MEAN
 from pacer.metrics.scores import Direction
 from pacer.metrics.signature import Signature
@@ -30,7 +30,7 @@ from pacer.reporting.published import (
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.reporting.signature import caution
 from pacer.reporting.tables import MARKS, Heading, Mark, Table
-from pacer.studies.paired import Compare, RowDifference, ScoredRun, compare_rows
+from pacer.studies.paired import Compare, RowDifference, ScoredRun, compare_rows, difference_table
 from pacer.studies.plan import SCORES
 from pacer.studies.run import SIGNATURE, finished
 from pacer.studies.study import Study
@@ -110,6 +110,15 @@ def build_table(
         notes=(*chain.from_iterable(notes), *study.notes, *test_notes),
     )
     return table, tested
+
+
+def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) -> str:
+    """Write ``table.md`` and ``table.tex`` into ``folder``; return the Markdown."""
+    tables = [scores, *([difference_table(scores.caption, tested)] if tested else [])]
+    text = "\n".join(f"## {table.caption}\n\n{table.markdown(caption=False)}" for table in tables)
+    write_text(folder / "table.md", text)
+    write_text(folder / "table.tex", "\n".join(table.latex() for table in tables))
+    return text
 
 
 def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[PublishedBlock]) -> list[Block]:
@@ -238,8 +247,7 @@ def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     notes = [f"No run has the score {metric}." for metric in study.metrics if runs and metric not in scored]
     for index, row in enumerate(study.rows):
         if row.files is not None and (index, None) not in done:
-            how = f" of its reports: {row.how}" if row.how else ""
-            notes.append(f"{row.name}: {row.files} holds no scores; `pacer score --out {row.files}` makes them{how}.")
+            notes.append(f"{row.name}: {row.files} holds no scores; `pacer score --out {row.files}` makes them.")
         missing = [label for label in study.labels if row.files is None and (index, label) not in done]
         if missing:
             needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""
