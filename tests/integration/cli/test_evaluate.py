@@ -106,49 +106,21 @@ def test_contexts_can_be_decoded_and_scored_alone(pacer, ready: Path):
     assert pacer(*score, "--split", "all", "--context", "sn").code == 0
 
 
-def test_another_corpus_never_replaces_the_pipelines_features(pacer, ready: Path, world: World):
+def test_features_of_another_corpus_lie_beside_the_predictions_and_replace_nothing_else(pacer, ready: Path):
     audit, decode, _ = stated()
     assert pacer(*audit).code == 0
-    refused = pacer(*decode, "--features", "data/features")
-    assert refused.code == 1 and "data/features is not a feature store" in refused.error
-    assert not Path("data/features").exists()
-    shutil.copytree(world.root / "features", "data/features")
-    before = contents(Path("data/features"))
-    refused = pacer(*decode, "--features", "data/features")
-    assert refused.code == 1 and "data/features has no previous report" in refused.error
-    assert contents(Path("data/features")) == before
-
-
-def test_a_complete_feature_store_that_is_named_is_only_read(pacer, ready: Path, world: World):
-    audit, decode, _ = stated()
-    assert pacer(*audit).code == 0
-    assert pacer(*decode).code == 0
-    expected = contents(Path("mine/predictions"))
-    shutil.copytree("mine/predictions.features", "shared")
-    before = contents(Path("shared"))
-    assert pacer(*decode, "--context", "sw", "--limit", "1", "--features", "shared").code == 0
-    assert contents(Path("shared")) == before
-    assert pacer(*decode, "--features", "shared").code == 0
-    assert contents(Path("shared")) == before
-    assert Path("mine/predictions/sn.jsonl").read_bytes() == expected["sn.jsonl"]
-    shutil.copytree(world.root / "features", "other")
-    before = contents(Path("other"))
-    refused = pacer(*decode, "--features", "other")
-    assert refused.code == 1 and "other has no previous report" in refused.error and contents(Path("other")) == before
-
-
-def test_a_folder_with_other_files_never_becomes_a_feature_store(pacer, ready: Path):
-    audit, decode, _ = stated()
-    assert pacer(*audit).code == 0
-    for folder, options in (("notes", ("--features", "notes")), ("mine/predictions.features", ())):
-        Path(folder).mkdir(parents=True)
-        Path(folder, "notes.txt").write_text("mine")
-        refused = pacer(*decode, *options)
-        assert refused.code == 1 and f"{folder} holds notes.txt, which would be lost" in refused.error
-        assert contents(Path(folder)) == {"notes.txt": b"mine"}
-    Path("notes/notes.txt").unlink()
-    assert pacer(*decode, "--features", "notes", "--limit", "1").code == 0
-    assert Path("notes/manifest.json").is_file()
+    store = Path("mine/predictions.features")
+    store.mkdir()
+    (store / "notes.txt").write_text("mine")
+    refused = pacer(*decode)
+    assert refused.code == 1 and "mine/predictions.features holds notes.txt, which would be lost" in refused.error
+    (store / "notes.txt").unlink()
+    assert pacer(*decode, "--limit", "1").code == 0
+    partly = {path.name for path in store.iterdir()}
+    assert pacer(*decode).code == 0 and not Path("data/features").exists()  # the same folder, completed
+    assert {"manifest.json", "images.parquet", "priors.parquet"} <= partly
+    (store / "notes.txt").write_text("mine")
+    assert "holds notes.txt" in pacer(*decode).error and (store / "notes.txt").read_text() == "mine"
 
 
 def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, ready: Path, world: World):
