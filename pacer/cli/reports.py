@@ -11,12 +11,8 @@ from rich.text import Text
 
 from pacer.cli.terminal import chips, console, say
 from pacer.core.contexts import SOURCES, Context
-from pacer.reporting.marks import spans, statements
 from pacer.serving.batch import Summary
 from pacer.serving.case import NOTICE, Result, notes_of
-
-#: Colour of statements that the first context's report does not make.
-_NEW = "green"
 
 
 def show_result(result: Result) -> None:
@@ -32,23 +28,17 @@ def show_result(result: Result) -> None:
 
 
 def show_contexts(results: Mapping[Context, Result]) -> None:
-    """Print the same case in several contexts side by side, with differences in colour."""
-    first = next(iter(results))
+    """Print the same case in several contexts side by side."""
     table = Table(box=SIMPLE_HEAD, show_lines=True, pad_edge=False)
     table.add_column("")
     for context in results:
         table.add_column(context.upper(), ratio=1)
     table.add_row("sources", *(SOURCES[context] for context in results))
     table.add_row("gate", *("" if r.gate is None else f"{r.gate:.3f}" for r in results.values()))
-    shared = set.intersection(*(set(result.findings().items()) for result in results.values()))
-    table.add_row("commitment", *(chips(r.commitment, "\n", shared) for r in results.values()))
-    table.add_row("report", *(_marked(result.report, results[first].report) for result in results.values()))
+    table.add_row("commitment", *(chips(r.commitment, "\n") for r in results.values()))
+    table.add_row("report", *(Text(r.report) for r in results.values()))
     table.add_row("tokens", *(str(r.tokens) for r in results.values()))
     console.print(table)
-    if len(results) > 1:
-        legend = Text("Findings in bold", "bold").append(": not in every context. Statements ", "not bold")
-        legend.append(f"in {_NEW}", f"not bold {_NEW}").append(f": not in {first.upper()}.", "not bold")
-        console.print(legend)
     _show_notes(results)
 
 
@@ -62,12 +52,6 @@ def show_summary(done: Summary, out: Path, notes: Sequence[str]) -> None:
     for note in notes:
         say(f"note: {note}", "yellow")
     say(NOTICE, "bold")
-
-
-def _marked(report: str, first: str) -> Text:
-    """Return the report, with statements on findings or comparisons coloured if they are not in the first context's."""
-    marked = spans(report, "commitment", None, statements(first))
-    return Text.assemble(*((span.text, _NEW if span.changed else "") for span in marked))
 
 
 def _show_notes(results: Mapping[Context, Result]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,11 +92,11 @@ def print_table(table: Table | None) -> None:
         say(note)
 
 
-def chips(anchor: Anchor | None, separator: str = "   ", shared: Collection[tuple[str, str]] | None = None) -> Text:
-    """Return a commitment: + present, ? uncertain, - absent; in bold what is not ``shared``, if that is given."""
-    parts = []
-    for polarity, (sign, colour) in _POLARITIES.items():
-        for finding in getattr(anchor, polarity, ()):
-            bold = "" if shared is None or (finding, polarity) in shared else " bold"
-            parts.append(Text(f"{sign} {finding}", colour + bold))
+def chips(anchor: Anchor | None, separator: str = "   ") -> Text:
+    """Return a commitment: + present, ? uncertain, - absent."""
+    parts = [
+        Text(f"{sign} {finding}", colour)
+        for polarity, (sign, colour) in _POLARITIES.items()
+        for finding in getattr(anchor, polarity, ())
+    ]
     return Text(separator).join(parts) if parts else Text("none")
