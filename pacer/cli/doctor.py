@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -93,11 +92,7 @@ def _model(role: str, params: Params) -> Finding:
     finding = _look(role, look)
     if finding.state == "missing" and role == "chexbert":
         return finding._replace(detail=f"{finding.detail}; {_CHEXBERT}")
-    if finding.state != "ok" or backbone.provider != "hub" or re.fullmatch("[0-9a-f]{40}", str(backbone.revision)):
-        return finding
-    commit = Path(finding.detail.partition(";")[0]).name
-    pinned = f"revision {backbone.revision} can move to another commit; this one is {commit}"
-    return Finding(role, "note", f"{finding.detail}; {pinned}")
+    return finding
 
 
 def _usable(params: Params, role: str, directory: Path) -> str:

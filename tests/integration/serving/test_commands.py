@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pacer.cli import main
-from pacer.cli.reports import show_summary
+from pacer.cli.serving import show_summary
 from pacer.core.io import read_json, read_jsonl, write_json
 from pacer.data.schemas import ABOUT, read_about
 from pacer.serving.batch import Summary

@@ -86,17 +86,6 @@ def test_the_refusal_to_send_reports_is_seen_before_any_stage_and_before_the_key
     assert labels(send_reports_to="api.openai.com").state == "ok"
 
 
-@pytest.mark.parametrize("revision", ["main", "0" * 40])
-def test_a_revision_is_pinned_by_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, revision: str):
-    (snapshot := tmp_path / ("0" * 40)).mkdir()
-    (snapshot / "config.json").write_text('{"model_type": "bert"}')
-    monkeypatch.setattr("pacer.backbones.hub.locate", lambda backbone, role: snapshot)
-    params = changed("phantom", backbones={"text": {"provider": "hub", "id": "owner/model", "revision": revision}})
-    text = models(params)[2]
-    assert text.state == ("note" if revision == "main" else "ok")
-    assert ("revision main can move to another commit; this one is " + "0" * 40 in text.detail) == (revision == "main")
-
-
 def test_a_local_model_is_checked_for_what_its_role_needs(tmp_path: Path):
     (tmp_path / "config.json").write_text("{}")
     params = changed("phantom", backbones={"chexbert": {"provider": "local", "path": str(tmp_path)}})
