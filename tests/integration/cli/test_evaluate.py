@@ -38,11 +38,6 @@ def stated() -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """The bytes of each file in a folder."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 @pytest.fixture
 def table(repository: Path, world: World) -> Path:
     """Four studies in a table of frontal views without splits, and a profile that names it."""
@@ -69,6 +64,13 @@ def ready(table: Path, exported: Path, chexbert_directory: Callable[..., Path]) 
     return table
 
 
+@pytest.fixture
+def audited(pacer, ready: Path) -> Path:
+    """The same after the first of the three commands."""
+    assert pacer(*stated()[0]).code == 0
+    return ready
+
+
 def test_three_commands_evaluate_a_model_on_a_table_that_is_only_for_testing(pacer, ready: Path, world: World):
     outcomes = [pacer(*command) for command in stated()]
     assert [outcome.code for outcome in outcomes] == [0, 0, 0], [outcome.error for outcome in outcomes]
@@ -89,9 +91,8 @@ def test_three_commands_evaluate_a_model_on_a_table_that_is_only_for_testing(pac
     assert read_jsonl("reports.jsonl")[0]["generated"] == line["generated"]
 
 
-def test_contexts_can_be_decoded_and_scored_alone(pacer, ready: Path):
-    audit, decode, score = stated()
-    assert pacer(*audit).code == 0
+def test_contexts_can_be_decoded_and_scored_alone(pacer, audited: Path):
+    _, decode, score = stated()
     refused = pacer(*decode, "--context", "mw")
     assert refused.code == 1 and "has no record of context mw in split all" in refused.error
     assert pacer(*decode, "--context", "other").error == "error: --context other: expected one of sn, sw, mn, mw\n"
@@ -106,9 +107,8 @@ def test_contexts_can_be_decoded_and_scored_alone(pacer, ready: Path):
     assert pacer(*score, "--split", "all", "--context", "sn").code == 0
 
 
-def test_features_of_another_corpus_lie_beside_the_predictions_and_replace_nothing_else(pacer, ready: Path):
-    audit, decode, _ = stated()
-    assert pacer(*audit).code == 0
+def test_features_of_another_corpus_lie_beside_the_predictions_and_replace_nothing_else(pacer, audited: Path):
+    decode = stated()[1]
     store = Path("mine/predictions.features")
     store.mkdir()
     (store / "notes.txt").write_text("mine")
@@ -123,9 +123,8 @@ def test_features_of_another_corpus_lie_beside_the_predictions_and_replace_nothi
     assert "holds notes.txt" in pacer(*decode).error and (store / "notes.txt").read_text() == "mine"
 
 
-def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, ready: Path, world: World):
-    audit, decode, _ = stated()
-    assert pacer(*audit).code == 0
+def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, audited: Path, world: World):
+    decode = stated()[1]
     settings = read_json("models/mine/reporter.json")
     model = Path("models/mine")
     rewritten = json.dumps(settings | {"contexts": ["sn", "mn"], "texts": settings["texts"] | {"cleaner": "iu_xray"}})
@@ -139,16 +138,15 @@ def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, ready: P
     assert "was made with corpus.cleaner: upstream, the model's texts with iu_xray" in made.out
 
 
-def test_frozen_models_that_an_export_only_points_to_are_found_or_asked_for(pacer, ready: Path, world: World):
-    audit, decode, score = stated()
-    assert pacer(*audit).code == 0
+def test_frozen_models_that_an_export_only_points_to_are_found_or_asked_for(pacer, audited: Path, world: World):
+    _, decode, score = stated()
     shutil.rmtree("models/mine")
-    moved = ready / "frozen"
+    moved = audited / "frozen"
     shutil.copytree(world.backbones, moved)
-    export_model(ready / "models" / "mine", world.decode, **world.inputs | {"backbones": moved})
+    export_model(audited / "models" / "mine", world.decode, **world.inputs | {"backbones": moved})
     one = [*decode, "--limit", "1"]
     assert pacer(*one).code == 0
-    moved.rename(ready / "elsewhere")
+    moved.rename(audited / "elsewhere")
     refused = pacer(*one)
     assert refused.code == 1 and "name a folder that holds it with --backbones" in refused.error
     assert pacer(*one, "--backbones", "elsewhere").code == 0
