@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 from ruamel.yaml import YAML
 
-from pacer.config import Params, load_params, parse_params
+from pacer.config import Params, load_params
 from pacer.config.decode import Score
 from pacer.config.profiles import load_profile, profile_text
 from pacer.core.errors import ConfigError
@@ -22,6 +22,11 @@ from pacer.reporting.published import load_published
 REPOSITORY = Path(__file__).parents[3]
 PROFILES = sorted((REPOSITORY / "configs").glob("*.yaml"))
 read_yaml = YAML(typ="safe").load
+
+
+def overlaid(folder: Path, text: str) -> Params:
+    (folder / "mine.yaml").write_text(text)
+    return load_profile(folder / "mine.yaml")
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
@@ -117,24 +122,17 @@ def test_the_published_profiles_decode_as_the_published_rows_were():
 
 
 @pytest.mark.parametrize(
-    ("group", "key", "changes", "message"),
+    ("text", "message"),
     [
-        ("backbones", "text_standin", {"width": 32, "heads": 5}, "must be even and at least 4; width is 32, heads 5"),
-        ("backbones", "language_standin", {"width": 36, "heads": 4}, "width / heads must be even"),
-        (
-            "backbones",
-            "vision_standin",
-            {"image_size": 14, "patch_size": 28},
-            "patch_size 28 is larger than image_size 14",
-        ),
-        ("backbones", "vision_standin", {"images": 1}, "images"),
+        ("text_standin: {width: 32, heads: 5}", "must be even and at least 4; width is 32, heads 5"),
+        ("language_standin: {width: 36, heads: 4}", "width / heads must be even"),
+        ("vision_standin: {image_size: 14, patch_size: 28}", "patch_size 28 is larger than image_size 14"),
+        ("vision_standin: {images: 1}", "images"),
     ],
 )
-def test_what_would_fail_after_hours_is_refused_at_once(group: str, key: str, changes: dict, message: str):
-    values = _loaded("micro").model_dump()
-    values[group][key] = (values[group][key] or {}) | changes
+def test_what_would_fail_after_hours_is_refused_at_once(repository: Path, text: str, message: str):
     with pytest.raises(ConfigError, match=message):
-        parse_params(values)
+        overlaid(repository, f"extends: micro\nbackbones: {{{text}}}\n")
 
 
 def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
@@ -143,36 +141,30 @@ def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("text", "message"),
     [
+        ("format: openi, contexts: [sn], openi: {projections: p.csv}", "format: openi needs corpus.openi.reports"),
+        ("format: openi, openi: {reports: r.tgz}", "format: openi needs corpus.openi.projections"),
         (
-            {"format": "openi", "contexts": ["sn"], "openi": {"reports": None, "projections": "p.csv"}},
-            "format: openi needs corpus.openi.reports",
-        ),
-        ({"format": "openi", "openi": {"reports": "r.tgz"}}, "format: openi needs corpus.openi.projections"),
-        (
-            {"format": "mimic_cxr", "mimic_cxr": {"split": "s.csv"}},
+            "format: mimic_cxr, mimic_cxr: {split: s.csv}",
             "format: mimic_cxr needs corpus.mimic_cxr.reports, corpus.mimic_cxr.metadata$",
         ),
-        ({"format": "r2gen", "contexts": ["sn"]}, "format: r2gen needs corpus.r2gen.annotation"),
+        ("format: r2gen, contexts: [sn]", "format: r2gen needs corpus.r2gen.annotation"),
         (
-            {"format": "r2gen", "r2gen": {"annotation": "a.json"}},
+            "format: r2gen, r2gen: {annotation: a.json}",
             r"format: r2gen has no previous reports; set contexts: \[sn\] or \[sn, mn\]",
         ),
-        ({"format": "table"}, "format: table needs corpus.table.file"),
-        ({"format": "rg4", "annotations": {"mn": None}}, "format: rg4 needs corpus.annotations.mn$"),
-        ({"format": "csv"}, "corpus.format"),
-        ({"split": {"val": 0.5, "test": 0.6}}, "val \\+ test must not exceed 1; the rest is train"),
-        ({"source": "phantom", "format": "mimic_cxr"}, "source: phantom requires format: rg4"),
-        ({"openi": {"split": "split.csv"}}, "corpus.openi.split"),
+        ("format: table", "format: table needs corpus.table.file"),
+        ("format: rg4, annotations: {mn: null}", "format: rg4 needs corpus.annotations.mn$"),
+        ("format: csv", "corpus.format"),
+        ("split: {val: 0.5, test: 0.6}", r"val \+ test must not exceed 1; the rest is train"),
+        ("source: phantom, format: mimic_cxr", "source: phantom requires format: rg4"),
+        ("openi: {split: split.csv}", "corpus.openi.split"),
     ],
 )
-def test_what_a_format_needs_is_checked_before_any_work(changes: dict, message: str):
-    values = _loaded("mimic_rg4").model_dump()
-    for key, value in changes.items():
-        values["corpus"][key] = values["corpus"][key] | value if isinstance(value, dict) else value
+def test_what_a_format_needs_is_checked_before_any_work(repository: Path, text: str, message: str):
     with pytest.raises(ConfigError, match=message):
-        parse_params(values)
+        overlaid(repository, f"extends: mimic_rg4\ncorpus: {{{text}}}\n")
 
 
 @pytest.mark.parametrize(
@@ -201,11 +193,6 @@ def test_what_is_no_file_of_parameters_is_one_sentence(tmp_path: Path, kind: str
     ) as error:
         load_profile(path)
     assert secret not in str(error.value)
-
-
-def overlaid(tmp_path: Path, text: str) -> Params:
-    (tmp_path / "mine.yaml").write_text(text)
-    return load_profile(tmp_path / "mine.yaml")
 
 
 def test_a_parameter_file_may_have_the_keys_alone_in_which_it_differs_from_a_profile(repository: Path):
