@@ -33,17 +33,8 @@ def seeds(*values: int) -> list[dict[str, int]]:
 
 
 def study(**changes: Any) -> Study:
-    return Study.model_validate(
-        {
-            "name": "mine",
-            "title": "Mine",
-            "layout": "mean",
-            "metrics": ["f1", "bleu4"],
-            "replicates": seeds(1),
-            "rows": [{"name": "one"}, {"name": "two"}, {"name": "three"}],
-            **changes,
-        }
-    )
+    described = {"name": "mine", "title": "Mine", "layout": "mean", "metrics": ["f1", "bleu4"], "replicates": seeds(1)}
+    return Study.model_validate(described | {"rows": [{"name": name} for name in ("one", "two", "three")]} | changes)
 
 
 def scored(row: int, replicate: int | None = 1, signature: dict = SIGNATURE, **contexts: dict[str, float]) -> ScoredRun:
@@ -126,13 +117,8 @@ def test_a_score_that_one_context_lacks_has_no_mean() -> None:
 
 
 PAPER = {"sn": 2357, "sw": 2026, "mn": 1004, "mw": 828}
-DECODED = {
-    "num_beams": 3,
-    "min_new_tokens": 80,
-    "max_new_tokens": 260,
-    "repetition_penalty": 2.0,
-    "length_penalty": 2.0,
-}
+DECODED = {"num_beams": 3, "min_new_tokens": 80, "max_new_tokens": 260}
+DECODED |= {"repetition_penalty": 2.0, "length_penalty": 2.0}
 REAL = SIGNATURE | {
     "standin_labeller": False,
     "predictions": {"stand_ins": [], "settings": DECODED},
@@ -146,14 +132,8 @@ def on_mimic(
     """A run on the paper's own data, but for what is said."""
     corpus = {"source": "files", "format": "rg4", "limit": None} | record.pop("corpus", {})
     scores = {context: {"f1": f1, "n": count} for context, count in n.items()}
-    return ScoredRun(
-        row,
-        "1",
-        Path("nowhere"),
-        scores,
-        Signature.of(signature),
-        {"split": "test", "limit": None, "corpus": corpus} | record,
-    )
+    described = {"split": "test", "limit": None, "corpus": corpus} | record
+    return ScoredRun(row, "1", Path("nowhere"), scores, Signature.of(signature), described)
 
 
 def test_contexts_make_blocks_that_are_ranked_apart_with_the_published_rows_below() -> None:
@@ -164,6 +144,11 @@ def test_contexts_make_blocks_that_are_ranked_apart_with_the_published_rows_belo
     assert below == ["own SN", "SN (published)", "own MW", "MW (published)", "SW (published)", "MN (published)"]
     assert found[0].lines == {"one": [("0.500", "second")], "two": [("0.600", "best")]}
     assert found[1].published and found[1].lines["LLM-RG4"] == [("0.609", "second")]
+
+
+def test_the_protocol_of_a_published_block_is_told() -> None:
+    settings = study(metrics=["f1"], layout="contexts", published="conventional_sn")
+    assert "each under its own protocol, metric definitions and averaging" in built(settings, []).markdown()
 
 
 def test_groups_are_ranked_apart_beside_the_published_group() -> None:
@@ -188,18 +173,14 @@ def components(run: ScoredRun, **changes: Any) -> Table:
     return built(study(rows=[{"name": "one"}], metrics=["f1"], published="components", **changes), [run])
 
 
-def test_scores_of_the_papers_own_data_and_protocol_stand_beside_the_published_ones() -> None:
+def test_runs_on_the_papers_own_data_stand_beside_the_published_rows_with_a_note_on_their_decoding() -> None:
     table = components(on_mimic())
     assert blocks(table)[1].title == "Components (published)"
     assert not any("differ" in note or "compared" in note or "decoded" in note for note in table.notes)
-
-
-def test_a_run_decoded_otherwise_stands_beside_the_published_rows_with_a_note() -> None:
     signature = REAL | {"predictions": {"stand_ins": [], "settings": DECODED | {"num_beams": 1}}}
     table = components(on_mimic(signature=signature))
-    assert blocks(table)[1].published
     note = "Not all of our rows were decoded as the published ones: decode.num_beams 1, published 3."
-    assert note in table.notes
+    assert blocks(table)[1].published and note in table.notes
     foreign = on_mimic(signature=signature)._replace(record=None, replicate=None)
     assert not any("decoded" in note for note in components(foreign).notes)
 
