@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
@@ -44,7 +44,6 @@ class Block(NamedTuple):
 
     heading: Heading
     rows: Mapping[str, Sequence[PrintedValue]]
-    published: bool = False
 
 
 def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun]:
@@ -86,28 +85,22 @@ def build_table(
     blocks = _blocks(study, runs, () if published is None or (apart and all(apart)) else published.blocks)
     starts = accumulate((len(block.rows) for block in blocks), initial=0)
     opening = dict(zip(starts, blocks, strict=False))
-    lines = [(label, cells, block.published) for block in blocks for label, cells in block.rows.items()]
+    lines = [line for block in blocks for line in block.rows.items()]
     tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = [
-        _notes(study, runs),
-        _changed(study, runs),
-        _published_notes(published, runs, apart),
-        _missing(study, runs),
-    ]
+    notes = _notes(study, runs) + _changed(study, runs) + _published_notes(published, runs, apart)
     table = Table(
         ("Model", *(score.column for score in study.columns)),
-        tuple((label, *(cell.text or ABSENT for cell in cells)) for label, cells, _ in lines),
+        tuple((label, *(cell.text or ABSENT for cell in cells)) for label, cells in lines),
         study.title,
         rules=frozenset(opening),
-        quiet=frozenset(row for row, (_, _, is_published) in enumerate(lines) if is_published),
         headings={row: block.heading for row, block in opening.items() if block.heading.text},
         marks={
             (row, column): cell.mark
-            for row, (_, cells, _) in enumerate(lines)
+            for row, (_, cells) in enumerate(lines)
             for column, cell in enumerate(cells, 1)
             if cell.mark
         },
-        notes=(*chain.from_iterable(notes), *study.notes, *test_notes),
+        notes=(*notes, *_missing(study, runs), *study.notes, *test_notes),
     )
     return table, tested
 
@@ -127,7 +120,7 @@ def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[Publish
     blocks, beside = list[Block](), list[tuple[str, Block]]()
     for block in published:
         rows = {name: [row.get(key, PrintedValue()) for key in study.metrics] for name, row in block.rows.items()}
-        shown = Block(Heading(f"{block.name} (published)", block.protocol), rows, published=True)
+        shown = Block(Heading(f"{block.name} (published)", block.protocol), rows)
         beside.append((block.context if study.layout == "contexts" else block.name, shown))
     if study.layout == "contexts":
         contexts = contexts_in(runs[0].scores) if runs else []

@@ -68,7 +68,7 @@ def blocks(table: Table) -> list[Seen]:
     for row, (label, *cells) in enumerate(table.rows):
         if table.opens(row):
             heading = table.headings.get(row)
-            found.append(Seen(heading.text if heading else "", row in table.quiet, {}))
+            found.append(Seen(heading.text if heading else "", bool(heading and "(published)" in heading.text), {}))
         found[-1].lines[label] = [(cell, table.marks.get((row, at))) for at, cell in enumerate(cells, 1)]
     return found
 
