@@ -13,10 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from ruamel.yaml import YAML
 
-from pacer.config import load_params
-from pacer.config.profiles import load_profile
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
 from pacer.serving.export import export_model
@@ -49,10 +46,9 @@ def table(repository: Path, world: World) -> Path:
             (image,) = (world.root / "files" / f"p1/p{10_000_000 + number}").glob("*/frontal.*")
             path = image.relative_to(world.root / "files")
             written.writerow((subject, study, day, "PA", path, f"Heart is normal. No effusion {study}."))
-    params = load_profile(repository / "configs" / "micro.yaml").model_dump()
-    params["corpus"] |= {"source": "files", "format": "table", "root": "own", "images": str(world.root / "files")}
-    params["corpus"] |= {"table": {"file": "studies.csv", "columns": {}}, "split": {"val": 0.0, "test": 1.0}}
-    YAML(typ="safe").dump(params, repository / "mine.yaml")
+    named = f"source: files, format: table, root: own, images: {world.root / 'files'}, split: {{val: 0.0, test: 1.0}}"
+    corpus = f"{{{named}, table: {{file: studies.csv, columns: {{}}}}}}"
+    (repository / "mine.yaml").write_text(f"extends: micro\ncorpus: {corpus}\n")
     return repository
 
 
@@ -156,20 +152,10 @@ def test_frozen_models_that_an_export_only_points_to_are_found_or_asked_for(pace
     assert "models/backbones/chexbert, and an exported model holds none; the stage" in refused.error
 
 
-def test_the_pipeline_itself_refuses_such_a_table_before_it_computes_features(pacer, table: Path, monkeypatch):
-    shutil.copy("mine.yaml", "params.yaml")
-    for stage in ("source", "corpus"):
-        main = runpy.run_path(str(REPOSITORY / "stages" / f"{stage}.py"))["main"]
-        if stage == "source":
-            main()
+def test_the_pipeline_itself_refuses_such_a_table_before_it_computes_features(pacer, table: Path):
+    assert pacer("use", "mine.yaml").code == 0
+    source, main = (runpy.run_path(str(REPOSITORY / "stages" / f"{name}.py"))["main"] for name in ("source", "corpus"))
+    source()
     with pytest.raises(DataError, match="split train, which the phases train on, has no record of context sn; fix"):
         main()
     assert read_json("data/corpus/audit.json")["records"] == 5  # which `pacer decode` may use
-
-
-def test_only_the_command_decodes_all_splits(pacer, table: Path):
-    params = load_params("mine.yaml").model_dump()
-    params["decode"]["split"] = "all"
-    YAML(typ="safe").dump(params, Path("params.yaml"))
-    refused = pacer("doctor")
-    assert refused.code == 1 and "decode.split = 'all' is for `pacer decode --split all`" in refused.error

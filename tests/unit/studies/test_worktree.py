@@ -156,6 +156,8 @@ def test_a_copied_repository_makes_worktrees_of_its_own(tiny: TinyRepository) ->
     shutil.copytree(tiny.folder, copied.folder, symlinks=True)
     tree, _ = prepared(copied)
     assert str(copied.folder) in (tree.tree / ".git").read_text()
+    shutil.rmtree(tree.tree)  # by hand, so git still lists it
+    assert prepared(copied)[0].tree.is_dir()
     assert (original.tree / "code/report.py").read_text() == "# of the original\n"
 
 
