@@ -14,7 +14,7 @@ from rich.text import Text
 
 from pacer.cli.decoding import decode, import_llm_rg4
 from pacer.cli.probe import probe
-from pacer.cli.reporting import Show, anchors, audit, compare, score, show
+from pacer.cli.reporting import Show, audit, compare, score, show
 from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
@@ -31,7 +31,6 @@ app = typer.Typer(
     help="PACER: chest X-ray reports when the lateral view or the previous report may be missing. "
     "The pipeline itself runs with `dvc repro`. Any command takes --traceback. For research use only.",
 )
-app.add_typer(anchors, name="anchors")
 app.add_typer(probe, name="probe")
 app.add_typer(study, name="study")
 

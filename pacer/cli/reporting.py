@@ -1,4 +1,4 @@
-"""``pacer audit``, ``score``, ``compare``, ``show`` and ``anchors show``; heavy imports wait until one runs."""
+"""``pacer audit``, ``score``, ``compare`` and ``show``; heavy imports wait until one runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typer.exceptions import TyperException
 
 from pacer.cli.terminal import (
     BACKBONES,
-    COLOURS,
     CORPUS,
     FROM_STAGE,
     PARAMS,
@@ -22,7 +21,6 @@ from pacer.cli.terminal import (
     RecordsFile,
     check_contexts,
     check_exists,
-    chips,
     console,
     print_rows,
     print_table,
@@ -40,9 +38,7 @@ if TYPE_CHECKING:
 
 #: A mean over fewer records is printed with a note.
 FEW = 20
-ANCHORS = Path("data/anchors/anchors.parquet")
 Salt = Annotated[Path | None, typer.Option(help="Secret file that hides the ids in receipts.")]
-anchors = typer.Typer(no_args_is_help=True, help="Look at commitments.")
 
 
 def audit(
@@ -348,41 +344,3 @@ def show(
 
     path = show_study(study, named, contexts, records, records.with_name("images.parquet"), out)
     say(f"written to {path}")
-
-
-@anchors.command("show")
-def show_anchor(
-    record: Annotated[str, typer.Argument(help="Record id, such as those in predictions/*.jsonl.")],
-) -> None:
-    """Explain one commitment of the pipeline's corpus. The words of the report that the rules read are coloured by
-    polarity."""
-    check_exists(CORPUS, ANCHORS, remedy=FROM_STAGE)
-    from pacer.reporting.explanation import EVIDENCE, READ, explain
-
-    explanation = explain(record, CORPUS, ANCHORS, ANCHORS.with_name("llm_cache.jsonl"))
-    made_by = "the labelling model" if explanation.origin == "llm" else "the rules"
-    console.print(Text(f"{record}, {explanation.context.upper()}, {explanation.split}; made by {made_by}\n"))
-    console.print(chips(explanation.anchor))
-    if explanation.origin == "llm":
-        by_rules = explanation.by_rules
-        same = Text("the same") if by_rules == explanation.anchor else chips(by_rules)
-        console.print(Text("the rules alone would say: ") + same)
-    if explanation.evidence:
-        console.print("\nwhat the labelling model gives as evidence")
-        print_rows(explanation.evidence, EVIDENCE)
-    report = Text(explanation.report)
-    # deciding mentions are styled last, over the others
-    for mention in sorted(explanation.mentions, key=lambda mention: mention.decided):
-        report.stylize(COLOURS.get(mention.polarity or "", ""), mention.start, mention.end)
-        if mention.decided:
-            report.stylize("bold", mention.start, mention.end)
-        if mention.cue:
-            report.stylize("underline", *mention.cue)
-    console.print(Text("\n"), report, sep="")
-    legend = Text("\n")
-    for polarity, colour in COLOURS.items():
-        legend.append(polarity, colour).append(", ")
-    legend.append("bold", "bold").append(": decides, ").append("underlined", "underline").append(": because of it")
-    console.print(legend)
-    console.print("\nwhat the rules read")
-    print_rows(explanation.read, READ)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
 
-from pacer.cli.terminal import BACKBONES, PARAMS, say
+from pacer.cli.terminal import BACKBONES, PARAMS, chips, console, say
 from pacer.config.profiles import load_profile
+from pacer.core.contexts import SOURCES, Context
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
-    from pacer.serving.case import Case
+    from pacer.serving.batch import Summary
+    from pacer.serving.case import Case, Result
     from pacer.serving.reporter import Reporter
 
 ExportedModel = Annotated[Path, typer.Option("--model", help="Exported model (`pacer export`).")]
@@ -99,12 +105,10 @@ def _generate_one(model: Path, case: Case, all_contexts: bool, batch_size: int |
         load_image(image, f"{place} of {case.name}")
     load_prior(case.prior, f"previous report of {case.name}")
     reporter = _load(model, backbones, batch_size)
-    from pacer.cli.reports import show_contexts, show_result
-
     if all_contexts:
-        show_contexts(reporter.in_all_contexts(case))
+        _show_contexts(reporter.in_all_contexts(case))
     else:
-        show_result(reporter.generate([case])[0])
+        _show_result(reporter.generate([case])[0])
 
 
 def _generate_many(model: Path, table: Path, out: Path, batch_size: int | None, backbones: Path | None) -> None:
@@ -114,9 +118,52 @@ def _generate_many(model: Path, table: Path, out: Path, batch_size: int | None, 
         raise DataError(f"{out} exists; name another file for the results, or remove it")
     cases = read_cases(table)
     reporter = _load(model, backbones, batch_size)
-    from pacer.cli.reports import show_summary
-
     show_summary(report_cases(reporter, cases, out), out, reporter.notes)
+
+
+def _show_result(result: Result) -> None:
+    """Print one report with its commitment and the model's internals: depths, gate, tokens."""
+    console.print(Text(f"{result.context.upper()}: {SOURCES[result.context]}; view {result.view}"))
+    if result.commitment is not None:
+        say(Text("\nCommitment  ").append_text(chips(result.commitment)))
+    console.print(Text(f"\n{result.report}\n"))
+    means = ", ".join(f"{mean:.2f} of block {depth}" for depth, mean in result.frontal.means().items())
+    gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
+    console.print(Text(f"{gate}frontal depths {means}; {result.tokens} tokens"))
+    _show_notes([result])
+
+
+def _show_contexts(results: Mapping[Context, Result]) -> None:
+    """Print the same case in several contexts side by side."""
+    table = Table(box=SIMPLE_HEAD, show_lines=True, pad_edge=False)
+    table.add_column("")
+    for context in results:
+        table.add_column(context.upper(), ratio=1)
+    table.add_row("sources", *(SOURCES[context] for context in results))
+    table.add_row("gate", *("" if r.gate is None else f"{r.gate:.3f}" for r in results.values()))
+    table.add_row("commitment", *(chips(r.commitment, "\n") for r in results.values()))
+    table.add_row("report", *(Text(r.report) for r in results.values()))
+    table.add_row("tokens", *(str(r.tokens) for r in results.values()))
+    console.print(table)
+    _show_notes(results.values())
+
+
+def show_summary(done: Summary, out: Path, notes: Sequence[str]) -> None:
+    """Summarise the results of many cases; ``notes``: apply to every report."""
+    say(f"{done.reports:,} reports written to {out}")
+    if done.truncated == done.reports > 1:
+        say("warning: every report stopped at the token limit; the model has not learnt to end one", "yellow")
+    elif done.truncated:
+        say(f"note: {done.truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")
+    _show_notes([], notes)
+
+
+def _show_notes(results: Collection[Result], notes: Sequence[str] = ()) -> None:
+    from pacer.serving.case import NOTICE, notes_of
+
+    for note in (*notes, *notes_of(results)):
+        say(f"note: {note}", "yellow")
+    say(NOTICE, "bold")
 
 
 def serve(

@@ -64,8 +64,7 @@ def show(name: Name) -> None:
 
 @study.command("list")
 def list_studies() -> None:
-    """List the studies, how many of their runs exist, and the rows that were stopped."""
-    from pacer.studies.dvc import is_running
+    """List the studies, how many of their runs exist, and the rows that are half-made."""
     from pacer.studies.run import finished, results_folder, stopped
     from pacer.studies.study import load_study
     from pacer.studies.worktree import Repository
@@ -77,20 +76,19 @@ def list_studies() -> None:
         rows.append((known.name, f"{len(list(finished(known, repository, state)))} of {wanted}", known.title))
     print_rows(rows)
     for _, name, experiment in stopped(state):
-        say(f"{experiment} runs" if is_running(state) else f"{experiment} stopped; resume: `pacer study run {name}`")
+        say(f"{experiment} is half-made; if no study runs, resume: `pacer study run {name}`")
 
 
 def _write_table(chosen: Study) -> str:
-    """Write a study's table in all formats, and return it as Markdown."""
+    """Write a study's table as Markdown and LaTeX, and return the Markdown."""
     from pacer.metrics.statistics.comparison import compare_repeats
-    from pacer.studies.page import write_table
     from pacer.studies.run import results_folder
-    from pacer.studies.table import build_table, collect
+    from pacer.studies.table import build_table, collect, write_table
     from pacer.studies.worktree import Repository
 
     state = results_folder(Path.cwd())
     runs = collect(chosen, Repository(Path.cwd()), state)
     text = write_table(*build_table(chosen, runs, compare_repeats), state / chosen.name)
     folder = (state / chosen.name).relative_to(Path.cwd())
-    say(f"written: {folder}/table.md, .tex, .html; .svg where rows are tested")
+    say(f"written: {folder}/table.md, .tex")
     return text

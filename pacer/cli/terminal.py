@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,9 +38,8 @@ ContextNames = Annotated[
 #: Remedy for a missing file that a stage of the pipeline writes.
 FROM_STAGE = "correct the path, or run the stage that writes it (`dvc repro`)"
 
-#: Colours and signs of the polarities.
-COLOURS = {"positive": "red", "uncertain": "yellow", "negative": "blue"}
-SIGNS = {"positive": "+", "uncertain": "?", "negative": "-"}
+#: Sign and colour of each polarity.
+_POLARITIES = {"positive": ("+", "red"), "uncertain": ("?", "yellow"), "negative": ("-", "blue")}
 
 
 def check_exists(*paths: Path | None, remedy: str = "correct the path") -> None:
@@ -70,9 +69,9 @@ def say(line: str | Text = "", style: str = "") -> None:
     console.print(line if isinstance(line, Text) else Text(line, style), soft_wrap=True)
 
 
-def print_rows(rows: Iterable[Iterable[str | Text]], headings: tuple[str, ...] = ()) -> None:
+def print_rows(rows: Iterable[Iterable[str | Text]]) -> None:
     """Print a table of texts without interpreting markup."""
-    grid = Grid(*headings, box=None, pad_edge=False, show_header=bool(headings), padding=(0, 2, 0, 0))
+    grid = Grid(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     console.print(grid)
@@ -93,11 +92,11 @@ def print_table(table: Table | None) -> None:
         say(note)
 
 
-def chips(anchor: Anchor | None, separator: str = "   ", shared: Collection[tuple[str, str]] | None = None) -> Text:
-    """Return a commitment: + present, ? uncertain, - absent; in bold what is not ``shared``, if that is given."""
-    parts = []
-    for polarity, colour in COLOURS.items():
-        for finding in getattr(anchor, polarity, ()):
-            bold = "" if shared is None or (finding, polarity) in shared else " bold"
-            parts.append(Text(f"{SIGNS[polarity]} {finding}", colour + bold))
+def chips(anchor: Anchor | None, separator: str = "   ") -> Text:
+    """Return a commitment: + present, ? uncertain, - absent."""
+    parts = [
+        Text(f"{sign} {finding}", colour)
+        for polarity, (sign, colour) in _POLARITIES.items()
+        for finding in getattr(anchor, polarity, ())
+    ]
     return Text(separator).join(parts) if parts else Text("none")

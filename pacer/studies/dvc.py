@@ -154,15 +154,6 @@ def only_study(state: Path) -> Generator[None]:
         yield
 
 
-def is_running(state: Path) -> bool:
-    """Return whether a study holds the folder ``state``."""
-    try:
-        with locked(state / LOCK, "running"):
-            return False
-    except PacerError:
-        return True
-
-
 def end_processes(folder: Path) -> None:
     """Terminate DVC and its stages in the worktrees below ``folder``, and kill any that remain after a second.
 

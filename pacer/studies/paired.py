@@ -52,13 +52,12 @@ class ScoredRun(NamedTuple):
 
 class RowDifference(NamedTuple):
     """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates if each has its own
-    records. ``over_replicates``: also over replicates, if possible. ``by_replicate``: the difference in each."""
+    records. ``over_replicates``: also over replicates, if possible."""
 
     label: str
     metric: str
     difference: Difference
     over_replicates: Difference | None
-    by_replicate: Mapping[str, float]
 
 
 def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> tuple[list[RowDifference], list[str]]:
@@ -85,17 +84,17 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
             notes[f"{row} was not tested against {against}: {error}."] = None
             continue
         for metric in study.metrics:
-            apart = {
-                label or "": second - first
-                for label, (one, two) in pairs.items()
+            apart = [
+                second - first
+                for one, two in pairs.values()
                 if (first := context_mean(one.scores, metric)) is not None
                 and (second := context_mean(two.scores, metric)) is not None
-            }
-            replicates = _student(list(apart.values())) if len(apart) == len(pairs) else None
+            ]
+            replicates = _student(apart) if len(apart) == len(pairs) else None
             difference = tested.get(metric) if over_patients else replicates
             if difference is not None:
                 besides = replicates if over_patients and len(pairs) >= ENOUGH else None
-                lines.append(RowDifference(f"{row} − {against}", metric, difference, besides, apart))
+                lines.append(RowDifference(f"{row} − {against}", metric, difference, besides))
         notes[PATIENTS_NOTE if over_patients else REPLICATES_NOTE] = None
         if len(pairs) < len(study.labels) and None not in pairs:
             notes[f"{row} was tested with {', '.join(map(str, pairs))} alone."] = None
@@ -120,7 +119,7 @@ def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
         for metric in {line.metric for line in tested}
     }
     rows = []
-    for label, metric, difference, over_replicates, _ in tested:
+    for label, metric, difference, over_replicates in tested:
         cells = (signed(difference.difference), *difference_cells(difference)[1:], p_value(next(adjusted[metric])))
         replicates = difference_cells(over_replicates)[1] if over_replicates else "–"
         rows.append((label, score_of(metric).column, *cells, replicates)[:shown])

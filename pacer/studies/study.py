@@ -17,9 +17,6 @@ from pacer.reporting.published import load_published
 #: Prefix of keys for the baselines' own parameters, as with `dvc exp run -S`; other keys are PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
 
-#: Names that a study must not have: folders of `studies/results/` that all studies share.
-_SHARED = ("logs", "runs", "slots", "stages")
-
 #: Parameter -> value.
 Overrides = dict[str, JsonValue]
 
@@ -30,7 +27,7 @@ class Row(Strict):
     """One system: parameters that differ from ``params.yaml``, or a folder written by ``pacer score``.
 
     ``target``: the stage of ``baselines/stages.yaml`` that scores a baseline. ``needs``: parameters without which the
-    row is left out. ``how``: how to make the reports whose scores ``files`` holds.
+    row is left out.
     """
 
     name: Name
@@ -39,7 +36,6 @@ class Row(Strict):
     set: Overrides = Field(default_factory=dict)
     needs: list[Name] = Field(default_factory=list)
     files: Name | None = None
-    how: Name | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Row:
@@ -77,8 +73,6 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:
-        if any(one in self.replicates[:place] for place, one in enumerate(self.replicates)):
-            raise ValueError("replicates holds the same values twice")
         for key in {key for replicate in self.replicates for key in replicate}:
             if any(key not in replicate for replicate in self.replicates):
                 raise ValueError(f"replicates: {key} must be set in each")
@@ -141,12 +135,9 @@ def load_study(folder: Path, name: str) -> Study:
     """Read ``folder/name.yaml``.
 
     Raises:
-        ConfigError: there is no such study, its name is reserved for a folder of results, or its file does not match
-            :class:`Study`; all problems are listed.
+        ConfigError: there is no such study, or its file does not match :class:`Study`; all problems are listed.
     """
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(names_in(folder, 'studies'))}")
-    if name in _SHARED:
-        raise ConfigError(f"{path}: a study may not have the name {name}; rename the file")
     return read_params(path, Study).model_copy(update={"name": name})

@@ -1,4 +1,4 @@
-"""From scores to the cells of a study's table: mean over contexts, replicates, rounding, best and second best.
+"""From scores to a study's table: mean over contexts, replicates, rounding, best and second best.
 
 All computations use unrounded scores; only printed values are rounded. Marks follow the printed values, as in the
 paper: all rows with the best printed value are bold, all with the second best are underlined.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
 from pacer.core.audits import number
 from pacer.core.errors import DataError
-from pacer.core.io import read_json
+from pacer.core.io import read_json, write_text
 from pacer.metrics.cases import MEAN
 from pacer.metrics.scores import Direction
 from pacer.metrics.signature import Signature
@@ -30,7 +30,7 @@ from pacer.reporting.published import (
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.reporting.signature import caution
 from pacer.reporting.tables import MARKS, Heading, Mark, Table
-from pacer.studies.paired import Compare, RowDifference, ScoredRun, compare_rows
+from pacer.studies.paired import Compare, RowDifference, ScoredRun, compare_rows, difference_table
 from pacer.studies.plan import SCORES
 from pacer.studies.run import SIGNATURE, finished
 from pacer.studies.study import Study
@@ -44,7 +44,6 @@ class Block(NamedTuple):
 
     heading: Heading
     rows: Mapping[str, Sequence[PrintedValue]]
-    published: bool = False
 
 
 def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun]:
@@ -86,30 +85,33 @@ def build_table(
     blocks = _blocks(study, runs, () if published is None or (apart and all(apart)) else published.blocks)
     starts = accumulate((len(block.rows) for block in blocks), initial=0)
     opening = dict(zip(starts, blocks, strict=False))
-    lines = [(label, cells, block.published) for block in blocks for label, cells in block.rows.items()]
+    lines = [line for block in blocks for line in block.rows.items()]
     tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = [
-        _notes(study, runs),
-        _changed(study, runs),
-        _published_notes(published, runs, apart),
-        _missing(study, runs),
-    ]
+    notes = _notes(study, runs) + _changed(study, runs) + _published_notes(published, runs, apart)
     table = Table(
         ("Model", *(score.column for score in study.columns)),
-        tuple((label, *(cell.text or ABSENT for cell in cells)) for label, cells, _ in lines),
+        tuple((label, *(cell.text or ABSENT for cell in cells)) for label, cells in lines),
         study.title,
         rules=frozenset(opening),
-        quiet=frozenset(row for row, (_, _, is_published) in enumerate(lines) if is_published),
         headings={row: block.heading for row, block in opening.items() if block.heading.text},
         marks={
             (row, column): cell.mark
-            for row, (_, cells, _) in enumerate(lines)
+            for row, (_, cells) in enumerate(lines)
             for column, cell in enumerate(cells, 1)
             if cell.mark
         },
-        notes=(*chain.from_iterable(notes), *study.notes, *test_notes),
+        notes=(*notes, *_missing(study, runs), *study.notes, *test_notes),
     )
     return table, tested
+
+
+def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) -> str:
+    """Write ``table.md`` and ``table.tex`` into ``folder``; return the Markdown."""
+    tables = [scores, *([difference_table(scores.caption, tested)] if tested else [])]
+    text = "\n".join(f"## {table.caption}\n\n{table.markdown(caption=False)}" for table in tables)
+    write_text(folder / "table.md", text)
+    write_text(folder / "table.tex", "\n".join(table.latex() for table in tables))
+    return text
 
 
 def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[PublishedBlock]) -> list[Block]:
@@ -118,7 +120,7 @@ def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[Publish
     blocks, beside = list[Block](), list[tuple[str, Block]]()
     for block in published:
         rows = {name: [row.get(key, PrintedValue()) for key in study.metrics] for name, row in block.rows.items()}
-        shown = Block(Heading(f"{block.name} (published)", block.protocol), rows, published=True)
+        shown = Block(Heading(f"{block.name} (published)", block.protocol), rows)
         beside.append((block.context if study.layout == "contexts" else block.name, shown))
     if study.layout == "contexts":
         contexts = contexts_in(runs[0].scores) if runs else []
@@ -238,8 +240,7 @@ def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     notes = [f"No run has the score {metric}." for metric in study.metrics if runs and metric not in scored]
     for index, row in enumerate(study.rows):
         if row.files is not None and (index, None) not in done:
-            how = f" of its reports: {row.how}" if row.how else ""
-            notes.append(f"{row.name}: {row.files} holds no scores; `pacer score --out {row.files}` makes them{how}.")
+            notes.append(f"{row.name}: {row.files} holds no scores; `pacer score --out {row.files}` makes them.")
         missing = [label for label in study.labels if row.files is None and (index, label) not in done]
         if missing:
             needs = f" (it needs {', '.join(row.needs)})" if row.needs else ""

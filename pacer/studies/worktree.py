@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
+import threading
 from collections.abc import Collection, Generator, Iterable, Iterator
 from configparser import RawConfigParser
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from typing import Any
 from pydantic import JsonValue
 from ruamel.yaml import YAML
 
-from pacer.core.errors import ConfigError, PacerError
+from pacer.core.errors import ConfigError
 from pacer.core.io import read_json, write_json, write_text
 from pacer.studies.dvc import output_of
 from pacer.studies.plan import (
@@ -43,6 +44,7 @@ class Repository:
     def __init__(self, root: Path):
         self.root = root.resolve()
         self.head = git(root, "rev-parse", "HEAD").strip()
+        self.adding = threading.Lock()  # git reads all worktrees when it adds one, and fails on a half-made one
 
     @cached_property
     def commit(self) -> str:
@@ -95,13 +97,13 @@ class Worktree:
         """
         commit = self._repository.commit
         self._resumed = self.marker.is_file()
-        if self._is_ours():
-            Path(git(self.tree, "rev-parse", "--absolute-git-dir").strip(), "index.lock").unlink(missing_ok=True)
-            git(self.tree, "reset", "--hard", "--quiet", commit)
-            git(self.tree, "clean", "-d", "--force", "--quiet")
-        else:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            git(self._repository.root, "worktree", "add", "-f", "-f", "--detach", str(self.tree), commit)
+        with self._repository.adding:
+            if not self._is_ours():
+                shutil.rmtree(self._folder, ignore_errors=True)
+                git(self._repository.root, "worktree", "add", "-f", "-f", "--detach", str(self.tree), commit)
+        Path(git(self.tree, "rev-parse", "--absolute-git-dir").strip(), "index.lock").unlink(missing_ok=True)
+        git(self.tree, "reset", "--hard", "--quiet", commit)
+        git(self.tree, "clean", "-d", "--force", "--quiet")
         write_json(self.marker, {"study": study, "experiment": run.name})
         for file, overrides in run.overrides.items():
             write_text(self.tree / file, overridden(self._repository.read(file), overrides, file))
@@ -114,13 +116,8 @@ class Worktree:
 
     def _is_ours(self) -> bool:
         """Return whether ``tree`` is a worktree of this repository, not of one that this was copied or moved from."""
-        if not (self.tree / ".git").is_file():  # git would use the user's own working tree instead
-            return False
-        ask = ("rev-parse", "--path-format=absolute", "--git-common-dir")
-        try:
-            return Path(git(self.tree, *ask).strip()).samefile(git(self._repository.root, *ask).strip())
-        except (OSError, PacerError):
-            return False
+        known = git(self._repository.root, "worktree", "list", "--porcelain").splitlines()
+        return f"worktree {self.tree.resolve()}" in known and (self.tree / ".git").is_file()
 
     @contextmanager
     def keep_appended(self, run: Run) -> Generator[None]:
@@ -181,25 +178,21 @@ class Worktree:
             ConfigError: a path leads too far out of the repository to be linked here, or DVC would write through the
                 link into the user's outputs.
         """
-        pipeline = all_outs(self._repository.read)
+        root = self._repository.root
+        outs = [(root / out).resolve() for out in all_outs(self._repository.read)]
         for name in _texts(list(run.values.values())):
             path = posixpath.normpath(name)
-            here, there = Path(posixpath.normpath(self.tree / path)), self._repository.root / path
+            here, there = Path(posixpath.normpath(self.tree / path)), (root / path).resolve()
             is_output = any(is_within(path, out) for out in run.outs)
             if path == "." or os.path.isabs(path) or is_output or not os.path.exists(there):
                 continue
             if not here.is_relative_to(self._folder):
-                raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {there.resolve()}")
-            if any(self._overlap(path, out) for out in pipeline):
+                raise ConfigError(f"rows are made elsewhere; write {name} in the parameters as {there}")
+            if any(out.is_relative_to(there) or there.is_relative_to(out) for out in outs):
                 raise ConfigError(f"{name} holds outputs of the pipeline; write it as an absolute path")
             if not os.path.lexists(here):
                 here.parent.mkdir(parents=True, exist_ok=True)
-                here.symlink_to(there)
-
-    def _overlap(self, path: str, out: str) -> bool:
-        """Return whether an out is in ``path``, by name or on the disk, or ``path`` is in it."""
-        on_disk, out_on_disk = ((self._repository.root / name).resolve() for name in (path, out))
-        return is_within(out, path) or is_within(path, out) or out_on_disk.is_relative_to(on_disk)
+                here.symlink_to(root / path)
 
     def save(self, run: Run) -> None:
         """Record the tracked files, with scores and ``dvc.lock``, as the experiment of a run."""

@@ -36,16 +36,8 @@ def corpus(repository: Path) -> dict[str, list[dict]]:
         for split in ("train", "val", "test")
     }
     write(folder, rows)
-    profile = (repository / "configs" / "phantom.yaml").read_text()
-    for old, new in (
-        ("source: phantom ", "source: files "),
-        ("root: null ", "root: mine "),
-        ("{sn: null, sw: null, mn: null, mw: null}", "{sn: sn.json, sw: null, mn: null, mw: null}"),
-        ("contexts: [sn, sw, mn, mw]", "contexts: [sn]"),
-    ):
-        assert old in profile, old
-        profile = profile.replace(old, new, 1)
-    (repository / "mine.yaml").write_text(profile)
+    named = "{source: files, root: mine, annotations: {sn: sn.json}, contexts: [sn]}"
+    (repository / "mine.yaml").write_text(f"extends: phantom\ncorpus: {named}\n")
     return rows
 
 
@@ -83,15 +75,8 @@ def test_previous_reports_of_annotations_are_told(pacer, corpus, repository: Pat
     corpus["test"][1]["last_APPA_imagepath"] = "p10/p8/s999/x.jpg"
     (repository / "mine" / "sw.json").write_text(json.dumps(corpus))
     (repository / "mine" / "metadata.csv").write_text(metadata)
-    profile = Path("mine.yaml").read_text()
-    for old, new in (
-        ("contexts: [sn]", "contexts: [sn, sw]"),
-        ("sn.json, sw: null", "sn.json, sw: sw.json"),
-        ("metadata: null ", "metadata: metadata.csv "),
-    ):
-        assert old in profile, old
-        profile = profile.replace(old, new)
-    Path("mine.yaml").write_text(profile)
+    named = "{source: files, root: mine, annotations: {sn: sn.json, sw: sw.json}, contexts: [sn, sw]"
+    Path("mine.yaml").write_text(f"extends: phantom\ncorpus: {named}, mimic_cxr: {{metadata: metadata.csv}}}}\n")
     outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
     assert outcome.code == 0, outcome.error
     words = " ".join(outcome.out.split())
@@ -113,21 +98,10 @@ def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_i
     )
     corpus["train"][0]["finding"] = "The heart is enlarged. " * 40
     write(repository / "mine", corpus)
-    profile = (repository / "mine.yaml").read_text()
-    assert "language: {provider: bundled}" in profile
-    local = f"language: {{provider: local, path: {backbones / 'language'}}}"
-    (repository / "mine.yaml").write_text(profile.replace("language: {provider: bundled}", local))
+    with (repository / "mine.yaml").open("a") as profile:
+        profile.write(f"backbones: {{language: {{provider: local, path: {backbones / 'language'}}}}}\n")
     words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
     assert "look Train targets over 100 tokens 1 of 2 (50.0 %): cut there, without an end" in words
-
-
-def test_nothing_is_said_of_train_where_a_corpus_is_only_evaluated(pacer, corpus):
-    corpus["train"].clear()
-    write(Path("mine"), corpus)
-    outcome = pacer("audit", "--params", "mine.yaml")
-    assert outcome.code == 0, outcome.error
-    assert "Context val paper test paper" in " ".join(outcome.out.split())
-    assert "train" not in outcome.out.lower()
 
 
 def test_the_phantom_is_generated_first(pacer):
@@ -148,25 +122,17 @@ def test_nothing_but_an_earlier_audit_is_replaced(pacer, corpus, repository: Pat
     assert "holds notes.txt, which would be lost" in pacer("audit", "--params", "mine.yaml", "--out", "read").error
 
 
-def test_a_refused_corpus_leaves_the_earlier_one_and_says_so(pacer, corpus, repository: Path):
-    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
-    before = (repository / "read" / "records.parquet").read_bytes()
-    corpus["train"][0]["APPA_imagepath"] = "gone.png"
-    write(repository / "mine", corpus)
-    outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
-    assert outcome.code == 1 and "read is unchanged: it holds an earlier corpus" in outcome.error
-    assert (repository / "read" / "records.parquet").read_bytes() == before
-    assert "read.problems.csv" in outcome.error and (repository / "read.problems.csv").exists()
-    assert not (repository / "problems.csv").exists() and not (repository / "read.scratch").exists()
-
-
-def test_what_deserves_a_look_is_marked_and_names_of_fields_are_no_markup(pacer, corpus):
-    corpus["train"][0]["[red]colour[/nonsense]"] = "grey"
+def test_what_deserves_a_look_is_marked_and_without_out_nothing_is_written(pacer, corpus, repository: Path):
+    corpus["train"].clear()
+    corpus["val"][0]["[red]colour[/nonsense]"] = "grey"  # names of fields are no markup
     write(Path("mine"), corpus)
+    before = sorted(repository.rglob("*"))
     outcome = pacer("audit", "--params", "mine.yaml")
     assert outcome.code == 0, outcome.error
-    assert "look Fields that are not used sn: 1 × [red]colour[/nonsense]" in " ".join(outcome.out.split())
-    assert not Path("problems.csv").exists()
+    words = " ".join(outcome.out.split())
+    assert "look Fields that are not used sn: 1 × [red]colour[/nonsense]" in words
+    assert "Context val paper test paper" in words and "train" not in words.lower()  # it is only evaluated
+    assert sorted(repository.rglob("*")) == before
 
 
 def test_a_refused_corpus_leaves_the_table_of_problems_here(pacer, corpus):
@@ -190,9 +156,20 @@ def test_a_refused_corpus_leaves_the_table_of_problems_here(pacer, corpus):
     assert not Path("problems.csv").exists()  # nothing is wrong any more
 
 
+def test_a_refused_corpus_leaves_the_earlier_one_and_says_so(pacer, corpus, repository: Path):
+    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
+    before = (repository / "read" / "records.parquet").read_bytes()
+    corpus["train"][0]["APPA_imagepath"] = "gone.png"
+    write(repository / "mine", corpus)
+    outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
+    assert outcome.code == 1 and "read is unchanged: it holds an earlier corpus" in outcome.error
+    assert (repository / "read" / "records.parquet").read_bytes() == before
+    assert "read.problems.csv" in outcome.error and (repository / "read.problems.csv").exists()
+    assert not (repository / "problems.csv").exists() and not (repository / "read.scratch").exists()
+
+
 def test_a_table_of_the_users_own_is_never_removed(pacer, corpus):
     Path("problems.csv").write_text("what,who\nheating,landlord\n")
     outcome = pacer("audit", "--params", "mine.yaml")
     assert outcome.code == 1 and "is not from an earlier audit" in outcome.error
     assert "landlord" in Path("problems.csv").read_text()
-    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0

@@ -13,10 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from ruamel.yaml import YAML
 
-from pacer.config import load_params
-from pacer.config.profiles import load_profile
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
 from pacer.serving.export import export_model
@@ -38,11 +35,6 @@ def stated() -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """The bytes of each file in a folder."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 @pytest.fixture
 def table(repository: Path, world: World) -> Path:
     """Four studies in a table of frontal views without splits, and a profile that names it."""
@@ -54,10 +46,9 @@ def table(repository: Path, world: World) -> Path:
             (image,) = (world.root / "files" / f"p1/p{10_000_000 + number}").glob("*/frontal.*")
             path = image.relative_to(world.root / "files")
             written.writerow((subject, study, day, "PA", path, f"Heart is normal. No effusion {study}."))
-    params = load_profile(repository / "configs" / "micro.yaml").model_dump()
-    params["corpus"] |= {"source": "files", "format": "table", "root": "own", "images": str(world.root / "files")}
-    params["corpus"] |= {"table": {"file": "studies.csv", "columns": {}}, "split": {"val": 0.0, "test": 1.0}}
-    YAML(typ="safe").dump(params, repository / "mine.yaml")
+    named = f"source: files, format: table, root: own, images: {world.root / 'files'}, split: {{val: 0.0, test: 1.0}}"
+    corpus = f"{{{named}, table: {{file: studies.csv, columns: {{}}}}}}"
+    (repository / "mine.yaml").write_text(f"extends: micro\ncorpus: {corpus}\n")
     return repository
 
 
@@ -67,6 +58,13 @@ def ready(table: Path, exported: Path, chexbert_directory: Callable[..., Path]) 
     shutil.copytree(exported, table / "models" / "mine")
     shutil.copytree(chexbert_directory(), table / "models" / "backbones" / "chexbert")
     return table
+
+
+@pytest.fixture
+def audited(pacer, ready: Path) -> Path:
+    """The same after the first of the three commands."""
+    assert pacer(*stated()[0]).code == 0
+    return ready
 
 
 def test_three_commands_evaluate_a_model_on_a_table_that_is_only_for_testing(pacer, ready: Path, world: World):
@@ -89,9 +87,8 @@ def test_three_commands_evaluate_a_model_on_a_table_that_is_only_for_testing(pac
     assert read_jsonl("reports.jsonl")[0]["generated"] == line["generated"]
 
 
-def test_contexts_can_be_decoded_and_scored_alone(pacer, ready: Path):
-    audit, decode, score = stated()
-    assert pacer(*audit).code == 0
+def test_contexts_can_be_decoded_and_scored_alone(pacer, audited: Path):
+    _, decode, score = stated()
     refused = pacer(*decode, "--context", "mw")
     assert refused.code == 1 and "has no record of context mw in split all" in refused.error
     assert pacer(*decode, "--context", "other").error == "error: --context other: expected one of sn, sw, mn, mw\n"
@@ -106,54 +103,24 @@ def test_contexts_can_be_decoded_and_scored_alone(pacer, ready: Path):
     assert pacer(*score, "--split", "all", "--context", "sn").code == 0
 
 
-def test_another_corpus_never_replaces_the_pipelines_features(pacer, ready: Path, world: World):
-    audit, decode, _ = stated()
-    assert pacer(*audit).code == 0
-    refused = pacer(*decode, "--features", "data/features")
-    assert refused.code == 1 and "data/features is not a feature store" in refused.error
-    assert not Path("data/features").exists()
-    shutil.copytree(world.root / "features", "data/features")
-    before = contents(Path("data/features"))
-    refused = pacer(*decode, "--features", "data/features")
-    assert refused.code == 1 and "data/features has no previous report" in refused.error
-    assert contents(Path("data/features")) == before
+def test_features_of_another_corpus_lie_beside_the_predictions_and_replace_nothing_else(pacer, audited: Path):
+    decode = stated()[1]
+    store = Path("mine/predictions.features")
+    store.mkdir()
+    (store / "notes.txt").write_text("mine")
+    refused = pacer(*decode)
+    assert refused.code == 1 and "mine/predictions.features holds notes.txt, which would be lost" in refused.error
+    (store / "notes.txt").unlink()
+    assert pacer(*decode, "--limit", "1").code == 0
+    partly = {path.name for path in store.iterdir()}
+    assert pacer(*decode).code == 0 and not Path("data/features").exists()  # the same folder, completed
+    assert {"manifest.json", "images.parquet", "priors.parquet"} <= partly
+    (store / "notes.txt").write_text("mine")
+    assert "holds notes.txt" in pacer(*decode).error and (store / "notes.txt").read_text() == "mine"
 
 
-def test_a_complete_feature_store_that_is_named_is_only_read(pacer, ready: Path, world: World):
-    audit, decode, _ = stated()
-    assert pacer(*audit).code == 0
-    assert pacer(*decode).code == 0
-    expected = contents(Path("mine/predictions"))
-    shutil.copytree("mine/predictions.features", "shared")
-    before = contents(Path("shared"))
-    assert pacer(*decode, "--context", "sw", "--limit", "1", "--features", "shared").code == 0
-    assert contents(Path("shared")) == before
-    assert pacer(*decode, "--features", "shared").code == 0
-    assert contents(Path("shared")) == before
-    assert Path("mine/predictions/sn.jsonl").read_bytes() == expected["sn.jsonl"]
-    shutil.copytree(world.root / "features", "other")
-    before = contents(Path("other"))
-    refused = pacer(*decode, "--features", "other")
-    assert refused.code == 1 and "other has no previous report" in refused.error and contents(Path("other")) == before
-
-
-def test_a_folder_with_other_files_never_becomes_a_feature_store(pacer, ready: Path):
-    audit, decode, _ = stated()
-    assert pacer(*audit).code == 0
-    for folder, options in (("notes", ("--features", "notes")), ("mine/predictions.features", ())):
-        Path(folder).mkdir(parents=True)
-        Path(folder, "notes.txt").write_text("mine")
-        refused = pacer(*decode, *options)
-        assert refused.code == 1 and f"{folder} holds notes.txt, which would be lost" in refused.error
-        assert contents(Path(folder)) == {"notes.txt": b"mine"}
-    Path("notes/notes.txt").unlink()
-    assert pacer(*decode, "--features", "notes", "--limit", "1").code == 0
-    assert Path("notes/manifest.json").is_file()
-
-
-def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, ready: Path, world: World):
-    audit, decode, _ = stated()
-    assert pacer(*audit).code == 0
+def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, audited: Path, world: World):
+    decode = stated()[1]
     settings = read_json("models/mine/reporter.json")
     model = Path("models/mine")
     rewritten = json.dumps(settings | {"contexts": ["sn", "mn"], "texts": settings["texts"] | {"cleaner": "iu_xray"}})
@@ -167,16 +134,15 @@ def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, ready: P
     assert "was made with corpus.cleaner: upstream, the model's texts with iu_xray" in made.out
 
 
-def test_frozen_models_that_an_export_only_points_to_are_found_or_asked_for(pacer, ready: Path, world: World):
-    audit, decode, score = stated()
-    assert pacer(*audit).code == 0
+def test_frozen_models_that_an_export_only_points_to_are_found_or_asked_for(pacer, audited: Path, world: World):
+    _, decode, score = stated()
     shutil.rmtree("models/mine")
-    moved = ready / "frozen"
+    moved = audited / "frozen"
     shutil.copytree(world.backbones, moved)
-    export_model(ready / "models" / "mine", world.decode, **world.inputs | {"backbones": moved})
+    export_model(audited / "models" / "mine", world.decode, **world.inputs | {"backbones": moved})
     one = [*decode, "--limit", "1"]
     assert pacer(*one).code == 0
-    moved.rename(ready / "elsewhere")
+    moved.rename(audited / "elsewhere")
     refused = pacer(*one)
     assert refused.code == 1 and "name a folder that holds it with --backbones" in refused.error
     assert pacer(*one, "--backbones", "elsewhere").code == 0
@@ -186,20 +152,10 @@ def test_frozen_models_that_an_export_only_points_to_are_found_or_asked_for(pace
     assert "models/backbones/chexbert, and an exported model holds none; the stage" in refused.error
 
 
-def test_the_pipeline_itself_refuses_such_a_table_before_it_computes_features(pacer, table: Path, monkeypatch):
-    shutil.copy("mine.yaml", "params.yaml")
-    for stage in ("source", "corpus"):
-        main = runpy.run_path(str(REPOSITORY / "stages" / f"{stage}.py"))["main"]
-        if stage == "source":
-            main()
+def test_the_pipeline_itself_refuses_such_a_table_before_it_computes_features(pacer, table: Path):
+    assert pacer("use", "mine.yaml").code == 0
+    source, main = (runpy.run_path(str(REPOSITORY / "stages" / f"{name}.py"))["main"] for name in ("source", "corpus"))
+    source()
     with pytest.raises(DataError, match="split train, which the phases train on, has no record of context sn; fix"):
         main()
     assert read_json("data/corpus/audit.json")["records"] == 5  # which `pacer decode` may use
-
-
-def test_only_the_command_decodes_all_splits(pacer, table: Path):
-    params = load_params("mine.yaml").model_dump()
-    params["decode"]["split"] = "all"
-    YAML(typ="safe").dump(params, Path("params.yaml"))
-    refused = pacer("doctor")
-    assert refused.code == 1 and "decode.split = 'all' is for `pacer decode --split all`" in refused.error

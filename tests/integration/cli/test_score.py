@@ -64,6 +64,8 @@ def test_f1_by_group_needs_a_labeller(
 ) -> None:
     columns = {"record_id": ["a", "b", "c", "d"], "sex": ["F", "F", "M", "M"], "site": ["x", "x", "x", "y"]}
     pl.DataFrame(columns).write_csv("columns.csv")
+    refused = pacer(*stated(), "--labels", "labels.parquet")
+    assert refused.code == 1 and "give --chexbert" in refused.error
     without = pacer(*stated(), "--columns", "columns.csv")
     assert without.code == 0 and "F1 by sex, site needs a labeller: --chexbert DIR" in without.out
     labelled = pacer(*stated(), "--columns", "columns.csv", "--chexbert", str(chexbert_directory()))
@@ -85,21 +87,6 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     outcome = pacer("compare", "scores", "others")
     assert outcome.code == 0, outcome.error
     assert "ROUGE-L" in outcome.out and "no CheXbert F1" in outcome.out and "llm-rg4" not in outcome.out
-
-
-def test_a_labelled_run_is_not_compared_with_one_without(
-    pacer: Callable[..., Outcome], files: Path, chexbert_directory: Callable[..., Path]
-) -> None:
-    assert pacer(*stated()).code == 0
-    labelled = pacer(*stated()[:-1], "labelled", "--chexbert", str(chexbert_directory()))
-    assert labelled.code == 0 and "F1" in labelled.out
-    refused = pacer("compare", "scores", "labelled")
-    assert refused.code == 1 and "have different or unrecorded labellers" in refused.error
-
-
-def test_labels_without_a_labeller_are_refused(pacer: Callable[..., Outcome], files: Path) -> None:
-    refused = pacer(*stated(), "--labels", "labels.parquet")
-    assert refused.code == 1 and "give --chexbert" in refused.error
 
 
 def test_scores_of_other_reports_are_replaced_by_force_alone(pacer: Callable[..., Outcome], files: Path) -> None:

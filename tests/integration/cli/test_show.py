@@ -55,19 +55,19 @@ def test_a_study_that_nobody_has_writes_nothing(pacer, run: Run, repository: Pat
     assert outcome.error.count("\n") == 1 and sorted(repository.parent.rglob("*")) == before
 
 
-def test_a_context_that_does_not_exist_is_named(pacer, run: Run) -> None:
-    outcome = pacer("show", "s", "--systems", "A=metrics", "B=metrics", "--context", "xx")
-    assert outcome.code == 1 and outcome.error == "error: --context xx: expected one of sn, sw, mn, mw\n"
+FORM = "pacer show STUDY --systems A=PLACE B=PLACE"
 
 
-def test_two_systems_of_one_name_are_refused(pacer, run: Run) -> None:
-    outcome = pacer("show", "s", "--systems", "metrics", "metrics")
-    assert outcome.code == 1
-    assert outcome.error == "error: --systems: both are called metrics; give them names, as in A=PLACE B=PLACE\n"
-
-
-@pytest.mark.parametrize("arguments", [("s", "--systems", "A=metrics"), ("--systems", "A=metrics", "s"), ("s",)])
-def test_one_system_is_answered_with_the_form_of_two(pacer, arguments: tuple[str, ...]) -> None:
-    outcome = pacer("show", *arguments)
-    assert outcome.code == 1 and "pacer show STUDY --systems A=PLACE B=PLACE" in outcome.error
-    assert outcome.error.count("\n") == 1
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("s --systems A=metrics B=metrics --context xx", "error: --context xx: expected one of sn, sw, mn, mw\n"),
+        ("s --systems metrics metrics", "--systems: both are called metrics; give them names, as in A=PLACE B=PLACE\n"),
+        ("s --systems A=metrics", FORM),
+        ("--systems A=metrics s", FORM),
+        ("s", FORM),
+    ],
+)
+def test_what_cannot_be_shown_is_told_in_one_line(pacer, run: Run, arguments: str, told: str) -> None:
+    outcome = pacer("show", *arguments.split())
+    assert outcome.code == 1 and told in outcome.error and outcome.error.count("\n") == 1

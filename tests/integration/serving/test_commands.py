@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pacer.cli import main
-from pacer.cli.reports import show_summary
+from pacer.cli.serving import show_summary
 from pacer.core.io import read_json, read_jsonl, write_json
 from pacer.data.schemas import ABOUT, read_about
 from pacer.serving.batch import Summary
@@ -82,6 +82,8 @@ def test_all_contexts_side_by_side(world: World, generate) -> None:
     assert shown.code == 0
     header = next(line for line in shown.out.splitlines() if "SN" in line)
     assert [word for word in header.split() if word.isupper()] == ["SN", "SW", "MN", "MW"]
+    rows = {line.split()[0] for line in shown.out.splitlines() if line.strip()}
+    assert rows >= {"sources", "gate", "commitment", "report", "tokens"}
 
 
 def table_of(world: World, folder: Path, *record_ids: str) -> Path:
@@ -225,15 +227,3 @@ def test_help_does_not_load_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout
-
-
-def test_the_colours_of_differences(world: World, generate, monkeypatch) -> None:
-    """On a terminal what differs is marked, and nothing else."""
-    from rich.console import Console
-
-    terminal = Console(force_terminal=True, color_system="standard", width=160, highlight=False)
-    monkeypatch.setattr("pacer.cli.reports.console", terminal)
-    shown = generate(*arguments_of(world, "mw-50000003"), "--all-contexts").out
-    assert "\x1b[32m" in shown
-    alone = generate(*arguments_of(world, "sn-50000003"), "--all-contexts").out
-    assert "\x1b[32m" not in alone

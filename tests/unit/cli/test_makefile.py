@@ -5,11 +5,9 @@ from __future__ import annotations
 import platform
 import re
 import runpy
-import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,23 +16,9 @@ REPOSITORY = Path(__file__).parents[3]
 MAKEFILE = REPOSITORY / "Makefile"
 obstacle = runpy.run_path(str(REPOSITORY / "check_setup.py"))["obstacle"]
 
-SHELL_AND_SYSTEM = {"awk", "echo", "exit", "find", "paste", "python3", "rm", "sed", "test", "touch"}
+#: Programs of the environment that the Makefile uses.
+PROGRAMS = "dvc|pytest|ruff|ty|python"
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-
-
-def programs(line: str) -> Iterator[str]:
-    """First words of the commands of a line; of `for`, those of its body."""
-    words = shlex.shlex(line, punctuation_chars=True)  # quoted words keep their quotes
-    words.whitespace_split = True
-    starts, of_loop = True, False
-    for word in words:
-        if word in (";", "|", "||", "&&", "(", ")", "{", "}", "do"):
-            starts, of_loop = word != ")", False
-        elif word == "for":
-            of_loop = True
-        elif starts and not of_loop and word != "done" and not re.match(r"[A-Za-z_]+=", word):
-            yield word
-            starts = False
 
 
 @needs_make
@@ -44,10 +28,9 @@ def test_programs_of_the_environment_are_named_by_their_path() -> None:
     command = ["make", "--dry-run", "--always-make", "PYTHON=python3", *targets]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     lines = done.stdout.replace("\\\n", " ").splitlines()
-    used = {program for line in lines if not line.startswith("make") for program in programs(line)}
-    inside = {word for word in used if re.match(r"\.venv(-radeval)?/bin/", word)}
-    assert {".venv/bin/dvc", ".venv/bin/pytest", ".venv/bin/ruff", ".venv/bin/ty", ".venv/bin/python"} <= inside
-    assert used - inside <= SHELL_AND_SYSTEM
+    bare = re.compile(rf"(?:^|[;&|({{]|\bdo\b)\s*(?:\w+=\S* )*({PROGRAMS}|pacer|pip|hf)\b")
+    assert [line for line in lines if bare.search(line)] == []
+    assert {f".venv/bin/{name}" for name in PROGRAMS.split("|")} <= set(re.findall(r"\.venv/bin/\w+", done.stdout))
 
 
 def test_nothing_stands_against_a_clone_on_a_supported_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

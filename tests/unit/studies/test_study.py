@@ -19,6 +19,7 @@ from tests.support.profiles import yaml_of
 
 ROOT = Path(__file__).parents[3]
 STUDIES = ROOT / "studies"
+PAPER, MICRO = yaml_of("mimic_rg4"), yaml_of("micro")
 GOOD = """
 title: Two rows
 layout: mean
@@ -55,7 +56,7 @@ def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
     assert len(names_in(STUDIES, "studies")) == 10
     for name in names_in(STUDIES, "studies"):
         study = load_study(STUDIES, name)
-        params = yaml_of("openi" if name == "openi" else "mimic_rg4")
+        params = yaml_of("openi") if name == "openi" else PAPER
         ours = [row.name for row in study.rows if row.files is None]
         runs = planned(study, params, "released.pth")
         assert [study.rows[run.row].name for run in runs] == ours * len(study.replicates), name
@@ -69,24 +70,22 @@ def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
 def test_rows_and_columns_are_those_of_the_published_tables() -> None:
     for name in ("components", "conventional_sn", "main", "mechanisms", "transfer"):
         study, table = load_study(STUDIES, name), load_published()[name]
-        assert tuple(study.metrics) == table.metrics, name
+        added = ["contradiction_rate"] if name == "main" else []
+        assert study.metrics == [*table.metrics, *added], name
         published = [(block.name, system) for block in table.blocks for system in block.rows]
         own = [(row.group or table.blocks[0].name, row.name) for row in study.rows]
         if name not in ("main", "conventional_sn"):
             assert own == published, name
     main, conventional = (load_study(STUDIES, name) for name in ("main", "conventional_sn"))
     rows = {row.name: row for row in main.rows}
-    assert {system for block in load_published()["main"].blocks for system in block.rows} - {*rows} == {
-        "PACER (Ours)",
-        "CXRMate",
-        "RadFM",
-    }
-    assert [row.target for row in main.rows] == [None, "llm_rg4_score", "simmlm_score", "ragpt_score"]
+    others = {system for block in load_published()["main"].blocks for system in block.rows} - {*rows}
+    assert others == {"PACER (Ours)", "CXRMate", "RadFM"}
+    assert [row.target for row in main.rows] == [None, None, "llm_rg4_score", "simmlm_score", "ragpt_score"]
     assert rows["SimMLM"].set == rows["RAGPT"].set == rows["PACER"].set  # one parent
+    assert rows["PACER, select: agreement"].set == rows["PACER"].set | {"decode.select": "agreement"}
     literature, common = load_published()["conventional_sn"].blocks
     names = {"PACER (Ours)": "PACER (Refine + Commit)"}
     assert [row.name for row in conventional.rows] == [names.get(system, system) for system in common.rows]
-    assert all(row.how for row in conventional.rows if row.files is not None)
     assert all(system in " ".join(conventional.notes) for system in literature.rows)
 
 
@@ -111,17 +110,12 @@ def test_mechanisms_differ_in_one_mechanism_and_share_their_control() -> None:
             assert others == [value for index, value in enumerate(control) if index != column]
 
 
-def test_studies_and_rows_that_are_made_from_the_same_share_a_run() -> None:
-    made = {
-        name: {run.key for run in planned(load_study(STUDIES, name), yaml_of("mimic_rg4"))}
-        for name in ("components", "mechanisms", "main")
-    }
+def test_studies_and_rows_that_are_made_from_the_same_share_a_run_or_its_first_stages() -> None:
+    runs = {name: planned(load_study(STUDIES, name), PAPER) for name in ("components", "mechanisms", "main")}
+    made = {name: {run.key for run in planned} for name, planned in runs.items()}
     assert (len(made["components"]), len(made["mechanisms"])) == (5, 9)
-    assert len(made["mechanisms"] - made["components"]) == 5 and len(made["main"] - made["components"]) == 2
-
-
-def test_rows_share_the_stages_before_what_they_differ_in() -> None:
-    _, refine, _, both, pacer = planned(load_study(STUDIES, "components"), yaml_of("mimic_rg4"))
+    assert len(made["mechanisms"] - made["components"]) == 5 and len(made["main"] - made["components"]) == 3
+    _, refine, _, both, pacer = runs["components"]
     assert [stage for stage in both.keys if both.keys[stage] != pacer.keys[stage]] == ["calibrate", "decode", "score"]
     assert refine.keys["warmup"] == both.keys["warmup"] and refine.keys["parent"] != both.keys["parent"]
 
@@ -141,7 +135,7 @@ def test_a_sweep_is_judged_on_validation_cases() -> None:
     assert weights == [float(row.name) for row in study.rows] and 0.05 in weights
 
 
-def test_a_rows_own_value_wins_over_the_studys_and_seeds_and_worlds_are_replicates(tmp_path: Path) -> None:
+def test_a_rows_own_value_wins_over_the_studys_and_every_replicate_has_a_name(tmp_path: Path) -> None:
     study = read(tmp_path, GOOD + "set: {calibrate.gate_inputs: h, calibrate.rank: 2}\n")
     one, two = ({"calibrate.rank": 2, "calibrate.gate_inputs": gate} for gate in ("none", "h"))
     assert study.overrides(0, "2") == one | {"train.seed": 2}
@@ -151,8 +145,10 @@ def test_a_rows_own_value_wins_over_the_studys_and_seeds_and_worlds_are_replicat
     trained = ", ".join(f"backbones.{kind}.provider: standin" for kind in ("vision", "language", "text", "chexbert"))
     worlds = read(tmp_path, f"{text}set: {{{trained}}}\n")
     assert (study.labels, worlds.labels) == (["1", "2"], ["101-202", "3"])
-    names = [run.name.rpartition("-")[0] for run in planned(worlds, yaml_of("micro"))]
+    names = [run.name.rpartition("-")[0] for run in planned(worlds, MICRO)]
     assert names == ["mine-one-101_202", "mine-two-101_202", "mine-one-3", "mine-two-3"]
+    swapped = GOOD.replace("{train.seed: 1}, {train.seed: 2}", "{a.x: 1, b.x: 2}, {b.x: 1, a.x: 2}")
+    assert read(tmp_path, swapped).labels == ["1-2", "2-1"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +156,7 @@ def test_a_rows_own_value_wins_over_the_studys_and_seeds_and_worlds_are_replicat
     [
         ("title: Two rows", "titel: Two rows", "unknown key titel"),
         ("[f1, bleu4]", "[f1, bleu4]\nbetter: {cider: higher}", "better: cider is not one of its metrics"),
-        ("train.seed: 2", "train.seed: 1", "replicates holds the same values twice"),
+        ("train.seed: 2", "train.seed: 1", "two would have the same name"),
         ("train.seed: 2", "corpus.seed: 2", "seed must be set in each"),
         ("{train.seed: 2}", '{train.seed: "1"}', "two would have the same name"),
         ("name: two", "name: one", "the same name"),
@@ -180,11 +176,6 @@ def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, sa
     with pytest.raises(ConfigError, match=r"mine\.yaml") as error:
         read(tmp_path, GOOD.replace(old, new))
     assert said in str(error.value)
-
-
-def test_a_pair_of_rows_is_tested_once(tmp_path: Path) -> None:
-    study = read(tmp_path, GOOD.replace("rows:", "against: one\ncompared: [[two, one]]\nrows:"))
-    assert study.tested() == [(1, 0)]
 
 
 def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
@@ -216,11 +207,11 @@ def test_overrides_change_their_values_alone_and_keep_the_comments() -> None:
 def test_an_override_that_is_no_parameter_is_refused(tmp_path: Path, key: str) -> None:
     study = read(tmp_path, GOOD.replace("calibrate.gate_inputs: none", f"{key}: 1"))
     with pytest.raises(ConfigError, match=f"study mine, row one: {key} is not a parameter"):
-        planned(study, yaml_of("micro"))
+        planned(study, MICRO)
 
 
 def test_a_run_is_known_by_its_values_commands_and_code_but_not_by_comments(tmp_path: Path) -> None:
-    study, text = read(tmp_path, GOOD), yaml_of("micro")
+    study, text = read(tmp_path, GOOD), MICRO
     keys = [run.key for run in planned(study, text)]
     assert len(set(keys)) == 4 and all(len(key) == 10 for key in keys)
     assert [run.key for run in planned(study, text + "# a comment\n")] == keys
@@ -240,24 +231,6 @@ def test_the_stages_of_a_score_are_those_that_it_needs(target: str | None) -> No
     assert not {"pacer/reporting", "pacer/serving", "pacer/studies", "pacer/config"} & code
     assert stages["score" if target is None else last].deps["data/labels/references.parquet"] == "reference_labels"
     assert stages["reference_labels"].deps["models/backbones/chexbert"] == "backbones"
-
-
-@pytest.mark.parametrize(
-    ("replicates", "labels"),
-    [
-        ("[{a.x: 1, b.x: 1}, {a.x: 2, b.x: 2}]", ["1", "2"]),
-        ("[{a.x: 1, b.x: 2, c.x: 1}, {a.x: 1, b.x: 2, c.x: 2}]", ["1-2-1", "1-2-2"]),
-        ("[{a.x: 1, b.x: 2}, {b.x: 1, a.x: 2}]", ["1-2", "2-1"]),
-    ],
-)
-def test_every_replicate_has_a_name_of_its_own(tmp_path: Path, replicates: str, labels: list[str]) -> None:
-    assert read(tmp_path, GOOD.replace("[{train.seed: 1}, {train.seed: 2}]", replicates)).labels == labels
-
-
-def test_a_study_has_no_name_of_a_folder_of_results(tmp_path: Path) -> None:
-    (tmp_path / "slots.yaml").write_text(GOOD)
-    with pytest.raises(ConfigError, match=r"slots\.yaml: a study may not have the name slots"):
-        load_study(tmp_path, "slots")
 
 
 def test_jobs_share_out_the_devices_and_the_cores() -> None:

@@ -14,23 +14,24 @@ from pacer.studies.worktree import Repository, Worktree
 from tests.support.studies import TinyRepository
 
 
-def first_run(tiny: TinyRepository) -> tuple[Repository, Run]:
-    repository = Repository(tiny.folder)
-    return repository, plan(load_study(tiny.folder / "studies", "tiny"), repository.read, repository.hashes)[0]
+def first_run(tiny: TinyRepository) -> tuple[Worktree, Run]:
+    """A slot as the repository is now, and the run that is to be made in it."""
+    repository, state = Repository(tiny.folder), tiny.folder / "studies" / "results"
+    run = plan(load_study(tiny.folder / "studies", "tiny"), repository.read, repository.hashes)[0]
+    return Worktree(repository, state / "slots" / "0", "/the/cache", state / "stages"), run
 
 
-def worktree(tiny: TinyRepository, repository: Repository) -> Worktree:
-    state = tiny.folder / "studies" / "results"
-    return Worktree(repository, state / "slots" / "0", "/the/cache", state / "stages")
+def prepared(tiny: TinyRepository) -> tuple[Worktree, Run]:
+    tree, run = first_run(tiny)
+    tree.prepare("tiny", run)
+    return tree, run
 
 
 def test_a_worktree_is_as_the_study_found_it_but_for_what_git_ignores(tiny: TinyRepository) -> None:
     tiny.write("params.yaml", tiny.read("params.yaml").replace("weight_decay: 0.01", "weight_decay: 0.02"))
     tiny.write(".dvc/config.local", "['remote \"store\"']\n    url = /store\n")
     before = tiny.state()
-    repository, run = first_run(tiny)
-    tree = worktree(tiny, repository)
-    tree.prepare("tiny", run)
+    tree, run = prepared(tiny)
     assert tiny.state() == before
     text = (tree.tree / "params.yaml").read_text()
     assert "weight_decay: 0.02" in text and "seed: 10 " in text and "gate_inputs: none" in text
@@ -42,9 +43,7 @@ def test_a_worktree_is_as_the_study_found_it_but_for_what_git_ignores(tiny: Tiny
         (tree.tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree.tree / path).write_text("of a row")
     tiny.write("code/report.py", "# edited\n")
-    repository, run = first_run(tiny)
-    tree = worktree(tiny, repository)
-    tree.prepare("tiny", run)
+    tree, run = prepared(tiny)
     assert (tree.tree / "code/stage.py").read_text() == tiny.read("code/stage.py")
     assert (tree.tree / "code/report.py").read_text() == "# edited\n"
     assert not (tree.tree / "metrics").exists() and (tree.tree / "models/weights.scratch/step").exists()
@@ -53,6 +52,7 @@ def test_a_worktree_is_as_the_study_found_it_but_for_what_git_ignores(tiny: Tiny
     for name in ("scores.json", "other.parquet"):
         (tree.tree / "metrics" / name).write_text("{}")
     tree.save(run)
+    repository = Repository(tiny.folder)
     [(name, reference)] = repository.experiments().items()
     assert name == run.name and repository.read("metrics/scores.json", reference) == "{}"
     assert tiny.git("rev-parse", f"{reference}^") == tiny.git("rev-parse", "HEAD")
@@ -62,9 +62,7 @@ def test_a_worktree_is_as_the_study_found_it_but_for_what_git_ignores(tiny: Tiny
 
 def test_what_dvc_records_of_a_stage_is_known_to_other_worktrees(tiny: TinyRepository) -> None:
     """And a lock that a killed DVC left half-written is none."""
-    repository, run = first_run(tiny)
-    tree = worktree(tiny, repository)
-    tree.prepare("tiny", run)
+    tree, run = prepared(tiny)
     entry = {"cmd": "python code/stage.py source", "outs": [{"path": "data/source", "md5": "a"}]}
     (tree.tree / "dvc.lock").write_text(f"schema: '2.0'\nstages: {{source: {entry}, score: {entry}}}\n")
     tree.record(run, ["source", "train"])
@@ -81,14 +79,11 @@ def test_the_users_own_data_are_found_by_their_relative_path(tiny: TinyRepositor
     tiny.write(".gitignore", tiny.read(".gitignore") + "/own\n")
     text = text.replace("prompt_file: null", "prompt_file: own/files", 1)
     tiny.write("params.yaml", text.replace("root: null", "root: ../beside", 1))
-    repository, run = first_run(tiny)
-    tree = worktree(tiny, repository)
-    tree.prepare("tiny", run)
+    tree, _ = prepared(tiny)
     assert all((tree.tree / path / "file").read_text() == path for path in ("../beside", "own/files"))
     tiny.write("params.yaml", text.replace("root: null", "root: ../..", 1))
-    repository, run = first_run(tiny)
     with pytest.raises(ConfigError, match=r"write \.\./\.\. in the parameters as /"):
-        worktree(tiny, repository).prepare("tiny", run)
+        prepared(tiny)
 
 
 def test_a_path_that_holds_outputs_is_refused(tiny: TinyRepository) -> None:
@@ -99,8 +94,7 @@ def test_a_path_that_holds_outputs_is_refused(tiny: TinyRepository) -> None:
     text = tiny.read("params.yaml")
     for name in ("data", "code/../data", "linked", "reports/x"):
         tiny.write("params.yaml", text.replace("root: null", f"root: {name}", 1))
-        repository, run = first_run(tiny)
-        tree = worktree(tiny, repository)
+        tree, run = first_run(tiny)
         with pytest.raises(ConfigError, match=f"{name} holds outputs of the pipeline; write it as an absolute path"):
             tree.prepare("tiny", run)
         assert not (tree.tree / "data").exists() and not (tree.tree / "linked").exists()
@@ -109,16 +103,13 @@ def test_a_path_that_holds_outputs_is_refused(tiny: TinyRepository) -> None:
 def test_a_study_that_a_git_hook_starts_leaves_the_users_branch(
     tiny: TinyRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repository, run = first_run(tiny)
-    tree = worktree(tiny, repository)
-    tree.prepare("tiny", run)
+    tree, _ = prepared(tiny)
     tiny.write("code/report.py", "# edited\n")
     before = tiny.git("rev-parse", "HEAD"), tiny.state()
     with monkeypatch.context() as hook:
         for name, path in (("GIT_DIR", ".git"), ("GIT_WORK_TREE", ""), ("GIT_INDEX_FILE", ".git/index")):
             hook.setenv(name, str(tiny.folder / path))
-        repository, run = first_run(tiny)
-        worktree(tiny, repository).prepare("tiny", run)
+        prepared(tiny)
     assert (tiny.git("rev-parse", "HEAD"), tiny.state()) == before
     assert (tree.tree / "code/report.py").read_text() == "# edited\n"
 
@@ -128,8 +119,7 @@ def test_answers_of_a_stopped_stage_outlive_a_checkout(tiny: TinyRepository) -> 
         "outs: [data/source: {persist: true}]", "outs: [data/answers: {persist: true}]"
     )
     tiny.write("dvc.yaml", text.replace("data/source]", "data/answers]"))
-    repository, run = first_run(tiny)
-    tree = worktree(tiny, repository)
+    tree, run = first_run(tiny)
     assert run.outs["data/answers"] == {"persist": True}
     answers = tree.tree / "data/answers"
 
@@ -159,17 +149,15 @@ def test_answers_of_a_stopped_stage_outlive_a_checkout(tiny: TinyRepository) -> 
 
 
 def test_a_copied_repository_makes_worktrees_of_its_own(tiny: TinyRepository) -> None:
-    repository, run = first_run(tiny)
-    original = worktree(tiny, repository)
-    original.prepare("tiny", run)
+    original, _ = prepared(tiny)
     (original.tree / "code/report.py").write_text("# of the original\n")
     copied = object.__new__(TinyRepository)
     copied.folder = tiny.folder.with_name("copy")
     shutil.copytree(tiny.folder, copied.folder, symlinks=True)
-    repository, run = first_run(copied)
-    tree = worktree(copied, repository)
-    tree.prepare("tiny", run)
+    tree, _ = prepared(copied)
     assert str(copied.folder) in (tree.tree / ".git").read_text()
+    shutil.rmtree(tree.tree)  # by hand, so git still lists it
+    assert prepared(copied)[0].tree.is_dir()
     assert (original.tree / "code/report.py").read_text() == "# of the original\n"
 
 
