@@ -122,12 +122,8 @@ def load_adapted(
         ConfigError: its settings are of another version.
     """
     record, _ = load_weights(checkpoint)  # checks that the parent is the same
-    if record.phase != baseline.name:
+    if record.phase != baseline.name or record.baseline is None or record.parent is None:
         raise CheckpointError(f"{checkpoint} is a checkpoint of {record.phase}, expected one of {baseline.name}")
-    if record.baseline is None or record.parent is None:
-        raise CheckpointError(
-            f"{checkpoint} lacks its settings: an earlier version wrote it; train {baseline.name} again"
-        )
     settings = validated(record.baseline["settings"], f"{checkpoint / RECORD}: baseline", baseline.settings_type)
     parent, _ = load_model(checkpoint / record.parent.path, backbones, getattr(torch, record.precision))
     model = baseline(parent, settings)

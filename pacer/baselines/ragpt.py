@@ -149,9 +149,10 @@ class RAGPT(Adapted):
         d_model = self.language.config.hidden_size
         return Added(num_queries, d_vision, d_model, settings.prompt_tokens, settings.dropout)
 
-    def fuse(self, compressed: Tensor, batch: Batch) -> PromptedTokens:
+    def source_tokens(self, refined: SourceStates, batch: Batch) -> PromptedTokens:
         """Return the source tokens of filled slots, and the prompts."""
         assert isinstance(batch, RetrievedBatch)
+        compressed = self.interface.compress(**vars(refined))
         filled = self.added.fill(compressed, batch.neighbours, batch.availability)
         fused = self.interface.fuse(filled, torch.ones_like(batch.availability))
         return PromptedTokens(fused.tokens, fused.fused, self.added.prompt(filled, batch.neighbours))

@@ -38,8 +38,6 @@ def unknown_attention(config: Any) -> str | None:
         return f"the attention of the family {config.model_type}"
     if getattr(config, "sliding_window", None) is not None:
         return f"attention in sliding windows ({config.sliding_window} positions)"
-    if getattr(config, "attn_logit_softcapping", None) is not None:
-        return "attention with soft caps"
     return None
 
 

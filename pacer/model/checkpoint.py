@@ -65,10 +65,6 @@ class ModelSpecification(Strict):
         """Whether reports are decoded commitment first."""
         return self.commit is not None and self.commit.route != "direct"
 
-    def written(self) -> dict[str, Any]:
-        """Return the form on disk, without the groups that are None."""
-        return {name: group for name, group in self.model_dump().items() if group is not None}
-
 
 def specification_of(phase: str, params: Params) -> ModelSpecification:
     """Return the specification of the model of phase ``warmup``, ``parent`` or ``calibrate``."""
@@ -117,9 +113,10 @@ class CheckpointRecord(Strict):
     baseline: dict[str, Any] | None = None
 
     def write(self, directory: Path) -> None:
-        """Write the record into a checkpoint's directory."""
+        """Write the record into a checkpoint's directory, without the groups of the model that are None."""
         content = self.model_dump(exclude={"baseline"} if self.baseline is None else None)
-        write_json(directory / RECORD, content | {"model": self.model.written()})
+        content["model"] = {name: group for name, group in content["model"].items() if group is not None}
+        write_json(directory / RECORD, content)
 
 
 def package_versions() -> dict[str, str]:
@@ -171,11 +168,9 @@ def read_record(directory: str | Path) -> CheckpointRecord:
     if not path.exists():
         raise CheckpointError(f"{path.parent} is not a PACER checkpoint: {path.name} is missing")
     try:
-        content = read_json(path)
+        return validated(read_json(path), f"{path} is not the record of a PACER checkpoint", CheckpointRecord)
     except DataError as error:
         raise CheckpointError(str(error)) from None
-    try:
-        return validated(content, f"{path} is not the record of a PACER checkpoint", CheckpointRecord)
     except ConfigError as error:
         raise CheckpointError(f"{error}; use the version of this software that wrote it, or train again") from None
 
