@@ -174,8 +174,8 @@ class Retrieval:
         #: Mapped into memory.
         self._sources = [load_file(path)[_TENSOR] for path in sorted((directory / _SOURCES).iterdir())]
 
-    def entries(self, frontals: Sequence[str]) -> np.ndarray:
-        """Return the entry numbers [B, k] of each image's neighbours, the nearest first.
+    def read(self, frontals: Sequence[str]) -> Tensor:
+        """Return the compressed sources [B, k, 3, Q, d_v] of each image's neighbours, the nearest first.
 
         Raises:
             DataError: the bank has no neighbours of an image.
@@ -184,10 +184,6 @@ class Retrieval:
             raise DataError(
                 f"RAGPT's bank has no neighbours of image {unknown[0]}; make it for this corpus (stage `ragpt_bank`)"
             )
-        return self._entries[[self._place[image] for image in frontals]]
-
-    def read(self, frontals: Sequence[str]) -> Tensor:
-        """Return the compressed sources [B, k, 3, Q, d_v] of each image's neighbours."""
-        entries = self.entries(frontals)
+        entries = self._entries[[self._place[image] for image in frontals]]
         rows = [self._sources[entry // _BLOCK][entry % _BLOCK] for entry in entries.ravel().tolist()]
         return torch.stack(rows).unflatten(0, entries.shape)

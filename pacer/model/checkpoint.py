@@ -17,8 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from pacer.config import Natural, Params, Positive, Strict, validated
-from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
-from pacer.config.strict import Fraction, Size
+from pacer.config.model import Calibrator, Commit, Interface, Lora, Prompt, Refine, Trajectory
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import hash_file, publish, read_json, scratch_directory, write_json
 
@@ -30,17 +29,6 @@ class TappedDepths(Strict):
     """The encoder blocks whose states the model reads, counted from 1."""
 
     depths: Annotated[list[Positive], Field(min_length=1)]
-
-
-class Calibrator(Strict):
-    """Arguments of :class:`~pacer.model.calibrate.PrefixCalibrator`; with ``none`` there is no calibrator."""
-
-    gate_inputs: Literal["none", "h", "he", "hz", "hze"]
-    rank: Size
-    d_availability: Size | None
-    d_gate: Size | None
-    dropout: Fraction
-    gate_bias: float
 
 
 class ModelSpecification(Strict):
@@ -68,16 +56,14 @@ class ModelSpecification(Strict):
 
 def specification_of(phase: str, params: Params) -> ModelSpecification:
     """Return the specification of the model of phase ``warmup``, ``parent`` or ``calibrate``."""
-    instructed = phase != "warmup"
+    instructed = {} if phase == "warmup" else {name: getattr(params, name) for name in ("lora", "prompt", "commit")}
     calibrated = phase == "calibrate" and params.calibrate.trains == "calibrator"
     return ModelSpecification(
         features=TappedDepths(depths=params.features.depths),
         refine=params.refine,
         interface=params.interface,
         trajectory=params.trajectory,
-        lora=params.lora if instructed else None,
-        prompt=params.prompt if instructed else None,
-        commit=params.commit if instructed else None,
+        **instructed,
         calibrate=Calibrator(**params.calibrate.model_dump(include=set(Calibrator.model_fields)))
         if calibrated
         else None,

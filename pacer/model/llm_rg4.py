@@ -23,7 +23,7 @@ import argparse
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +77,14 @@ class UpstreamWeights:
         interface: state of a :class:`~pacer.model.interface.SourceInterface`.
         lora: state of the LoRA matrices, named below the language model (``model.layers.0...lora_A.default.weight``).
         unused: sorted names in the file that PACER does not use, frozen models included.
-        settings: ``num_queries``, ``d_vision``, ``d_hidden``, ``d_model`` and, with LoRA, ``lora_rank``, from the
-            shapes; ``lora_alpha`` and ``step`` if the file has them.
+        settings: ``num_queries``, ``d_hidden`` and, with LoRA, ``lora_rank``, from the shapes; ``lora_alpha`` and
+            ``step`` if the file has them.
     """
 
     interface: dict[str, Tensor]
     lora: dict[str, Tensor]
     unused: tuple[str, ...]
-    settings: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, int]
 
     @property
     def surplus(self) -> tuple[str, ...]:
@@ -137,10 +137,8 @@ def _settings(interface: dict[str, Tensor], lora: dict[str, Tensor], content: Ma
     config = content.get("config") or content.get("hyper_parameters") or {}
     config = vars(config) if isinstance(config, argparse.Namespace) else config
     values = {
-        "num_queries": interface["queries"].shape[0],
-        "d_vision": interface["queries"].shape[-1],
-        "d_hidden": interface["frontal.up.weight"].shape[0],
-        "d_model": interface["frontal.project.weight"].shape[0],
+        "num_queries": len(interface["queries"]),
+        "d_hidden": len(interface["frontal.up.weight"]),
         "lora_rank": next((len(tensor) for name, tensor in lora.items() if ".lora_A." in name), None),
         "lora_alpha": config.get("llm_alpha"),
         "step": content.get("step", content.get("global_step")),

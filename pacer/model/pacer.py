@@ -314,16 +314,14 @@ def _only_at(block: nn.Module, wanted: Tensor | None) -> Generator[None]:
         yield
         return
 
-    def gather(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (inputs[0][wanted],)
+    whole = block.forward
 
-    def spread(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        everywhere = output.new_zeros(*wanted.shape, output.shape[-1])
-        return everywhere.index_put((wanted,), output)
+    def forward(inputs: Tensor) -> Tensor:
+        output = whole(inputs[wanted])
+        return output.new_zeros(*wanted.shape, output.shape[-1]).index_put((wanted,), output)
 
-    handles = [block.register_forward_pre_hook(gather), block.register_forward_hook(spread)]
+    block.forward = forward
     try:
         yield
     finally:
-        for handle in handles:
-            handle.remove()
+        block.forward = whole

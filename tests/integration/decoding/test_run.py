@@ -74,12 +74,6 @@ def test_whoever_can_read_the_reports_can_read_the_tensors(stage, tmp_path: Path
     assert {(tmp_path / name).stat().st_mode for name in files} == {(tmp_path / "plain").stat().st_mode}
 
 
-def test_engine_and_records_at_a_time_do_not_change_the_files(stage) -> None:
-    files = without_manifest(stage("out"))
-    assert without_manifest(stage("many", batch_size=32)) == files
-    assert without_manifest(stage("theirs", engine="generate")) == files
-
-
 class Killed(Exception):
     pass
 

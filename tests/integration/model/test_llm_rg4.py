@@ -106,7 +106,7 @@ def test_every_name_has_its_place(state, default: str) -> None:
     assert set(weights.interface) == set(own) == set(interface_names())
     assert {n: t.shape for n, t in weights.interface.items()} == {n: t.shape for n, t in own.items()}
     assert weights.unused == ()
-    assert weights.settings == {"num_queries": 3, "d_vision": 16, "d_hidden": 24, "d_model": 32, "lora_rank": 4}
+    assert weights.settings == {"num_queries": 3, "d_hidden": 24, "lora_rank": 4}
 
 
 def test_released_files(state, tmp_path: Path) -> None:

@@ -181,10 +181,11 @@ def test_states_that_nobody_wants_are_not_computed_and_the_others_stay(examples,
     model, batch = moved_model(backbones), examples.batch(ROWS, COMMITS, 0.35)
     computed: list[tuple] = []
     last = model.language.model.layers[-1].mlp
+    before = last.forward
     last.gate_proj.register_forward_hook(lambda module, inputs, out: computed.append(tuple(inputs[0].shape)))
     with torch.no_grad():
         inputs = model.embed(batch).inputs
         whole, some = model.hidden(inputs), model.hidden(inputs, batch.predicting)
     assert computed == [tuple(inputs.shape), (int(batch.predicted.sum()), inputs.shape[2])]
     assert_near(some[batch.predicting], whole[batch.predicting])
-    assert not last._forward_hooks and not last._forward_pre_hooks
+    assert last.forward == before
