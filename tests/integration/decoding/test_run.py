@@ -190,6 +190,7 @@ def test_depth_weights_of_the_examples_are_kept(stage, records: pl.DataFrame) ->
         assert f"{record}/frontal" in kept
         assert (f"{record}/lateral" in kept) == (study_of[record] in with_lateral)
     assert all(torch.allclose(weights.sum(1), torch.ones(len(weights))) for weights in kept.values())
+    assert len({weights.numpy().tobytes() for weights in kept.values()}) == len(kept) > 2  # of different images
 
 
 def test_the_manifest_says_which_weights_wrote_the_reports(stage, tmp_path: Path) -> None:

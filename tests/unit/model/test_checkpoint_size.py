@@ -174,6 +174,7 @@ def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved) -> None:
     _, directory = saved
     file = directory / "parent" / "config.json"
     written = file.read_text()
+    assert "calibrate" not in json.loads(written)["model"]  # a group that the model does not have
     changes = {
         r"unknown key model\.refine\.max_scales": ("max_scales", 0.5),
         r"model\.refine\.variant is missing": ("variant", None),

@@ -171,6 +171,14 @@ def test_only_present_sources_are_read_and_computed(
     }
 
 
+def test_padding_of_a_previous_report_is_hidden_where_the_settings_say_so(examples, backbones) -> None:
+    model = moved_model(backbones, specification(interface={"mask_prior_padding": True}))
+    batch = examples.batch([9], [False], 0.35)
+    batch.prior_mask[:, 4:] = False
+    short = replace(batch, prior=batch.prior[:, :4], prior_mask=batch.prior_mask[:, :4])
+    assert_near(model.embed(batch).sources.tokens, model.embed(short).sources.tokens)
+
+
 def test_the_warm_up_computes_the_frontal_view_alone(examples, backbones) -> None:
     with watched(moved_model(backbones)) as (model, computed), torch.no_grad():
         model.embed(examples.batch(ROWS, COMMITS, 0.35), frontal_only=True)
