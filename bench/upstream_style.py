@@ -138,7 +138,7 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
 
 def _embed(model: Any, batch: FixedBatch) -> tuple[Tensor, Tensor]:
     """Return the input embeddings [B, T, d] and the source tokens [B, 3, Q, d]."""
-    sources = model.interface.fuse(model.compress(batch.sources).tokens, batch.sources.availability)
+    sources = model.source_tokens(model.refine_sources(batch.sources)[0], batch.sources)
     embed = model.language.get_input_embeddings()
     left, right = embed(batch.left), embed(batch.right)
     return torch.cat([left, sources.fused.to(left.dtype), right], dim=1), sources.tokens

@@ -77,8 +77,8 @@ def train_adapted(
     Training uses all contexts and the parent's routes. Seed and weight decay are those of ``settings``, not ``params``.
 
     Args:
-        make_examples: called like :class:`~pacer.training.examples.Examples`. made_with: hash of the baseline's other
-            inputs, which must be unchanged when decoding. columns: other values of the phase.
+        make_examples: called like :class:`~pacer.training.examples.Examples`. made_with: hash of RAGPT's bank.
+            columns: other values of the phase.
     """
     assert inputs.start is not None
     start, parent = inputs.start, read_record(inputs.start)
@@ -112,22 +112,20 @@ def train_adapted(
 
 
 def load_adapted(
-    baseline: type[AnyBaseline], checkpoint: Path, backbones: Path
+    baseline: type[AnyBaseline], checkpoint: Path, backbones: Path, made_with: str | None = None
 ) -> tuple[AnyBaseline, CheckpointRecord]:
     """Load a trained baseline for inference; its checkpoint holds only the added modules.
 
     Raises:
-        CheckpointError: it is of another model, its weights do not fit, or the parent or a frozen model is not the one
-            that it was trained on.
+        CheckpointError: it is of another model, its weights do not fit, or the parent, a frozen model or RAGPT's bank
+            (hash ``made_with``) is not the one that it was trained with.
         ConfigError: its settings are of another version.
     """
     record, _ = load_weights(checkpoint)  # checks that the parent is the same
-    if record.phase != baseline.name:
+    if record.phase != baseline.name or record.baseline is None or record.parent is None:
         raise CheckpointError(f"{checkpoint} is a checkpoint of {record.phase}, expected one of {baseline.name}")
-    if record.baseline is None or record.parent is None:
-        raise CheckpointError(
-            f"{checkpoint} lacks its settings: an earlier version wrote it; train {baseline.name} again"
-        )
+    if record.baseline["made_with"] != made_with:
+        raise CheckpointError(f"{checkpoint} was trained with another bank than this; train {baseline.name} again")
     settings = validated(record.baseline["settings"], f"{checkpoint / RECORD}: baseline", baseline.settings_type)
     parent, _ = load_model(checkpoint / record.parent.path, backbones, getattr(torch, record.precision))
     model = baseline(parent, settings)

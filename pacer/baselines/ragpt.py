@@ -23,10 +23,8 @@ from pacer.baselines.adapted import Adapted, load_adapted, train_adapted
 from pacer.baselines.bank import Retrieval
 from pacer.config import Params
 from pacer.config.baselines import RAGPT as RAGPTSettings
-from pacer.core.errors import CheckpointError
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import OpenGenerator, trained_generator
-from pacer.model.checkpoint import CheckpointRecord
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Batch, Embedded, SourceStates, TrainingBatch
 from pacer.model.prompt import PromptIds
@@ -100,33 +98,6 @@ class ContextPrompts(nn.Module):
         return F.adaptive_avg_pool1d(answers.transpose(1, 2), self.tokens).transpose(1, 2)
 
 
-class Added(nn.Module):
-    """RAGPT's modules: one generator each for the lateral and prior slots, the prompter, and its projection to d."""
-
-    def __init__(self, num_tokens: int, d_vision: int, d_model: int, prompt_tokens: int, dropout: float):
-        super().__init__()
-        self.lateral = MissingGenerator(num_tokens, d_vision, dropout)
-        self.prior = MissingGenerator(num_tokens, d_vision, dropout)
-        self.prompts = ContextPrompts(d_vision, prompt_tokens)
-        self.project = nn.Linear(d_vision, d_model)
-
-    def fill(self, compressed: Tensor, neighbours: Tensor, availability: Tensor) -> Tensor:
-        """Return compressed sources [B, 3, Q, d_v] with generated ones in missing slots; the others are unchanged."""
-        slots = [compressed[:, 0]]
-        for column, generate in enumerate((self.lateral, self.prior)):
-            rows, slot = (~availability[:, column]).nonzero().squeeze(1), compressed[:, column + 1]
-            if len(rows):
-                generated = generate(neighbours[rows, :, column + 1].to(slot.dtype))
-                slot = slot.index_copy(0, rows, generated.to(slot.dtype))
-            slots.append(slot)
-        return torch.stack(slots, dim=1)
-
-    def prompt(self, filled: Tensor, neighbours: Tensor) -> Tensor:
-        """Return the prompts [B, 3 * prompt_tokens, d] of the frontal, lateral and prior slots."""
-        answers = [self.prompts(filled[:, s], neighbours[:, :, s].to(filled.dtype)) for s in range(SOURCES)]
-        return self.project(torch.cat(answers, dim=1))
-
-
 @dataclass(frozen=True)
 class PromptedTokens(SourceTokens):
     """Source tokens of filled slots, with the ``prompts`` [B, P, d] that follow BOS."""
@@ -143,18 +114,38 @@ class RAGPT(Adapted):
     name, settings_type = "ragpt", RAGPTSettings
     only_in: ClassVar = {"added.lateral.": ("sn", "sw"), "added.prior.": ("sn", "mn")}
 
-    def new_modules(self, settings: RAGPTSettings) -> Added:
-        """Return the generators, the prompter and its projection."""
+    def new_modules(self, settings: RAGPTSettings) -> nn.ModuleDict:
+        """Return a generator each for the lateral and the prior slot, the prompter, and its projection to d."""
         num_queries, d_vision = self.interface.queries.shape
-        d_model = self.language.config.hidden_size
-        return Added(num_queries, d_vision, d_model, settings.prompt_tokens, settings.dropout)
+        modules: dict[str, nn.Module] = {
+            name: MissingGenerator(num_queries, d_vision, settings.dropout) for name in ("lateral", "prior")
+        }
+        modules["prompts"] = ContextPrompts(d_vision, settings.prompt_tokens)
+        modules["project"] = nn.Linear(d_vision, self.language.config.hidden_size)
+        return nn.ModuleDict(modules)
 
-    def fuse(self, compressed: Tensor, batch: Batch) -> PromptedTokens:
+    def fill(self, compressed: Tensor, neighbours: Tensor, availability: Tensor) -> Tensor:
+        """Return compressed sources [B, 3, Q, d_v] with generated ones in missing slots; the others are unchanged."""
+        slots = [compressed[:, 0]]
+        for column, name in enumerate(("lateral", "prior")):
+            rows, slot = (~availability[:, column]).nonzero().squeeze(1), compressed[:, column + 1]
+            if len(rows):
+                generated = self.added[name](neighbours[rows, :, column + 1].to(slot.dtype))
+                slot = slot.index_copy(0, rows, generated.to(slot.dtype))
+            slots.append(slot)
+        return torch.stack(slots, dim=1)
+
+    def source_tokens(self, refined: SourceStates, batch: Batch) -> PromptedTokens:
         """Return the source tokens of filled slots, and the prompts."""
         assert isinstance(batch, RetrievedBatch)
-        filled = self.added.fill(compressed, batch.neighbours, batch.availability)
+        compressed = self.interface.compress(**vars(refined))
+        filled = self.fill(compressed, batch.neighbours, batch.availability)
+        answers = [
+            self.added["prompts"](filled[:, s], batch.neighbours[:, :, s].to(filled.dtype)) for s in range(SOURCES)
+        ]
+        prompts = self.added["project"](torch.cat(answers, dim=1))
         fused = self.interface.fuse(filled, torch.ones_like(batch.availability))
-        return PromptedTokens(fused.tokens, fused.fused, self.added.prompt(filled, batch.neighbours))
+        return PromptedTokens(fused.tokens, fused.fused, prompts)
 
     def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
         """Return input embeddings [B, T, d] with the prompts at positions 1 to P."""
@@ -238,11 +229,5 @@ def ragpt_generator(bank: Path, parent: Path) -> OpenGenerator:
         CheckpointError: the bank was made with another parent, or (on opening) the checkpoint with another bank.
     """
     retrieval = Retrieval(bank, parent)
-
-    def load(checkpoint: Path, backbones: Path) -> tuple[RAGPT, CheckpointRecord]:
-        model, record = load_adapted(RAGPT, checkpoint, backbones)
-        if record.baseline is None or record.baseline["made_with"] != retrieval.hash:
-            raise CheckpointError(f"{checkpoint} was trained with another bank than {bank}; train RAGPT again")
-        return model, record
-
+    load = partial(load_adapted, RAGPT, made_with=retrieval.hash)
     return partial(trained_generator, load=load, make_generator=partial(RetrievedGenerator, retrieval=retrieval))

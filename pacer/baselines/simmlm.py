@@ -19,7 +19,7 @@ from pacer.baselines.pairs import PairedExamples
 from pacer.config import Params
 from pacer.config.baselines import SimMLM as SimMLMSettings
 from pacer.model.interface import SourceTokens
-from pacer.model.pacer import Batch, TrainingBatch
+from pacer.model.pacer import Batch, SourceStates, TrainingBatch
 from pacer.training.losses import EPSILON, LossWeights, Objective, objective
 from pacer.training.run import Inputs, OpenLog
 
@@ -65,10 +65,7 @@ class ResidualExperts(nn.Module):
 
 
 class SimMLM(Adapted):
-    """The parent with experts: w_s R_s(Z_s) is added to Z_s before the fusion (``per_slot``), or their sum after it.
-
-    At the start, the baseline computes the same function as the parent.
-    """
+    """The parent with experts: w_s R_s(Z_s) is added to Z_s before the fusion. At first it computes as the parent."""
 
     name, settings_type = "simmlm", SimMLMSettings
 
@@ -76,14 +73,12 @@ class SimMLM(Adapted):
         """Return the experts and their gate."""
         return ResidualExperts(self.language.config.hidden_size, rank=settings.rank, d_gate=settings.d_gate)
 
-    def fuse(self, compressed: Tensor, batch: Batch) -> SourceTokens:
+    def source_tokens(self, refined: SourceStates, batch: Batch) -> SourceTokens:
         """Return the source tokens and the visual tokens, including what the experts add."""
+        compressed = self.interface.compress(**vars(refined))
         tokens = self.interface.project(compressed, batch.availability)
-        residual = self.added(tokens, batch.availability)
-        if self.settings.mixing == "per_slot":
-            tokens = tokens + residual
-            return SourceTokens(tokens, self.interface.join(tokens))
-        return SourceTokens(tokens, self.interface.join(tokens) + residual.sum(1))
+        tokens = tokens + self.added(tokens, batch.availability)
+        return SourceTokens(tokens, self.interface.join(tokens))
 
 
 def paired_objective(

@@ -125,11 +125,10 @@ def _encode(
 
 
 def import_llm_rg4(
-    file: Annotated[Path, typer.Argument(help="Released weights of either stage, .pth or .ckpt.")],
+    file: Annotated[Path, typer.Argument(help="Released second-stage weights, .pth or .ckpt.")],
     out: Annotated[Path, typer.Option(help="Folder for the checkpoint; an earlier import is replaced.")],
 ) -> None:
-    """Convert LLM-RG4's released weights to a checkpoint. Use it as parent.start; second-stage weights also work with
-    `pacer decode`."""
+    """Convert LLM-RG4's released weights to a checkpoint, for `pacer decode` or as parent.start."""
     params = load_profile(PARAMS)
     check_exists(file, remedy="download LLM-RG4's released weights and name the file")
     from pacer.model.checkpoint import RECORD, WEIGHTS
@@ -143,7 +142,4 @@ def import_llm_rg4(
         console.print(f"{frozen} tensors of frozen models not taken: those of {BACKBONES} are used")
     for name in weights.surplus:
         say(f"unused: {name}")
-    if weights.first_stage:
-        console.print(f"written to {out}, a warm-up; to train on from it, set parent.start: {out}")
-    else:
-        console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")
+    console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")

@@ -1,7 +1,7 @@
 """The typed form of ``baselines/params.yaml``; its keys are explained there."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -21,7 +21,6 @@ class Adaptation(Warmup):
 class SimMLM(Adaptation):
     rank: Positive
     d_gate: Positive
-    mixing: Literal["per_slot", "post_fusion"]
     alpha: NaturalFloat
 
     @model_validator(mode="after")
@@ -33,8 +32,6 @@ class SimMLM(Adaptation):
 
 class Bank(Strict):
     neighbours: Positive
-    entries: Positive | None
-    seed: Natural
 
 
 class RAGPT(Adaptation):

@@ -55,3 +55,14 @@ class Lora(Strict):
     alpha: Positive
     dropout: Fraction
     targets: Annotated[list[str], Field(min_length=1)] | None
+
+
+class Calibrator(Strict):
+    """The part of the group ``calibrate`` that is the module's; with the gate inputs ``none`` there is no module."""
+
+    gate_inputs: Literal["none", "h", "he", "hz", "hze"]
+    rank: Size
+    d_availability: Size | None
+    d_gate: Size | None
+    dropout: Fraction
+    gate_bias: float

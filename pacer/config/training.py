@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pacer.config.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Size, Strict
+from pacer.config.model import Calibrator
+from pacer.config.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict
 from pacer.core.contexts import Context
 
 
@@ -51,15 +52,9 @@ class Parent(Warmup):
     start: Annotated[str, Field(min_length=1)]
 
 
-class Calibrate(Warmup):
+class Calibrate(Warmup, Calibrator):
     trains: Literal["calibrator", "interface", "lora"]
     rho: Fraction
     lambda_q: NaturalFloat
     lambda_cons: NaturalFloat
     lambda_drift: NaturalFloat
-    gate_inputs: Literal["none", "h", "he", "hz", "hze"]
-    rank: Size
-    d_availability: Size | None
-    d_gate: Size | None
-    dropout: Fraction
-    gate_bias: float

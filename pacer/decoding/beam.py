@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pacer.config import Decode
 from pacer.core.errors import BackboneError
-from pacer.decoding.hypotheses import Hypotheses, Step
+from pacer.decoding.hypotheses import Hypotheses
 from pacer.decoding.tree import TokenTree, attending_to_trees
 from pacer.model.pacer import autocast_to_weights
 
@@ -38,8 +38,6 @@ def unknown_attention(config: Any) -> str | None:
         return f"the attention of the family {config.model_type}"
     if getattr(config, "sliding_window", None) is not None:
         return f"attention in sliding windows ({config.sliding_window} positions)"
-    if getattr(config, "attn_logit_softcapping", None) is not None:
-        return "attention with soft caps"
     return None
 
 
@@ -132,7 +130,7 @@ class _Search:
         self.prefix[rows] = lengths - opened
         tokens = opened.tolist()
         self.records += map(_Record, numbers, tokens)
-        return self._settle(rows, self.hypotheses.advance(rows, logits, max(tokens)))
+        return self._settle(rows, *self.hypotheses.advance(rows, logits, max(tokens)))
 
     def step(self) -> list[tuple[int, Any]]:
         """Generate one more token for every beam; return the records that ended, as :meth:`admit`."""
@@ -144,16 +142,16 @@ class _Search:
         with self.tree.stepping(active) as mask, autocast_to_weights(self.language):
             hidden = self._forward(inputs_embeds=embedded, attention_mask=mask, position_ids=positions)
             logits = self.language.lm_head(hidden)
-        return self._settle(rows, self.hypotheses.advance(rows, logits, longest))
+        return self._settle(rows, *self.hypotheses.advance(rows, logits, longest))
 
     def _forward(self, **inputs: Tensor) -> Tensor:
         with attending_to_trees(self.language.model):
             return self.language.model(**inputs, past_key_values=self.tree, use_cache=True).last_hidden_state
 
-    def _settle(self, rows: slice, step: Step) -> list[tuple[int, Any]]:
+    def _settle(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
         """Branch the tree, return the records that ended, and move the last rows into the freed ones."""
-        used = self.tree.branch(rows, step.parents)
-        ended, used = torch.stack([step.ended.long(), used]).tolist()  # only host sync in this step
+        used = self.tree.branch(rows, parents)
+        ended, used = torch.stack([ends.long(), used]).tolist()  # only host sync in this step
         for record, nodes in zip(self.records[rows], used, strict=True):
             record.tokens, record.nodes = record.tokens + 1, nodes
         free = [row for row, end in enumerate(ended, rows.start or 0) if end]

@@ -15,7 +15,7 @@ number of generated tokens, M continuations with noise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,13 +25,6 @@ from pacer.config import Decode
 
 #: The definition's "minus infinity" for scores.
 _MINUS_INFINITY = -1.0e9
-
-
-class Step(NamedTuple):
-    """The result of a step: the beam that each beam continues [n, C x K], and the rows that ended [n] bool."""
-
-    parents: Tensor
-    ended: Tensor
 
 
 class Hypotheses:
@@ -106,8 +99,9 @@ class Hypotheses:
         """Return the tokens of an ended row, EOS included."""
         return self.finished(row)
 
-    def advance(self, rows: slice, logits: Tensor, longest: int) -> Step:
-        """Take one step for these rows.
+    def advance(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        """Take one step for these rows; return the beam that each beam continues [n, C x K], and the rows that ended
+        [n] bool.
 
         Args:
             logits: [n, C x K, V], or [n, 1, V] at the start, when all beams are equal. longest: upper bound on the
@@ -119,9 +113,9 @@ class Hypotheses:
         parents, ended = (self._greedy if greedy else self._beams)(self.searches(rows), logits, longest)
         first = torch.arange(0, self.beams, beams, device=parents.device)
         parents = parents.view(n, self.count, beams) + first[:, None]
-        return Step(parents.view(n, self.beams), ended.view(n, self.count).all(1))
+        return parents.view(n, self.beams), ended.view(n, self.count).all(1)
 
-    def _greedy(self, rows: slice, logits: Tensor, longest: int) -> Step:
+    def _greedy(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         tokens = self._process(rows, logits, longest).argmax(-1)
         if longest == 0:
             self.tokens[rows] = tokens.unsqueeze(-1)
@@ -129,9 +123,9 @@ class Hypotheses:
         self.length[rows] += 1
         self.best[rows], self.best_length[rows] = self.tokens[rows], self.length[rows, None]
         ended = (tokens[:, 0] == self.eos) | (self.length[rows] == self.most)
-        return Step(torch.zeros_like(tokens), ended)
+        return torch.zeros_like(tokens), ended
 
-    def _beams(self, rows: slice, logits: Tensor, longest: int) -> Step:
+    def _beams(self, rows: slice, logits: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         beams, vocabulary = self.decode.num_beams, logits.shape[-1]
         scores = self._process(rows, F.log_softmax(logits, dim=-1), longest) + self.scores[rows].unsqueeze(-1)
         place = self.length[rows].clamp(max=self.most - 1)  # a row that has ended may be full
@@ -167,7 +161,7 @@ class Hypotheses:
         # no running beam can overtake the worst finished one, judged at the current length
         cannot_improve = ~(self.scores[rows].amax(1) / power[:, 0] > self.best_scores[rows].amin(1))
         self.done[rows] |= cannot_improve | (self.length[rows] == self.most)
-        return Step(_pick(parents, chosen), self.done[rows])
+        return _pick(parents, chosen), self.done[rows]
 
     def _process(self, rows: slice, scores: Tensor, longest: int) -> Tensor:
         """Apply the definition's processors in order: no EOS before the minimum length, then the repetition penalty.

@@ -10,6 +10,7 @@ import polars as pl
 import torch
 from accelerate import PartialState
 from safetensors.torch import save
+from torch import Tensor
 
 from pacer.backbones.pointers import is_standin, provenance
 from pacer.config import Decode
@@ -23,7 +24,7 @@ from pacer.data.schemas import SPLITS, of_split
 from pacer.data.twins import CONTROLS
 from pacer.decoding.candidates import agreement
 from pacer.decoding.extract import extract_report
-from pacer.decoding.generate import Generated, Generator
+from pacer.decoding.generate import Generated, Generator, Row
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
@@ -96,9 +97,7 @@ def decode_records(
     state = process_state()
     runs = plan_runs(records, config)
     cases = runs[""]
-    examples = _example_studies(cases, config.examples)
-    routed = _routed_records(cases, examples)
-
+    examples, shown = _examples(cases, config.examples)
     generator, record = open_generator(checkpoint, backbones, features, config, torch.device(state.device or "cpu"))
     weights = weights_hash(checkpoint)
     search = config.model_dump(exclude=set(CHANGEABLE))
@@ -107,14 +106,16 @@ def decode_records(
     )
     main = state.is_main_process
     with scratch_directory(out, fingerprint, main=main) as directory:
-        parts, final = directory / "parts", directory / "out"
+        lines, final = directory / "lines", directory / "out"
         if main:
-            parts.mkdir(exist_ok=True)
+            lines.mkdir(exist_ok=True)
         state.wait_for_everyone()
-        _decode(generator, runs, routed, parts, state)
+        _decode(generator, runs, lines, state)
         state.wait_for_everyone()
         if main:
-            _collect(_finished(parts), runs, routed, final)
+            _collect(_finished(lines), runs, final)
+            # safetensors' own writer creates files that only the owner can read
+            (final / "routing.safetensors").write_bytes(save(_routing(generator, shown)))
             manifest = {
                 "split": config.split,
                 "checkpoint": record.phase,
@@ -151,31 +152,22 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
     return {name: part for name, part in runs.items() if len(part)}
 
 
-def _decode(
-    generator: Generator, runs: dict[str, pl.DataFrame], routed: set[str], parts: Path, state: PartialState
-) -> None:
-    """Decode this process's share of the records without a prediction, and append their lines to its part.
-
-    Args:
-        routed: ids of records whose depth weights are kept.
-    """
-    done = _finished(parts)
+def _decode(generator: Generator, runs: dict[str, pl.DataFrame], lines: Path, state: PartialState) -> None:
+    """Decode this process's share of the records without a prediction, and append their lines to its file."""
+    done = _finished(lines)
     state.wait_for_everyone()  # no process appends before all have read
     planned = [(name, row) for name, part in runs.items() for row in part.iter_rows(named=True)]
-    todo = [(name, row) for name, row in planned if not _is_done(done.get((name, row["record_id"])), name, routed)]
+    todo = [(name, row) for name, row in planned if (name, row["record_id"]) not in done]
     # similar lengths are decoded together, the longest first, because they need the most memory
     todo.sort(key=lambda item: -sum(map(len, generator.prompt_ids(item[1]))))
     mine = todo[state.process_index :: state.num_processes]
     with (
         Ticker("decode", len(planned), done=len(planned) - len(todo)) as ticker,
-        Journal(parts / f"{state.process_index}.jsonl") as journal,
+        Journal(lines / f"{state.process_index}.jsonl") as journal,
     ):
         for place, result in generator.stream([row for _, row in mine], _READERS):
             name, row = mine[place]
-            routing = None
-            if _keeps_routing(name, row["record_id"], routed):
-                routing = {view: weights.float().tolist() for view, weights in result.depth_weights.items()}
-            journal.append({"run": name, "routing": routing, **_line(row["record_id"], result, generator.commit)})
+            journal.append({"run": name, **_line(row["record_id"], result, generator.commit)})
             ticker.advance()
 
 
@@ -193,57 +185,42 @@ def _line(record_id: str, result: Generated, commit: bool) -> dict[str, object]:
     }
 
 
-def _keeps_routing(run: str, record_id: str, routed: set[str]) -> bool:
-    return run == "" and record_id in routed
-
-
-def _is_done(line: dict | None, run: str, routed: set[str]) -> bool:
-    """Return whether a record needs no decoding. If the examples have changed since, depth weights may be missing."""
-    return line is not None and (line["routing"] is not None or not _keeps_routing(run, line["record_id"], routed))
-
-
-def _finished(parts: Path) -> dict[tuple[str, str], dict]:
-    """Read the predictions of all processes so far; of two for one record, the one with depth weights.
+def _finished(folder: Path) -> dict[tuple[str, str], dict]:
+    """Read the predictions of all processes so far.
 
     Raises:
         DataError: a line is damaged; the message names file and line.
     """
-    lines = [line for path in sorted(parts.glob("*.jsonl")) for _, line in read_journal(path)]
-    lines.sort(key=lambda line: line["routing"] is not None)
+    lines = [line for path in sorted(folder.glob("*.jsonl")) for _, line in read_journal(path)]
     return {(line.pop("run"), line["record_id"]): line for line in lines}
 
 
-def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], routed: set[str], out: Path) -> None:
-    """Write prediction files in the records' order, and the depth weights of the records ``routed``."""
-    routing = {}
+def _collect(finished: dict[tuple[str, str], dict], runs: dict[str, pl.DataFrame], out: Path) -> None:
+    """Write prediction files in the records' order."""
     for name, part in runs.items():
         # records of a control go to the file of the context in their record ids
         by_context = defaultdict(list)
         for record_id in part["record_id"]:
-            line = finished[name, record_id]
-            weights_of = line.pop("routing") or {}
-            if _keeps_routing(name, record_id, routed):
-                routing |= {f"{record_id}/{view}": torch.tensor(weights) for view, weights in weights_of.items()}
-            by_context[record_id.split("-", 1)[0]].append(line)
+            by_context[record_id.split("-", 1)[0]].append(finished[name, record_id])
         for context, lines in by_context.items():
             write_jsonl(out / name / f"{context}.jsonl", lines)
-    # safetensors' own writer creates files that only the owner can read
-    (out / "routing.safetensors").write_bytes(save(routing))
 
 
-def _example_studies(cases: pl.DataFrame, count: int) -> list[str]:
-    """Return the studies to show in the report: those with the most contexts, then by id."""
-    per_study = cases.group_by("study_id").agg(pl.col("context").n_unique().alias("contexts"))
-    return per_study.sort(["contexts", "study_id"], descending=[True, False])["study_id"].head(count).to_list()
-
-
-def _routed_records(cases: pl.DataFrame, examples: list[str]) -> set[str]:
-    """Return the records whose depth weights are kept: one per example study. An image has the same weights in every
-    context, so the record with the most images is enough.
+def _examples(cases: pl.DataFrame, count: int) -> tuple[list[str], list[Row]]:
+    """Return the studies to show in the report: those with the most contexts, then by id; and a record of each, whose
+    depth weights are kept. An image has the same weights in every context, so the record with the most images will do.
     """
-    chosen = cases.filter(pl.col("study_id").is_in(examples))
+    per_study = cases.group_by("study_id").agg(pl.col("context").n_unique().alias("contexts"))
+    studies = per_study.sort(["contexts", "study_id"], descending=[True, False])["study_id"].head(count).to_list()
     # the sort is stable: among records with equally many images, the first is kept
-    most = chosen.sort(pl.col("lateral").is_null(), maintain_order=True).unique(
-        "study_id", keep="first", maintain_order=True
-    )
-    return set(most["record_id"])
+    most_images = cases.filter(pl.col("study_id").is_in(studies)).sort(pl.col("lateral").is_null(), maintain_order=True)
+    return studies, most_images.unique("study_id", keep="first", maintain_order=True).to_dicts()
+
+
+def _routing(generator: Generator, rows: list[Row]) -> dict[str, Tensor]:
+    """Return the depth weights [N, K] of each record's images, as ``<record_id>/<view>``."""
+    return {
+        f"{row['record_id']}/{view}": weights.float().contiguous()
+        for row in rows
+        for view, weights in generator.prefix(row).depth_weights.items()
+    }

@@ -65,10 +65,8 @@ class TokenTree:
         longest = int(lengths.max())
         self._reserve(longest)
         self._filling = rows
-        try:
-            yield
-        finally:
-            self._filling = None
+        yield
+        self._filling = None
         nodes = torch.arange(self.capacity, device=lengths.device)
         self.ancestors[rows] = (nodes < lengths.unsqueeze(1)).unsqueeze(1)
         self.used = max(self.used, longest)

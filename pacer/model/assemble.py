@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from torch import nn
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import is_bitsandbytes_available
 
-from pacer.backbones.families import VISION, final_norm, load_vision, text_width, vision_config
+from pacer.backbones.families import final_norm, load_vision, text_width
 from pacer.backbones.pointers import fingerprint, load_frozen, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.errors import BackboneError, ConfigError
@@ -33,24 +32,14 @@ def load_tokenizer(backbones: str | Path) -> PreTrainedTokenizerBase:
 
 
 def load_endpoint_norm(vision: Path) -> nn.LayerNorm:
-    """Read the vision encoder's final LayerNorm, without building the encoder if possible: that needs a single weight
-    file with the norm under its name, with or without the family's prefix.
+    """Read the vision encoder's final LayerNorm.
 
     Raises:
         BackboneError: as :func:`~pacer.backbones.families.load_vision`.
     """
-    config, path = vision_config(vision), vision / "model.safetensors"
-    name = VISION[config.model_type].norm
-    norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-    if path.exists():
-        with safe_open(path, "pt") as file, torch.no_grad():
-            for start in (name, *{f"{key.partition('.')[0]}.{name}" for key in file.keys()}):  # noqa: SIM118
-                if {f"{start}.weight", f"{start}.bias"} <= set(file.keys()):
-                    norm.weight.copy_(file.get_tensor(f"{start}.weight"))
-                    norm.bias.copy_(file.get_tensor(f"{start}.bias"))
-                    return norm
-    norm.load_state_dict(final_norm(load_vision(vision)).state_dict())
-    return norm
+    # transformers draws the weights of an unused head that the files lack; the trained parts must not depend on that
+    with torch.random.fork_rng(devices=[]):
+        return final_norm(load_vision(vision))
 
 
 def frozen_fingerprints(backbones: str | Path) -> dict[str, str]:

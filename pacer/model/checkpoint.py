@@ -17,8 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from pacer.config import Natural, Params, Positive, Strict, validated
-from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
-from pacer.config.strict import Fraction, Size
+from pacer.config.model import Calibrator, Commit, Interface, Lora, Prompt, Refine, Trajectory
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import hash_file, publish, read_json, scratch_directory, write_json
 
@@ -30,17 +29,6 @@ class TappedDepths(Strict):
     """The encoder blocks whose states the model reads, counted from 1."""
 
     depths: Annotated[list[Positive], Field(min_length=1)]
-
-
-class Calibrator(Strict):
-    """Arguments of :class:`~pacer.model.calibrate.PrefixCalibrator`; with ``none`` there is no calibrator."""
-
-    gate_inputs: Literal["none", "h", "he", "hz", "hze"]
-    rank: Size
-    d_availability: Size | None
-    d_gate: Size | None
-    dropout: Fraction
-    gate_bias: float
 
 
 class ModelSpecification(Strict):
@@ -65,23 +53,17 @@ class ModelSpecification(Strict):
         """Whether reports are decoded commitment first."""
         return self.commit is not None and self.commit.route != "direct"
 
-    def written(self) -> dict[str, Any]:
-        """Return the form on disk, without the groups that are None."""
-        return {name: group for name, group in self.model_dump().items() if group is not None}
-
 
 def specification_of(phase: str, params: Params) -> ModelSpecification:
     """Return the specification of the model of phase ``warmup``, ``parent`` or ``calibrate``."""
-    instructed = phase != "warmup"
+    instructed = {} if phase == "warmup" else {name: getattr(params, name) for name in ("lora", "prompt", "commit")}
     calibrated = phase == "calibrate" and params.calibrate.trains == "calibrator"
     return ModelSpecification(
         features=TappedDepths(depths=params.features.depths),
         refine=params.refine,
         interface=params.interface,
         trajectory=params.trajectory,
-        lora=params.lora if instructed else None,
-        prompt=params.prompt if instructed else None,
-        commit=params.commit if instructed else None,
+        **instructed,
         calibrate=Calibrator(**params.calibrate.model_dump(include=set(Calibrator.model_fields)))
         if calibrated
         else None,
@@ -117,9 +99,10 @@ class CheckpointRecord(Strict):
     baseline: dict[str, Any] | None = None
 
     def write(self, directory: Path) -> None:
-        """Write the record into a checkpoint's directory."""
+        """Write the record into a checkpoint's directory, without the groups of the model that are None."""
         content = self.model_dump(exclude={"baseline"} if self.baseline is None else None)
-        write_json(directory / RECORD, content | {"model": self.model.written()})
+        content["model"] = {name: group for name, group in content["model"].items() if group is not None}
+        write_json(directory / RECORD, content)
 
 
 def package_versions() -> dict[str, str]:
@@ -171,11 +154,9 @@ def read_record(directory: str | Path) -> CheckpointRecord:
     if not path.exists():
         raise CheckpointError(f"{path.parent} is not a PACER checkpoint: {path.name} is missing")
     try:
-        content = read_json(path)
+        return validated(read_json(path), f"{path} is not the record of a PACER checkpoint", CheckpointRecord)
     except DataError as error:
         raise CheckpointError(str(error)) from None
-    try:
-        return validated(content, f"{path} is not the record of a PACER checkpoint", CheckpointRecord)
     except ConfigError as error:
         raise CheckpointError(f"{error}; use the version of this software that wrote it, or train again") from None
 

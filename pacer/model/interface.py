@@ -30,16 +30,9 @@ class SourceCompressor(nn.Module):
 
     def __init__(self, d_query: int, d_source: int, d_model: int, *, num_heads: int, d_hidden: int, dropout: float):
         super().__init__()
-        different = None if d_source == d_query else d_source
+        own_width = {} if d_source == d_query else {"kdim": d_source, "vdim": d_source}
         self.attention = nn.MultiheadAttention(
-            d_query,
-            num_heads,
-            dropout=dropout,
-            add_bias_kv=True,
-            add_zero_attn=True,
-            batch_first=True,
-            kdim=different,
-            vdim=different,
+            d_query, num_heads, dropout, add_bias_kv=True, add_zero_attn=True, batch_first=True, **own_width
         )
         self.attention_norm = nn.LayerNorm(d_query)
         self.mix = nn.Linear(d_query, d_query)
@@ -106,8 +99,8 @@ class SourceInterface(nn.Module):
             nn.init.zeros_(self.fusion.bias)
 
     @torch.no_grad()
-    def start_from_frontal(self, source: Literal["lateral", "prior"], share: float = 0.5) -> None:
-        """Copy the frontal compressor into a source's, and ``share`` of the frontal fusion block into the source's.
+    def start_from_frontal(self, source: Literal["lateral", "prior"]) -> None:
+        """Copy the frontal compressor into a source's, and the frontal fusion block at half weight into the source's.
 
         Both views come from the same encoder, so what the warm-up learnt about the frontal view also fits the lateral.
         The prior's attention reads text states, so it is not copied and learns from scratch. The layers behind it map
@@ -118,12 +111,32 @@ class SourceInterface(nn.Module):
                 module.load_state_dict(getattr(self.frontal, name).state_dict())
         width = self.fusion.out_features
         first = width if source == "lateral" else 2 * width
-        self.fusion.weight[:, first : first + width] = share * self.fusion.weight[:, :width]
+        self.fusion.weight[:, first : first + width] = 0.5 * self.fusion.weight[:, :width]
 
     def compress_frontal(self, frontal: Tensor) -> Tensor:
         """Compress the frontal source: [B, N, d_v] -> c_f [B, Q, d_v]."""
         queries = self.queries.to(frontal.dtype).expand(len(frontal), -1, -1)
         return self.frontal(queries, frontal)
+
+    def forward(
+        self,
+        frontal: Tensor,
+        lateral: Tensor | None,
+        prior: Tensor | None,
+        availability: Tensor,
+        prior_mask: Tensor | None = None,
+    ) -> SourceTokens:
+        """Compress the sources of a batch, project them to the model's width, and fuse them.
+
+        Args:
+            frontal: [B, N, d_v]. availability: [B, 2] bool, (lateral, prior) of each row.
+            lateral: [n_l, N, d_v], prior: [n_p, L, d_text], prior_mask: [n_p, L] bool, real positions: of the rows
+                that have one, or of all rows, of which the others are not read; None if no row has one.
+
+        Raises:
+            ValueError: the number of states of a source is neither.
+        """
+        return self.fuse(self.compress(frontal, lateral, prior, availability, prior_mask), availability)
 
     def compress(
         self,
@@ -133,20 +146,14 @@ class SourceInterface(nn.Module):
         availability: Tensor,
         prior_mask: Tensor | None = None,
     ) -> Tensor:
-        """Compress all sources to [B, 3, Q, d_v], zeros where absent.
-
-        Args:
-            frontal: [B, N, d_v]. availability: [B, 2] bool, (lateral, prior) of each row.
-            lateral: [n_l, N, d_v], prior: [n_p, L, d_text], prior_mask: [n_p, L], only the rows that have one; or None.
-
-        Raises:
-            ValueError: the number of states of a source is not that of the rows that have it by ``availability``.
-        """
+        """Compress all sources to [B, 3, Q, d_v], zeros where absent; arguments as for :meth:`forward`."""
         compressed = self.compress_frontal(frontal)
         hidden = ~prior_mask if self.mask_prior_padding and prior_mask is not None else None
         slots = [compressed]
         for column, (name, source, padding) in enumerate((("lateral", lateral, None), ("prior", prior, hidden))):
             rows, slot = availability[:, column].nonzero().squeeze(1), torch.zeros_like(compressed)
+            if source is not None and len(source) == len(availability):
+                source, padding = source[rows], None if padding is None else padding[rows]
             given = 0 if source is None else len(source)
             if given != len(rows):
                 raise ValueError(f"{len(rows)} rows have a {name} source, but states of {given} were passed")
@@ -157,7 +164,7 @@ class SourceInterface(nn.Module):
         return torch.stack(slots, dim=1)
 
     def fuse(self, compressed: Tensor, availability: Tensor) -> SourceTokens:
-        """Project compressed sources [B, 3, Q, d_v] with availability [B, 2] to the model's width, and fuse them."""
+        """Project compressed sources [B, 3, Q, d_v] and fuse them."""
         tokens = self.project(compressed, availability)
         return SourceTokens(tokens, self.join(tokens))
 
@@ -175,22 +182,3 @@ class SourceInterface(nn.Module):
     def join(self, tokens: Tensor) -> Tensor:
         """Fuse the three slots: [B, 3, Q, d] -> [B, Q, d]."""
         return self.fusion_norm(self.fusion(tokens.transpose(1, 2).flatten(2)))
-
-    def forward(
-        self,
-        frontal: Tensor,
-        lateral: Tensor | None,
-        prior: Tensor | None,
-        availability: Tensor,
-        prior_mask: Tensor | None = None,
-    ) -> SourceTokens:
-        """Compress and fuse a batch of full rows, of which those without a source are not read for it.
-
-        Args:
-            frontal: [B, N, d_v]. lateral: [B, N, d_v], or None if no row has one. prior: [B, L, d_text] or None.
-            availability: [B, 2] bool, (lateral, prior) of each row. prior_mask: [B, L] bool, real positions.
-        """
-        columns = ((lateral, 0), (prior, 1), (prior_mask, 1))
-        present = [None if states is None else states[availability[:, column]] for states, column in columns]
-        lateral, prior, prior_mask = present
-        return self.fuse(self.compress(frontal, lateral, prior, availability, prior_mask), availability)

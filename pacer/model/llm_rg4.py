@@ -2,8 +2,8 @@
 
 LLM-RG4 saves its trainable weights as a ``.pth`` (``{"model": state, "config", "epoch", "step"}``), and Lightning saves
 the complete model as a ``.ckpt`` (``{"state_dict": state, ...}``). Both hold the source interface under upstream's
-names and the LoRA matrices under PEFT's. A ``.ckpt`` also holds the frozen models, which are ignored here. The first
-stage trains only the frontal interface, so its files (upstream's ``visual_delta_file``) hold nothing else.
+names and the LoRA matrices under PEFT's. A ``.ckpt`` also holds the frozen models, which are ignored here. Only files
+of its second stage are complete: the first trains the frontal interface alone.
 
     upstream                                PACER (SourceInterface)
     APPA_visual_query_tokens [1, Q, d_v]    queries [Q, d_v]
@@ -23,7 +23,7 @@ import argparse
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,6 @@ _LAYERS = {
 }
 _ATTENTION = ("in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias")
 _QUERIES = "APPA_visual_query_tokens"
-#: Prefixes of PACER's names for the weights that the first stage trains.
-_FIRST_STAGE = ("queries", "frontal.")
 _LANGUAGE = "llama_model.base_model.model."
 
 #: Parts of a complete ``.ckpt`` that PACER reads from the frozen models instead.
@@ -76,23 +74,17 @@ class UpstreamWeights:
     """LLM-RG4's weights under PACER's names.
 
     Attributes:
-        interface: state of a :class:`~pacer.model.interface.SourceInterface`; for the first stage, only its queries
-            and frontal compressor.
+        interface: state of a :class:`~pacer.model.interface.SourceInterface`.
         lora: state of the LoRA matrices, named below the language model (``model.layers.0...lora_A.default.weight``).
         unused: sorted names in the file that PACER does not use, frozen models included.
-        settings: ``num_queries``, ``d_vision``, ``d_hidden``, ``d_model`` and, with LoRA, ``lora_rank``, from the
-            shapes; ``lora_alpha`` and ``step`` if the file has them.
+        settings: ``num_queries``, ``d_hidden`` and, with LoRA, ``lora_rank``, from the shapes; ``lora_alpha`` and
+            ``step`` if the file has them.
     """
 
     interface: dict[str, Tensor]
     lora: dict[str, Tensor]
     unused: tuple[str, ...]
-    settings: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def first_stage(self) -> bool:
-        """Whether these weights are from upstream's first stage, PACER's warm-up."""
-        return all(name.startswith(_FIRST_STAGE) for name in self.interface)
+    settings: dict[str, int]
 
     @property
     def surplus(self) -> tuple[str, ...]:
@@ -113,9 +105,6 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     origin, content = ("the state dict", source) if isinstance(source, Mapping) else (str(source), _load(Path(source)))
     state = _state(content, origin)
     names = interface_names()
-    first = {ours: theirs for ours, theirs in names.items() if ours.startswith(_FIRST_STAGE)}
-    if state.keys().isdisjoint(set(names.values()) - set(first.values())) and not any(".lora_" in n for n in state):
-        names = first
     missing = sorted(theirs for theirs in names.values() if theirs not in state)
     if len(missing) == len(names):
         raise CheckpointError(f"{origin} is not an LLM-RG4 checkpoint: it holds {', '.join(sorted(state)[:5])}")
@@ -148,10 +137,8 @@ def _settings(interface: dict[str, Tensor], lora: dict[str, Tensor], content: Ma
     config = content.get("config") or content.get("hyper_parameters") or {}
     config = vars(config) if isinstance(config, argparse.Namespace) else config
     values = {
-        "num_queries": interface["queries"].shape[0],
-        "d_vision": interface["queries"].shape[-1],
-        "d_hidden": interface["frontal.up.weight"].shape[0],
-        "d_model": interface["frontal.project.weight"].shape[0],
+        "num_queries": len(interface["queries"]),
+        "d_hidden": len(interface["frontal.up.weight"]),
         "lora_rank": next((len(tensor) for name, tensor in lora.items() if ".lora_A." in name), None),
         "lora_alpha": config.get("llm_alpha"),
         "step": content.get("step", content.get("global_step")),
@@ -190,14 +177,11 @@ def _load(path: Path) -> Mapping[str, Any]:
 def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> UpstreamWeights:
     """Write LLM-RG4's weights to ``out`` as a checkpoint without Refine, Commit and Calibrate.
 
-    Weights of its second stage become a parent checkpoint. It decodes as LLM-RG4 does: direct reports from the
-    encoder's endpoint, long prompts cut at the end. As ``parent.start`` it initialises source interface, fusion and
-    LoRA. Weights of the first stage become a warm-up checkpoint, which initialises the parent phase's frontal
-    interface. Either way, Refine starts as the identity.
+    The parent checkpoint decodes as LLM-RG4 does: direct reports from the encoder's endpoint, long prompts cut at the
+    end. As ``parent.start`` it initialises source interface, fusion and LoRA; Refine starts as the identity.
 
     Args:
-        params: ``interface`` and, for the second stage, ``lora`` must match the weights; other groups only go into the
-            record.
+        params: ``interface`` and ``lora`` must match the weights; other groups only go into the record.
         backbones: the frozen models that the weights were trained with.
 
     Raises:
@@ -205,23 +189,20 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
     """
     weights = import_llm_rg4(source)
     _compare(weights, params, source)
-    phase = "warmup" if weights.first_stage else "parent"
-    specification = specification_of(phase, params).model_copy(
+    specification = specification_of("parent", params).model_copy(
         update={
             "refine": params.refine.model_copy(update={"variant": "endpoint"}),
-            "prompt": None if weights.first_stage else params.prompt.model_copy(update={"truncation": "upstream"}),
-            "commit": None if weights.first_stage else Commit(route="direct"),
+            "prompt": params.prompt.model_copy(update={"truncation": "upstream"}),
+            "commit": Commit(route="direct"),
             "quantization": None,  # whatever the settings: the weights were trained with a bfloat16 language model
         }
     )
     model = build_model(backbones, specification)
     state = {f"interface.{name}": tensor.float() for name, tensor in weights.interface.items()}
     state |= {f"language.{name}": tensor.float() for name, tensor in weights.lora.items()}
-    for name, parameter in model.named_parameters():  # required: the interface's weights in the file, and all of LoRA
-        parameter.requires_grad_(name in state or "lora_" in name)
     load_strictly(model, state, source)
     record = CheckpointRecord(
-        phase=phase,
+        phase="parent",
         step=weights.settings.get("step", 0),
         model=specification,
         frozen=frozen_fingerprints(backbones),
@@ -237,13 +218,12 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
 def _compare(weights: UpstreamWeights, params: Params, source: Path) -> None:
     """Check that the parameters match the weights, and name the settings to change (mismatched shapes would not)."""
     settings = weights.settings
-    wanted: dict[str, tuple[int | None, int]] = {
+    wanted = {
         "interface.num_queries": (settings["num_queries"], params.interface.num_queries),
         "interface.d_hidden": (settings["d_hidden"], params.interface.d_hidden),
+        "lora.rank": (settings.get("lora_rank"), params.lora.rank),
+        "lora.alpha": (settings.get("lora_alpha", params.lora.alpha), params.lora.alpha),
     }
-    if not weights.first_stage:
-        wanted["lora.rank"] = settings.get("lora_rank"), params.lora.rank
-        wanted["lora.alpha"] = settings.get("lora_alpha", params.lora.alpha), params.lora.alpha
     wrong = [f"{key} is {ours}, the file has {theirs}" for key, (theirs, ours) in wanted.items() if theirs != ours]
     if wrong:
         raise CheckpointError(f"{source} does not fit the parameters: {'; '.join(wrong)}")

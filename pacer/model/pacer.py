@@ -47,11 +47,12 @@ class TensorGroup:
 
 @dataclass(kw_only=True)
 class SourceStates(TensorGroup):
-    """States of the sources of a batch.
+    """States of the sources of a batch; the fields are arguments of :class:`~pacer.model.interface.SourceInterface`.
 
     Attributes:
         availability: [B, 2] bool (lateral, prior).
-        frontal: [B, K, N, d_v] depth states. lateral: [n_l, K, N, d_v], only rows that have one; or None.
+        frontal: [B, K, N, d_v] depth states, or [B, N, d_v] when refined. lateral: [n_l, ...], only rows that have
+            one; or None.
         prior: [n_p, L, d_text] and prior_mask [n_p, L] bool, only rows that have one; or None.
     """
 
@@ -67,11 +68,9 @@ class FeatureSource(Protocol):
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
         """Return the depth states [B, K, N, d_v] of the images."""
-        ...
 
     def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return the states [B, L, d_text] of the texts and their mask [B, L]."""
-        ...
 
 
 def read_sources(records: Sequence[Mapping[str, Any]], features: FeatureSource) -> SourceStates:
@@ -153,13 +152,6 @@ class TrainingBatch(Batch):
 
 #: Depth weights [B, N, K] of the images in view ``frontal`` and, if there are any, ``lateral``.
 DepthWeights = dict[str, Tensor]
-
-
-class Compressed(NamedTuple):
-    """Compressed sources [B, 3, Q, d_v] and the depth weights behind them."""
-
-    tokens: Tensor
-    depth_weights: DepthWeights
 
 
 class Embedded(NamedTuple):
@@ -244,19 +236,21 @@ class Pacer(nn.Module):
         depths = depths.to(self.endpoint_norm.weight.dtype)
         return self.router(depths, self.endpoint_norm(depths[:, -1]))
 
-    def compress(self, batch: SourceStates) -> Compressed:
-        """Refine and compress the sources of a batch."""
+    def refine_sources(self, batch: SourceStates) -> tuple[SourceStates, DepthWeights]:
+        """Refine the images of a batch: return what the interface reads, and the depth weights."""
         frontal, weights = self.refine(batch.frontal)
         depth_weights, lateral = {"frontal": weights}, None
         if batch.lateral is not None:
             lateral, depth_weights["lateral"] = self.refine(batch.lateral)
         prior = None if batch.prior is None else batch.prior.to(frontal.dtype)
-        tokens = self.interface.compress(frontal, lateral, prior, batch.availability, batch.prior_mask)
-        return Compressed(tokens, depth_weights)
+        refined = SourceStates(
+            availability=batch.availability, frontal=frontal, lateral=lateral, prior=prior, prior_mask=batch.prior_mask
+        )
+        return refined, depth_weights
 
-    def fuse(self, compressed: Tensor, batch: Batch) -> SourceTokens:
-        """Project and fuse compressed sources [B, 3, Q, d_v]."""
-        return self.interface.fuse(compressed, batch.availability)
+    def source_tokens(self, refined: SourceStates, batch: Batch) -> SourceTokens:
+        """Return the source tokens of a batch and their fusion, from its refined sources."""
+        return self.interface(**vars(refined))
 
     def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
         """Return the input embeddings: text tokens, with the visual tokens in their places.
@@ -269,8 +263,8 @@ class Pacer(nn.Module):
             visual = self.interface.frontal.to_model(self.interface.compress_frontal(frontal))
             sources, depth_weights = SourceTokens(visual.unsqueeze(1), visual), {"frontal": weights}
         else:
-            compressed, depth_weights = self.compress(batch)
-            sources = self.fuse(compressed, batch)
+            refined, depth_weights = self.refine_sources(batch)
+            sources = self.source_tokens(refined, batch)
             visual = sources.fused
         places = batch.visual_start.unsqueeze(1) + torch.arange(visual.shape[1], device=text.device)
         # keep the interface's type: Calibrate's residual is smaller than a visual token's rounding error in bfloat16
@@ -320,16 +314,14 @@ def _only_at(block: nn.Module, wanted: Tensor | None) -> Generator[None]:
         yield
         return
 
-    def gather(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (inputs[0][wanted],)
+    whole = block.forward
 
-    def spread(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        everywhere = output.new_zeros(*wanted.shape, output.shape[-1])
-        return everywhere.index_put((wanted,), output)
+    def forward(inputs: Tensor) -> Tensor:
+        output = whole(inputs[wanted])
+        return output.new_zeros(*wanted.shape, output.shape[-1]).index_put((wanted,), output)
 
-    handles = [block.register_forward_pre_hook(gather), block.register_forward_hook(spread)]
+    block.forward = forward
     try:
         yield
     finally:
-        for handle in handles:
-            handle.remove()
+        block.forward = whole

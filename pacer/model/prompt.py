@@ -16,6 +16,7 @@ AFTER_START, AFTER_END = "</Img> ", ". \nAssistant:"
 COMMIT_SUFFIX = (
     " First output <ANCHOR> positive, negative and uncertain findings, then output the final report in <REPORT>."
 )
+UnknownView = Literal["upstream", "by_sections"]
 _VIEWS = {"AP": "anterior posterior ", "PA": "posterior anterior "}
 
 
@@ -35,13 +36,7 @@ class PromptIds(NamedTuple):
         return [bos, *self.before, *([0] * num_queries), *self.after]
 
 
-def clinical_context(indication: str | None, history: str | None) -> str:
-    """Return ``INDICATION: … HISTORY: …`` as upstream writes it, without the parts that do not exist."""
-    parts = [f"{name}: {text}" for name, text in (("INDICATION", indication), ("HISTORY", history)) if text]
-    return " ".join(parts)
-
-
-def task(view: str, sections: str, unknown_view: Literal["upstream", "by_sections"] = "upstream") -> str:
+def task(view: str, sections: str, unknown_view: UnknownView = "upstream") -> str:
     """Return the task sentence for a view (AP | PA | other) and the sections of the target.
 
     For an unknown view, upstream always asks for the findings, on a separate line; ``by_sections`` asks for the
@@ -65,17 +60,16 @@ def instruction(
     indication: str | None,
     history: str | None,
     commit: bool,
-    unknown_view: Literal["upstream", "by_sections"] = "upstream",
+    unknown_view: UnknownView = "upstream",
 ) -> tuple[str, str]:
     """Return the instruction's text before and after the visual tokens."""
-    before = f"{BEFORE_START}{clinical_context(indication, history)}{BEFORE_END}"
+    context = [f"{name}: {text}" for name, text in (("INDICATION", indication), ("HISTORY", history)) if text]
+    before = f"{BEFORE_START}{' '.join(context)}{BEFORE_END}"
     suffix = f".{COMMIT_SUFFIX}{AFTER_END.removeprefix('.')}" if commit else AFTER_END
     return before, f"{AFTER_START}{task(view, sections, unknown_view)}{suffix}"
 
 
-def prompt_texts(
-    record: Mapping[str, Any], *, commit: bool, unknown_view: Literal["upstream", "by_sections"]
-) -> tuple[str, str]:
+def prompt_texts(record: Mapping[str, Any], *, commit: bool, unknown_view: UnknownView) -> tuple[str, str]:
     """Return the :func:`instruction` for one record (a row of ``records.parquet``)."""
     known = {name: record[name] for name in ("view", "sections", "indication", "history")}
     return instruction(**known, commit=commit, unknown_view=unknown_view)
@@ -87,7 +81,7 @@ def build_prompt(
     *,
     commit: bool,
     before_tokens: int = 50,
-    unknown_view: Literal["upstream", "by_sections"] = "upstream",
+    unknown_view: UnknownView = "upstream",
     truncation: Literal["context", "upstream"] = "context",
 ) -> PromptIds:
     """Return the token ids of the :func:`instruction` for one record (a row of ``records.parquet``).

@@ -39,7 +39,7 @@ class DepthRouter(nn.Module):
         init_scale: alpha_D at the start, in (0, max_scale).
 
     Raises:
-        ValueError: init_scale is not in (0, max_scale), or the variant is unknown.
+        ValueError: the variant is unknown.
     """
 
     def __init__(
@@ -55,8 +55,6 @@ class DepthRouter(nn.Module):
         super().__init__()
         if variant not in ("patchwise", "global", "endpoint"):
             raise ValueError(f"variant {variant!r} is not patchwise, global or endpoint")
-        if not 0 < init_scale < max_scale:
-            raise ValueError(f"init_scale {init_scale} must lie between 0 and max_scale {max_scale}")
         self.variant, self.max_scale, self.num_depths = variant, max_scale, num_depths
         if variant == "endpoint":
             return

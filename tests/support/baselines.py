@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-import torch
+from torch import Tensor
 
 from pacer.config import Params
 from pacer.config.baselines import BaselineParams, load_baseline_params
@@ -18,10 +18,11 @@ from pacer.core.io import write_json
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.decoding import run as decoding
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
-from pacer.model.assemble import build_model, frozen_fingerprints
+from pacer.model.assemble import frozen_fingerprints
 from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
+from pacer.model.pacer import Pacer, SourceStates
 from pacer.training import run as training
-from tests.support.models import specification
+from tests.support.models import moved_model, specification
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,13 +31,8 @@ ROOT = Path(__file__).parents[2]
 def parent(tmp_path_factory: pytest.TempPathFactory, backbones: Path) -> Path:
     """A checkpoint of the parent phase with every trained weight off its initial value."""
     out = tmp_path_factory.mktemp("models") / "parent"
-    torch.manual_seed(3)
     settings = specification("parent")
-    model = build_model(backbones, settings)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(torch.randn_like(parameter) * 0.2)
+    model = moved_model(backbones, settings)
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     save_checkpoint(
         out,
@@ -46,6 +42,11 @@ def parent(tmp_path_factory: pytest.TempPathFactory, backbones: Path) -> Path:
         ),
     )
     return out
+
+
+def compressed_by(model: Pacer, sources: SourceStates) -> Tensor:
+    """The compressed sources [B, 3, Q, d_v]."""
+    return model.interface.compress(**vars(model.refine_sources(sources)[0]))
 
 
 @pytest.fixture

@@ -26,9 +26,11 @@ from transformers import (
 )
 
 from pacer.core.io import write_json
-from pacer.model.assemble import build_model, frozen_fingerprints
+from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, save_checkpoint
+from pacer.model.pacer import Pacer
 from pacer.phantom.tokenizer import phantom_tokenizer
+from pacer.training.examples import Examples, RecordTable
 from tests.support.made_records import anchors_of, few_records
 
 WIDTH, GRID, QUERIES = 16, 4, 3
@@ -170,14 +172,27 @@ def anchors(records: pl.DataFrame) -> pl.DataFrame:
     return anchors_of(records)
 
 
+@pytest.fixture
+def examples(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features: RandomFeatures) -> Examples:
+    table = RecordTable(records.hstack(anchors.drop("record_id")))
+    return Examples(table, load_tokenizer(backbones), features, specification())
+
+
+def moved_model(backbones: Path, own: ModelSpecification | None = None, seed: int = 3, by: float = 0.2) -> Pacer:
+    """A model in eval mode with no trained parameter where its initialisation put it."""
+    torch.manual_seed(seed)
+    model = build_model(backbones, own or specification()).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter) * by)
+    return model
+
+
 def save_calibrated(folder: Path, backbones: Path) -> None:
     """A checkpoint of Calibrate without a parent, no trained parameter of which is where its initialisation put it."""
-    torch.manual_seed(5)
-    model = build_model(backbones, specification())
+    model = moved_model(backbones, seed=5)
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    with torch.no_grad():
-        for parameter in trained.values():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
     frozen = frozen_fingerprints(backbones)
     record = CheckpointRecord(phase="calibrate", step=7, model=specification(), frozen=frozen, parent=None, versions={})
     save_checkpoint(folder, trained, record)

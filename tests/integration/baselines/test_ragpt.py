@@ -29,12 +29,12 @@ from pacer.core.io import read_json
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.model.pacer import Batch
-from pacer.training.examples import Examples
+from pacer.model.pacer import Batch, read_sources
 from pacer.training.losses import LossWeights, objective
 from pacer.training.run import Inputs
+from tests.support.baselines import compressed_by
 from tests.support.made_records import anchors_of
-from tests.support.models import QUERIES, WIDTH, specification
+from tests.support.models import QUERIES, specification
 from tests.support.searches import settings as decode_settings
 from tests.support.training import record_table
 
@@ -51,8 +51,9 @@ def several(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def make(records: pl.DataFrame, inputs: dict[str, Path], parent: Path, out: Path, **settings: Any) -> Retrieval:
-    own = Bank(**{"neighbours": K, "entries": None, "seed": 1} | settings)
-    build_bank(own, "float32", records, inputs["backbones"], inputs["features"], parent, out)
+    build_bank(
+        Bank(**{"neighbours": K} | settings), "float32", records, inputs["backbones"], inputs["features"], parent, out
+    )
     return Retrieval(out, parent)
 
 
@@ -63,21 +64,18 @@ def retrieval(several: pl.DataFrame, inputs, parent: Path, tmp_path: Path, monke
 
 
 def test_only_complete_train_records_enter_and_no_subject_of_another_split(several: pl.DataFrame) -> None:
-    settings = Bank(neighbours=K, entries=None, seed=1)
-    entries = bank_entries(several, settings)
+    entries = bank_entries(several)
     assert set(entries["context"]) == {"mw"} and set(entries["split"]) == {"train"} and len(entries) == 6
     moved = several.with_columns(split=pl.when(pl.col("study_id") == "s5").then(pl.lit("test")).otherwise("split"))
-    entries = bank_entries(moved, settings)
+    entries = bank_entries(moved)
     elsewhere = set(moved.filter(pl.col("split") != "train")["subject_id"])
     assert "p2" in elsewhere  # s4, a train study, is of the same subject
     assert not elsewhere & set(entries["subject_id"]) and set(entries["study_id"]) == {"s0", "s1", "s2", "s3"}
-    fewer = bank_entries(several, settings.model_copy(update={"entries": 4}))
-    assert len(fewer) == 4 and set(fewer["record_id"]) < set(bank_entries(several, settings)["record_id"])
     with pytest.raises(DataError, match="there are none"):
-        bank_entries(several.filter(pl.col("context") != "mw"), settings)
+        bank_entries(several.filter(pl.col("context") != "mw"))
 
 
-def test_neighbours_are_those_of_brute_force(
+def test_neighbours_are_those_of_brute_force_with_their_compressed_sources(
     retrieval: Retrieval, several: pl.DataFrame, parent: Path, backbones: Path, features, tmp_path: Path
 ) -> None:
     model = load_model(parent, backbones)[0]
@@ -95,41 +93,15 @@ def test_neighbours_are_those_of_brute_force(
     for image, own in subject.items():
         others = [n for n in range(len(keys)) if entries["subject_id"][n] != own]
         expected = sorted(others, key=lambda n: -float(key(image) @ keys[n]))[:K]
-        found = retrieval.entries([image])[0].tolist()
-        assert found == expected
-        assert own not in {entries["subject_id"][n] for n in found}
-
-
-def test_the_bank_holds_the_compressed_sources(
-    retrieval: Retrieval,
-    parent: Path,
-    backbones: Path,
-    features,
-    records: pl.DataFrame,
-    anchors: pl.DataFrame,
-    tmp_path: Path,
-) -> None:
-    model = load_model(parent, backbones)[0]
-    table = record_table(records, anchors)
-    examples = Examples(table, load_tokenizer(backbones), features, specification())
-    ids = [table.record_id(n) for n in range(len(table))]
-    entries = pl.read_parquet(tmp_path / "bank" / "entries.parquet")["record_id"].to_list()
-    found = retrieval.read(["f0.jpg", "f7.jpg"])
-    assert found.shape == (2, K, 3, QUERIES, WIDTH)
-    for own, numbers in zip(found, retrieval.entries(["f0.jpg", "f7.jpg"]), strict=True):
-        rows = [ids.index(entries[n]) for n in numbers]
         with torch.no_grad():
-            expected = model.compress(examples.batch(rows, [False] * K, 0.35)).tokens
-        torch.testing.assert_close(own, expected, atol=1e-5, rtol=1e-5)
+            compressed = compressed_by(model, read_sources(entries[expected].to_dicts(), features))
+        torch.testing.assert_close(retrieval.read([image])[0], compressed, atol=1e-5, rtol=1e-5)
 
 
-def test_nearest_leaves_out_the_own_subject_and_says_when_too_few_remain() -> None:
-    keys = F.normalize(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
-    found, cosine = nearest(keys, keys, list("aabbc"), list("aabbc"), 2)
-    assert all("aabbc"[q] != "aabbc"[e] for q, row in enumerate(found.tolist()) for e in row)
-    assert (cosine[:, 0] >= cosine[:, 1]).all()
+def test_too_few_entries_of_other_subjects_are_refused() -> None:
+    keys = F.normalize(torch.randn(5, 4), dim=-1)
     with pytest.raises(DataError, match=r"ragpt\.bank\.neighbours"):
-        nearest(keys, keys, list("aabbc"), list("aabbc"), 4)
+        nearest(keys, keys, "aabbc", "aabbc", 4)
 
 
 def test_an_image_of_two_subjects_is_refused(several: pl.DataFrame, inputs, parent: Path, tmp_path: Path) -> None:
@@ -146,30 +118,6 @@ def test_a_bank_of_another_parent_and_an_unknown_image_are_refused(retrieval: Re
     (tmp_path / "other" / "model.safetensors").write_bytes(b"x")
     with pytest.raises(CheckpointError, match="another parent"):
         Retrieval(tmp_path / "bank", tmp_path / "other")
-
-
-def test_a_stopped_bank_continues_and_is_the_same(
-    retrieval: Retrieval, several: pl.DataFrame, inputs, parent: Path, tmp_path: Path, monkeypatch
-) -> None:
-    calls: list[int] = []
-    real = torch.Tensor.topk
-
-    def dying(*args: Any, **kwargs: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(torch.Tensor, "topk", dying)
-    with pytest.raises(KeyboardInterrupt):
-        make(several, inputs, parent, tmp_path / "again")
-    assert not (tmp_path / "again").exists()
-    monkeypatch.setattr("pacer.baselines.bank.save_file", None)  # the keys are there already
-    make(several, inputs, parent, tmp_path / "again")
-    for file in (tmp_path / "bank").rglob("*"):
-        if file.is_file():
-            other = tmp_path / "again" / file.relative_to(tmp_path / "bank")
-            assert other.read_bytes() == file.read_bytes(), file.name
 
 
 # -- the modules -----------------------------------------------------------------------------------------------------
@@ -248,11 +196,11 @@ def test_what_is_there_stays_and_only_missing_slots_are_filled(
 ) -> None:
     batch, frozen = batch_of(examples), load_model(parent, backbones)[0]
     with torch.no_grad():
-        compressed = frozen.compress(batch).tokens
-        filled = model.added.fill(compressed, batch.neighbours, batch.availability)
+        compressed = compressed_by(frozen, batch)
+        filled = model.fill(compressed, batch.neighbours, batch.availability)
         known = torch.nn.functional.pad(batch.availability, (1, 0), value=True)
         assert torch.equal(filled[known], compressed[known])
-        made = model.added.prior(batch.neighbours[:, :, 2])
+        made = model.added["prior"](batch.neighbours[:, :, 2])
         torch.testing.assert_close(filled[:, 2][~batch.availability[:, 1]], made[~batch.availability[:, 1]])
         whole = batch.availability.all(1)
         theirs, ours = frozen.embed(batch).sources.fused, model.embed(batch).sources.fused
@@ -266,29 +214,15 @@ def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
     batch, frozen = batch_of(examples), load_model(parent, backbones)[0]
     with torch.no_grad():
         found, theirs = model.embed(batch), frozen.embed(batch).inputs  # with any values in the prompts' places
-        filled = model.added.fill(model.compress(batch).tokens, batch.neighbours, batch.availability)
-        prompts = model.added.project(
-            torch.cat([model.added.prompts(filled[:, s], batch.neighbours[:, :, s]) for s in range(3)], dim=1)
+        filled = model.fill(compressed_by(model, batch), batch.neighbours, batch.availability)
+        prompts = model.added["project"](
+            torch.cat([model.added["prompts"](filled[:, s], batch.neighbours[:, :, s]) for s in range(3)], dim=1)
         )
     assert torch.equal(found.inputs[:, 0], theirs[:, 0])
     torch.testing.assert_close(found.inputs[:, 1 : 1 + PROMPTS], prompts, atol=1e-6, rtol=1e-5)
     whole = batch.availability.all(1)
     assert torch.equal(found.inputs[whole, 1 + PROMPTS :], theirs[whole, 1 + PROMPTS :])
     assert found.depth_weights is not None
-
-
-def test_the_predicting_states_are_those_behind_the_prompts(model: RAGPT, examples: RetrievedExamples) -> None:
-    """Each target token is predicted from the position before it, of a sequence with the prompts in it."""
-    batch = batch_of(examples)
-    with torch.no_grad():
-        inputs = model.embed(batch).inputs
-        found = model.predicting_states(inputs, batch)
-        states = model.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
-    expected = [
-        states[row, start : end - 1]
-        for row, (start, end) in enumerate(zip(batch.prefix_length.tolist(), batch.length.tolist(), strict=True))
-    ]
-    torch.testing.assert_close(found, torch.cat(expected), atol=1e-5, rtol=1e-4)
 
 
 def test_gradients_reach_the_added_modules_alone(model: RAGPT, examples: RetrievedExamples) -> None:
@@ -312,7 +246,7 @@ def test_it_is_trained_and_decoded_with_its_bank(
     assert logged[-1][0] == 4 and "validation/mean" in logged[-1][1]
     weights = load_file(out / "model.safetensors")
     assert weights and all(name.startswith("added.") for name in weights)
-    model, record = load_adapted(RAGPT, out, backbones)
+    model, record = load_adapted(RAGPT, out, backbones, retrieval.hash)
     baseline = {"settings": own.ragpt.model_dump(), "made_with": retrieval.hash}
     assert record.baseline == baseline and model.settings == own.ragpt
     assert not any(parameter.requires_grad for parameter in model.parameters())
@@ -329,7 +263,7 @@ def test_it_is_trained_and_decoded_with_its_bank(
     found = decode("found")
     decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
     assert found.count("\n") == 32 and found[:500] != (tmp_path / "base" / "sn.jsonl").read_text()[:500]
-    make(several, inputs, parent, tmp_path / "other", entries=5)
+    make(several, inputs, parent, tmp_path / "other", neighbours=2)
     with pytest.raises(CheckpointError, match="another bank"):
         decode("refused", tmp_path / "other")
     save_file(
@@ -338,7 +272,7 @@ def test_it_is_trained_and_decoded_with_its_bank(
     )
     record.write(out)
     with pytest.raises(CheckpointError, match=r"added\.more"):
-        load_adapted(RAGPT, out, backbones)
+        load_adapted(RAGPT, out, backbones, retrieval.hash)
 
 
 def test_a_generator_of_what_no_record_misses_may_stay_untrained(

@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
@@ -30,6 +29,7 @@ from pacer.training.examples import MicroBatch
 from pacer.training.losses import LossWeights, Objective, denominators, emphasis_loss, trajectory_loss
 from pacer.training.run import Inputs
 from pacer.training.trajectory import RouteSeed
+from tests.support.baselines import compressed_by
 from tests.support.models import QUERIES, specification
 from tests.support.searches import settings as decode_settings
 from tests.support.training import record_table
@@ -40,8 +40,8 @@ SEED = RouteSeed(42, "simmlm")
 CONTEXTS = torch.tensor([[False, False], [False, True], [True, False], [True, True]])
 
 
-def small(own: BaselineParams, mixing: str = "per_slot") -> SimMLMSettings:
-    return own.simmlm.model_copy(update={"rank": 4, "d_gate": 8, "mixing": mixing})
+def small(own: BaselineParams) -> SimMLMSettings:
+    return own.simmlm.model_copy(update={"rank": 4, "d_gate": 8})
 
 
 def stirred(module: torch.nn.Module) -> torch.nn.Module:
@@ -122,12 +122,11 @@ def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(
     assert not torch.equal(batch.ids[:14], batch.ids[second])
 
 
-@pytest.mark.parametrize("mixing", ["per_slot", "post_fusion"])
 def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
-    mixing: Any, own, parent: Path, backbones: Path, examples: PairedExamples
+    own, parent: Path, backbones: Path, examples: PairedExamples
 ) -> None:
     frozen = load_model(parent, backbones)[0]
-    model = SimMLM(frozen, small(own, mixing)).eval()
+    model = SimMLM(frozen, small(own)).eval()
     batch = batch_of(examples)
     with torch.no_grad():
         assert torch.equal(model.embed(batch).inputs, frozen.embed(batch).inputs)
@@ -136,14 +135,9 @@ def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
         changed = (inputs != frozen.embed(batch).inputs).any(-1)
         places = batch.visual_start.unsqueeze(1) + torch.arange(QUERIES)
         assert changed.gather(1, places).all() and changed.sum() == places.numel()
-        tokens = frozen.interface.project(frozen.compress(batch).tokens, batch.availability)
+        tokens = frozen.interface.project(compressed_by(frozen, batch), batch.availability)
         added = model.added(tokens, batch.availability)
-        if mixing == "per_slot":
-            expected = frozen.interface.fusion_norm(
-                frozen.interface.fusion(torch.cat([(tokens + added)[:, s] for s in range(3)], dim=-1))
-            )
-        else:
-            expected = frozen.embed(batch).sources.fused + added[:, 0] + added[:, 1] + added[:, 2]
+        expected = frozen.interface.join(tokens + added)
     torch.testing.assert_close(model.embed(batch).sources.fused, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -207,16 +201,12 @@ def test_shares_of_two_processes_add_up_to_the_whole(
         torch.testing.assert_close(shares[0].parts[name] + shares[1].parts[name], value)
 
 
-def train(own, params, inputs, parent: Path, out: Path, log, logged: list | None = None) -> None:
-    train_simmlm(own.simmlm, params, Inputs(**inputs, start=parent), out, log([] if logged is None else logged))
-
-
 def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
     own, params, inputs, parent: Path, backbones: Path, tmp_path: Path, log
 ) -> None:
     logged: list = []
     before = (parent / "model.safetensors").read_bytes()
-    train(own, params, inputs, parent, tmp_path / "simmlm", log, logged)
+    train_simmlm(own.simmlm, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log(logged))
     weights = load_file(tmp_path / "simmlm" / "model.safetensors")
     assert weights and all(name.startswith("added.") for name in weights)
     assert any(tensor.any() for name, tensor in weights.items() if ".up." in name)
@@ -232,47 +222,12 @@ def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
         assert torch.equal(dict(model.named_parameters())[name], tensor)
 
 
-def test_it_trains_in_half_precision(own, params, inputs, parent: Path, tmp_path: Path, log) -> None:
-    half = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
-    logged: dict[str, list] = {"float32": [], "bfloat16": []}
-    for values, found in zip((params, half), logged.values(), strict=True):
-        AcceleratorState._reset_state(reset_partial_state=True)
-        train(own, values, inputs, parent, tmp_path / "simmlm", log, found)
-    AcceleratorState._reset_state(reset_partial_state=True)
-    weights = load_file(tmp_path / "simmlm" / "model.safetensors")
-    assert all(tensor.dtype == torch.float32 for tensor in weights.values())
-    losses = [found[-1][1]["validation/mean"] for found in logged.values()]
-    assert losses[1] == pytest.approx(losses[0], rel=0.02) and losses[0] != losses[1]
-
-
-def test_a_killed_run_ends_with_the_weights_of_a_whole_one(
-    own, params, inputs, parent: Path, tmp_path: Path, log, monkeypatch
-) -> None:
-    train(own, params, inputs, parent, tmp_path / "whole", log)
-    step, count = torch.optim.AdamW.step, []
-
-    def dying(optimizer, *args, **kwargs):
-        count.append(1)
-        if len(count) == 3:
-            raise KeyboardInterrupt
-        return step(optimizer, *args, **kwargs)
-
-    monkeypatch.setattr(torch.optim.AdamW, "step", dying)
-    with pytest.raises(KeyboardInterrupt):
-        train(own, params, inputs, parent, tmp_path / "stopped", log)
-    assert not (tmp_path / "stopped").exists()
-    train(own, params, inputs, parent, tmp_path / "stopped", log)
-    assert len(count) == 3 + 2  # two updates were kept
-    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "stopped")]
-    assert files[0] == files[1]
-
-
 def test_a_checkpoint_of_another_kind_is_refused(
     own, params, inputs, parent: Path, backbones: Path, tmp_path: Path, log
 ) -> None:
     with pytest.raises(CheckpointError, match="is a checkpoint of parent, expected one of simmlm"):
         load_adapted(SimMLM, parent, backbones)
-    train(own, params, inputs, parent, tmp_path / "simmlm", log)
+    train_simmlm(own.simmlm, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log([]))
     with pytest.raises(CheckpointError, match="is a checkpoint of simmlm, expected one of ragpt"):
         load_adapted(RAGPT, tmp_path / "simmlm", backbones)
 
@@ -280,7 +235,7 @@ def test_a_checkpoint_of_another_kind_is_refused(
 def test_decoding_writes_the_settings_and_asks_the_experts(
     own, params, inputs, parent: Path, backbones: Path, records: pl.DataFrame, tmp_path: Path, log
 ) -> None:
-    train(own, params, inputs, parent, tmp_path / "simmlm", log)
+    train_simmlm(own.simmlm, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log([]))
     record, weights = read_record(tmp_path / "simmlm"), load_file(tmp_path / "simmlm" / "model.safetensors")
     save_file({name: tensor + 1.0 for name, tensor in weights.items()}, tmp_path / "simmlm" / "model.safetensors")
     record.write(tmp_path / "simmlm")

@@ -71,7 +71,7 @@ def contents(out: Path) -> dict[str, bytes]:
     ("stage", "out", "function", "number", "kept"),
     [
         ("features", "data/features", "pacer.features encode write_shard", 2, "store/*.safetensors"),
-        ("decode", "predictions", "pacer.core.journal Journal append", 7, "*/parts/0.jsonl"),
+        ("decode", "predictions", "pacer.core.journal Journal append", 7, "*/lines/0.jsonl"),
     ],
 )
 def test_a_stop_in_the_middle(stage: str, out: str, function: str, number: int, kept: str, folder: Path) -> None:

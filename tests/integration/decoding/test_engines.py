@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pacer.decoding.generate import Generator
-from pacer.model.assemble import build_model, load_tokenizer
-from tests.support.models import specification
+from pacer.model.assemble import load_tokenizer
+from tests.support.models import moved_model, specification
 from tests.support.searches import settings
 
 
@@ -17,12 +17,8 @@ from tests.support.searches import settings
 def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
     """No parameter at its initial value; LoRA merged or beside the weights, with and without Calibrate."""
     merged, calibrate = request.param
-    torch.manual_seed(4)
-    model = build_model(backbones, specification("calibrate" if calibrate else "parent")).eval()
+    model = moved_model(backbones, specification("calibrate" if calibrate else "parent"), seed=4)
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(torch.randn_like(parameter) * 0.2)
         model.language.lm_head.weight[2] *= 5.0  # some rows end early
     if merged:
         model.merge_lora()
@@ -49,10 +45,13 @@ def test_generate_is_used_where_the_beam_search_does_not_know_the_attention(
     generator: Generator, records, capsys: pytest.CaptureFixture[str]
 ) -> None:
     language, specific = generator.model.language, specification()
-    language.config.attn_logit_softcapping = 50.0
+    language.config.sliding_window = 4
     named = generator.tokenizer, generator.features, specific, settings(max_new_tokens=6)
     other = Generator(generator.model, *named)
-    assert "does not know attention with soft caps; using decode.engine: generate" in capsys.readouterr().out
+    assert (
+        "does not know attention in sliding windows (4 positions); using decode.engine: generate"
+        in capsys.readouterr().out
+    )
     asked: list[object] = []
     generate = language.generate
     language.generate = lambda **inputs: asked.append(1) or generate(**inputs)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from pacer.core.errors import CheckpointError
 from pacer.model.interface import SourceInterface
-from pacer.model.llm_rg4 import FROZEN, UpstreamWeights, import_llm_rg4, interface_names
+from pacer.model.llm_rg4 import FROZEN, import_llm_rg4, interface_names
 
 
 class Upstream(nn.Module):
@@ -97,20 +97,16 @@ def test_published_widths_compute_what_upstream_computes() -> None:
         assert ours.std() > 0.5, context  # and not because everything is zero
 
 
-def test_every_name_of_the_interface_has_its_place(state) -> None:
-    weights = import_llm_rg4(state)
+@pytest.mark.parametrize("default", ["", ".default"])
+def test_every_name_has_its_place(state, default: str) -> None:
+    weights = import_llm_rg4({n: t for n, t in state.items() if "lora" not in n} | lora(default=default))
+    assert len(weights.lora) == 8
+    assert "model.layers.1.self_attn.v_proj.lora_B.default.weight" in weights.lora
     own = SourceInterface(16, 16, 32, num_queries=3, num_heads=2, d_hidden=24).state_dict()
     assert set(weights.interface) == set(own) == set(interface_names())
     assert {n: t.shape for n, t in weights.interface.items()} == {n: t.shape for n, t in own.items()}
     assert weights.unused == ()
-    assert weights.settings == {"num_queries": 3, "d_vision": 16, "d_hidden": 24, "d_model": 32, "lora_rank": 4}
-
-
-@pytest.mark.parametrize("default", ["", ".default"])
-def test_lora_takes_the_names_of_an_adapted_language_model(state, default: str, backbones) -> None:
-    weights = import_llm_rg4({n: t for n, t in state.items() if "lora" not in n} | lora(default=default))
-    assert len(weights.lora) == 8
-    assert "model.layers.1.self_attn.v_proj.lora_B.default.weight" in weights.lora
+    assert weights.settings == {"num_queries": 3, "d_hidden": 24, "lora_rank": 4}
 
 
 def test_released_files(state, tmp_path: Path) -> None:
@@ -141,13 +137,6 @@ def test_released_files(state, tmp_path: Path) -> None:
     assert all(name.startswith(FROZEN) for name in frozen)
 
 
-def test_missing_names_are_all_listed(state) -> None:
-    gone = ["iit_proj.weight", "text_llama_proj_3.bias"]
-    with pytest.raises(CheckpointError) as error:
-        import_llm_rg4({name: tensor for name, tensor in state.items() if name not in gone})
-    assert "incomplete checkpoint of LLM-RG4. Missing: iit_proj.weight, text_llama_proj_3.bias" in str(error.value)
-
-
 @pytest.mark.parametrize(
     "module",
     [
@@ -170,34 +159,12 @@ def test_settings_in_lightnings_own_dictionary(
     assert import_llm_rg4(tmp_path / "d.pth").settings["lora_alpha"] == 64
 
 
-def test_a_first_stage_file_holds_the_frontal_interface(state) -> None:
-    first = {name: tensor for name, tensor in state.items() if name.startswith("APPA")}
-    weights = import_llm_rg4({"model": first, "step": 7})
-    assert weights.first_stage and not weights.lora and not weights.unused and not import_llm_rg4(state).first_stage
-    assert {name.partition(".")[0] for name in weights.interface} == {"queries", "frontal"}
-    assert all(torch.equal(tensor.squeeze(0), first[name].squeeze(0)) for name, tensor in theirs(weights).items())
-    assert weights.settings == {"num_queries": 3, "d_vision": 16, "d_hidden": 24, "d_model": 32, "step": 7}
-
-
-def theirs(weights: UpstreamWeights) -> dict[str, Tensor]:
-    """The interface under upstream's names."""
-    return {interface_names()[name]: tensor for name, tensor in weights.interface.items()}
-
-
-@pytest.mark.parametrize("change", [{"iit_proj.weight": torch.zeros(1)}, lora(1)])
-def test_half_of_a_second_stage_is_no_first_stage(state, change: dict) -> None:
-    first = {name: tensor for name, tensor in state.items() if name.startswith("APPA")}
-    with pytest.raises(CheckpointError, match=r"incomplete checkpoint of LLM-RG4\. Missing: .*text_llama_proj_3\.bias"):
-        import_llm_rg4(first | change)
-    first.pop("APPA_llama_proj_1.bias")
-    with pytest.raises(CheckpointError, match=r"incomplete checkpoint of LLM-RG4\. Missing: APPA_llama_proj_1\.bias$"):
-        import_llm_rg4(first)
-
-
-@pytest.mark.parametrize("name", ["model.layers.0.self_attn.q_proj.weight", "bert.embeddings.weight", "router.eta"])
-def test_other_weights_are_refused_with_what_they_hold(name: str) -> None:
-    with pytest.raises(CheckpointError, match=rf"not an LLM-RG4 checkpoint: it holds {name}"):
-        import_llm_rg4({name: torch.zeros(1)})
+def test_other_weights_and_incomplete_ones_are_refused_with_what_they_hold_or_lack(state) -> None:
+    with pytest.raises(CheckpointError, match=r"not an LLM-RG4 checkpoint: it holds bert\.embeddings"):
+        import_llm_rg4({"bert.embeddings.weight": torch.zeros(1)})
+    gone = ["iit_proj.weight", "text_llama_proj_3.bias"]
+    with pytest.raises(CheckpointError, match=f"incomplete checkpoint of LLM-RG4. Missing: {gone[0]}, {gone[1]}$"):
+        import_llm_rg4({name: tensor for name, tensor in state.items() if name not in gone})
 
 
 class Trap:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from fractions import Fraction
 from itertools import islice
@@ -36,19 +35,6 @@ def table(records: pl.DataFrame, anchors: pl.DataFrame) -> RecordTable:
 def test_draws_have_the_published_frequencies() -> None:
     draws = pair_draws(ALL)
     assert {pair: Fraction(count, len(draws)) for pair, count in Counter(draws).items()} == PUBLISHED
-
-
-def test_draws_are_those_of_rejection_sampling() -> None:
-    rng = random.Random(0)
-    names = {(): "mw", ("l",): "sw", ("p",): "mn", ("l", "p"): "sn"}
-    counts: Counter = Counter()
-    while counts.total() < 20_000:
-        first, second = (rng.choice(list(names)) for _ in range(2))
-        if first and set(first) != set(second) and (set(first) < set(second) or set(second) < set(first)):
-            more, fewer = sorted((first, second), key=len)
-            counts[names[more], names[fewer]] += 1
-    for pair, share in PUBLISHED.items():
-        assert counts[pair] / counts.total() == pytest.approx(float(share), abs=0.015)
 
 
 def test_two_contexts_leave_one_pair_and_none_is_an_error(records: pl.DataFrame, anchors: pl.DataFrame) -> None:

@@ -1,34 +1,26 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from functools import partial
 
-import numpy as np
 import polars as pl
 import pytest
 import torch
 
+from pacer.commitments.anchor import Anchor
 from pacer.core.errors import DataError
-from pacer.data.twins import CONTROLS, another_patient
 from pacer.decoding.extract import extract_report
-from pacer.decoding.generate import ENGINES, Generator, Prefix
-from pacer.model.assemble import build_model, load_tokenizer
+from pacer.decoding.generate import Generator
+from pacer.model.assemble import load_tokenizer
 from tests.support import searches
-from tests.support.models import specification
+from tests.support.models import moved_model, specification
 
 settings = partial(searches.settings, min_new_tokens=4, max_new_tokens=12, batch_size=8)
 
 
 @pytest.fixture
 def generator(backbones, features):
-    torch.manual_seed(3)
-    model = build_model(backbones, specification()).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "calibrator" in name or "router" in name or "lora_B" in name:
-                parameter.add_(torch.randn_like(parameter) * 0.2)
-    return Generator(model, load_tokenizer(backbones), features, specification(), settings())
+    return Generator(moved_model(backbones), load_tokenizer(backbones), features, specification(), settings())
 
 
 @pytest.mark.parametrize("engine", ["beam", "generate"])
@@ -75,31 +67,6 @@ def test_a_prefix_that_is_no_number_is_refused_with_its_record(generator, record
         generator(rows)
 
 
-def test_prefixes_are_let_go_when_the_engine_has_taken_them(generator, records, monkeypatch) -> None:
-    """A view of none of its numbers would keep all of a prefix in memory until its report has ended."""
-    held, alive = [], []
-
-    def prefix(self, record, sources):
-        array = np.zeros((5, 4), dtype=np.float32)
-        held.append(weakref.ref(array))
-        return Prefix(torch.from_numpy(array), None, {"frontal": torch.zeros(1)})
-
-    class Engine:
-        def __init__(self, *_):
-            pass
-
-        def __call__(self, prefixes):
-            for inputs in prefixes:
-                del inputs
-                alive.append(sum(array() is not None for array in held))
-            yield from ((place, [1, 2]) for place in range(len(held)))
-
-    monkeypatch.setattr(Generator, "prefix", prefix)
-    monkeypatch.setitem(ENGINES, "beam", Engine)
-    assert len(generator(records.head(4).to_dicts())) == 4
-    assert max(alive) <= 1  # the one at hand
-
-
 @pytest.mark.parametrize(
     ("generated", "report", "fallback"),
     [
@@ -119,34 +86,7 @@ def test_prefixes_are_let_go_when_the_engine_has_taken_them(generator, records, 
 def test_extraction_as_published(generated: str, report: str, fallback: bool) -> None:
     extraction = extract_report(generated)
     assert (extraction.report, extraction.fallback) == (report, fallback)
-    assert (extraction.anchor is not None) == ("positive:" in generated)
-
-
-def test_the_commitment_is_parsed() -> None:
-    anchor = extract_report("<ANCHOR> positive: edema; negative: fracture; uncertain: none </ANCHOR> <REPORT> x").anchor
-    assert anchor is not None and anchor.positive == ("edema",) and anchor.negative == ("fracture",)
-
-
-def test_another_patient_gives_every_record_all_inputs_of_someone_else(records: pl.DataFrame) -> None:
-    records = records.with_columns(subject_id=pl.concat_str(pl.lit("p"), pl.int_range(pl.len()) // 2 % 4))
-    swapped = another_patient(records).sort("record_id")
-    own = records.sort("record_id")
-    assert swapped["record_id"].to_list() == own["record_id"].to_list()
-    assert (swapped["subject_id"] != own["subject_id"]).all() and (swapped["frontal"] != own["frontal"]).all()
-    for context in ("mn", "mw"):
-        part = swapped.filter(pl.col("context") == context)
-        assert part["lateral"].str.slice(1).to_list() == part["frontal"].str.slice(1).to_list()
-
-
-def test_one_patient_alone_cannot_be_exchanged(records: pl.DataFrame) -> None:
-    with pytest.raises(DataError, match="context sn: one patient has 8 of 8 records"):
-        another_patient(records.with_columns(subject_id=pl.lit("p")))
-
-
-def test_without_the_lateral_mn_is_decoded_as_sn(records: pl.DataFrame) -> None:
-    control = CONTROLS["no_lateral"](records)
-    assert set(control["context"]) == {"sn"} and control["lateral"].is_null().all()
-    assert control["record_id"].str.starts_with("mn-").all()
+    assert extraction.anchor == (Anchor.of(positive=["edema"]) if "positive:" in generated else None)
 
 
 def test_features_are_read_ahead_and_change_nothing(generator, records, monkeypatch) -> None:

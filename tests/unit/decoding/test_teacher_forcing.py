@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from pacer.decoding.generate import Generator
-from pacer.model.assemble import build_model, load_tokenizer
+from pacer.model.assemble import load_tokenizer
 from pacer.model.pacer import Batch, Pacer
 from pacer.model.prompt import build_prompt
 from pacer.training.examples import Examples, collate
 from pacer.training.trajectory import Span, Trajectory
 from tests.support import searches
-from tests.support.models import QUERIES, specification
-from tests.support.training import record_table
+from tests.support.models import QUERIES, moved_model, specification
 
 #: Two records of each context; prompts differ in length, so rows are padded.
 ROWS = [0, 1, 8, 11, 18, 19, 26, 27]
@@ -26,21 +25,11 @@ PLAIN = {"num_beams": 1, "repetition_penalty": 1.0, "length_penalty": 1.0}
 settings = partial(searches.settings, engine="generate", max_new_tokens=24, batch_size=8, **PLAIN)
 
 
-@pytest.fixture
-def examples(records, anchors, backbones, features) -> Examples:
-    table = record_table(records, anchors)
-    return Examples(table, load_tokenizer(backbones), features, specification())
-
-
 @pytest.fixture(params=["calibrated", "parent"])
 def generator(request: pytest.FixtureRequest, backbones, features) -> Generator:
     """A model with no parameter at its initial value and LoRA merged, with and without Calibrate."""
-    torch.manual_seed(3)
-    model = build_model(backbones, specification("calibrate" if request.param == "calibrated" else "parent")).eval()
+    model = moved_model(backbones, specification("calibrate" if request.param == "calibrated" else "parent"))
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(torch.randn_like(parameter) * 0.2)
         model.language.lm_head.weight[2] *= 2.2  # some rows end early, so that lengths differ
         if model.calibrator is not None:
             model.calibrator.gate_out.bias.add_(3.0)  # the correction is large enough to be seen
@@ -125,21 +114,6 @@ def test_rescoring_a_generation_gives_the_logits_it_was_made_with(
         torch.testing.assert_close(other, own, rtol=0, atol=1e-4)
         if options == {"num_beams": 1}:
             assert other.argmax(-1).tolist() == tokens
-
-
-def test_a_repetition_penalty_sees_every_token_of_the_generation(
-    generator: Generator, examples: Examples, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The greedy choice from re-scored logits, penalised over the whole generated history and nothing before it."""
-    generator.decode = settings(repetition_penalty=2.0)
-    records = [examples.table.row(row) for row in ROWS]
-    heard = listen(generator, records, monkeypatch)
-    _, rescored = teacher_forced(generator, records, heard.sequences)
-    for tokens, logits in zip(heard.sequences, rescored, strict=True):
-        for step, scores in enumerate(logits):
-            for token in set(tokens[:step]):
-                scores[token] = scores[token] / 2 if scores[token] > 0 else scores[token] * 2
-            assert int(scores.argmax()) == tokens[step]
 
 
 def test_generation_starts_from_the_training_prefix(

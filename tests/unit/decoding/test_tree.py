@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from pacer.decoding.tree import TokenTree
@@ -27,14 +26,9 @@ def branched(tree: TokenTree, parents: list[list[int]]) -> list[int]:
     return used
 
 
-def test_a_prefix_is_there_once_for_all_beams() -> None:
-    tree = filled([3, 1])
-    assert nodes(tree, 0) == [[0, 1, 2]] * 2 and nodes(tree, 1) == [[0]] * 2
-    assert tree.keys[0].shape[0] == 2
-
-
 def test_beams_take_their_parents_nodes_and_one_of_their_own() -> None:
     tree = filled([3, 1])
+    assert nodes(tree, 0) == [[0, 1, 2]] * 2 and nodes(tree, 1) == [[0]] * 2  # the prefix once for all beams
     assert branched(tree, [[0, 0], [0, 0]]) == [5, 3]
     assert nodes(tree, 0) == [[0, 1, 2, 3], [0, 1, 2, 4]] and nodes(tree, 1) == [[0, 1], [0, 2]]
     branched(tree, [[1, 0], [0, 1]])
@@ -82,14 +76,3 @@ def test_rows_move_whole() -> None:
     tree.move([1], [0])
     assert nodes(tree, 0) == nodes(tree, 1) == [[0, 1], [0, 2]]
     assert torch.equal(tree.keys[0][0], tree.keys[0][1]) and torch.equal(tree.slots[0], tree.slots[1])
-
-
-def test_a_pass_that_fails_leaves_the_tree_usable() -> None:
-    tree = filled([3])
-    with pytest.raises(MemoryError), tree.filling(slice(0, 1), torch.tensor([3])):
-        raise MemoryError
-    branched(tree, [[0, 0]])
-    new = torch.ones(1, 1, 2, 4)
-    with tree.stepping(1):
-        keys, _ = tree.update(new, new, 0)
-    assert keys.shape[2] == tree.width and torch.equal(keys[:, :, 3:5], new)

@@ -24,7 +24,7 @@ from pacer.model.checkpoint import (
 )
 from pacer.model.pacer import Pacer
 from pacer.training.phases import phase_of
-from tests.support.models import specification
+from tests.support.models import moved_model, specification
 from tests.support.profiles import profile
 
 #: Widths at which names and shapes weigh little against numbers.
@@ -39,16 +39,6 @@ WIDE = {
 @pytest.fixture(scope="module")
 def params() -> Params:
     return parse_params(profile("micro").model_dump())
-
-
-def assemble(backbones: Path, name: str, seed: int = 3) -> Pacer:
-    torch.manual_seed(seed)
-    model = build_model(backbones, specification(name, **WIDE)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
 
 
 def record(phase: str, frozen: dict[str, str], parent: ParentReference | None = None) -> CheckpointRecord:
@@ -67,7 +57,7 @@ def save(model: Pacer, name: str, params: Params, backbones: Path, out: Path, pa
 @pytest.fixture(scope="module")
 def written(backbones: Path, params: Params, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pacer, Path]:
     """A parent's checkpoint and, beside it, that of Calibrate on it."""
-    model, folder = assemble(backbones, "calibrate"), tmp_path_factory.mktemp("checkpoints")
+    model, folder = moved_model(backbones, specification("calibrate", **WIDE)), tmp_path_factory.mktemp("checkpoints")
     save(model, "parent", params, backbones, folder / "parent")
     save(model, "calibrate", params, backbones, folder / "calibrate", folder / "parent")
     return model, folder
@@ -75,7 +65,7 @@ def written(backbones: Path, params: Params, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def saved(written: tuple[Pacer, Path], tmp_path: Path) -> tuple[Pacer, Path]:
-    """A copy of both, for a test that changes them."""
+    """A copy of both, for a test that changes them, in another place: the path to the parent is relative."""
     model, folder = written
     shutil.copytree(folder, tmp_path / "saved")
     return model, tmp_path / "saved"
@@ -90,7 +80,7 @@ def header(file: Path) -> tuple[int, dict]:
 
 @pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
 def test_a_checkpoint_is_no_larger_than_what_was_trained(name: str, backbones, params: Params, tmp_path: Path) -> None:
-    model = assemble(backbones, name)
+    model = moved_model(backbones, specification(name, **WIDE))
     parent = None
     if name == "calibrate":
         parent = tmp_path / "parent"
@@ -103,8 +93,6 @@ def test_a_checkpoint_is_no_larger_than_what_was_trained(name: str, backbones, p
     assert size - start == numbers  # nothing beside the trained numbers
     assert size <= 1.05 * numbers
     assert set(described) - {"__metadata__"} == set(trained)
-    whole = sum(file.stat().st_size for file in (tmp_path / name).iterdir())
-    assert whole <= 1.05 * numbers + 4096  # the record
 
 
 def test_a_view_is_saved_without_what_it_is_a_view_of(backbones: Path, tmp_path: Path) -> None:
@@ -130,21 +118,18 @@ def test_calibrate_comes_back_with_its_parent(saved, backbones: Path) -> None:
             assert torch.equal(value, own[name]), name
 
 
-def test_the_folder_may_move_with_its_parent(saved, backbones: Path) -> None:
-    """The path to the parent is relative, so that a project can be copied to another machine."""
-    _, directory = saved
-    (directory / "elsewhere").mkdir()
-    for name in ("parent", "calibrate"):
-        shutil.move(directory / name, directory / "elsewhere" / name)
-    load_model(directory / "elsewhere" / "calibrate", backbones)
-
-
 def test_another_parent_in_the_parents_place_is_refused(saved, params: Params, backbones: Path) -> None:
     _, directory = saved
     shutil.rmtree(directory / "parent")
     with pytest.raises(CheckpointError, match=r"builds on .*parent, which has no model\.safetensors"):
         load_model(directory / "calibrate", backbones)
-    save(assemble(backbones, "parent", seed=4), "parent", params, backbones, directory / "parent")
+    save(
+        moved_model(backbones, specification("parent", **WIDE), seed=4),
+        "parent",
+        params,
+        backbones,
+        directory / "parent",
+    )
     with pytest.raises(CheckpointError, match=r"has changed since .*calibrate was trained on it"):
         load_model(directory / "calibrate", backbones)
 
@@ -164,16 +149,7 @@ def test_another_frozen_model_is_named(name: str, saved, backbones: Path, tmp_pa
             load_model(directory / checkpoint, copy)
 
 
-@pytest.mark.parametrize(
-    "group",
-    [
-        {"refine": {"d_routing": 128}},
-        {"calibrate": {"rank": 5}},
-        {"features": {"depths": [2, 3]}},
-        {"refine": {"variant": "global"}},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("group", [{"calibrate": {"rank": 5}}, {"features": {"depths": [2, 3]}}], ids=str)
 def test_weights_of_another_model_are_refused_with_their_names(group: dict, saved, backbones: Path) -> None:
     _, directory = saved
     _, weights = load_weights(directory / "calibrate")
@@ -198,6 +174,7 @@ def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved) -> None:
     _, directory = saved
     file = directory / "parent" / "config.json"
     written = file.read_text()
+    assert "calibrate" not in json.loads(written)["model"]  # a group that the model does not have
     changes = {
         r"unknown key model\.refine\.max_scales": ("max_scales", 0.5),
         r"model\.refine\.variant is missing": ("variant", None),
@@ -213,12 +190,3 @@ def test_the_key_that_a_record_has_too_many_or_too_few_is_named(saved) -> None:
             read_record(directory / "parent")
     with pytest.raises(CheckpointError, match="is not a PACER checkpoint"):
         read_record(directory)
-
-
-def test_a_record_is_written_as_it_was_read(saved, tmp_path: Path) -> None:
-    _, directory = saved
-    for name in ("parent", "calibrate"):
-        shutil.copy(directory / name / "model.safetensors", tmp_path)
-        read_record(directory / name).write(tmp_path)
-        assert (tmp_path / "config.json").read_text() == (directory / name / "config.json").read_text()
-        assert read_record(tmp_path) == read_record(directory / name)

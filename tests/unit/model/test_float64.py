@@ -16,17 +16,14 @@ from torch import nn
 
 from pacer.commitments.anchor import render_anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.model.assemble import build_model, load_tokenizer
+from pacer.model.assemble import build_model
 from pacer.model.calibrate import PrefixCalibrator
-from pacer.model.interface import SourceCompressor, SourceInterface
-from pacer.model.pacer import Supervision, TrainingBatch
+from pacer.model.interface import SourceInterface
 from pacer.model.prompt import continuation_ids
 from pacer.model.refine import DepthRouter
-from pacer.training.examples import Examples
 from pacer.training.losses import LossWeights, denominators, drift_loss, emphasis_loss, objective, trajectory_loss
 from tests.support.losses import consistency_loss
-from tests.support.models import specification
-from tests.support.training import record_table
+from tests.support.models import moved_model, specification
 
 #: lambda_Q: a number that float32, in which batches hold weights, has exactly.
 COMMITMENT = 0.25
@@ -159,32 +156,25 @@ def compress(
     return np.array(compressed), np.array(projected)
 
 
-@pytest.mark.parametrize("d_source", [6, 10])
-@pytest.mark.parametrize("padded", [False, True])
-def test_the_compressor_is_attention_with_bias_and_zero_keys(d_source: int, padded: bool) -> None:
-    module = perturbed(SourceCompressor(6, d_source, 8, num_heads=2, d_hidden=7, dropout=0.1))
-    queries, source = random(2, 3, 6), random(2, 5, d_source, seed=2)
-    padding = torch.tensor([[False] * 3 + [True] * 2, [True] * 5]) if padded else None  # the second has nothing else
-    compressed = module(queries, source, padding)
-    projected = module.to_model(compressed)
-    for b in range(2):
-        hidden = None if padding is None else padding[b].numpy()
-        c, z = compress(weights_of(module), "", queries[b].numpy(), source[b].numpy(), 2, hidden)
-        close(compressed[b], c)
-        close(projected[b], z)
-
-
-@pytest.mark.parametrize("contexts", [["sn"], ["sw"], ["mn"], ["mw"], ["mw", "sn", "mn", "sw"]], ids="-".join)
+@pytest.mark.parametrize("contexts", [["sn"], ["mw"], ["mw", "sn", "mn", "sw"]], ids="-".join)
 @pytest.mark.parametrize("mask_prior_padding", [False, True])
-def test_the_interface_is_the_compressors_and_the_fusion(contexts: list[str], mask_prior_padding: bool) -> None:
+@pytest.mark.parametrize("d_text", [6, 10])
+@pytest.mark.parametrize("compact", [False, True], ids=["all rows", "rows that have the source"])
+def test_the_interface_is_the_compressors_and_the_fusion(
+    contexts: list[str], mask_prior_padding: bool, d_text: int, compact: bool
+) -> None:
+    """Attention has a bias key and a zero key. The first previous report is all padding."""
     module = perturbed(
-        SourceInterface(6, 10, 8, num_queries=3, num_heads=2, d_hidden=7, mask_prior_padding=mask_prior_padding)
+        SourceInterface(6, d_text, 8, num_queries=3, num_heads=2, d_hidden=7, mask_prior_padding=mask_prior_padding)
     )
     count = len(contexts)
-    frontal, lateral, prior = random(count, 5, 6), random(count, 5, 6, seed=2), random(count, 4, 10, seed=3)
-    mask = torch.tensor([True, True, False, False]).expand(count, 4)
+    frontal, lateral, prior = random(count, 5, 6), random(count, 5, 6, seed=2), random(count, 4, d_text, seed=3)
+    mask = torch.tensor([[row, row, False, False] for row in range(count)], dtype=torch.bool)
     available = torch.tensor([CONTEXTS[context] for context in contexts])
-    found = module(frontal, lateral, prior, available, mask)
+    given = (lateral, prior, mask)
+    if compact:
+        given = tuple(states[available[:, column]] for states, column in zip(given, (0, 1, 1), strict=True))
+    found = module(frontal, *given[:2], available, given[2])
     tokens, fused = found.tokens, found.fused
     w = weights_of(module)
     for b, context in enumerate(contexts):
@@ -288,11 +278,8 @@ def test_the_drift_loss_is_the_papers_equation() -> None:
 
 
 @pytest.fixture
-def setting(backbones, records, anchors, features) -> SimpleNamespace:
+def setting(backbones, examples) -> SimpleNamespace:
     """The whole model in float64 and a mixed batch in which the second and the last row are direct."""
-    tokenizer = load_tokenizer(backbones)
-    examples = Examples(record_table(records, anchors), tokenizer, features, specification())
-    torch.manual_seed(3)
     model = build_model(backbones, specification())
     frozen = [parameter.clone() for parameter in model.language.parameters() if not parameter.requires_grad]
     model = perturbed(model)
@@ -307,6 +294,7 @@ def setting(backbones, records, anchors, features) -> SimpleNamespace:
         for name in names:
             setattr(owner, name, getattr(owner, name).double())
     own = [examples.table.row(row) for row in rows]
+    tokenizer = examples.tokenizer.tokenizer
     return SimpleNamespace(model=model, batch=batch, records=own, commits=commits, tokenizer=tokenizer)
 
 
@@ -370,36 +358,14 @@ def test_the_objective_is_the_papers_equation(setting: SimpleNamespace, regulari
     close(result.total, total)
 
 
-def split_and_whole(setting: SimpleNamespace) -> dict[str, tuple[float, float]]:
-    """Each part of the loss, summed over two processes with one row and with three, and of the whole micro-batch."""
-    batches = [part(setting.batch, slice(0, 1)), part(setting.batch, slice(1, 4))]
+def test_two_processes_compute_the_objective_of_their_whole_batch(backbones, examples) -> None:
+    """With one row and with three. The stabiliser is counted once: else each process would add its own."""
+    model, rows, commits = moved_model(backbones), [0, 9, 18, 27], [True, False, True, False]
+    batches = [examples.batch(rows[part], commits[part], COMMITMENT) for part in (slice(4), slice(1), slice(1, 4))]
     with torch.no_grad():
-        whole = objective(setting.model, setting.batch, COMPLETE).parts
-        own = [denominators(batch) for batch in batches]
+        whole = objective(model, batches[0], COMPLETE).parts
+        own = [denominators(batch) for batch in batches[1:]]
         assert (own[0] != own[1]).all()  # every denominator is divided unevenly
-        shares = [
-            objective(setting.model, batch, COMPLETE, global_denominators=own[0] + own[1]).parts for batch in batches
-        ]
-    return {name: (sum(float(share[name]) for share in shares), float(whole[name])) for name in whole}
-
-
-def test_two_processes_compute_the_objective_of_their_whole_batch(setting: SimpleNamespace) -> None:
-    """The stabiliser, too, is counted once: else each process would add its own to the common denominator."""
-    for name, (split, whole) in split_and_whole(setting).items():
-        assert split == pytest.approx(whole, rel=1e-7), name
-
-
-def part(batch: TrainingBatch, rows: slice) -> TrainingBatch:
-    """Some rows of a batch, with the lateral views and previous reports that belong to them."""
-    own = {
-        name: value[rows]
-        for name, value in vars(batch).items()
-        if value is not None and name not in ("lateral", "prior", "prior_mask", "supervision")
-    }
-    own["supervision"] = Supervision(**{name: value[rows] for name, value in vars(batch.supervision).items()})
-    for column, names in enumerate((("lateral",), ("prior", "prior_mask"))):
-        has = batch.availability[:, column]
-        kept = torch.arange(len(has))[rows][has[rows]]
-        places = has.cumsum(0)[kept] - 1
-        own |= {name: getattr(batch, name)[places] if len(kept) else None for name in names}
-    return TrainingBatch(**own)
+        shares = [objective(model, batch, COMPLETE, global_denominators=own[0] + own[1]).parts for batch in batches[1:]]
+    for name, value in whole.items():
+        torch.testing.assert_close(sum(share[name] for share in shares), value, rtol=1e-5, atol=0)

@@ -13,50 +13,40 @@ def tokenizer(backbones):
     return AutoTokenizer.from_pretrained(backbones / "language")
 
 
-def test_the_direct_instruction_is_upstreams() -> None:
-    before, after = instruction(**{**RECORD, "indication": "Cough.", "history": "Smoker."})
-    assert before == "Human: INDICATION: Cough. HISTORY: Smoker. <Img>"
-    assert after == (
-        "</Img> Write radiological finding and impression for this posterior anterior chest X-ray visual feature. "
-        "\nAssistant:"
-    )
+DIRECT = (
+    "</Img> Write radiological finding and impression for this posterior anterior chest X-ray visual feature. "
+    "\nAssistant:"
+)
+COMMITMENT = (
+    "visual feature. First output <ANCHOR> positive, negative and uncertain findings, then output the final report "
+    "in <REPORT>. \nAssistant:"
+)
 
 
-def test_the_commitment_suffix_belongs_to_the_instruction() -> None:
-    _, after = instruction(**{**RECORD, "commit": True})
-    assert after.endswith(
-        "visual feature. First output <ANCHOR> positive, negative and uncertain findings, then output the final report "
-        "in <REPORT>. \nAssistant:"
-    )
-
-
-def test_nothing_known_leaves_upstreams_two_spaces() -> None:
+def test_the_instruction_is_upstreams_and_the_commitment_suffix_part_of_it() -> None:
+    known = RECORD | {"indication": "Cough.", "history": "Smoker."}
+    assert instruction(**known) == ("Human: INDICATION: Cough. HISTORY: Smoker. <Img>", DIRECT)
     assert instruction(**RECORD)[0] == "Human:  <Img>"
+    assert instruction(**RECORD | {"commit": True})[1].endswith(COMMITMENT)
 
 
 @pytest.mark.parametrize(
-    ("view", "sections", "expected"),
+    ("view", "sections", "unknown_view", "expected"),
     [
-        (
-            "AP",
-            "findings",
-            "Write radiological finding section of report for anterior posterior chest X-ray visual feature",
-        ),
+        ("AP", "findings", "upstream", "finding section of report for anterior posterior chest X-ray visual feature"),
         (
             "PA",
             "impression",
-            "Write radiological impression section of report for posterior anterior chest X-ray visual feature",
+            "by_sections",
+            "impression section of report for posterior anterior chest X-ray visual feature",
         ),
-        ("other", "findings+impression", "\nWrite radiological finding section of report for chest X-ray examination"),
+        ("other", "findings+impression", "upstream", "finding section of report for chest X-ray examination"),
+        ("other", "findings+impression", "by_sections", "finding and impression for this chest X-ray examination"),
+        ("other", "impression", "by_sections", "impression section of report for chest X-ray examination"),
     ],
 )
-def test_task_strings(view: str, sections: str, expected: str) -> None:
-    assert task(view, sections) == expected
-
-
-def test_by_sections_asks_for_what_exists() -> None:
-    assert "finding and impression" in task("other", "findings+impression", "by_sections")
-    assert "impression section" in task("other", "impression", "by_sections")
+def test_task_strings(view: str, sections: str, unknown_view, expected: str) -> None:
+    assert task(view, sections, unknown_view) == "\n" * (view == "other") + f"Write radiological {expected}"
 
 
 def test_a_long_history_is_cut_and_the_image_marker_stays(tokenizer) -> None:
