@@ -12,7 +12,7 @@ from transformers import get_cosine_schedule_with_warmup
 
 from pacer.training.examples import MicroBatch
 from pacer.training.phases import DirectProbability, phase_of
-from pacer.training.sampler import Order, micro_batches, padding_efficiency
+from pacer.training.sampler import Order, micro_batches
 from tests.support.profiles import profile
 from tests.support.training import parameters
 
@@ -91,22 +91,7 @@ def test_mixed_batches_hold_several_contexts() -> None:
     assert np.mean(held) > 2
 
 
-def test_windows_bring_similar_lengths_together() -> None:
-    lengths = by_table(np.random.default_rng(0).integers(10, 100, 400))
-
-    def share(window: int) -> float:
-        own = order({"sn": 400}, window)
-        return padding_efficiency(islice(micro_batches(own, lengths), own.micro_batches_per_epoch), lengths)
-
-    assert share(8) > 0.9 > share(1)
-
-
-def test_padding_efficiency_is_real_over_padded_tokens() -> None:
-    batches = [MicroBatch(np.array([0, 1]), np.array([0, 0])), MicroBatch(np.array([2, 2]), np.array([0, 1]))]
-    assert padding_efficiency(batches, by_table(np.array([3, 5, 9]))) == (3 + 5 + 9 + 9) / (5 + 5 + 9 + 9)
-
-
-def test_a_changing_rho_costs_little_of_the_grouping() -> None:
+def test_windows_bring_similar_lengths_together_although_rho_changes() -> None:
     """Records of two lengths, of which the longer gets rarer in the course of the epoch."""
     rng = np.random.default_rng(0)
     short, uniform = rng.integers(30, 60, 9600), rng.random(9600)
@@ -115,8 +100,11 @@ def test_a_changing_rho_costs_little_of_the_grouping() -> None:
         return short[rows] + 50 * (uniform[rows] >= 0.1 + 0.4 * number / 1200)
 
     def share(window: int) -> float:
+        """Real tokens over padded tokens in an epoch."""
         own = order({"sn": 9600}, window)
-        return padding_efficiency(islice(micro_batches(own, lengths), own.micro_batches_per_epoch), lengths)
+        batches = enumerate(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))
+        tokens = np.array([lengths(*batch, number) for number, batch in batches])
+        return tokens.sum() / (tokens.max(axis=1).sum() * own.batch_size)
 
     assert share(30) > 0.97 > 0.85 > share(1)
 
