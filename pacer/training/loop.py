@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,14 +36,9 @@ from pacer.training.sampler import Sampler
 
 #: Receives named values and the number of their update.
 Log = Callable[[dict[str, float], int], None]
+#: Row numbers of a process's share of a micro-batch, and the share as a batch on the CPU.
+Share = tuple[np.ndarray, TrainingBatch]
 STATE = "state.pt"
-
-
-class Share(NamedTuple):
-    """A process's share of a micro-batch, on the CPU, and the row numbers of its records."""
-
-    rows: np.ndarray
-    batch: TrainingBatch
 
 
 def train(
@@ -171,7 +166,7 @@ class _Run:
         def make(item: tuple[MicroBatch, float]) -> Share:
             micro, rho = item
             batch = self.examples.drawn(micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q)
-            return Share(micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch)
+            return micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         shares = (

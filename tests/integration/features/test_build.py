@@ -134,27 +134,6 @@ def test_a_shard_that_does_not_say_what_its_rows_are_is_damaged(tmp_path: Path, 
     assert "images-0.safetensors is damaged: " in capsys.readouterr().out
 
 
-def test_a_damaged_shard_of_a_stopped_run_is_named_and_made_again(
-    backbones: Path,
-    images: pl.DataFrame,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
-) -> None:
-    out = tmp_path / "out"
-    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "whole")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(build, "write_index", interrupted)
-        build.build_store(CONFIG, images, TEXTS, backbones, out)
-    scratch = Path(f"{out}.scratch")
-    cut(sorted(scratch.rglob("images-*.safetensors"))[0])
-    capsys.readouterr()
-    build.build_store(CONFIG, images, TEXTS, backbones, out)
-    told = capsys.readouterr().out
-    assert told.count(" is damaged: ") == 1
-    assert content(out) == content(tmp_path / "whole")
-
-
 def interrupted(*arguments: object) -> None:
     raise KeyboardInterrupt
 

@@ -76,13 +76,13 @@ def test_another_seed_or_phase_is_another_order() -> None:
     assert drawn() != drawn(seed=2) and drawn() != drawn(phase="calibrate")
 
 
-def met(batches: list[MicroBatch]) -> Counter:
+def visit_counts(batches: list[MicroBatch]) -> Counter:
     return Counter((int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.visits, strict=True))
 
 
 @given(window=st.integers(1, 9), mix=st.booleans(), number=st.integers(0, 3))
 def test_windows_and_mixing_keep_the_records_and_their_visits(window: int, mix: bool, number: int) -> None:
-    assert met(epoch(SIZES, window, mix, number=number)) == met(epoch(SIZES, number=number))
+    assert visit_counts(epoch(SIZES, window, mix, number=number)) == visit_counts(epoch(SIZES, number=number))
 
 
 def test_mixed_batches_hold_several_contexts() -> None:
@@ -113,11 +113,11 @@ def test_a_window_asks_for_lengths_with_the_visits_of_its_records() -> None:
     asked: Counter = Counter()
 
     def lengths(rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
-        asked.update(met([MicroBatch(rows, visits)]))
+        asked.update(visit_counts([MicroBatch(rows, visits)]))
         return rows
 
     own = order(SIZES, window=2)
-    assert met(list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))) == asked
+    assert visit_counts(list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))) == asked
 
 
 @pytest.mark.parametrize("start", [0, 1, 20, 21, 25, 45])
@@ -142,7 +142,7 @@ def test_a_row_that_stands_three_times_is_drawn_as_often_in_each_epoch() -> None
     repeated = Order({"sn": np.array([0, 1, 2, 3, 0, 0, 3, 3])}, 4, window=1, mix=False, seed=1, phase="parent")
     batches = list(islice(micro_batches(repeated, by_table(np.arange(4))), 3 * repeated.micro_batches_per_epoch))
     assert Counter(np.concatenate([batch.rows for batch in batches]).tolist()) == {0: 9, 1: 3, 2: 3, 3: 9}
-    assert set(met(batches).values()) == {1}  # each time is a visit of its own, with its own route
+    assert set(visit_counts(batches).values()) == {1}  # each time is a visit of its own, with its own route
 
 
 @pytest.mark.parametrize("rise", [0, 1, 10, 100, 150])
