@@ -78,10 +78,8 @@ class RecordTable:
 
     def rows(self, split: str, contexts: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the row numbers of a split by context, int32, in the order of ``contexts``."""
-        own = self.frame.select("context", row=pl.int_range(pl.len(), dtype=pl.Int32)).filter(
-            self.frame["split"] == split
-        )
-        return {context: own.filter(context=context)["row"].to_numpy() for context in contexts}
+        numbered = self.frame.select("context", "split", row=pl.int_range(pl.len(), dtype=pl.Int32)).filter(split=split)
+        return {context: numbered.filter(context=context)["row"].to_numpy() for context in contexts}
 
     def positive_repeated(self, rows: np.ndarray, times: int) -> np.ndarray:
         """Return ``rows`` (int32), with rows whose commitment has a positive finding repeated ``times`` times."""
@@ -146,15 +144,13 @@ class Examples:
         self._lengths = np.zeros((len(table), 2), dtype=np.int32)
 
     def lengths(self, rows: np.ndarray) -> np.ndarray:
-        """Return the tokens of each row's sequence on the direct and on the commitment-first route, int32 [n, 2].
-
-        They are equal without commitments. A row is measured when it is first asked for.
-        """
+        """Return the tokens of each row's sequence on the direct and on the commitment-first route (0 without
+        commitments), int32 [n, 2]. A row is measured when it is first asked for."""
         unknown = np.unique(rows[self._lengths[rows, 0] == 0])
         for number, record in zip(unknown, self.table.frame[unknown].iter_rows(named=True), strict=True):
             for commit in (False, True)[: 1 + self.table.labelled]:
                 prefix, _, target = self._sequence(record, commit)
-                self._lengths[number, int(commit) :] = len(prefix) + len(target.ids)
+                self._lengths[number, int(commit)] = len(prefix) + len(target.ids)
         return self._lengths[rows]
 
     def routes(self, rows: np.ndarray, visits: np.ndarray, rho: float, seed: RouteSeed) -> list[bool]:

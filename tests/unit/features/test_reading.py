@@ -123,15 +123,20 @@ def test_a_store_without_previous_reports(tmp_path: Path) -> None:
     [
         (None, "No such file"),
         ({}, "the file has another size than its header says"),
+        (b"\xff" * 100, "the file is cut off"),
         ({"other": torch.zeros(5, *SHAPE)}, "KeyError: 'states'"),
         ({"states": torch.zeros(4, *SHAPE)}, "IndexError"),
     ],
 )
-def test_a_shard_that_is_not_whole_is_named(tmp_path: Path, tensors: dict[str, Tensor] | None, why: str) -> None:
+def test_a_shard_that_is_not_whole_is_named(
+    tmp_path: Path, tensors: dict[str, Tensor] | bytes | None, why: str
+) -> None:
     write_store(tmp_path / "store")
     shard = tmp_path / "store" / "images-0.safetensors"
     if tensors is None:
         shard.unlink()
+    elif isinstance(tensors, bytes):
+        shard.write_bytes(tensors)
     elif tensors:
         save_file(tensors, shard)
     else:

@@ -49,6 +49,18 @@ def test_a_record_is_measured_once_and_only_if_its_window_is_needed(setting) -> 
     assert len(measured) == len(set(measured)) == 2 * 24
 
 
+def test_windows_are_sorted_by_the_lengths_that_the_batches_then_have(setting) -> None:
+    """With the visits' own routes, and the rho of the window's middle, which is that of all its batches here."""
+    _, examples = setting("parent")
+    route = {"rho_start": 0.3, "rho_end": 0.3}
+    sampler = Sampler(phase_of("parent", parameters(batches={"window": 50}, parent=route)), examples)
+    epoch = islice(sampler.from_update(0), sampler.order.micro_batches_per_epoch)
+    drawn = [examples.drawn(micro, rho, sampler.route_seed, 0.35).length.tolist() for micro, rho in epoch]
+    for context in range(4):
+        batches = sorted(drawn[context::4])
+        assert len(batches) > 1 and (np.diff(np.concatenate(batches)) >= 0).all()
+
+
 @pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
 def test_records_with_a_positive_finding_are_drawn_more_often(name: str, setting) -> None:
     _, examples = setting(name)
