@@ -109,11 +109,12 @@ class PairedExamples(Examples):
         self.pair_table = PairTable(table)
         super().__init__(self.pair_table, *rest)
 
-    def statistics(self) -> tuple[dict[str, float], np.ndarray]:
-        """Return the statistics of records and pairs; a pair is as long as its longest part."""
-        counts, lengths = super().statistics()
-        of_pairs = np.maximum(*lengths[self.pair_table.pairs.T])
-        return counts, np.concatenate([lengths, of_pairs])
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        """Return the lengths of records or of pairs; a pair is as long as its longest part."""
+        if rows.min() < len(self.pair_table):
+            return super().lengths(rows)
+        parts = super().lengths(self.pair_table.pairs[rows - len(self.pair_table)].ravel())
+        return parts.reshape(len(rows), 2, 2).max(axis=1)
 
     def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> TrainingBatch:
         """Return all parts of each pair, on the route drawn for the pair's visit; the third parts have no weight."""

@@ -103,7 +103,6 @@ def _usable(params: Params, role: str, directory: Path) -> str:
     if role == "vision":
         preparation, config = Preparation(directory), vision_config(directory)
         patch_grid(config, *preparation.size)
-        preparation.check_mode(params.features.mode)
         notes.append(f"{config.model_type}, images with {preparation}")
     if role == "language":
         config = read_config(directory)

@@ -1,6 +1,6 @@
 """Prefetching by threads.
 
-Threads suffice, because the slow work (copying states out of mapped files, decoding images, an encoder) runs outside
+Threads suffice, because the slow work (reading states from files, decoding images, an encoder) runs outside
 Python's lock. Processes would have to exchange batches of a hundred megabytes.
 """
 

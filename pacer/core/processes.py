@@ -10,7 +10,7 @@ from accelerate.utils import parse_choice_from_env, parse_flag_from_env
 from pacer.core.devices import compute_device
 from pacer.core.errors import ConfigError
 
-#: How long processes wait for each other: one may be doing a survey or a validation, or have a slower disk.
+#: How long processes wait for each other: one may be validating or searching an old store, or have a slower disk.
 COLLECTIVE_TIMEOUT = timedelta(hours=2)
 
 #: Names, in the launcher's variables, of features of accelerate that would split the model.

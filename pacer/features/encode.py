@@ -120,8 +120,6 @@ def build_store(
         if main and work:
             what = " and ".join(f"{count:,} {kind}" for kind, count in counts.items())
             print(f"features: {what} to encode, {decimal(size)} of {decimal(free)} free", flush=True)
-            if "images" in counts:
-                print(f"features: images are prepared with {preparation}", flush=True)
         for source, shards in work:
             unreadable |= _encode(source, shards, scratch, state)
         _refuse_unreadable(unreadable, paths, out, state)
@@ -194,7 +192,6 @@ class _Images:
 
     def __init__(self, config: Features, vision: Path, paths: Mapping[str, str], device: torch.device):
         self.encoder = ImageEncoder(resolve(vision), config.depths, device, config.precision)
-        self.encoder.preparation.check_mode(config.mode)
         self.config, self.paths, self.workers = config, paths, max(config.workers, 1)
         # a shard of pixels is one batch, because its rows have one shape: three planes if any of its images has colour
         self.batch_size = config.batch_size if config.mode == "states" else config.shard_size

@@ -2,7 +2,7 @@
 
 A radiograph is grey, and most processors treat its three equal channels alike. So only one plane is resized and cropped
 here. The remaining steps depend only on a pixel's level: they become a table of 256 values per channel, made by the
-processor. A processor that works differently is called directly.
+processor. A processor that works differently is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoImageProcessor, ViTImageProcessorPil
 
 from pacer.backbones.pointers import from_files
-from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
 from pacer.data.radiographs import open_image
 
@@ -31,66 +31,46 @@ _WITH_PILLOW = {"DINOv3ViTImageProcessor": ViTImageProcessorPil}
 class Preparation:
     """Decode an image and process it as the image processor in an encoder's directory processes the RGB image.
 
-    All settings are the processor's. A processor that only resizes and crops, then maps each level of a channel to a
-    value, is followed. For any other processor, its values are kept in place of levels.
+    All settings are the processor's, which may only resize and crop, then map each level of a channel to a value.
 
     Args:
         directory: Hugging Face directory with the processor's ``preprocessor_config.json``.
 
     Attributes:
         size: height and width of a prepared image. pixels: their product.
-        followed: whether levels are kept, which is three times as fast and takes a twelfth of the space.
 
     Raises:
-        BackboneError: the processor refuses images, or gives them different sizes or values that are not floats.
+        BackboneError: the processor refuses images, or does anything else.
     """
 
     def __init__(self, directory: Path):
         self.processor = _read_processor(directory)
         noise = [_noise(width, height) for width, height in ((67, 40), (40, 67))]
         try:
-            expected = [self._processed(image) for image in noise]
-        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-            raise BackboneError(f"the image processor of {directory} refuses an image: {error}") from None
-        if expected[0].shape != expected[1].shape or not expected[0].is_floating_point():
+            expected = [self.processor(images=image, return_tensors="pt")["pixel_values"][0] for image in noise]
+            self._table = _table(self.processor)
+            same = all(
+                torch.equal(self.values(self.levels_of(image)), values) for image, values in zip(noise, expected)
+            )
+        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+            raise BackboneError(f"the image processor of {directory} cannot be followed: {error}") from None
+        if not same or expected[0].shape != expected[1].shape or not expected[0].is_floating_point():
             raise BackboneError(
-                f"the image processor of {directory} cannot be used: it must resize, crop or pad images to one size, "
-                "then rescale or normalise them"
+                f"the image processor of {directory} cannot be followed: it must resize or crop images to one size, "
+                "then rescale or normalise them, and do nothing else"
             )
         self.size = (expected[0].shape[1], expected[0].shape[2])
         self.pixels = self.size[0] * self.size[1]
-        self.followed = True
-        try:
-            self._table = _table(self.processor)
-            pairs = zip(noise, expected, strict=True)
-            self.followed = all(torch.equal(self.values(self.levels_of(image)), values) for image, values in pairs)
-        except (AttributeError, RuntimeError, TypeError, ValueError):
-            self.followed = False
-
-    def check_mode(self, mode: str) -> None:
-        """Refuse a ``features.mode`` that cannot store the processor's output.
-
-        Raises:
-            ConfigError: the mode is pixels, and the processor is not followed.
-        """
-        if mode == "pixels" and not self.followed:
-            raise ConfigError(f"features.mode: pixels cannot keep what {self} gives; set features.mode: states")
-
-    def _processed(self, image: Image.Image) -> Tensor:
-        """Return the processor's own values [3, H, W] for the image."""
-        return self.processor(images=image.convert("RGB"), return_tensors="pt")["pixel_values"][0]
 
     def __str__(self) -> str:
-        how = "followed exactly" if self.followed else "called as it is"
-        return f"{type(self.processor).__name__}, {self.size[0]} x {self.size[1]}, {how}"
+        return f"{type(self.processor).__name__}, {self.size[0]} x {self.size[1]}, followed exactly"
 
     def __call__(self, path: str | Path) -> Tensor:
         """Prepare a file: [3, H, W] float32, bit-equal to the processor's ``pixel_values``; as :meth:`levels`."""
         return self.values(self.levels(path))
 
     def levels(self, path: str | Path) -> Tensor:
-        """Read an image file, resize and crop it: [1, H, W] uint8 if its channels are equal, else [3, H, W]. If the
-        processor is not followed, return its values [3, H, W] float32.
+        """Read an image file, resize and crop it: [1, H, W] uint8 if its channels are equal, else [3, H, W].
 
         Raises:
             ImageError: the file cannot be used (see :func:`pacer.data.radiographs.open_image`).
@@ -102,8 +82,6 @@ class Preparation:
 
         Scaling during JPEG decoding (Pillow's ``draft``) would be faster, but gives other levels.
         """
-        if not self.followed:
-            return self._processed(image)
         # Pillow resizes channels independently, in integers, so a single plane gives the same result as one of three
         image = _one_plane(image)
         if self.processor.do_resize:
@@ -115,20 +93,11 @@ class Preparation:
 
     def values(self, levels: Tensor) -> Tensor:
         """Rescale and normalise levels: [..., 1 or 3, H, W] uint8 on any device -> [..., 3, H, W] float32."""
-        if levels.is_floating_point():
-            return levels
         table = self._table.to(levels.device)
         if levels.shape[-3] == 1 and torch.equal(self._table, self._table[:1].expand(3, -1)):
             return _looked_up(table[0], levels).expand(*levels.shape[:-3], 3, -1, -1).contiguous()
         planes = levels.expand(*levels.shape[:-3], 3, -1, -1).unbind(-3)
         return torch.stack([_looked_up(row, plane) for row, plane in zip(table, planes)], dim=-3)
-
-    def picture(self, levels: Tensor) -> Tensor:
-        """Return the output of :meth:`levels` as uint8, for viewing."""
-        if not levels.is_floating_point():
-            return levels
-        low, high = levels.aminmax()
-        return ((levels - low) * (255 / (high - low).clamp(min=1e-6))).round().to(torch.uint8)
 
     def _resized(self, width: int, height: int) -> tuple[int, int]:
         """Return width and height after resizing, before cropping."""

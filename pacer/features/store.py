@@ -1,18 +1,15 @@
 """The feature store: tensor shards and Parquet indexes, with random access by image id or report text.
 
-Shards are mapped into memory, and a row is copied once, from the map into the batch. The states are file pages, which
-all processes on a machine share and the system may drop.
+A row is read from its shard straight into the batch. What is kept in memory are file pages, which all processes on a
+machine share and the system may drop.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
-import mmap
-import os
 import sys
-import weakref
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -34,12 +31,6 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 
 #: Stored types by their names in safetensors.
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "U8": torch.uint8}
-
-_LIBRARY = ctypes.CDLL(None, use_errno=True)
-_LIBRARY.mmap.restype = ctypes.c_void_p
-_LIBRARY.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64)
-_LIBRARY.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-_MAP_FAILED = ctypes.c_void_p(-1).value
 
 _REMEDY = "run the features stage on this corpus, or let `pacer decode` encode its images, without --features"
 
@@ -98,8 +89,7 @@ def as_stored(states: Tensor, dtype: torch.dtype, entries: Sequence[str]) -> Ten
 class FeatureStore:
     """Random access to a directory made by the features stage.
 
-    Shards are mapped on first use and stay mapped, without keeping files open. Threads may share a store. Returned
-    tensors are copies, never views of a map.
+    Only the headers of shards are kept, and no file stays open. Threads may share a store.
 
     Raises:
         DataError: the directory is not a feature store, an index is damaged, an id is not in it, or a shard is missing
@@ -115,7 +105,7 @@ class FeatureStore:
         self.encoding = validated(encoding, f"{self.directory / MANIFEST}, encoding", Encoding)
         self._images = _places(self.directory / IMAGES, "image_id")
         self._priors = _places(self.directory / PRIORS, "text_key")
-        self._open: dict[str, dict[str, Tensor]] = {}
+        self._header = cache(lambda shard: _read_header(self.directory / shard))
 
     def depth_states(self, image_ids: Sequence[str]) -> Tensor:
         """Return the states [B, K, N, d] of several images, in the stored type; repeats allowed.
@@ -140,52 +130,44 @@ class FeatureStore:
         """Read the row of ``tensor`` for each name, [B, ...]."""
         if unknown := [name for name in names if name not in places]:
             raise DataError(f"{self.directory} has no {what} {unknown[0]}; {_REMEDY}")
-        rows: list[Tensor] = []
-        for shard, row in (places[name] for name in names):
+        batch = torch.empty(0)
+        for number, (shard, row) in enumerate(places[name] for name in names):
             try:
-                rows.append(self._shard(shard)[tensor][row])
-            except (OSError, ValueError, RuntimeError, KeyError, IndexError) as error:
+                start, (rows, *shape), dtype = self._header(shard)[tensor]
+                if number == 0:
+                    batch = torch.empty(len(names), *shape, dtype=dtype)
+                content = batch[number].view(torch.uint8).numpy()
+                if row >= rows:
+                    raise IndexError(f"{tensor} has {rows} rows")
+                with (self.directory / shard).open("rb") as file:
+                    file.seek(start + row * content.nbytes)
+                    if file.readinto(content) != content.nbytes:
+                        raise ValueError("the file is cut off")
+            except (OSError, ValueError, KeyError, IndexError) as error:
                 raise DataError(
                     f"{self.directory / shard} cannot be read, or does not fit the index ({type(error).__name__}: "
                     f"{error}); `dvc repro -f -s features` encodes again what is damaged"
                 ) from None
-        return torch.stack(rows)
-
-    def _shard(self, name: str) -> dict[str, Tensor]:
-        if name not in self._open:
-            self._open[name] = mapped_tensors(self.directory / name)
-        return self._open[name]
+        return batch
 
 
-def mapped_tensors(path: Path) -> dict[str, Tensor]:
-    """Map the tensors of a shard into memory; a page is read when one of its rows is. They must not be written to.
-
-    The map is read-only and shared, so the system reserves no memory for it; safetensors maps privately for writing,
-    which fails where memory is not overcommitted. No file stays open as with Python's ``mmap``, because a large store
-    has more shards than a process may open files.
+def _read_header(path: Path) -> dict[str, tuple[int, list[int], torch.dtype]]:
+    """Return where each tensor of a shard starts, its shape and its type.
 
     Raises:
-        OSError: the file cannot be mapped. ValueError, KeyError: it is damaged.
+        OSError, ValueError, KeyError: the file is missing or damaged.
     """
+    size = path.stat().st_size
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
         start = 8 + int.from_bytes(file.read(8), "little")
         if start > size:
             raise ValueError("the file is cut off")
         header = json.loads(file.read(start - 8))
-        header.pop("__metadata__", None)
-        if start + max(tensor["data_offsets"][1] for tensor in header.values()) != size:
-            raise ValueError("the file has another size than its header says")
-        address = _LIBRARY.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
-    if address == _MAP_FAILED:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    content = (ctypes.c_ubyte * size).from_address(address)
-    weakref.finalize(content, _LIBRARY.munmap, address, size)  # tensors refer to it
-    whole = torch.frombuffer(content, dtype=torch.uint8)
+    header.pop("__metadata__", None)
+    if start + max(tensor["data_offsets"][1] for tensor in header.values()) != size:
+        raise ValueError("the file has another size than its header says")
     return {
-        name: whole[start + tensor["data_offsets"][0] : start + tensor["data_offsets"][1]]
-        .view(TYPES[tensor["dtype"]])
-        .view(tensor["shape"])
+        name: (start + tensor["data_offsets"][0], tensor["shape"], TYPES[tensor["dtype"]])
         for name, tensor in header.items()
     }
 

@@ -239,7 +239,7 @@ class Reporter:
     def _routing(self, levels: Tensor, weights: Tensor) -> Routing:
         """Return an image's routing; patches are ordered by rows, and the grid has the image's proportions."""
         rows, columns = self._features.images.grid
-        planes = self._features.images.preparation.picture(levels).permute(1, 2, 0).numpy()
+        planes = levels.permute(1, 2, 0).numpy()
         return Routing(
             planes[:, :, 0] if levels.shape[0] == 1 else planes,
             weights.float().view(rows, columns, -1).numpy(),

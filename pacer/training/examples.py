@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,13 +17,12 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from pacer.commitments.anchor import Anchor, render_anchor
-from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.data.schemas import SPLITS, read_records, readable
+from pacer.data.schemas import read_records, readable
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import FeatureSource, Supervision, TrainingBatch, read_sources
-from pacer.model.prompt import PromptIds, build_prompt, prompt_texts
-from pacer.training.trajectory import RouteSeed, Span, Trajectory, TrajectoryBuilder
+from pacer.model.prompt import PromptIds, build_prompt
+from pacer.training.trajectory import RouteSeed, Trajectory, TrajectoryBuilder
 
 #: A row of ``records.parquet`` with its emphasis and, except in the warm-up, its commitment.
 Row = dict[str, Any]
@@ -31,8 +30,7 @@ Row = dict[str, Any]
 #: Columns of the records that training does not use, or reads from ``emphasis.parquet`` instead.
 _UNUSED = ("report_raw", "findings_original", "emphasis", "emphasis_text")
 ANCHOR_COLUMNS = ("positive", "negative", "uncertain")
-#: Records whose texts are tokenised together: enough for all threads, without holding the tokens of a whole corpus.
-_SURVEYED_AT_ONCE = 8192
+_TEXTS_KEPT = 2**13
 
 
 class RecordTable:
@@ -41,17 +39,10 @@ class RecordTable:
     Args:
         frame: rows of ``records.parquet`` with columns for their emphasis and, unless all reports are direct, their
             commitments.
-
-    Attributes:
-        context, split: index of each record's context in CONTEXTS and split in SPLITS, uint8 [rows].
     """
 
     def __init__(self, frame: pl.DataFrame):
         self.frame = frame
-        self.context, self.split = (
-            frame[column].cast(pl.Enum(list(names))).to_physical().to_numpy().astype(np.uint8)
-            for column, names in (("context", CONTEXTS), ("split", SPLITS))
-        )
 
     @classmethod
     def read(cls, records: Path, emphasis: Path, anchors: Path | None, contexts: Sequence[str]) -> RecordTable:
@@ -87,8 +78,8 @@ class RecordTable:
 
     def rows(self, split: str, contexts: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the row numbers of a split by context, int32, in the order of ``contexts``."""
-        inside = self.split == SPLITS.index(split)
-        return {c: np.flatnonzero(inside & (self.context == CONTEXTS.index(c))).astype(np.int32) for c in contexts}
+        numbered = self.frame.select("context", "split", row=pl.int_range(pl.len(), dtype=pl.Int32)).filter(split=split)
+        return {context: numbered.filter(context=context)["row"].to_numpy() for context in contexts}
 
     def positive_repeated(self, rows: np.ndarray, times: int) -> np.ndarray:
         """Return ``rows`` (int32), with rows whose commitment has a positive finding repeated ``times`` times."""
@@ -112,24 +103,16 @@ def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFr
     return records.hstack(other.drop("record_id"))
 
 
-class BatchTokenizer:
-    """A tokenizer that can tokenise texts ahead, all in one call and in several threads."""
+class CachedTokenizer:
+    """A tokenizer that keeps the ids of recent texts: batches need again what their window's lengths needed."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase):
-        self.tokenizer = tokenizer
         self.bos_token_id, self.eos_token_id = tokenizer.bos_token_id, tokenizer.eos_token_id
-        self.known: dict[str, list[int]] = {}
-
-    def ahead(self, texts: Iterable[str]) -> None:
-        """Tokenise these texts and forget the earlier ones."""
-        distinct = list(dict.fromkeys(texts))
-        ids = self.tokenizer(distinct, add_special_tokens=False)["input_ids"] if distinct else []
-        self.known = dict(zip(distinct, ids, strict=True))
+        self._ids = lru_cache(_TEXTS_KEPT)(lambda text: tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def __call__(self, text: str, *, add_special_tokens: Literal[False]) -> dict[str, list[int]]:
         """Return ``input_ids`` without special tokens; they must not be modified."""
-        ids = self.known.get(text)
-        return {"input_ids": self.tokenizer(text, add_special_tokens=False)["input_ids"] if ids is None else ids}
+        return {"input_ids": self._ids(text)}
 
 
 class MicroBatch(NamedTuple):
@@ -155,58 +138,25 @@ class Examples:
         specification: ModelSpecification,
     ):
         self.table, self.features, self.prompt = table, features, specification.prompt
-        self.tokenizer: Any = BatchTokenizer(tokenizer)
+        self.tokenizer: Any = CachedTokenizer(tokenizer)
         self.num_queries = specification.interface.num_queries
         self.builder = TrajectoryBuilder(self.tokenizer, specification.trajectory.report_tokens)
+        self._lengths = np.zeros((len(table), 2), dtype=np.int32)
 
-    @cached_property
-    def lengths(self) -> np.ndarray:
-        """The lengths of :meth:`statistics`; may be assigned if they are already known."""
-        return self.statistics()[1]
-
-    def statistics(self) -> tuple[dict[str, float], np.ndarray]:
-        """Measure every record's sequence.
-
-        Returns:
-            counts of train ``reports``: ``cut``, those over the token limit; ``emphasised``, those with tokens that
-            L_TLW counts; ``commitment_tokens_mean`` and ``..._most``, mean and maximum length of the commitments.
-            lengths int32 [rows, 2]: tokens of each record's sequence on the direct and on the commitment-first route
-            (equal if there are no commitments).
-        """
-        counts = dict.fromkeys(("reports", "cut", "emphasised"), 0)
-        lengths = np.empty((len(self.table), 2), dtype=np.int32)
-        commitments: list[int] = []
-        routes = (False, True)[: 1 + self.table.labelled]
-        for number, row in enumerate(self.table.frame.iter_rows(named=True)):
-            if number % _SURVEYED_AT_ONCE == 0:
-                block = self.table.frame.slice(number, _SURVEYED_AT_ONCE).iter_rows(named=True)
-                self.tokenizer.ahead(
-                    text for record in block for commit in routes for text in self._texts(record, commit)
-                )
-            for commit in routes:
-                prompt, target = self._sequence(row, commit)
-                lengths[number, int(commit) :] = len(self._prefix(prompt)) + len(target.ids)
-            if row["split"] == "train":
-                counts["reports"] += 1
-                counts["cut"] += target.cut
-                counts["emphasised"] += bool(target.s.any())
-                if self.table.labelled:
-                    commitments.append(int((target.spans == Span.ANCHOR).sum()))
-        self.tokenizer.ahead([])
-        named = {f"targets/{name}": float(count) for name, count in counts.items()}
-        if commitments:
-            named["targets/commitment_tokens_mean"] = float(np.mean(commitments))
-            named["targets/commitment_tokens_most"] = float(max(commitments))
-        return named, lengths
-
-    def uniform(self, rows: np.ndarray, visits: np.ndarray, seed: RouteSeed) -> np.ndarray:
-        """Return the number in [0, 1) that each visit draws."""
-        ids = [self.table.record_id(int(row)) for row in rows]
-        return np.array([seed.uniform(int(visit), name) for name, visit in zip(ids, visits, strict=True)])
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        """Return the tokens of each row's sequence on the direct and on the commitment-first route (0 without
+        commitments), int32 [n, 2]. A row is measured when it is first asked for."""
+        unknown = np.unique(rows[self._lengths[rows, 0] == 0])
+        for number, record in zip(unknown, self.table.frame[unknown].iter_rows(named=True), strict=True):
+            for commit in (False, True)[: 1 + self.table.labelled]:
+                prefix, _, target = self._sequence(record, commit)
+                self._lengths[number, int(commit)] = len(prefix) + len(target.ids)
+        return self._lengths[rows]
 
     def routes(self, rows: np.ndarray, visits: np.ndarray, rho: float, seed: RouteSeed) -> list[bool]:
         """Draw the route of each row: True is commitment-first (probability 1 - rho)."""
-        return (self.uniform(rows, visits, seed) >= rho).tolist()
+        ids = [self.table.record_id(int(row)) for row in rows]
+        return [seed.uniform(int(visit), name) >= rho for name, visit in zip(ids, visits, strict=True)]
 
     def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> TrainingBatch:
         """Build the batch of a micro-batch, with each record on the route that its visit draws."""
@@ -216,34 +166,21 @@ class Examples:
         """Build the batch of these rows; ``commits`` gives the route of each (True: commitment first)."""
         records = [self.table.row(int(number)) for number in rows]
         sequences = [self._sequence(record, commit) for record, commit in zip(records, commits, strict=True)]
-        prefixes = [self._prefix(prompt) for prompt, _ in sequences]
-        starts = [prompt.visual_start for prompt, _ in sequences]
-        return collate(prefixes, starts, [target for _, target in sequences], records, self.features, lambda_q)
+        prefixes, starts, targets = zip(*sequences, strict=True)
+        return collate(prefixes, starts, targets, records, self.features, lambda_q)
 
-    def _sequence(self, record: Row, commit: bool) -> tuple[PromptIds, Trajectory]:
-        """Return the prompt ids and the target of one record on a route."""
-        anchor = _rendered(record) if commit else None
-        return self._prompt(record, commit), self.builder.build(record["report"], anchor, record["emphasis"])
-
-    def _texts(self, record: Row, commit: bool) -> list[str]:
-        """Return the texts whose tokens :meth:`_sequence` joins."""
-        texts = [record["report"], *([_rendered(record)] if commit else [])]
-        if self.prompt is not None:
-            texts += prompt_texts(record, commit=commit, unknown_view=self.prompt.unknown_view)
-        return texts
-
-    def _prefix(self, prompt: PromptIds) -> list[int]:
-        return prompt.prefix(self.tokenizer.bos_token_id, self.num_queries)
+    def _sequence(self, record: Row, commit: bool) -> tuple[list[int], int, Trajectory]:
+        """Return the ids left of ``||``, the place of the first visual token among them, and the target."""
+        prompt = self._prompt(record, commit)
+        anchor = render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS))) if commit else None
+        target = self.builder.build(record["report"], anchor, record["emphasis"])
+        return prompt.prefix(self.tokenizer.bos_token_id, self.num_queries), prompt.visual_start, target
 
     def _prompt(self, record: Row, commit: bool) -> PromptIds:
         """Return the prompt ids of one record."""
         if self.prompt is None:
             return PromptIds([], [])
         return build_prompt(self.tokenizer, record, commit=commit, **self.prompt.model_dump())
-
-
-def _rendered(record: Row) -> str:
-    return render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS)))
 
 
 def collate(

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,15 +22,13 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from pacer.core.contexts import CONTEXTS, context_of
-from pacer.core.errors import DataError, PacerError
+from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, uninterrupted
-from pacer.data.schemas import SPLITS
-from pacer.model.pacer import Batch, Pacer, TrainingBatch
+from pacer.model.pacer import Pacer, TrainingBatch
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.losses import EPSILON, LossWeights, denominators, objective
 from pacer.training.phases import Phase
@@ -38,14 +36,9 @@ from pacer.training.sampler import Sampler
 
 #: Receives named values and the number of their update.
 Log = Callable[[dict[str, float], int], None]
+#: Row numbers of a process's share of a micro-batch, and the share as a batch on the CPU.
+Share = tuple[np.ndarray, TrainingBatch]
 STATE = "state.pt"
-
-
-class Share(NamedTuple):
-    """A process's share of a micro-batch, on the CPU, and the row numbers of its records."""
-
-    rows: np.ndarray
-    batch: TrainingBatch
 
 
 def train(
@@ -110,12 +103,15 @@ class _Run:
     Attributes:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
         means: of the updates since the last logged point.
-        contexts: those of the train records. unseen: those of which no record was trained on yet.
-        unused: parameters without a gradient so far. stopping: whether all processes stop after this update.
+        stopping: whether all processes stop after this update.
     """
 
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
-        phase.check_processes(accelerator.num_processes)
+        if phase.schedule.batch_size < accelerator.num_processes:
+            raise ConfigError(
+                f"{phase.name}.batch_size = {phase.schedule.batch_size} is the global micro-batch and must be at least "
+                f"the number of processes, {accelerator.num_processes}"
+            )
         if phase.train.checkpoint == "best" and not any(map(len, examples.table.rows("val", phase.contexts).values())):
             raise DataError("train.checkpoint: best needs records in split val and there are none; use last")
         self.model, self.examples, self.phase, self.accelerator = model, examples, phase, accelerator
@@ -132,10 +128,6 @@ class _Run:
         self.means = Means()
         self.history: list[tuple[dict[str, float], int]] = []
         self.best: dict[str, Any] | None = None
-        self.unused = set(self.parameters)
-        trained_on = examples.table.context[examples.table.split == SPLITS.index("train")]
-        self.contexts = {CONTEXTS[number] for number in np.unique(trained_on)}.intersection(phase.contexts)
-        self.unseen = set(self.contexts)
 
     @property
     def trained(self) -> dict[str, Tensor]:
@@ -174,7 +166,7 @@ class _Run:
         def make(item: tuple[MicroBatch, float]) -> Share:
             micro, rho = item
             batch = self.examples.drawn(micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q)
-            return Share(micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch)
+            return micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         shares = (
@@ -191,8 +183,6 @@ class _Run:
         micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
         waited = time.perf_counter() - started
         means = self.gradient(micros)
-        if self.unused:
-            self._check_use([batch for _, batch in micros])
         self.optimizer.step()
         elapsed = time.perf_counter() - started
         tokens = means.pairs.pop("tokens")[0].item()
@@ -302,29 +292,11 @@ class _Run:
         """Return the values to log: means since the last point, and current values of the latest update."""
         update, device = self.done - 1, self.accelerator.device
         now = {"learning_rate": self.phase.learning_rate(update), "rho": self.phase.rho(update)}
-        now["memory_gb"] = _memory(device) / 1e9
+        now["memory_gb"] = (torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_memory()) / 1e9
         if hasattr(self.model.router, "eta"):
             now["alpha"] = self.model.router.scale.item()
         means, self.means = self.means, Means()
         return means.values() | now
-
-    def _check_use(self, batches: list[Batch]) -> None:
-        """Refuse a parameter that training cannot reach, as soon as every context of the phase had a record.
-
-        Raises:
-            PacerError: a parameter got no gradient so far, although records of a context that uses it were trained on.
-        """
-        self.unused -= {name for name, parameter in self.parameters.items() if parameter.grad is not None}
-        self.unseen -= {context_of(*sources) for batch in batches for sources in batch.availability.tolist()}
-        if self.unseen:
-            return
-        used = self.model.contexts_of
-        if unreached := sorted(name for name in self.unused if self.contexts.intersection(used(name))):
-            raise PacerError(
-                f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trained tensors got no gradient, such "
-                f"as {unreached[0]}, so training would not change them; if they are LoRA's, name other lora.targets"
-            )
-        self.unused.clear()
 
     def _stop(self, micros: list[Share], totals: list[Tensor], loss: float, norm: float) -> None:
         """Raise an error naming the records of micro-batches with a non-finite loss (all, if only the gradient is)."""
@@ -361,7 +333,7 @@ def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accele
     }
     batches: list[tuple[int, np.ndarray]] = []
     for place, rows in enumerate(contexts.values()):
-        by_length = rows[np.argsort(examples.lengths[rows, int(commit)], kind="stable")]
+        by_length = rows[np.argsort(examples.lengths(rows)[:, int(commit)], kind="stable")]
         size = phase.schedule.batch_size
         batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
     mine = batches[accelerator.process_index :: accelerator.num_processes]
@@ -386,13 +358,6 @@ def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accele
 
 def _pair(total: float, count: float) -> Tensor:
     return torch.tensor([total, count], dtype=torch.float64)
-
-
-def _memory(device: torch.device) -> int:
-    """Return the peak memory of this process in bytes: GPU memory, or else main memory."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return peak_memory()
 
 
 def _step_seed(seed: int, phase: str, update: int, rank: int) -> int:

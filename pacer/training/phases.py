@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pacer.config import Params
 from pacer.config.training import Batches, Train, Warmup
 from pacer.core.contexts import CONTEXTS
-from pacer.core.errors import ConfigError
 from pacer.training.losses import Loss, LossWeights, objective
 
 
@@ -56,14 +55,6 @@ class Phase:
     def trainable(self, name: str) -> bool:
         """Whether this phase trains the parameter of this name."""
         return name.startswith(self.trains) and (not name.startswith("language.") or "lora_" in name)
-
-    def check_processes(self, processes: int) -> None:
-        """Raise ConfigError if a micro-batch has fewer records than there are processes."""
-        if self.schedule.batch_size < processes:
-            raise ConfigError(
-                f"{self.name}.batch_size = {self.schedule.batch_size} is the global micro-batch and must be at least "
-                f"the number of processes, {processes}"
-            )
 
     def learning_rate(self, update: int) -> float:
         """Return the learning rate: linear from 0, then a cosine to 0 after the last update. ``update`` counts from 0.

@@ -8,20 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
-from accelerate import Accelerator
 
 from pacer.config import Params
 from pacer.core.errors import CheckpointError, PacerError
-from pacer.core.io import atomic_path, hash_file, hash_json, publish, read_json, scratch_directory, write_json
+from pacer.core.io import hash_file, hash_json, publish, scratch_directory
 from pacer.core.processes import open_accelerator, process_state
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
-    ModelSpecification,
     checkpoint_hash,
     load_strictly,
     load_weights,
@@ -36,10 +33,6 @@ from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples, RecordTable
 from pacer.training.loop import Log, train
 from pacer.training.phases import Phase, phase_of
-from pacer.training.sampler import Sampler
-
-#: Files in the run's scratch directory: the token count of each record, and the statistics.
-_LENGTHS, _STATISTICS = "lengths.npy", "statistics.json"
 
 #: Settings of ``train`` that may change when a stopped run is resumed.
 _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
@@ -140,12 +133,18 @@ def run_training(
         model = build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
         if phase.train.checkpointing == "on":
             model.checkpoint_blocks()
-        examples = _measured(phase, inputs, record.model, make_examples, directory, accelerator)
-        counts = read_json(directory / _STATISTICS)
+        accelerator.wait_for_everyone()
+        if not directory.exists():
+            raise PacerError(
+                f"process {accelerator.process_index} does not see {directory}, which the first process made; all "
+                "nodes must run in one shared working tree"
+            )
+        table = RecordTable.read(inputs.corpus / "records.parquet", inputs.emphasis, inputs.anchors, phase.contexts)
+        features = open_features(inputs.features, inputs.backbones, accelerator.device)
+        examples = make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
+        if main:
+            print(_opening(phase, table), flush=True)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
-            if main:
-                print(_opening(phase, counts), flush=True)
-                log(counts, 0)
             weights = train(model, examples, phase, accelerator, directory, log)
         accelerator.wait_for_everyone()  # no process reads the scratch directory any more
         if main:
@@ -155,42 +154,10 @@ def run_training(
     accelerator.end_training()
 
 
-def _measured(
-    phase: Phase,
-    inputs: Inputs,
-    specification: ModelSpecification,
-    make_examples: Callable[..., Examples],
-    directory: Path,
-    accelerator: Accelerator,
-) -> Examples:
-    """Return the examples of a phase; the first process measures them for all, in the scratch ``directory``."""
-    records = inputs.corpus / "records.parquet"
-    table = RecordTable.read(records, inputs.emphasis, inputs.anchors, phase.contexts)
-    features = open_features(inputs.features, inputs.backbones, accelerator.device)
-    examples = make_examples(table, load_tokenizer(inputs.backbones), features, specification)
-    sampler = Sampler(phase, examples)
-    if accelerator.is_main_process and not (directory / _STATISTICS).exists():
-        counts, examples.lengths = examples.statistics()
-        with atomic_path(directory / _LENGTHS) as temporary, open(temporary, "wb") as file:
-            np.save(file, examples.lengths)
-        write_json(directory / _STATISTICS, counts | sampler.padding_efficiency())
-    accelerator.wait_for_everyone()
-    if not (directory / _STATISTICS).exists():
-        raise PacerError(
-            f"process {accelerator.process_index} does not see {directory}, which the first process wrote; all nodes "
-            "must run in one shared working tree"
-        )
-    examples.lengths = np.load(directory / _LENGTHS)
-    return examples
-
-
-def _opening(phase: Phase, counts: dict[str, float]) -> str:
-    words = (
-        f"{phase.name}: {counts['targets/reports']:.0f} records; real tokens over padded tokens in an epoch "
-        f"{counts['batches/real_share']:.3f} (batches.window {phase.batches.window}), in LLM-RG4's order "
-        f"{counts['batches/published_real_share']:.3f}"
-    )
-    if phase.losses.lambda_tlw and not counts["targets/emphasised"]:
+def _opening(phase: Phase, table: RecordTable) -> str:
+    train = table.frame.filter(split="train")
+    words = f"{phase.name}: {len(train):,} train records"
+    if phase.losses.lambda_tlw and not (train["emphasis"].list.slice(1).list.max() > 0).any():
         words += f"\n{phase.name}: L_TLW is 0: no target has emphasised tokens; emphasis.source: computed marks them"
     if phase.schedule.updates < phase.schedule.warmup_updates:
         words += (

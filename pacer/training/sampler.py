@@ -5,8 +5,8 @@ A phase is fixed before it starts: every micro-batch, and the routes of its reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -72,15 +72,12 @@ def micro_batches(order: Order, lengths: Lengths, *, start: int = 0) -> Iterator
             np.add.at(visits, stream, 1)
         if start < first + per_epoch:
             cut = [
-                _windows(order, stream, before, lengths, range(first + place, first + per_epoch, len(streams)), rng)
-                for place, (stream, before) in enumerate(zip(streams, visit_numbers, strict=True))
+                _windows(order, *drawn, lengths, range(first + place, first + per_epoch, len(streams)), start, rng)
+                for place, drawn in enumerate(zip(streams, visit_numbers, strict=True))
             ]
-            position = first
-            for group in zip(*cut, strict=True):
-                for batch in group:
-                    if position >= start:
-                        yield batch
-                    position += 1
+            for number, batch in enumerate(chain.from_iterable(zip(*cut, strict=True)), first):
+                if number >= start:
+                    yield batch
         epoch += 1
 
 
@@ -102,29 +99,30 @@ def _occurrence(stream: np.ndarray) -> np.ndarray:
 
 
 def _windows(
-    order: Order, stream: np.ndarray, visits: np.ndarray, lengths: Lengths, numbers: range, rng: np.random.Generator
+    order: Order,
+    stream: np.ndarray,
+    visits: np.ndarray,
+    lengths: Lengths,
+    numbers: range,
+    needed: int,
+    rng: np.random.Generator,
 ) -> Iterator[MicroBatch]:
-    """Yield the micro-batches of one stream, numbered ``numbers`` in the phase; each window is cut when reached."""
+    """Yield the micro-batches of one stream, numbered ``numbers`` in the phase; each window is cut when reached.
+
+    A window that ends before the number ``needed`` stays in the order of the stream: nothing is asked for its lengths.
+    """
     size = order.batch_size
     for start in range(0, len(stream), order.window * size):
         window = MicroBatch(stream[start : start + order.window * size], visits[start : start + order.window * size])
         if order.window > 1:
             own = numbers[start // size : start // size + order.window]
-            by_length = np.argsort(lengths(*window, own[len(own) // 2]), kind="stable")
             shuffled = np.argsort(rng.permutation(own))
-            in_place = by_length.reshape(len(own), size)[shuffled].ravel()
-            window = MicroBatch(window.rows[in_place], window.visits[in_place])
+            if own[-1] >= needed:
+                by_length = np.argsort(lengths(*window, own[len(own) // 2]), kind="stable")
+                in_place = by_length.reshape(len(own), size)[shuffled].ravel()
+                window = MicroBatch(window.rows[in_place], window.visits[in_place])
         for first in range(0, len(window.rows), size):
             yield MicroBatch(window.rows[first : first + size], window.visits[first : first + size])
-
-
-def padding_efficiency(batches: Iterable[MicroBatch], lengths: Lengths) -> float:
-    """Return real tokens over padded tokens of micro-batches that are numbered from 0."""
-    real = padded = 0
-    for number, batch in enumerate(batches):
-        tokens = lengths(*batch, number)
-        real, padded = real + int(tokens.sum()), padded + int(tokens.max()) * len(tokens)
-    return real / padded
 
 
 class Sampler:
@@ -155,18 +153,10 @@ class Sampler:
         for number, micro in enumerate(micro_batches(self.order, self._lengths, start=start), start):
             yield micro, self._rho(number)
 
-    def padding_efficiency(self) -> dict[str, float]:
-        """Return real tokens over padded tokens in an epoch, for this order and for LLM-RG4's (window 1)."""
-        shares = {}
-        for name, order in (("real_share", self.order), ("published_real_share", self.order._replace(window=1))):
-            epoch = islice(micro_batches(order, self._lengths), order.micro_batches_per_epoch)
-            shares[f"batches/{name}"] = padding_efficiency(epoch, self._lengths)
-        return shares
-
     def _rho(self, number: int) -> float:
         return self.phase.rho(number // self.phase.schedule.accumulation)
 
     def _lengths(self, rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
-        commits = self.examples.uniform(rows, visits, self.route_seed) >= self._rho(number)
-        tokens = self.examples.lengths[rows]
-        return np.where(commits, tokens[:, 1], tokens[:, 0])
+        commits = self.examples.routes(rows, visits, self._rho(number), self.route_seed)
+        direct, commitment_first = self.examples.lengths(rows).T
+        return np.where(commits, commitment_first, direct)

@@ -15,7 +15,9 @@ from accelerate.state import AcceleratorState
 from pacer.config import Params, parse_params
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Pacer
+from pacer.training import loop
 from pacer.training.examples import Examples, RecordTable
+from pacer.training.phases import phase_of
 from tests.support.models import specification
 from tests.support.profiles import profile
 
@@ -77,3 +79,18 @@ def setting(
         return model, examples
 
     return make
+
+
+@pytest.fixture
+def run(setting, accelerator, tmp_path: Path) -> Callable[..., tuple[dict, list]]:
+    """Trains a phase in a folder, and returns its weights and what it logged."""
+
+    def train(name: str, made: tuple[Pacer, Examples] | None = None, folder: str = "run", **groups: dict) -> tuple:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        logged: list[tuple[int, dict[str, float]]] = []
+        model, examples = made or setting(name)
+        phase = phase_of(name, parameters(**groups))
+        weights = loop.train(model, examples, phase, accelerator, tmp_path / folder, lambda v, s: logged.append((s, v)))
+        return weights, logged
+
+    return train

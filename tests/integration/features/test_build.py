@@ -124,7 +124,7 @@ def test_a_shard_that_dvc_linked_is_copied(backbones: Path, images: pl.DataFrame
     assert cached.stat().st_mode & 0o777 == 0o444 and cached.read_bytes() == shard.read_bytes()
 
 
-@pytest.mark.parametrize("entries", ['[["img0", "key 0"]]', "5", "[1, 2]", "{", None])
+@pytest.mark.parametrize("entries", ["5", "[1, 2]", "{", None])
 def test_a_shard_that_does_not_say_what_its_rows_are_is_damaged(tmp_path: Path, capsys, entries: str | None) -> None:
     out, scratch = tmp_path / "out", tmp_path / "scratch"
     out.mkdir(), scratch.mkdir()
@@ -132,27 +132,6 @@ def test_a_shard_that_does_not_say_what_its_rows_are_is_damaged(tmp_path: Path, 
     safetensors.torch.save_file({"states": torch.zeros(2, 3)}, out / "images-0.safetensors", metadata)
     assert take_over(out, scratch, {"images": {"img0": "key 0"}}) == {"images": {}}
     assert "images-0.safetensors is damaged: " in capsys.readouterr().out
-
-
-def test_a_damaged_shard_of_a_stopped_run_is_named_and_made_again(
-    backbones: Path,
-    images: pl.DataFrame,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
-) -> None:
-    out = tmp_path / "out"
-    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "whole")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(build, "write_index", interrupted)
-        build.build_store(CONFIG, images, TEXTS, backbones, out)
-    scratch = Path(f"{out}.scratch")
-    cut(sorted(scratch.rglob("images-*.safetensors"))[0])
-    capsys.readouterr()
-    build.build_store(CONFIG, images, TEXTS, backbones, out)
-    told = capsys.readouterr().out
-    assert told.count(" is damaged: ") == 1
-    assert content(out) == content(tmp_path / "whole")
 
 
 def interrupted(*arguments: object) -> None:
@@ -212,11 +191,8 @@ def test_unreadable_images_are_listed_and_the_rest_is_kept(
     Path(paths["img8"]).unlink()
     encoded.clear()
     listing = tmp_path / "out.unreadable.csv"
-    with pytest.raises(
-        DataError,
-        match=r"^2 images cannot be read, such as img1 \(the file is not an image .*\); .*out\.unreadable\.csv lists "
-        r"all",
-    ):
+    told = r"^2 images cannot be read, such as img1 \(the file is not an image .*\); .*out\.unreadable\.csv lists all"
+    with pytest.raises(DataError, match=told):
         build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
     with open(listing, newline="") as file:
         assert list(csv.reader(file)) == [
@@ -231,34 +207,6 @@ def test_unreadable_images_are_listed_and_the_rest_is_kept(
     build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
     assert encoded == [2]  # the repaired images alone
     assert not listing.exists() and not Path(f"{tmp_path / 'out'}.scratch").exists()
-    same_states(tmp_path / "out", tmp_path / "whole")
-
-
-def test_an_image_that_cannot_be_hashed_is_not_encoded(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A network disk may fail for a moment. States of an image whose bytes are not known would have no key."""
-    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "whole")
-    failing = images["path"][4]
-
-    def hash_file(path: str) -> str:
-        if path == failing:
-            raise OSError(5, "Input/output error", path)
-        return io.hash_file(path)
-
-    encoded.clear()
-    with (
-        monkeypatch.context() as patch,
-        pytest.raises(DataError, match=r"^1 image cannot be read, such as img4 \(the "),
-    ):
-        patch.setattr(build, "hash_file", hash_file)
-        build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
-    with open(tmp_path / "out.unreadable.csv", newline="") as file:
-        assert list(csv.reader(file))[1:] == [["img4", failing, "the file cannot be read (Input/output error)"]]
-    assert sum(encoded) == IMAGES - 1
-    encoded.clear()
-    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
-    assert encoded == [1]
     same_states(tmp_path / "out", tmp_path / "whole")
 
 

@@ -7,13 +7,12 @@ have it, in the loop that the stages run. Weight decay is off, so that a paramet
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import polars as pl
 import pytest
 import torch
-from accelerate import Accelerator
 from torch import Tensor
 
 from pacer.config import Params, parse_params
@@ -71,17 +70,25 @@ class Trained(NamedTuple):
     logged: list[dict[str, float]]
     routes: set[bool]
 
-    @property
-    def changed(self) -> set[str]:
-        return {name for name, value in self.model.named_parameters() if not torch.equal(value, self.start[name])}
+
+def noting(draw: Callable[..., list[bool]], routes: set[bool]) -> Callable[..., list[bool]]:
+    """``draw``, which adds what it draws to ``routes``."""
+
+    def noted(*given: Any) -> list[bool]:
+        drawn = draw(*given)
+        routes.update(drawn)
+        return drawn
+
+    return noted
 
 
 @pytest.fixture
-def row(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, tmp_path: Path):
+def row(records, anchors, backbones: Path, features, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def train(overrides: dict[str, Any]) -> dict[str, Trained]:
         """Warm-up, parent and, where the row has it, Calibrate, each from the weights of the one before."""
-        params, done, weights = parameters(overrides), {}, dict[str, Tensor]()
+        params, done, weights = parameters(overrides), dict[str, Trained](), dict[str, Tensor]()
         calibrates = params.calibrate.gate_inputs != "none"
+        draw = Examples.routes
         for name in ("warmup", "parent", "calibrate")[: 3 if calibrates else 2]:
             torch.manual_seed(5)
             own = specification_of(name, params)
@@ -91,33 +98,19 @@ def row(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features,
                     model.get_parameter(parameter).copy_(value)
             if name == "calibrate":
                 model.merge_lora()
-            direct = name == "warmup"
-            rows = records.filter(pl.col("context") == "sn") if direct else records
-            table = record_table(rows, None if direct else anchors)
-            examples = Examples(table, load_tokenizer(backbones), features, own)
-            done[name] = run(model, examples, name, params, tmp_path / name)
+            rows, labels = (records.filter(context="sn"), None) if name == "warmup" else (records, anchors)
+            examples = Examples(record_table(rows, labels), load_tokenizer(backbones), features, own)
+            done[name] = Trained(model, {n: p.detach().clone() for n, p in model.named_parameters()}, [], set())
+            (tmp_path / name).mkdir(exist_ok=True)
+            with monkeypatch.context() as patch:
+                patch.setattr(Examples, "routes", noting(draw, done[name].routes))
+                log = done[name].logged
+                phase = phase_of(name, params)
+                loop.train(model, examples, phase, accelerator, tmp_path / name, lambda v, s, log=log: log.append(v))
             weights |= {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}
         return done
 
     return train
-
-
-def run(model: Pacer, examples: Examples, name: str, params: Params, scratch: Path) -> Trained:
-    start = {n: p.detach().clone() for n, p in model.named_parameters()}
-    logged: list[dict[str, float]] = []
-    routes: set[bool] = set()
-    draw = examples.routes
-
-    def noting(*arguments: Any) -> list[bool]:
-        drawn = draw(*arguments)
-        routes.update(drawn)
-        return drawn
-
-    examples.routes = noting
-    scratch.mkdir(exist_ok=True)
-    phase = phase_of(name, params)
-    loop.train(model, examples, phase, Accelerator(cpu=True), scratch, lambda v, s: logged.append(v))
-    return Trained(model, start, logged, routes)
 
 
 def named(model: Pacer, *prefixes: str) -> set[str]:
@@ -142,7 +135,7 @@ def test_a_row_trains_what_it_is_made_of_and_nothing_else(overrides: dict[str, s
         expected = named(phase.model, *trained)
         if "e" not in overrides.get("calibrate.gate_inputs", "hze") and name == "calibrate":
             expected -= {"calibrator.availability.weight"}  # a cue that is off has no gradient
-        assert phase.changed == expected
+        assert {n for n, p in phase.model.named_parameters() if not torch.equal(p, phase.start[n])} == expected
 
     variant = overrides.get("refine.variant", "patchwise")
     for phase in done.values():

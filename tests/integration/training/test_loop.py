@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 import torch
 
@@ -15,25 +16,12 @@ from pacer.training.phases import phase_of
 from tests.support.training import parameters
 
 
-def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(setting, accelerator, tmp_path: Path) -> None:
+def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(run) -> None:
     """A micro-batch has one context: a point of one update would show the same contexts again and again."""
 
-    def curve(log_interval: int) -> dict[int, dict]:
-        params = parameters(
-            train={"log_interval": log_interval, "validation_interval": 100},
-            calibrate={"updates": 9, "accumulation": 1},
-        )
-        logged: dict[int, dict] = {}
-        folder = tmp_path / str(log_interval)
-        folder.mkdir()
-        loop.train(
-            *setting("calibrate"),
-            phase_of("calibrate", params),
-            accelerator,
-            folder,
-            lambda v, s: logged.update({s: v}),
-        )
-        return logged
+    def curve(interval: int) -> dict[int, dict]:
+        own = {"train": {"log_interval": interval, "validation_interval": 100}}
+        return dict(run("calibrate", folder=str(interval), calibrate={"updates": 9, "accumulation": 1}, **own)[1])
 
     each, points = curve(1), curve(4)
     assert list(points) == [1, 4, 8, 9]
@@ -45,20 +33,6 @@ def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(settin
         for name in ("learning_rate", "rho"):
             assert points[last][name] == updates[-1][name]
     assert {f"gate/{context}" for context in CONTEXTS} <= points[8].keys()
-
-
-def test_dropout_follows_the_seed(setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def drawn(seed: int) -> list[int]:
-        model, examples = setting("parent")
-        phase, folder, seeds = phase_of("parent", parameters(train={"seed": seed})), tmp_path / str(seed), []
-        folder.mkdir()
-        with monkeypatch.context() as patch:
-            patch.setattr(torch, "manual_seed", seeds.append)
-            loop.train(model, examples, phase, accelerator, folder, lambda *_: None)
-        return seeds
-
-    first, second = drawn(1), drawn(2)
-    assert len(set(first) | set(second)) == len(first) + len(second) == 12  # six updates each
 
 
 class SecondProcess:
@@ -73,19 +47,18 @@ class SecondProcess:
         return getattr(self.accelerator, name)
 
 
-def test_every_process_draws_another_dropout(
+def test_every_seed_process_and_update_draws_another_dropout(
     setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seeds: dict[int, list[int]] = {}
-    for process in (accelerator, SecondProcess(accelerator)):
+    drawn: list[int] = []
+    for number, (seed, process) in enumerate([(1, accelerator), (2, accelerator), (1, SecondProcess(accelerator))]):
         model, examples = setting("parent")
-        drawn = seeds[process.process_index] = []
-        (tmp_path / str(process.process_index)).mkdir()
+        (tmp_path / str(number)).mkdir()
         with monkeypatch.context() as patch:
             patch.setattr(torch, "manual_seed", drawn.append)
-            phase = phase_of("parent", parameters())
-            loop.train(model, examples, phase, process, tmp_path / str(process.process_index), lambda *_: None)
-    assert len(seeds[0]) == len(seeds[1]) == 6 and not set(seeds[0]) & set(seeds[1])
+            phase = phase_of("parent", parameters(train={"seed": seed}))
+            loop.train(model, examples, phase, process, tmp_path / str(number), lambda *_: None)
+    assert len(drawn) == len(set(drawn)) == 3 * 6
 
 
 def test_the_optimiser_is_adamw_with_its_usual_betas(setting, accelerator) -> None:
@@ -97,82 +70,35 @@ def test_the_optimiser_is_adamw_with_its_usual_betas(setting, accelerator) -> No
     assert not group["amsgrad"] and not group["maximize"]
 
 
-def test_a_source_that_no_row_of_an_update_has_is_not_stepped(
-    setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_that_no_row_of_an_update_has_is_not_stepped(run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither momentum nor weight decay moves its weights, and the optimiser counts no step for them."""
-    params = parameters(
-        parent={"updates": 12, "accumulation": 1, "warmup_updates": 0}, train={"validation_interval": 100}
-    )
     update, columns, steps = loop._Run.update, {"lateral": 0, "prior": 1}, dict.fromkeys(("lateral", "prior"), 0)
     seen: list[Batch] = []
     gradient = loop._Run.gradient
-    monkeypatch.setattr(loop._Run, "gradient", lambda run, micros: seen.append(micros[0][1]) or gradient(run, micros))
+    monkeypatch.setattr(loop._Run, "gradient", lambda own, micros: seen.append(micros[0][1]) or gradient(own, micros))
 
-    def checked(run, stream):
-        before = run.trained
-        values = update(run, stream)
+    def checked(own, stream):
+        before = own.trained
+        values = update(own, stream)
         for source, column in columns.items():
-            names = [name for name in run.parameters if name.startswith(f"interface.{source}.")]
+            names = [name for name in own.parameters if name.startswith(f"interface.{source}.")]
             present = bool(seen[-1].availability[:, column].any())
             steps[source] += present
-            moved = [name for name in names if not torch.equal(before[name], run.trained[name])]
+            moved = [name for name in names if not torch.equal(before[name], own.trained[name])]
             assert bool(moved) == present, (source, moved)
-            state = [run.optimizer.state.get(run.parameters[name], {"step": 0})["step"] for name in names]
+            state = [own.optimizer.state.get(own.parameters[name], {"step": 0})["step"] for name in names]
             assert {int(step) for step in state} == {steps[source]}
         return values
 
     monkeypatch.setattr(loop._Run, "update", checked)
-    loop.train(*setting("parent"), phase_of("parent", params), accelerator, tmp_path, lambda *_: None)
+    run("parent", parent={"updates": 12, "accumulation": 1, "warmup_updates": 0}, train={"validation_interval": 100})
     assert 0 < steps["lateral"] < 12 and 0 < steps["prior"] < 12
 
 
-def test_a_parameter_that_the_loss_never_reaches_is_refused(setting, accelerator, tmp_path: Path) -> None:
-    """The loss reads the head's weight and never calls the module, so LoRA beside it would stay zero."""
-    model, examples = setting("parent")
-    model.language.lm_head.lora_beside = torch.nn.Linear(2, 2)
-    message = r"parent: 2 of \d+ trained tensors got no gradient, such as language.lm_head.lora_beside.bias"
-    with pytest.raises(PacerError, match=message):
-        loop.train(model, examples, phase_of("parent", parameters()), accelerator, tmp_path, lambda *_: None)
-
-
-def test_a_parameter_is_not_excused_by_a_source_in_its_name(setting, accelerator, tmp_path: Path) -> None:
-    model, examples = setting("parent")
-    model.router.lateral = torch.nn.Linear(2, 2)
-    params = parameters(parent={"contexts": ["sn"]})
-    with pytest.raises(PacerError, match=r"got no gradient, such as router.lateral.bias"):
-        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda *_: None)
-
-
-def test_a_phase_without_training_records_is_refused(setting, accelerator, tmp_path: Path) -> None:
-    model, examples = setting("parent")
-    examples.table.split[:] = 1
-    with pytest.raises(DataError, match="no record of split train in sn, sw, mn, mw, which parent trains on"):
-        loop.train(model, examples, phase_of("parent", parameters()), accelerator, tmp_path, lambda *_: None)
-
-
-@pytest.mark.parametrize("contexts", [["sn"], ["sn", "mn"]])
-def test_a_source_without_records_may_stay_untrained(setting, accelerator, tmp_path: Path, contexts: list[str]) -> None:
-    model, examples = setting("parent")
-    params = parameters(parent={"contexts": contexts})
-    loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda *_: None)
-
-
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
-def test_a_stopped_run_continues_as_if_nothing_had_happened(
-    name: str, setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    params = parameters(batches={"window": 2}, train={"log_interval": 5})  # the state is saved between two points
-    phase = phase_of(name, params)
-
-    def run(folder: Path) -> tuple[dict, list]:
-        folder.mkdir(exist_ok=True)
-        logged: list = []
-        model, examples = setting(name)
-        weights = loop.train(model, examples, phase, accelerator, folder, lambda v, s: logged.append((s, v["loss"])))
-        return weights, logged
-
-    whole, curve = run(tmp_path / "whole")
+def test_a_stopped_run_continues_as_if_nothing_had_happened(name: str, run, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"batches": {"window": 2}, "train": {"log_interval": 5}}  # the state is saved between two points
+    whole, curve = run(name, folder="whole", **own)
     gradient, count = loop._Run.gradient, iter(range(100))
 
     def stopping(self, *arguments):
@@ -180,29 +106,24 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened(
             raise KeyboardInterrupt
         return gradient(self, *arguments)
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop._Run, "gradient", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "stopped")
-    resumed, resumed_curve = run(tmp_path / "stopped")
-    assert resumed_curve == curve
+        run(name, folder="stopped", **own)
+    resumed, resumed_curve = run(name, folder="stopped", **own)
+    assert [(step, values["loss"]) for step, values in resumed_curve] == [(s, values["loss"]) for s, values in curve]
     for parameter in whole:
         assert torch.equal(whole[parameter], resumed[parameter]), parameter
 
 
-def test_a_loss_that_is_not_finite_names_the_records(setting, accelerator, tmp_path: Path) -> None:
-    params = parameters()
+def test_a_loss_that_is_not_finite_names_the_records(setting, run) -> None:
     model, examples = setting("parent")
     with torch.no_grad():
         model.interface.fusion.bias.fill_(float("nan"))
     with pytest.raises(PacerError, match=r"loss of update 0 is nan on records sn-\d"):
-        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
+        run("parent", (model, examples))
 
 
-def test_best_keeps_the_weights_of_the_lowest_validation_loss(
-    setting, accelerator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    params = parameters(train={"checkpoint": "best", "validation_interval": 2})
+def test_best_keeps_the_weights_of_the_lowest_validation_loss(run, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([3.0, 1.0, 2.0])
     seen: list[dict] = []
 
@@ -211,54 +132,44 @@ def test_best_keeps_the_weights_of_the_lowest_validation_loss(
         return {"validation/mean": next(losses)}
 
     monkeypatch.setattr(loop, "validate", validate)
-    model, examples = setting("parent")
-    best = loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
+    best, _ = run("parent", train={"checkpoint": "best", "validation_interval": 2})
     assert all(torch.equal(best[n], seen[1][n]) for n in best)
 
 
-def test_best_without_validation_records_is_refused(setting, accelerator, tmp_path: Path) -> None:
-    params = parameters(train={"checkpoint": "best"})
+def test_best_without_validation_records_is_refused(setting, run) -> None:
     model, examples = setting("parent")
-    examples.table.split[:] = 0  # every record is in train
+    examples.table.frame = examples.table.frame.with_columns(split=pl.lit("train"))
     with pytest.raises(DataError, match="needs records in split val"):
-        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
+        run("parent", (model, examples), train={"checkpoint": "best"})
 
 
-def test_a_gradient_that_is_not_finite_stops_before_the_step(setting, accelerator, tmp_path: Path) -> None:
-    params = parameters()
+def test_a_gradient_that_is_not_finite_stops_before_the_step(setting, run) -> None:
     model, examples = setting("parent")
     model.interface.fusion.weight.register_hook(lambda gradient: gradient * float("inf"))
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     with pytest.raises(PacerError, match=r"gradient norm of update 0 is nan on records sn-\d"):
-        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
+        run("parent", (model, examples))
     assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
 
 
 def test_the_last_good_state_outlives_a_loss_that_is_not_finite(setting, accelerator, tmp_path: Path) -> None:
-    params = parameters()
     model, examples = setting("parent")
-    steps = []
 
     def log(values: dict, step: int) -> None:
-        steps.append(step)
         if step == 3:
             with torch.no_grad():
                 model.interface.fusion.bias.fill_(float("nan"))
 
     with pytest.raises(PacerError, match="loss of update 3 is nan"):
-        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, log)
+        loop.train(model, examples, phase_of("parent", parameters()), accelerator, tmp_path, log)
     state = torch.load(tmp_path / loop.STATE, weights_only=True)
     assert state["update"] == 2
     assert all(weight.isfinite().all() for weight in state["weights"].values())
 
 
 @pytest.mark.parametrize("limit", [None, 0.01])
-def test_the_gradient_is_clipped_to_its_limit(
-    limit: float | None, setting, accelerator, tmp_path: Path, monkeypatch
-) -> None:
-    params = parameters(train={"max_grad_norm": limit})
-    model, examples = setting("parent")
-    norms, logged = [], []
+def test_the_gradient_is_clipped_to_its_limit(limit: float | None, run, monkeypatch: pytest.MonkeyPatch) -> None:
+    norms: list[float] = []
     step = torch.optim.AdamW.step
 
     def noting(self, *arguments):
@@ -267,14 +178,7 @@ def test_the_gradient_is_clipped_to_its_limit(
         return step(self, *arguments)
 
     monkeypatch.setattr(torch.optim.AdamW, "step", noting)
-    loop.train(
-        model,
-        examples,
-        phase_of("parent", params),
-        accelerator,
-        tmp_path,
-        lambda v, s: logged.append(v["gradient_norm"]),
-    )
+    logged = [values["gradient_norm"] for _, values in run("parent", train={"max_grad_norm": limit})[1]]
     assert min(logged) > 0.02
     assert norms == pytest.approx(logged if limit is None else [limit] * 6, rel=1e-5)
 
@@ -311,20 +215,14 @@ def test_half_precision_trains_as_float32_does(name: str, setting, device_accele
     assert curves["bf16"] != curves["no"]
 
 
-def test_more_processes_than_records_are_refused(setting, accelerator, tmp_path: Path, monkeypatch) -> None:
-    params = parameters()
-    model, examples = setting("parent")
+def test_more_processes_than_records_are_refused(run, accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(accelerator), "num_processes", 5)
     with pytest.raises(ConfigError, match=r"parent.batch_size = 4 .* at least the number of processes, 5"):
-        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
+        run("parent")
 
 
-def test_everything_worth_watching_is_logged(setting, accelerator, tmp_path: Path) -> None:
-    params = parameters(batches={"mix": True}, calibrate={"batch_size": 16})
-    model, examples = setting("calibrate")
-    logged: list[dict] = []
-    loop.train(model, examples, phase_of("calibrate", params), accelerator, tmp_path, lambda v, s: logged.append(v))
-    contexts = ("sn", "sw", "mn", "mw")
+def test_everything_worth_watching_is_logged(run) -> None:
+    logged = [values for _, values in run("calibrate", batches={"mix": True}, calibrate={"batch_size": 16})[1]]
     assert set(logged[-1]) == {
         "loss",
         "loss_trajectory",
@@ -339,8 +237,7 @@ def test_everything_worth_watching_is_logged(setting, accelerator, tmp_path: Pat
         "loader_wait",
         "memory_gb",
         "validation/mean",
-        *(f"gate/{c}" for c in contexts),
-        *(f"validation/{c}" for c in contexts),
+        *(f"{what}/{context}" for what in ("gate", "validation") for context in CONTEXTS),
         *(f"depth_{what}/{k}" for what in ("weight", "favourite") for k in range(3)),
     }
     for values in logged:
@@ -351,9 +248,7 @@ def test_everything_worth_watching_is_logged(setting, accelerator, tmp_path: Pat
         assert 0 < values["gate/sn"] < 1 and values["memory_gb"] > 0.01 and 0 <= values["loader_wait"] < 1
 
 
-def test_a_validation_loss_that_is_not_finite_stops(setting, accelerator, tmp_path: Path, monkeypatch) -> None:
+def test_a_validation_loss_that_is_not_finite_stops(run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "validate", lambda *arguments: {"validation/sn": 1.0, "validation/mean": float("nan")})
-    params = parameters(train={"checkpoint": "best"})
-    model, examples = setting("parent")
     with pytest.raises(PacerError, match="validation after update 3 gave"):
-        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda v, s: None)
+        run("parent", train={"checkpoint": "best"})

@@ -14,7 +14,6 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
 from pacer.config import Params, parse_params
-from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, write_json
 from pacer.data.schemas import RECORD_SCHEMA, write_table
@@ -37,6 +36,10 @@ def parameters(**calibrate: object) -> Params:
     base["calibrate"] |= calibrate
     base["backbones"]["vision"] = {"provider": "local", "path": "elsewhere"}
     return Params.model_validate(base)
+
+
+def changed(params: Params, group: str, **values: object) -> Params:
+    return params.model_copy(update={group: getattr(params, group).model_copy(update=values)})
 
 
 @pytest.fixture
@@ -76,7 +79,7 @@ def phase(
 def test_the_three_phases_follow_each_other(phase, backbones: Path, tmp_path: Path) -> None:
     params = parameters()
     for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent")):
-        assert [step for step, _ in phase(name, params, start)][-1] == 2
+        assert [step for step, _ in phase(name, params, start)] == [1, 2]
         assert not Path(f"{tmp_path / name}.scratch").exists()
     record = read_json(tmp_path / "calibrate" / "config.json")
     assert record["parent"]["path"] == "../parent" and record["step"] == 2
@@ -122,19 +125,18 @@ def test_a_part_of_the_parent_is_trained_on_instead(trains, parts, phase, backbo
 
 
 def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    params = parameters(gate_inputs="none")
-    params = params.model_copy(update={"parent": params.parent.model_copy(update={"contexts": ["mw"]})})
+    params = changed(parameters(gate_inputs="none"), "parent", contexts=["mw"])
     phase("warmup", params, None)
     seen = set()
     batches = Examples.batch
 
     def noting(self: Examples, rows, *arguments, **more):
-        seen.update(self.table.context[list(rows)].tolist())
+        seen.update(self.table.row(int(row))["context"] for row in rows)
         return batches(self, rows, *arguments, **more)
 
     monkeypatch.setattr(Examples, "batch", noting)
     logged = phase("parent", params, "warmup")
-    assert seen == {CONTEXTS.index("mw")}
+    assert seen == {"mw"}
     assert {key for _, values in logged for key in values if key.startswith("validation/")} == {
         "validation/mw",
         "validation/mean",
@@ -163,7 +165,7 @@ def test_a_start_from_another_quantization_is_refused(phase, tmp_path: Path) -> 
 
 def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path: Path) -> None:
     params = parameters()
-    params = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
+    params = changed(params, "train", precision="bfloat16")
     AcceleratorState._reset_state()
     try:
         curves = [
@@ -192,47 +194,36 @@ def test_auto_is_bfloat16_on_a_gpu_that_has_it(
     assert run.mixed_precision("bfloat16") == "bf16"
 
 
-def test_the_statistics_are_logged_first_and_made_once(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    params, update = parameters(), run.train
-    made: list[int] = []
-    statistics = Examples.statistics
-    monkeypatch.setattr(Examples, "statistics", lambda self: made.append(1) or statistics(self))
+@pytest.fixture
+def stopped(phase, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Params], None]:
+    """Starts a phase that is stopped before its first update."""
 
-    def stopped(*arguments):
+    def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "train", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        phase("parent", params, None)
-    monkeypatch.setattr(run, "train", update)
-    step, values = phase("parent", params, None)[0]
-    assert step == 0 and made == [1]
-    assert values["targets/reports"] == 24 and 0 < values["batches/published_real_share"] <= 1
-    assert "batches/real_share" in values
-
-
-def test_a_corpus_without_released_scores_is_told_that_nothing_is_emphasised(
-    phase, records: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def stopped(*arguments):
-        raise KeyboardInterrupt
-
-    def said(params: Params) -> str:
+    def start(name: str, params: Params) -> None:
         with pytest.raises(KeyboardInterrupt):
-            phase("warmup", params, None)
-        return capsys.readouterr().out
+            phase(name, params, None)
 
-    monkeypatch.setattr(run, "train", stopped)
+    monkeypatch.setattr(run, "train", interrupted)
+    return start
+
+
+def test_a_corpus_without_marks_is_told_that_nothing_is_emphasised(
+    stopped, records: pl.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mark of BOS, and those of other splits, are not trained on."""
     params = parameters()
-    assert "L_TLW" not in said(params)
-    write_table(
-        tmp_path / "corpus" / "records.parquet",
-        records.with_columns(emphasis=pl.lit(None, dtype=pl.List(pl.Float32))),
-        RECORD_SCHEMA,
-    )
-    assert "warmup: L_TLW is 0: no target has emphasised tokens" in said(params)
-    without = params.model_copy(update={"train": params.train.model_copy(update={"lambda_tlw": 0.0})})
-    assert "L_TLW" not in said(without)
+    stopped("warmup", params)
+    assert "warmup: 6 train records\n" in capsys.readouterr().out
+    only = pl.when(split="val").then(pl.lit([0.0, 1.0])).otherwise(pl.lit([1.0, 0.0]))
+    for marks in (pl.lit(None), only):
+        marked = records.with_columns(emphasis=marks.cast(pl.List(pl.Float32)))
+        write_table(tmp_path / "corpus" / "records.parquet", marked, RECORD_SCHEMA)
+        stopped("warmup", params)
+        assert "warmup: L_TLW is 0: no target has emphasised tokens" in capsys.readouterr().out
+    stopped("warmup", changed(params, "train", lambda_tlw=0.0))
+    assert "L_TLW" not in capsys.readouterr().out
 
 
 def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFrame, tmp_path: Path) -> None:
@@ -242,28 +233,16 @@ def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFram
         phase("warmup", parameters(), None)
 
 
-def test_what_does_not_matter_does_not_start_anew(phase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_does_not_matter_does_not_start_anew(stopped, tmp_path: Path) -> None:
     """Settings that change no weight, and those of other stages, keep the state of a stopped run."""
 
-    def stopped(*arguments):
-        raise KeyboardInterrupt
-
     def folders(params: Params) -> set[str]:
-        with pytest.raises(KeyboardInterrupt):
-            phase("parent", params, None)
+        stopped("parent", params)
         return {path.name for path in (tmp_path / "parent.scratch").iterdir() if path.is_dir()}
 
-    monkeypatch.setattr(run, "train", stopped)
     params = parameters()
     first = folders(params)
-    other = params.model_copy(
-        update={
-            "train": params.train.model_copy(
-                update={"workers": 3, "state_interval": 7, "log_interval": 9, "checkpointing": "on"}
-            ),
-            "features": params.features.model_copy(update={"workers": 5, "batch_size": 3}),
-        }
-    )
-    assert folders(other) == first and len(first) == 1
-    changed = params.model_copy(update={"train": params.train.model_copy(update={"lambda_tlw": 0.1})})
-    assert folders(changed) != first and len(folders(changed)) == 1
+    other = changed(params, "train", workers=3, state_interval=7, log_interval=9, checkpointing="on")
+    assert folders(changed(other, "features", workers=5, batch_size=3)) == first and len(first) == 1
+    less = folders(changed(params, "train", lambda_tlw=0.1))
+    assert less != first and len(less) == 1

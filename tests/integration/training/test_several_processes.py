@@ -19,7 +19,7 @@ SMALL = 4096
 def test_two_processes_train_as_one(phase: str, mix: bool, setting: Setting) -> None:
     alone, together = (tasks[task_name(phase, mix)] for tasks in (setting.alone, setting.together))
     curves = [drive.logged(task) for task in (alone, together)]
-    assert [step for step, _ in curves[0]] == [step for step, _ in curves[1]] == [*range(UPDATES + 1)]
+    assert [step for step, _ in curves[0]] == [step for step, _ in curves[1]] == [*range(1, UPDATES + 1)]
     assert "validation/mean" in curves[1][-1][1]
     for (step, one), (_, two) in zip(*curves):
         assert two == pytest.approx(one, rel=1e-5, abs=1e-6), step

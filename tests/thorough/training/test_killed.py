@@ -17,9 +17,7 @@ from pacer.core.io import read_json
 from tests.support import drive
 from tests.support.killed import (
     HALF_STATE,
-    KILLED,
     PHASES,
-    STATE_INTERVAL,
     STATE_RENAMED,
     STEP,
     UPDATES,
@@ -122,26 +120,6 @@ def test_a_second_process_that_comes_while_the_first_removes_its_scratch(setting
     assert drive.weights(task) == reference.weights
 
 
-def test_the_lock_of_a_killed_process_is_free_at_once(setting: Setting) -> None:
-    phase = "parent"
-    task = setting.task(f"{phase}-freed", phase, drive.parameters(MODEL, train={"workers": 1}))
-    first = setting.start_and_stop(task, STEP, 3)
-    os.kill(first, signal.SIGKILL)  # its own workers outlive it for a while
-    assert setting.server.wait(first) == KILLED
-    setting.server.finish(task)
-    assert steps(task) == UPDATES - STATE_INTERVAL
-    assert_like(task, setting.reference(phase))
-
-
-def test_changed_parameters_never_meet_the_old_state(setting: Setting) -> None:
-    """As for the parent in `tests/integration`."""
-    phase, params = "calibrate", drive.parameters(MODEL, calibrate={"learning_rate": 5e-4})
-    fresh, task = setting.task(f"{phase}-fresh", phase, params), setting.task(f"{phase}-changed", phase, params)
-    setting.kill((setting.task(f"{phase}-changed", phase), STEP, 4))
-    assert_starts_anew(setting, task, fresh)
-    assert drive.weights(fresh) != setting.reference(phase).weights
-
-
 def test_changed_features_never_meet_the_old_state(setting: Setting) -> None:
     phase = "parent"
     features = setting.folder / f"{phase}-features"
@@ -167,28 +145,6 @@ def assert_starts_anew(setting: Setting, task: dict[str, Any], fresh: dict[str, 
     assert steps(task) == UPDATES
     files = next(files for point, _, files in read_json(task["watch"]) if point == STEP)
     assert files and not before & {Path(name).parts[0] for name in files}
-
-
-def test_the_scratch_does_not_grow_with_the_updates(setting: Setting) -> None:
-    phase = "parent"
-    tasks = []
-    for updates in (8, 16):  # 8 updates see every record once
-        # few points are logged: the state holds the curve up to now
-        params = drive.parameters(
-            MODEL,
-            **{
-                phase: {"updates": updates},
-                "train": {"state_interval": 1, "log_interval": 100, "validation_interval": 100},
-            },
-        )
-        tasks.append(setting.task(f"{phase}-{updates}", phase, params))
-    setting.server.finish(*tasks)
-    peaks = []
-    for task in tasks:
-        seen = [files for _, _, files in read_json(task["watch"])]
-        assert max(map(of_states, seen)) <= 2 * state_size(seen)
-        peaks.append(max(sum(files.values()) for files in seen))
-    assert peaks[1] <= 1.02 * peaks[0]
 
 
 def test_kills_during_the_write_of_the_state_do_not_fill_the_disk(setting: Setting) -> None:

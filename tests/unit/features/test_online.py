@@ -54,19 +54,12 @@ def stores(
     return *both(backbones, images, folder), folder
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.04)])
-def test_both_modes_give_the_same_tensors(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, dtype: str, tolerance: float
-) -> None:
-    states, online = both(backbones, images, tmp_path, dtype=dtype)
+def test_both_modes_give_the_same_tensors(stores) -> None:
+    """Repeats and another order included; other batches compute with other rounding."""
+    states, online, _ = stores
     ids = [f"img{i}" for i in (3, 4, 0, 3, 6)]
-    expected, found = states.depth_states(ids), online.depth_states(ids)
-    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
-    # another batch may put a value to the other side of a boundary of the type
-    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
-    assert float((found.float() - expected.float()).norm() / expected.float().norm()) < tolerance / 20
-    for one, other in zip(states.prior_states(TEXTS), online.prior_states(TEXTS)):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(online.depth_states(ids), states.depth_states(ids), rtol=0, atol=1e-5)
+    assert all(map(torch.equal, states.prior_states(TEXTS), online.prior_states(TEXTS)))
 
 
 def test_the_same_batches_give_the_same_bits(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:

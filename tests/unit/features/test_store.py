@@ -75,15 +75,6 @@ def test_cxr_bert_loads_as_the_plain_bert_that_it_is(backbones: Path, tmp_path: 
     torch.testing.assert_close(states, expected)
 
 
-def test_another_text_setting_encodes_no_image_again(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
-    monkeypatch.setattr(ImageEncoder, "encode", lambda self, x: pytest.fail("an image was encoded"))
-    build.build_store(CONFIG.model_copy(update={"prior_tokens": 9}), images, TEXTS, backbones, tmp_path / "out")
-    assert FeatureStore(tmp_path / "out").prior_states(TEXTS)[0].shape[1] == 9
-
-
 def test_depths_must_end_with_the_last_block(backbones: Path) -> None:
     with pytest.raises(ConfigError, match="must end with the encoder's last block, 3"):
         ImageEncoder(backbones / "vision", [1, 2])

@@ -32,7 +32,7 @@ class Case:
                 setattr(self, name, value.to(dtype))
         self.hidden.requires_grad_()
 
-    def reference(self, taught: bool) -> Tensor:
+    def reference(self, with_teacher: bool) -> Tensor:
         """lambda_TLW 0.75, lambda_cons 0.05, over logits of all tokens at once."""
         logits = self.hidden.to(self.head.dtype) @ self.head.T
         nll = F.cross_entropy(at_least_float32(logits), self.targets, reduction="none")[None]
@@ -41,13 +41,13 @@ class Case:
         total = total + 0.75 * emphasis_loss(nll, self.emphasis[None].to(wide))
         return (
             total + 0.05 * consistency_loss(self.teacher.to(self.head.dtype) @ self.head.T, logits, self.mask)
-            if taught
+            if with_teacher
             else total
         )
 
-    def chunked(self, taught: bool, logits_at_once: int | None = None) -> Tensor:
+    def chunked(self, with_teacher: bool, logits_at_once: int | None = None) -> Tensor:
         wide = torch.promote_types(self.omega.dtype, torch.float32)
-        teacher = (self.teacher, self.mask) if taught else ()
+        teacher = (self.teacher, self.mask) if with_teacher else ()
         nll, divergence = token_terms(self.hidden, self.head, self.targets, *teacher, logits_at_once=logits_at_once)
         total = trajectory_loss(nll, self.omega.to(wide), self.kappa.to(wide))
         total = total + 0.75 * emphasis_loss(nll, self.emphasis.to(wide))
@@ -74,47 +74,35 @@ def close(one: Tensor, other: Tensor, tolerance: float) -> None:
     n=st.integers(1, 40),
     vocabulary=st.integers(2, 60),
     rows=st.integers(1, 50),
-    taught=st.booleans(),
+    with_teacher=st.booleans(),
     seed=st.integers(0, 99),
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
-@example(n=1, vocabulary=2, rows=1, taught=True, seed=8, dtype=torch.float32)
-@example(n=1, vocabulary=2, rows=1, taught=True, seed=81, dtype=torch.float32)
-def test_it_equals_the_definition(n: int, vocabulary: int, rows: int, taught: bool, seed: int, dtype) -> None:
+@example(n=1, vocabulary=2, rows=1, with_teacher=True, seed=8, dtype=torch.float32)
+@example(n=1, vocabulary=2, rows=1, with_teacher=True, seed=81, dtype=torch.float32)
+def test_it_equals_the_definition(n: int, vocabulary: int, rows: int, with_teacher: bool, seed: int, dtype) -> None:
     """The definition is computed in float64. In float32 p - 1 of a nearly certain token loses digits: the difference is
     held against the terms too, which are as large as the head, not against the small gradient alone."""
     case, exact = (Case(n, vocabulary, seed=seed, dtype=dtype) for _ in range(2))
     in_float64(exact)
-    expected = value_and_gradient(exact.reference(taught), exact)
-    chunked = value_and_gradient(case.chunked(taught, rows * vocabulary), case)
+    expected = value_and_gradient(exact.reference(with_teacher), exact)
+    chunked = value_and_gradient(case.chunked(with_teacher, rows * vocabulary), case)
     tolerance, rounding = 1e-6 if dtype == torch.float32 else 1e-12, 4 * torch.finfo(dtype).eps
     for one, other in zip(chunked, expected, strict=True):
         allowed = tolerance * other.abs().max() + rounding * case.head.abs().max()
         assert (one.double() - other).abs().max() <= allowed
 
 
-@pytest.mark.parametrize("taught", [False, True])
-def test_its_gradient_is_that_of_its_value(taught: bool) -> None:
-    """In float64, by finite differences, of each term by itself, in several chunks."""
-    case = Case(7, 11, width=5, dtype=torch.float64)
-    teacher = (case.teacher, case.mask) if taught else ()
-
-    def terms(hidden: Tensor) -> tuple[Tensor, ...]:
-        return token_terms(hidden, case.head, case.targets, *teacher, logits_at_once=22)
-
-    assert torch.autograd.gradcheck(terms, (case.hidden,))
-
-
-@pytest.mark.parametrize("taught", [False, True])
+@pytest.mark.parametrize("with_teacher", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_in_bfloat16_it_is_no_further_from_float64_than_the_definition(taught: bool, seed: int) -> None:
+def test_in_bfloat16_it_is_no_further_from_float64_than_the_definition(with_teacher: bool, seed: int) -> None:
     """The hidden states of a bfloat16 model are float32, as those of its layers' sums."""
     case, exact = (Case(200, 1000, width=64, seed=seed, dtype=torch.bfloat16) for _ in range(2))
     in_float64(exact)
     case.teacher, case.hidden = case.teacher.float(), case.hidden.detach().float().requires_grad_()
-    truth = value_and_gradient(exact.reference(taught), exact)
-    plain = value_and_gradient(case.reference(taught), case)
-    chunked = value_and_gradient(case.chunked(taught, 50 * 1000), case)
+    truth = value_and_gradient(exact.reference(with_teacher), exact)
+    plain = value_and_gradient(case.reference(with_teacher), case)
+    chunked = value_and_gradient(case.chunked(with_teacher, 50 * 1000), case)
     for kind, real, one, other in zip(("value", "gradient"), truth, chunked, plain, strict=True):
         errors = [(result.double() - real).norm() / real.norm() for result in (one, other)]
         assert 0 < errors[0] <= errors[1] * 1.02 + 1e-7, (kind, errors)
@@ -153,14 +141,14 @@ class Largest(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("taught", [False, True])
-def test_logits_never_exist_together(taught: bool) -> None:
+@pytest.mark.parametrize("with_teacher", [False, True])
+def test_logits_never_exist_together(with_teacher: bool) -> None:
     case = Case(64, 500)
     with Largest() as seen:
-        case.chunked(taught, 8 * 500).backward()
+        case.chunked(with_teacher, 8 * 500).backward()
     assert seen.elements == 500 * 12  # the head's own weight
     with Largest() as seen:
-        case.reference(taught).backward()
+        case.reference(with_teacher).backward()
     assert seen.elements == 64 * 500
 
 
@@ -174,9 +162,11 @@ def test_tokens_outside_the_mask_do_not_ask_the_teacher() -> None:
 def test_terms_come_per_token_and_each_has_its_own_gradient() -> None:
     case = Case(20, 30, dtype=torch.float64)
     found = token_terms(case.hidden, case.head, case.targets, case.teacher, case.mask, logits_at_once=90)
-    logits, taught = case.hidden @ case.head.T, case.teacher @ case.head.T
+    logits, logits_0 = case.hidden @ case.head.T, case.teacher @ case.head.T
     nll = F.cross_entropy(logits, case.targets, reduction="none")
-    divergence = torch.where(case.mask, (taught.softmax(1) * (taught.log_softmax(1) - logits.log_softmax(1))).sum(1), 0)
+    divergence = torch.where(
+        case.mask, (logits_0.softmax(1) * (logits_0.log_softmax(1) - logits.log_softmax(1))).sum(1), 0
+    )
     weights = torch.randn(20, dtype=torch.float64)
     for one, other in zip(found, (nll, divergence), strict=True):
         close(one, other, 1e-12)

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import polars as pl
 import pytest
 import torch
-from accelerate import Accelerator
 from torch import Tensor
 
-from pacer.config import Params, parse_params
-from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Batch, Pacer
-from pacer.training import loop
 from pacer.training.examples import Examples
 from pacer.training.losses import LossWeights, objective
-from pacer.training.phases import Phase, phase_of
 from tests.support.losses import consistency_loss
-from tests.support.models import specification
-from tests.support.profiles import profile
-from tests.support.training import record_table
 
 PHASES = ("warmup", "parent", "calibrate")
 
@@ -62,77 +52,29 @@ TRAINED = {
 }
 
 
-def parameters(**groups: dict) -> Params:
-    values = profile("micro").model_dump()
-    for phase in PHASES:
-        values[phase] |= {"updates": 4, "batch_size": 4, "warmup_updates": 1, "learning_rate": 0.01}
-    for name, changes in groups.items():
-        values[name] |= changes
-    return parse_params(values)
-
-
-def assemble(backbones: Path, name: str, *, trained: bool, merged: bool = False, dropout: float = 0.1) -> Pacer:
-    """The model of a phase; ``trained``: with no trainable parameter where its initialisation put it.
-
-    A model that starts Calibrate has a ``trained`` parent and a fresh calibrator.
-    """
-    torch.manual_seed(5)
-    own = specification(name, **{group: {"dropout": dropout} for group in ("interface", "lora", "calibrate")})
-    model = build_model(backbones, own)
+def moved(model: Pacer, *, calibrator: bool = True) -> Pacer:
+    """The model with no trainable parameter (without ``calibrator``: of the parent) where its initialisation put it."""
     with torch.no_grad():
-        for parameter, value in model.named_parameters():
-            fresh = parameter.startswith("calibrator.") and not trained
-            if value.requires_grad and not fresh:
+        for name, value in model.named_parameters():
+            if value.requires_grad and (calibrator or not name.startswith("calibrator.")):
                 value.add_(torch.randn_like(value) * 0.2)
-    if merged:
-        model.merge_lora()
     return model
 
 
-@pytest.fixture
-def examples(records, anchors, backbones, features):
-    def make(name: str) -> Examples:
-        direct = name == "warmup"
-        rows = records.filter(pl.col("context") == "sn") if direct else records
-        table = record_table(rows, None if direct else anchors)
-        return Examples(table, load_tokenizer(backbones), features, specification(name))
-
-    return make
-
-
-def train(model: Pacer, examples: Examples, phase: Phase, scratch: Path) -> list[dict[str, float]]:
-    logged: list[dict[str, float]] = []
-    loop.train(model, examples, phase, Accelerator(cpu=True), scratch, lambda v, s: logged.append(v))
-    return logged
-
-
-def mixed(own: Examples, name: str) -> Batch:
-    """A batch of all contexts and both routes, as far as the phase has them."""
-    return (
-        own.batch([0, 1], [False, False], 0.35)
-        if name == "warmup"
-        else own.batch([0, 9, 18, 27], [True, False, False, True], 0.35)
-    )
+def mixed(own: Examples) -> Batch:
+    """A batch of all contexts and both routes."""
+    return own.batch([0, 9, 18, 27], [True, False, False, True], 0.35)
 
 
 @pytest.mark.parametrize("name", PHASES)
-def test_a_phase_names_the_parameters_that_the_paper_trains_in_it(name: str, backbones: Path) -> None:
-    """Out of all parameters that any model has, the frozen models' included."""
-    phase = phase_of(name, parameters())
-    everything = {n for n, _ in assemble(backbones, "calibrate", trained=False).named_parameters()}
-    assert everything >= set().union(*TRAINED.values())
-    assert {n for n in everything if phase.trainable(n)} == TRAINED[name]
-    own = {n for n, _ in assemble(backbones, name, trained=False).named_parameters()}
-    assert {n for n in own if phase.trainable(n)} == TRAINED[name]
-
-
-@pytest.mark.parametrize("name", PHASES)
-def test_what_a_phase_does_not_train_stays_bit_for_bit(name: str, backbones: Path, examples, tmp_path: Path) -> None:
+def test_a_phase_trains_what_the_paper_does_and_leaves_the_rest_bit_for_bit(name: str, setting, run) -> None:
     """Buffers and the weights below LoRA too: a checkpoint holds none of these and must find them again."""
-    params = parameters()
-    model = assemble(backbones, name, trained=True, merged=name == "calibrate")
+    model, examples = setting(name)
+    if name == "calibrate":
+        model.merge_lora()
+    moved(model)
     before = {n: t.clone() for n, t in model.state_dict().items()} | {n: b.clone() for n, b in model.named_buffers()}
-    train(model, examples(name), phase_of(name, params), tmp_path)
+    run(name, (model, examples))
     after = model.state_dict() | dict(model.named_buffers())
     assert set(after) == set(before)
     assert {n for n in before if not torch.equal(before[n], after[n])} == TRAINED[name]
@@ -157,15 +99,16 @@ def regularised(model: Pacer, batch: Batch) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("merged", [True, False])
-def test_the_first_update_of_calibrate_meets_its_teacher(
-    merged: bool, backbones: Path, examples, tmp_path: Path
-) -> None:
+def test_the_first_update_of_calibrate_meets_its_teacher(merged: bool, setting, run) -> None:
     """With half of what LoRA sees dropped, teacher and student would differ at once where LoRA is not merged."""
-    params = parameters(calibrate={"warmup_updates": 0})  # or the first update has rate 0
-    model = assemble(backbones, "calibrate", trained=False, merged=merged, dropout=0.5)
-    logged = train(model, examples("calibrate"), phase_of("calibrate", params), tmp_path)
-    assert logged[0]["loss_consistency"] == 0.0 and logged[0]["loss_drift"] == 0.0
-    assert all(point["loss_consistency"] > 0 and point["loss_drift"] > 0 for point in logged[1:])
+    model, examples = setting("calibrate", dropout=0.5)
+    moved(model, calibrator=False)
+    if merged:
+        model.merge_lora()
+    own = {"warmup_updates": 0, "learning_rate": 0.01}  # or the first update has rate 0
+    first, *others = [values for _, values in run("calibrate", (model, examples), calibrate=own)[1]]
+    assert first["loss_consistency"] == 0.0 and first["loss_drift"] == 0.0
+    assert all(point["loss_consistency"] > 0 and point["loss_drift"] > 0 for point in others)
 
 
 @pytest.mark.parametrize(
@@ -176,25 +119,24 @@ def test_the_first_update_of_calibrate_meets_its_teacher(
         ("calibrate", {"calibrator"}),
     ],
 )
-def test_dropout_is_on_where_a_phase_trains_and_nowhere_else(
-    name: str, parts: set[str], backbones: Path, examples, tmp_path: Path
-) -> None:
-    params, model, met = parameters(), assemble(backbones, name, trained=False), dict[str, set[bool]]()
+def test_dropout_is_on_where_a_phase_trains_and_nowhere_else(name: str, parts: set[str], setting, run) -> None:
+    model, examples = setting(name)
+    modes: dict[str, set[bool]] = {}
     for module, own in model.named_modules():
         own.register_forward_pre_hook(
-            lambda m, inputs, module=module: met.setdefault(module, set()).add(m.training and torch.is_grad_enabled())
+            lambda m, inputs, module=module: modes.setdefault(module, set()).add(m.training and torch.is_grad_enabled())
         )
-    train(model, examples(name), phase_of(name, params), tmp_path)
-    assert {module.split(".")[0] for module, modes in met.items() if True in modes} == parts
-    dropouts = {module for module, modes in met.items() if True in modes and module.endswith("dropout")}
-    dropouts |= {module for module, modes in met.items() if True in modes and "lora_dropout" in module}
+    run(name, (model, examples))
+    on = {module for module, own in modes.items() if True in own}
+    assert {module.split(".")[0] for module in on} == parts
+    dropouts = {module for module in on if module.endswith("dropout") or "lora_dropout" in module}
     assert bool(dropouts) is (name != "warmup")  # the interface's is inside its attention
-    assert name == "calibrate" or True in met["interface.frontal.attention"]
+    assert name == "calibrate" or "interface.frontal.attention" in on
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_dropout_is_as_large_as_its_settings_say(share: float, backbones: Path) -> None:
-    model = assemble(backbones, "calibrate", trained=False, dropout=share)
+def test_dropout_is_as_large_as_its_settings_say(share: float, setting) -> None:
+    model, _ = setting("calibrate", dropout=share)
     for source in (model.interface.frontal, model.interface.lateral, model.interface.prior):
         assert source.attention.dropout == share
     assert model.calibrator is not None and model.calibrator.dropout.p == share
@@ -202,16 +144,18 @@ def test_dropout_is_as_large_as_its_settings_say(share: float, backbones: Path) 
     assert {module.p for module in lora if isinstance(module, torch.nn.Dropout)} == ({share} if share else set())
 
 
-def test_the_teacher_is_the_parent_itself(backbones: Path, examples) -> None:
+def test_the_teacher_is_the_parent_itself(setting) -> None:
     """The consistency term against a second model that has the parent's weights and no calibrator."""
-    model = assemble(backbones, "calibrate", trained=True, merged=True).eval()
-    parent = assemble(backbones, "parent", trained=False).eval()
+    model, examples = setting("calibrate")
+    moved(model).merge_lora()
+    model.eval()
+    parent = setting("parent")[0].eval()
     shared = {n: t for n, t in model.state_dict().items() if not n.startswith("calibrator.")}
     parent.load_state_dict(shared, strict=True)
     for module in parent.language.modules():  # the copied weights have LoRA in them already
         if hasattr(module, "merged_adapters"):
             module.merged_adapters.append("default")
-    batch = mixed(examples("calibrate"), "calibrate")
+    batch = mixed(examples)
     teacher, student = logits(parent, batch, calibrated=True), logits(model, batch, calibrated=True)
     assert torch.equal(teacher, logits(model, batch, calibrated=False))
     expected = consistency_loss(teacher, student, batch.supervision.omega_cons[batch.predicted])
@@ -220,11 +164,12 @@ def test_the_teacher_is_the_parent_itself(backbones: Path, examples) -> None:
     torch.testing.assert_close(regularised(model, batch)["consistency"], expected, rtol=1e-5, atol=0)
 
 
-def test_the_teacher_gets_no_gradient(backbones: Path, examples) -> None:
+def test_the_teacher_gets_no_gradient(setting) -> None:
     """Though its weights are the student's: everything but the calibrator could be trained here, and yet the
     divergence moves the residual alone, as if the teacher were numbers."""
-    model = assemble(backbones, "calibrate", trained=True).eval()
-    batch = mixed(examples("calibrate"), "calibrate")
+    model, examples = setting("calibrate")
+    moved(model).eval()
+    batch = mixed(examples)
     names = [n for n, p in model.named_parameters() if p.requires_grad]
     parameters = [model.get_parameter(n) for n in names]
     nothing = torch.zeros_like(batch.supervision.omega)

@@ -13,17 +13,16 @@ from pacer.training.sampler import Sampler
 from tests.support.training import parameters, record_table
 
 
-@pytest.mark.parametrize("window", [1, 3])
 @pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
-def test_measured_lengths_are_those_of_the_batches(name: str, window: int, setting) -> None:
-    params = parameters(batches={"window": window}, parent={"rho_start": 0.5})
+def test_measured_lengths_are_those_of_the_batches(name: str, setting) -> None:
     _, examples = setting(name)
-    sampler = Sampler(phase_of(name, params), examples)
+    sampler = Sampler(phase_of(name, parameters(batches={"window": 3}, parent={"rho_start": 0.5})), examples)
     routes = set()
     for micro, rho in islice(sampler.from_update(0), 12):
         commits = examples.routes(micro.rows, micro.visits, rho, sampler.route_seed)
         batch = examples.drawn(micro, rho, sampler.route_seed, 0.35)
-        assert batch.length.tolist() == examples.lengths[micro.rows, np.array(commits, dtype=int)].tolist()
+        asked = examples.lengths(micro.rows)
+        assert batch.length.tolist() == asked[np.arange(len(asked)), np.array(commits, dtype=int)].tolist()
         routes |= set(commits)
     assert routes == ({False} if name == "warmup" else {False, True})
 
@@ -34,40 +33,32 @@ def test_long_reports_and_histories_are_measured_as_they_are_cut(setting, record
     examples.table = record_table(long, anchors)
     for commit in (False, True):
         batch = examples.batch([0, 9, 18], [commit] * 3, 0.35)
-        assert batch.length.tolist() == examples.lengths[[0, 9, 18], int(commit)].tolist()
+        assert batch.length.tolist() == examples.lengths(np.array([0, 9, 18]))[:, int(commit)].tolist()
 
 
-def test_the_survey_tokenises_texts_in_batches_and_each_once(setting) -> None:
+def test_a_record_is_measured_once_and_only_if_its_window_is_needed(setting) -> None:
     _, examples = setting("parent")
-    asked: list[list[str]] = []
-    real = examples.tokenizer.tokenizer
-
-    def counting(texts, **named):
-        asked.append([texts] if isinstance(texts, str) else list(texts))
-        return real(texts, **named)
-
-    examples.tokenizer.tokenizer = counting
-    counts, lengths = examples.statistics()
-    examples.tokenizer.tokenizer = real
-    assert len(asked) == 1 and len(set(asked[0])) == len(asked[0])
-    rows = np.arange(len(examples.table))
-    for commit in (False, True):
-        batch = examples.batch(rows, [commit] * len(rows), 0.35)
-        assert batch.length.tolist() == lengths[:, int(commit)].tolist()
-    assert counts["targets/reports"] == 24
+    measured: list[tuple[str, bool]] = []
+    build = examples._sequence
+    examples._sequence = lambda record, commit: measured.append((record["record_id"], commit)) or build(record, commit)
+    sampler = Sampler(phase_of("parent", parameters(batches={"window": 2})), examples)
+    late = next(sampler.from_update(5))[0]  # the last window of its epoch
+    assert len(measured) < 2 * 24
+    whole = [micro for micro, _ in islice(sampler.from_update(0), 2 * sampler.order.micro_batches_per_epoch)]
+    assert whole[5 * sampler.phase.schedule.accumulation].rows.tolist() == late.rows.tolist()
+    assert len(measured) == len(set(measured)) == 2 * 24
 
 
-def test_the_shares_of_real_tokens_are_those_of_an_epoch(setting) -> None:
-    params = parameters(batches={"window": 6})
+def test_windows_are_sorted_by_the_lengths_that_the_batches_then_have(setting) -> None:
+    """With the visits' own routes, and the rho of the window's middle, which is that of all its batches here."""
     _, examples = setting("parent")
-    sampler = Sampler(phase_of("parent", params), examples)
-    real = padded = 0
-    for micro, rho in islice(sampler.from_update(0), sampler.order.micro_batches_per_epoch):
-        batch = examples.drawn(micro, rho, sampler.route_seed, 0.35)
-        real, padded = real + int(batch.length.sum()), padded + batch.ids.numel()
-    shares = sampler.padding_efficiency()
-    assert shares["batches/real_share"] == pytest.approx(real / padded)
-    assert shares["batches/published_real_share"] < shares["batches/real_share"] < 1
+    route = {"rho_start": 0.3, "rho_end": 0.3}
+    sampler = Sampler(phase_of("parent", parameters(batches={"window": 50}, parent=route)), examples)
+    epoch = islice(sampler.from_update(0), sampler.order.micro_batches_per_epoch)
+    drawn = [examples.drawn(micro, rho, sampler.route_seed, 0.35).length.tolist() for micro, rho in epoch]
+    for context in range(4):
+        batches = sorted(drawn[context::4])
+        assert len(batches) > 1 and (np.diff(np.concatenate(batches)) >= 0).all()
 
 
 @pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])

@@ -23,22 +23,6 @@ def tensors(batch: TrainingBatch) -> dict[str, torch.Tensor]:
     return own | vars(batch.supervision)
 
 
-def test_workers_make_the_batches_that_the_process_itself_makes(setting) -> None:
-    params = parameters(batches={"window": 3})
-    _, examples = setting("parent")
-    sampler = Sampler(phase_of("parent", params), examples)
-
-    def batches(workers: int) -> list:
-        stream = prefetch(lambda item: examples.drawn(*item, sampler.route_seed, 0.35), sampler.from_update(0), workers)
-        return list(islice(stream, 8))
-
-    for one, other in zip(batches(0), batches(2), strict=True):
-        ours, theirs = tensors(one), tensors(other)
-        assert ours.keys() == theirs.keys()
-        for name in ours:
-            assert torch.equal(ours[name], theirs[name]), name
-
-
 def test_for_a_gpu_batches_wait_in_page_locked_memory(setting, device_accelerator, device: torch.device) -> None:
     model, examples = setting("parent")
     phase = phase_of("parent", parameters(train={"workers": 2}))

@@ -12,7 +12,7 @@ from transformers import get_cosine_schedule_with_warmup
 
 from pacer.training.examples import MicroBatch
 from pacer.training.phases import DirectProbability, phase_of
-from pacer.training.sampler import Order, micro_batches, padding_efficiency
+from pacer.training.sampler import Order, micro_batches
 from tests.support.profiles import profile
 from tests.support.training import parameters
 
@@ -76,13 +76,13 @@ def test_another_seed_or_phase_is_another_order() -> None:
     assert drawn() != drawn(seed=2) and drawn() != drawn(phase="calibrate")
 
 
-def met(batches: list[MicroBatch]) -> Counter:
+def visit_counts(batches: list[MicroBatch]) -> Counter:
     return Counter((int(row), int(visit)) for b in batches for row, visit in zip(b.rows, b.visits, strict=True))
 
 
 @given(window=st.integers(1, 9), mix=st.booleans(), number=st.integers(0, 3))
 def test_windows_and_mixing_keep_the_records_and_their_visits(window: int, mix: bool, number: int) -> None:
-    assert met(epoch(SIZES, window, mix, number=number)) == met(epoch(SIZES, number=number))
+    assert visit_counts(epoch(SIZES, window, mix, number=number)) == visit_counts(epoch(SIZES, number=number))
 
 
 def test_mixed_batches_hold_several_contexts() -> None:
@@ -91,22 +91,7 @@ def test_mixed_batches_hold_several_contexts() -> None:
     assert np.mean(held) > 2
 
 
-def test_windows_bring_similar_lengths_together() -> None:
-    lengths = by_table(np.random.default_rng(0).integers(10, 100, 400))
-
-    def share(window: int) -> float:
-        own = order({"sn": 400}, window)
-        return padding_efficiency(islice(micro_batches(own, lengths), own.micro_batches_per_epoch), lengths)
-
-    assert share(8) > 0.9 > share(1)
-
-
-def test_padding_efficiency_is_real_over_padded_tokens() -> None:
-    batches = [MicroBatch(np.array([0, 1]), np.array([0, 0])), MicroBatch(np.array([2, 2]), np.array([0, 1]))]
-    assert padding_efficiency(batches, by_table(np.array([3, 5, 9]))) == (3 + 5 + 9 + 9) / (5 + 5 + 9 + 9)
-
-
-def test_a_changing_rho_costs_little_of_the_grouping() -> None:
+def test_windows_bring_similar_lengths_together_although_rho_changes() -> None:
     """Records of two lengths, of which the longer gets rarer in the course of the epoch."""
     rng = np.random.default_rng(0)
     short, uniform = rng.integers(30, 60, 9600), rng.random(9600)
@@ -115,8 +100,11 @@ def test_a_changing_rho_costs_little_of_the_grouping() -> None:
         return short[rows] + 50 * (uniform[rows] >= 0.1 + 0.4 * number / 1200)
 
     def share(window: int) -> float:
+        """Real tokens over padded tokens in an epoch."""
         own = order({"sn": 9600}, window)
-        return padding_efficiency(islice(micro_batches(own, lengths), own.micro_batches_per_epoch), lengths)
+        batches = enumerate(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))
+        tokens = np.array([lengths(*batch, number) for number, batch in batches])
+        return tokens.sum() / (tokens.max(axis=1).sum() * own.batch_size)
 
     assert share(30) > 0.97 > 0.85 > share(1)
 
@@ -125,11 +113,11 @@ def test_a_window_asks_for_lengths_with_the_visits_of_its_records() -> None:
     asked: Counter = Counter()
 
     def lengths(rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
-        asked.update(met([MicroBatch(rows, visits)]))
+        asked.update(visit_counts([MicroBatch(rows, visits)]))
         return rows
 
     own = order(SIZES, window=2)
-    assert met(list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))) == asked
+    assert visit_counts(list(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))) == asked
 
 
 @pytest.mark.parametrize("start", [0, 1, 20, 21, 25, 45])
@@ -154,7 +142,7 @@ def test_a_row_that_stands_three_times_is_drawn_as_often_in_each_epoch() -> None
     repeated = Order({"sn": np.array([0, 1, 2, 3, 0, 0, 3, 3])}, 4, window=1, mix=False, seed=1, phase="parent")
     batches = list(islice(micro_batches(repeated, by_table(np.arange(4))), 3 * repeated.micro_batches_per_epoch))
     assert Counter(np.concatenate([batch.rows for batch in batches]).tolist()) == {0: 9, 1: 3, 2: 3, 3: 9}
-    assert set(met(batches).values()) == {1}  # each time is a visit of its own, with its own route
+    assert set(visit_counts(batches).values()) == {1}  # each time is a visit of its own, with its own route
 
 
 @pytest.mark.parametrize("rise", [0, 1, 10, 100, 150])

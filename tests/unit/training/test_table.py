@@ -8,7 +8,7 @@ import pytest
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
-from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, SPLITS
+from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA
 from pacer.training.examples import ANCHOR_COLUMNS, RecordTable
 from tests.support.training import record_table
 
@@ -35,8 +35,6 @@ def test_rows_are_those_of_the_tables(files, records, anchors) -> None:
     rows = [table.row(number) for number in range(len(table))]
     assert [{name: row[name] for name in columns} for row in rows] == expected
     assert "report_raw" not in rows[0]  # the text of every target once
-    assert [CONTEXTS[code] for code in table.context] == [row["context"] for row in expected]
-    assert [SPLITS[code] for code in table.split] == [row["split"] for row in expected]
     assert [table.record_id(number) for number in range(len(table))] == [row["record_id"] for row in expected]
     numbers = table.rows("val", ("mw", "sn"))
     assert list(numbers) == ["mw", "sn"]

@@ -45,6 +45,7 @@ def test_spans_and_ids(tokenizer: PreTrainedTokenizerBase, report: str, limit: i
     assert parts[Span.END] == ([] if trajectory.cut else [tokenizer.eos_token_id])
     assert (np.diff(trajectory.spans) >= 0).all()
     assert tokenizer.bos_token_id not in trajectory.ids[1:-1]
+    assert trajectory.omega_cons.tolist() == (trajectory.spans >= Span.OPENING).tolist()
     if anchored:
         assert tokenizer.decode(parts[Span.OPENING]) == OPENING_TEXT
     if anchored and not trajectory.cut:
