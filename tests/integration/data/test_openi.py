@@ -104,6 +104,7 @@ class OpenI:
 @pytest.fixture
 def distribution(tmp_path: Path) -> OpenI:
     made = OpenI(tmp_path)
+    (tmp_path / "images").mkdir()
     made.write("projections", "views.csv", VIEWS)
     return made
 

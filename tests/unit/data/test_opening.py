@@ -29,7 +29,7 @@ from pydicom.uid import (
 
 from pacer.core.errors import DataError
 from pacer.data import radiographs as pixels
-from pacer.data.radiographs import OTHER_PART, ImageError, image_header, open_image
+from pacer.data.radiographs import ImageError, image_header, open_image
 from tests.support.dicom import write_dicom
 from tests.support.real import real
 
@@ -555,7 +555,7 @@ def test_a_missing_element_is_named_from_the_header(tmp_path: Path, read: Any, s
     with pytest.raises(ImageError, match="PhotometricInterpretation"):
         read(write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax, PhotometricInterpretation=None))
     floats = {"PixelData": None, "FloatPixelData": RAMP.astype("<f4").tobytes()}
-    with pytest.raises(ImageError, match="lacks PixelData; it has FloatPixelData, which is not read"):
+    with pytest.raises(ImageError, match="lacks PixelData"):
         read(write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax, **floats))
 
 
@@ -643,24 +643,6 @@ def test_tags_that_name_no_radiograph(tmp_path: Path, read: Any, tags: dict[str,
         return
     with pytest.raises(ImageError, match=f"the image cannot be used: {reason}"):
         read(path)
-
-
-@pytest.mark.parametrize(
-    ("tag", "part"),
-    [
-        ("HAND", "HAND"),
-        ("right knee", "KNEE"),
-        ("L_SPINE", "L SPINE"),
-        ("Thorax", None),
-        ("POITRINE", None),
-        ("CHEST ABDOMEN", None),
-        ("", None),
-    ],
-)
-def test_another_part_of_the_body_is_told_and_not_refused(tmp_path: Path, tag: str, part: str | None) -> None:
-    path = write_dicom(tmp_path / "a.dcm", RAMP, BodyPartExamined=tag)
-    assert image_header(path).part == part
-    assert open_image(path).info == ({} if part is None else {OTHER_PART: part})
 
 
 @pytest.mark.parametrize("read", [open_image, image_header])

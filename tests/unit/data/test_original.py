@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.data.readers.original import read_original_findings
+from pacer.data.readers.mimic_cxr import read_original_findings
 from tests.unit.data.test_sections import FULL
 
 FINDINGS = "The heart is of normal size. A 1.2 cm nodule projects over the left base. LINES AND TUBES: None."
@@ -42,16 +41,6 @@ def archive(root: Path, reports: dict[str, str] = REPORTS) -> Path:
     return root / "mimic-cxr-reports.zip"
 
 
-def annotations(root: Path, splits: dict[str, list]) -> Path:
-    path = root / "annotation.json"
-    path.write_text(json.dumps(splits))
-    return path
-
-
-def record(study: object, report: object, image: str = "a") -> dict:
-    return {"id": image, "study_id": study, "subject_id": 1, "report": report, "image_path": [f"{image}.jpg"]}
-
-
 def findings(path: Path) -> dict[str, str]:
     return dict(read_original_findings(path).iter_rows())
 
@@ -70,32 +59,6 @@ def test_two_files_of_one_study(make: Callable[..., Path], tmp_path: Path) -> No
     again = {"p20/p20000000/s50000003.txt": " FINDINGS: Other words.\n", "p21/p21000000/s50000001.txt": FULL}
     read = findings(make(tmp_path, REPORTS | again))
     assert read["50000003"] == "Clear lungs."
-
-
-def test_annotations(tmp_path: Path) -> None:
-    path = annotations(
-        tmp_path,
-        {
-            "train": [record(50000001, " The  heart\nis normal. "), record(50000001, "The heart is normal.", "b")],
-            "val": [record("s50000002", "Clear."), record("50000003", " ")],
-            "test": [record(50000002, "Not clear.")],
-        },
-    )
-    read = findings(path)
-    assert read == {"50000001": "The heart is normal.", "50000002": "Clear."}
-
-
-@pytest.mark.parametrize("bad", [record(None, "c"), record(True, "c"), {"study_id": 1}, record(1, None), "text", None])
-def test_malformed_annotation(bad: object, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"annotation\.json val\[1\] .*is this R2Gen's annotation file"):
-        read_original_findings(annotations(tmp_path, {"train": [record(1, "a")], "val": [record(2, "b"), bad]}))
-
-
-def test_errors_quote_no_report_text(tmp_path: Path) -> None:
-    path = annotations(tmp_path, {"train": [record("secret words", "secret words"), record(["secret"], "secret")]})
-    with pytest.raises(DataError) as caught:
-        read_original_findings(path)
-    assert "secret" not in str(caught.value)
 
 
 def test_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:

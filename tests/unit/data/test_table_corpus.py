@@ -210,14 +210,6 @@ def test_words_for_no_text_are_none(studies: Studies) -> None:
     assert audit["notes"]["absent_words"] == {"texts": {"findings": 2, "impression": 2, "indication": 1}}
 
 
-def test_copies_of_an_image_in_train_and_test_are_listed(studies: Studies) -> None:
-    studies.add("a", "2180-01-01")
-    studies.add("b", "2180-01-01", subject="p2", split="test")
-    audit = studies.build()
-    assert audit["image_copies"]["train-test"] == {"count": 1, "examples": [("a-PA.png", "b-PA.png")]}
-    assert lines_of(audit)["Images used more than once"] == "none"  # their names differ
-
-
 def test_slashes_and_dots_may_stay_in_an_id(studies: Studies) -> None:
     for study in ("2019/0012", "../../x"):
         studies.add(study, "2180-01-01", image="one.png", subject=f"patient of {study}")
