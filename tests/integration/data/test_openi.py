@@ -11,8 +11,6 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
@@ -259,27 +257,3 @@ def test_a_tgz_that_is_none(distribution: OpenI, content: bytes) -> None:
     ) as error:
         distribution.rows()
     assert "\n" not in str(error.value)
-
-
-QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-XML_TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
-
-
-@QUIET
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["CXR1", "2", "x"]) | XML_TEXT,
-            st.lists(st.sampled_from([FRONTAL, LATERAL]) | XML_TEXT, max_size=3).map(tuple),
-            st.dictionaries(st.sampled_from(list(TEXTS)), XML_TEXT, min_size=1),
-        ),
-        min_size=1,
-        max_size=4,
-    ),
-    st.sampled_from([None, "r2gen"]),
-)
-def test_any_reports(distribution: OpenI, reports: list[Any], split: str | None) -> None:
-    distribution.config = {"split": split}
-    contents = {f"{n}.xml": report(uid, images, **texts) for n, (uid, images, texts) in enumerate(reports)}
-    assert len(distribution.archive(contents).rows()) == len(reports)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from pacer.data.readers.table import read
 from pacer.data.source import Source
 from pacer.data.studies import seeded_split
 from tests.support.profiles import profile
-from tests.support.real import real
 from tests.support.rows import Examination, Prior, Problem, Row, read_rows
 
 BASE = profile("phantom").corpus.model_dump()
@@ -453,59 +451,3 @@ def summary(rows: list[Row]) -> tuple:
 
 
 # Real studies --------------------------------------------------------------------------------------------------------
-
-
-def covid_row(study: str, image: str, view: str, findings: str) -> dict[str, Any]:
-    """A row from what an image's name says (``p91_d3_…``: patient 91, day 3; ``dNA``: no day)."""
-    patient, day = Path(image).name.split("_")[:2]
-    when = None if day == "dNA" else str(date(2020, 3, 1) + timedelta(days=int(day[1:])))
-    return {"patient": patient, "study": study, "date": when, "view": view, "path": image, "findings": findings}
-
-
-def test_real_studies(tmp_path: Path) -> None:
-    """A collection with genuine earlier studies, as a table of days: the priors are those of its annotation files.
-
-    Two things differ by intent. Four studies occur in the files as a previous report only; the table has them as
-    studies. And the files give no previous report where it would be word for word the target; the table does.
-    """
-    records = {c: json.loads((real("rg4/covid") / f"{c}.json").read_text())["test"] for c in ("sn", "sw", "mn", "mw")}
-    listed = {entry["study_id"]: context for context, content in records.items() for entry in content}
-    rows, prior_only = [], {}
-    for entry in [entry for content in records.values() for entry in content]:
-        study, findings = entry["study_id"], entry["finding"]
-        rows.append(covid_row(study, entry["APPA_imagepath"], entry["APPA_flag"], findings))
-        if "lateral_imagepath" in entry:
-            rows.append(covid_row(study, entry["lateral_imagepath"], "L", findings))
-        if entry.get("last_study_id", study) not in listed:
-            prior_only[entry["last_study_id"]] = covid_row(
-                entry["last_study_id"], entry["last_APPA_imagepath"], "AP", entry["last_finding"]
-            )
-    rows += prior_only.values()
-    random.Random(0).shuffle(rows)
-    found, notes = read_file(write(tmp_path / "t.csv", rows), config_of({"subject": "patient", "image": "path"}))
-    assert not others(found)
-    by_id = exams(found)
-    assert len(prior_only) == 4 and set(by_id) == set(listed) | set(prior_only)
-    repeated, checked = set(), Counter()
-    for context, content in records.items():
-        for entry in content:
-            exam = by_id[entry["study_id"]]
-            assert (exam.frontal, exam.lateral, exam.view) == (
-                entry["APPA_imagepath"],
-                entry.get("lateral_imagepath"),
-                entry["APPA_flag"],
-            )
-            if context[1] == "n" and exam.prior:
-                assert exam.prior.findings == exam.findings
-                repeated.add(exam.id)
-                continue
-            assert exam.contexts[-1] == context
-            assert exam.prior == (
-                Prior(entry["last_finding"], None, entry["last_study_id"], entry["days_since_last"], "date", False, 0)
-                if context[1] == "w"
-                else None
-            )
-            checked[context] += 1
-    assert checked == {"sn": 95, "sw": 55, "mn": 27, "mw": 7} and len(repeated) == 7
-    undated = {entry["study"] for entry in rows if not entry["date"]}
-    assert notes.notes["priors"] == {"table": {"undated": len(undated)}}

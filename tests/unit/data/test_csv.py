@@ -162,17 +162,6 @@ def test_what_is_written_is_read_and_a_lost_end_is_no_other_table(
         assert last in (table[len(whole)], [*table[len(whole)][:-1], ""])
 
 
-@given(st.binary(), st.sampled_from(["t.csv", "t.csv.gz", "t.tsv"]))
-def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str) -> None:
-    path = tmp_path_factory.mktemp("csv") / name
-    path.write_bytes(content)
-    try:
-        rows = cells_of(path)
-    except DataError:
-        return
-    assert all(len(row) in (0, len(rows[0])) for row in rows)
-
-
 def test_a_decimal_number_that_tells_no_neighbours_apart_keeps_its_exponent(tmp_path: Path) -> None:
     rows = [{"id": 2.0**53}, {"id": 1e17}, {"id": 101.0}, {"id": 10**17}]
     (tmp_path / "ids.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
@@ -218,35 +216,3 @@ def test_a_broken_file(tmp_path: Path) -> None:
         rows_of(tmp_path, '{"train": [')
     with pytest.raises(DataError, match="needs one of the columns"):
         rows_of(tmp_path, {"train": []}, "a,b\n")
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=6,
-)
-RECORD = JSON | st.fixed_dictionaries(
-    {},
-    optional={
-        "id": JSON | st.sampled_from(["CXR1_IM-1", "x"]),
-        "report": JSON,
-        "subject_id": JSON,
-        "study_id": JSON,
-        "image_path": JSON | st.lists(st.text(max_size=4) | st.sampled_from(["a.png", f"{FOLDER}/b.jpg"]), max_size=4),
-        "split": JSON,
-        "more": JSON,
-    },
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.dictionaries(st.sampled_from(["train", "val", "test"]), st.lists(RECORD, max_size=5), min_size=1), st.booleans()
-)
-def test_every_record_ends_in_one_row(tmp_path: Path, splits: dict[str, list[Any]], with_views: bool) -> None:
-    rows, notes = rows_of(tmp_path, splits, "image,view\na.png,PA\nb,LL\n" if with_views else None)
-    assert sum(row.rows for row in rows) == sum(notes.read.values()) == sum(map(len, splits.values()))
-    for row in rows:
-        if isinstance(row, Examination):
-            (row.frontal + row.id + (row.findings or "")).encode()
-            assert row.contexts == (("sn",) if row.lateral is None else ("sn", "mn"))

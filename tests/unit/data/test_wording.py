@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from itertools import pairwise
 
@@ -11,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pacer.core.contexts import availability
-from pacer.data import wording
 from pacer.data.cleaning import CLEANERS
 from pacer.data.wording import compares_with_prior, find_wording, prior_wording
 from pacer.phantom.language import contexts_of, report_of
@@ -179,22 +177,6 @@ def test_the_phrase_of_a_rule_is_found_where_it_stands() -> None:
 def test_what_hides_ends_with_its_phrase() -> None:
     assert prior_wording("No prior studies. Effusion has increased.") == ("change verb",)
     assert prior_wording("Patient in stable condition with stable effusion.") == ("stable",)
-
-
-def plainly(text: str) -> bool:
-    """The rules tried one after the other, as they are written."""
-    hidden = "|".join(wording._NO_COMPARISON)
-    rules = "|".join(phrase for phrases in wording._RULES.values() for phrase in phrases)
-    pattern = re.compile(rf"\b(?:{hidden}|(?P<rule>{rules})(?P<end>))")
-    return any(match["end"] is not None for match in pattern.finditer(" ".join(text.lower().split())))
-
-
-_WORDS = [word for text, _ in COMPARING for word in text.split()] + " ".join(NOT_COMPARING).split()
-
-
-@given(st.lists(st.sampled_from(_WORDS), max_size=40).map(" ".join))
-def test_arrangement_of_the_rules_changes_nothing(text: str) -> None:
-    assert compares_with_prior(text) == plainly(text)
 
 
 @given(st.text(st.characters(exclude_categories=())))
