@@ -274,11 +274,6 @@ def test_sentences_that_presuppose_a_previous_report_are_stripped(tiny) -> None:
     assert whole["emphasis"] is not None
 
 
-def test_repeated_texts_are_counted(tiny) -> None:
-    tiny.files["sn"]["test"][0]["impression"] = "Something else."
-    assert lines_of(tiny.build())["Test reports word for word in train"].startswith("sn 0.0 % of 1, sw 100.0 % of 1")
-
-
 def test_truth_travels_with_the_studies_in_use(tiny) -> None:
     tiny.write()
     described = describe_source(tiny.root, ".", "files", {c: f"{c}.json" for c in tiny.files})

@@ -162,21 +162,6 @@ def test_problems(content: bytes, field: str, reason: str, distribution: OpenI) 
     assert row.field == field and reason in row.reason and "secret" not in row.reason
 
 
-def test_nothing_in_it(distribution: OpenI) -> None:
-    with pytest.raises(DataError, match=r"holds no \.xml file"):
-        distribution.archive({}).rows()
-    distribution.write("reports", "empty/readme.txt", "")
-    distribution.files["reports"] = distribution.root / "empty"
-    with pytest.raises(DataError, match=r"holds no \.xml file"):
-        distribution.rows()
-
-
-def test_a_missing_archive(distribution: OpenI) -> None:
-    distribution.files["reports"] = distribution.root / "none.tgz"
-    with pytest.raises(DataError, match="No such file"):
-        distribution.rows()
-
-
 @pytest.mark.parametrize("name", ["1_IM-0001-4001.jpg", "1_IM-0001-4001.dcm.png", "deep/er/1_IM-0001-4001.JPEG"])
 def test_image_files_of_every_distribution(name: str, distribution: OpenI) -> None:
     distribution.write("image", f"images/{name}", b"")

@@ -98,13 +98,6 @@ def test_other_providers_keep_paid_answers_and_use_none(endpoint, asking, labell
     assert label_sample(sample, records, asking(), tmp_path)["reused"] == 6
 
 
-def test_provider_none_writes_an_empty_cache(sample, records, labelling, tmp_path) -> None:
-    audit = label_sample(sample, records, labelling(), tmp_path)
-    assert (audit["answered"], audit["unanswered"]) == (0, 6)
-    assert cached(tmp_path) == []
-    assert [path.name for path in tmp_path.iterdir()] == ["llm_cache.jsonl"]
-
-
 def test_recorded_answers(sample, records, labelling, tmp_path) -> None:
     ids = sample["record_id"].to_list()
     lines = [{"record_id": i, "response": completion(answer({"sample_uid": i}))} for i in [*ids[:4], "sn-unsampled"]]

@@ -12,8 +12,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
@@ -397,57 +395,5 @@ def test_what_is_counted_about_priors(reading) -> None:
 
 
 # Any table -----------------------------------------------------------------------------------------------------------
-
-ROWS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "subject": st.sampled_from(["p1", "p1", "p2", "", None]),
-            "study": st.sampled_from(["a", "b", "c", "d", None]),
-            "view": st.sampled_from(["PA", "AP", "LL", "Frontal", "?", None]),
-            "image": st.sampled_from(["i", "j", "k", " "]),
-            "date": st.sampled_from(["2180-01-01", "2180-01-01", "21800102", "2180/01/03", None, "1/2/2180"]),
-            "time": st.sampled_from(["08:00", "80000.0", "09:00", None, None, "x"]),
-            "findings": st.sampled_from(["F", "F", None, " "]),
-            "impression": st.sampled_from(["I", None, None, "J"]),
-            "split": st.sampled_from([None, None, None, "test"]),
-        }
-    ),
-    min_size=1,
-    max_size=14,
-)
-
-
-@given(ROWS, st.randoms())
-def test_no_row_is_lost_in_any_table(tmp_path_factory: pytest.TempPathFactory, rows: list[dict], random) -> None:
-    folder = tmp_path_factory.mktemp("any")
-    outcomes = []
-    for name in ("t.csv", "t.jsonl", "t.parquet"):
-        found, notes = read_file(write(folder / name, rows))
-        assert notes.read["table"] == len(rows)
-        first = 2 if name == "t.csv" else 1
-        outcomes.append([e._replace(place=e.place._replace(file="", index=e.place.index - first)) for e in found])
-    assert outcomes[0] == outcomes[1] == outcomes[2]
-    # One study id under two subjects goes to the first of them, so the order matters only there.
-    subjects: dict[Any, set] = {}
-    for entry in rows:
-        subjects.setdefault(entry["study"], set()).add(entry["subject"] or None)
-    if all(len(of - {None}) < 2 for of in subjects.values()):
-        shuffled = random.sample(rows, len(rows))
-        again, _ = read_file(write(folder / "t.csv", shuffled))
-        assert summary(again) == summary(outcomes[0])
-
-
-def summary(rows: list[Row]) -> tuple:
-    """What does not depend on the order of rows: all but the places, and which of two equal views is taken."""
-    found = {
-        name: exam._replace(place=exam.place._replace(file="", index=0), frontal="", lateral=exam.lateral and "")
-        for name, exam in exams(rows).items()
-    }
-    rest = Counter()
-    for entry in rows:
-        if not isinstance(entry, Examination):
-            rest[(entry.field if isinstance(entry, Problem) else "", entry.reason)] += entry.rows
-    return found, rest
-
 
 # Real studies --------------------------------------------------------------------------------------------------------

@@ -118,21 +118,6 @@ def test_every_field_of_a_record(tree: Tree) -> None:
     }
 
 
-def test_the_folder_of_the_reports_is_read_as_their_archive_is(tree: Tree) -> None:
-    for number in range(3):
-        tree.add(50000001 + number, "PA,LL", date=21800506 + number)
-    tree.build()
-    records = tree.records()
-    shutil.unpack_archive(tree.root / "mimic-cxr-reports.zip", tree.root / "unpacked")
-    tree.settings["mimic_cxr"]["reports"] = "unpacked"
-    tree.build()
-    assert tree.records() == records
-    for path in (tree.root / "unpacked").rglob("*.txt"):
-        path.rename(tree.root / "unpacked" / path.name)
-    tree.build()
-    assert tree.records() == records
-
-
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize(
     ("views", "chosen"),

@@ -132,6 +132,7 @@ def test_unknown_views_of_mimic_are_not_frontal(line: str, tmp_path: Path) -> No
         (("LL", ""), None, None, 1),
         (("", ""), 0, 1, 2),
         (("LL", "AP"), 1, 0, 0),
+        (("AP", "PA"), 0, None, 0),
     ],
 )
 def test_known_views_win_over_the_order(
@@ -147,17 +148,6 @@ def test_known_views_win_over_the_order(
     assert row.frontal == IU["image_path"][frontal]
     assert row.lateral == (None if lateral is None else IU["image_path"][lateral])
     assert row.view == {"LL": "other", "": "other"}.get(views[frontal], views[frontal])
-
-
-def test_two_frontals_and_unknown_images(tmp_path: Path) -> None:
-    row, notes = row_of(tmp_path, IU, "image,view\nCXR2384_IM-0942/0.png,AP\nCXR2384_IM-0942/1.png,PA\n")
-    assert isinstance(row, Examination)
-    assert (row.frontal, row.lateral, row.view) == ("CXR2384_IM-0942/0.png", None, "AP")
-    row, notes = row_of(tmp_path, IU, "image,view\nCXR2384_IM-0942/0.png,LL\n")
-    assert isinstance(row, LeftOut)
-    row, notes = row_of(tmp_path, IU, "image,view\nCXR2384_IM-0942/0.png,PA\n")
-    assert isinstance(row, Examination) and row.lateral == "CXR2384_IM-0942/1.png"
-    assert notes.notes == {"unknown_views": {"views.csv": {"images": 1}}}
 
 
 def test_the_order_of_several_mimic_images_means_nothing(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from random import Random
 
 import pytest
 from hypothesis import assume, given
@@ -18,14 +17,6 @@ from tests.support.profiles import profile
 #: The micro profile.
 MICRO = profile("micro")
 SHARES = st.floats(0, 0.5)
-
-
-@given(st.lists(st.text(max_size=8), unique=True, max_size=30), st.randoms(use_true_random=False))
-def test_other_subjects_and_order_move_nobody(subjects: list[str], random: Random) -> None:
-    alone = {subject: seeded_split(subject, 3, 0.3, 0.3) for subject in subjects[::2]}
-    random.shuffle(subjects)
-    together = {subject: seeded_split(subject, 3, 0.3, 0.3) for subject in subjects}
-    assert alone.items() <= together.items()
 
 
 @given(st.text(), st.integers(), SHARES, SHARES, SHARES)
