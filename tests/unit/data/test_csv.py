@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import json
 from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from pacer.core.errors import DataError
 from pacer.data.tables import LARGEST, CsvForm, open_table
@@ -128,38 +125,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (tmp_path / "t.csv.gz").write_bytes(content)
         with pytest.raises(DataError, match=r"t\.csv\.gz cannot be read"):
             cells_of(tmp_path / "t.csv.gz")
-
-
-TABLES = st.integers(2, 4).flatmap(
-    lambda width: st.lists(
-        st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=width, max_size=width),
-        min_size=1,
-        max_size=6,
-    )
-)
-
-
-@given(TABLES, st.integers(0, 200))
-@example([["", ""], ["0", "000"], ["0", "00000"], ["0000", "0000"], ["000000", "0"]], 55)
-def test_what_is_written_is_read_and_a_lost_end_is_no_other_table(
-    tmp_path_factory: pytest.TempPathFactory, table: list[list[str]], cut: int
-) -> None:
-    folder = tmp_path_factory.mktemp("csv")
-    written = io.StringIO(newline="")
-    csv.writer(written, quoting=csv.QUOTE_ALL).writerows(table)
-    text = written.getvalue()
-    assert rows_of(folder, "\ufeff" + text) == table
-    if any('"' in cell for row in table for cell in row):
-        return  # cut between two quotes that stand for one, a cell looks whole
-    try:
-        found = rows_of(folder, ("\ufeff" + text)[: cut + 1])
-    except DataError:
-        return
-    if len(found) >= 2:
-        *whole, last = found
-        assert whole == table[: len(whole)]
-        # a file that ends just behind a separator looks as if its last cell were empty
-        assert last in (table[len(whole)], [*table[len(whole)][:-1], ""])
 
 
 def test_a_decimal_number_that_tells_no_neighbours_apart_keeps_its_exponent(tmp_path: Path) -> None:

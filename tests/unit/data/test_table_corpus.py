@@ -36,41 +36,17 @@ class Studies:
         image = f"{study}-{view}.png" if image == "" else image
         if image:
             Image.new("L", (16, 16)).save(self.folder / "images" / image)
-        self.rows.append(
-            {
-                "subject": subject,
-                "study": study,
-                "date": date,
-                "view": view,
-                "image": image,
-                "findings": f"Report of {study}.",
-                "split": "train",
-            }
-            | more
-        )
+        row = {"subject": subject, "study": study, "date": date, "view": view, "image": image, "split": "train"}
+        self.rows.append(row | {"findings": f"Report of {study}."} | more)
 
     def build(self) -> dict[str, Any]:
         separator = ";" if self.delimiter == "semicolon" else ","
         text = pl.DataFrame(self.rows, infer_schema_length=None).write_csv(separator=separator)
         (self.folder / "studies.csv").write_bytes(text.encode(self.encoding))
-        base = profile("phantom").corpus.model_dump()
-        config = Corpus.model_validate(
-            base
-            | {
-                "source": "files",
-                "format": "table",
-                "root": str(self.folder),
-                "images": "images",
-                "table": {
-                    "file": "studies.csv",
-                    "columns": self.columns,
-                    "delimiter": self.delimiter,
-                    "encoding": self.encoding,
-                    "dates": self.dates,
-                },
-            }
-            | self.settings
-        )
+        form = {"delimiter": self.delimiter, "encoding": self.encoding, "dates": self.dates}
+        table = {"file": "studies.csv", "columns": self.columns} | form
+        files = {"source": "files", "format": "table", "root": str(self.folder), "images": "images", "table": table}
+        config = Corpus.model_validate(profile("phantom").corpus.model_dump() | files | self.settings)
         point_to_files(config, self.folder / "source")
         audit = build_corpus(config, self.folder / "source", self.folder / "corpus")
         account = audit["rows"]

@@ -5,13 +5,10 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
+from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.cleaning import clean_report
-from tests.support.sentences import SENTENCES
 
 #: Names of each finding; all of them can be affirmed, denied and hedged.
 NAMES = {
@@ -28,13 +25,14 @@ NAMES = {
     "enlarged mediastinum": """enlarged mediastinum | widened mediastinum | mediastinal widening | widening of the
         mediastinum | enlargement of the cardiomediastinal silhouette | prominence of the superior mediastinum""",
     "fracture": "fracture | rib fractures | displaced clavicular fracture | fractured ribs | broken ribs",
-    "lung lesion": """nodule | pulmonary nodules | lung mass | masses | cavitary lesion | nodular opacity | nodular
-        density | metastases | metastatic disease | neoplasm | tumor | carcinoma | malignancy | mass-like density""",
-    "lung opacity": """opacity | opacities | hazy opacification | infiltrate | infiltration | airspace disease |
-        air-space process | airspace opacity | interstitial markings | interstitial abnormality | patchy density |
-        retrocardiac density | reticular pattern | ground-glass change | haziness""",
-    "pleural effusion": """effusion | pleural effusions | pleural fluid | hemothorax | hydrothorax | loculated fluid |
-        pleural collection | fluid in the minor fissure | empyema | layering effusion""",
+    "lung lesion": """lung lesion | nodule | pulmonary nodules | lung mass | masses | cavitary lesion | nodular
+        opacity | nodular density | metastases | metastatic disease | neoplasm | tumor | carcinoma | malignancy |
+        mass-like density""",
+    "lung opacity": """lung opacity | opacity | opacities | hazy opacification | infiltrate | infiltration | airspace
+        disease | air-space process | airspace opacity | interstitial markings | interstitial abnormality | patchy
+        density | retrocardiac density | reticular pattern | ground-glass change | haziness""",
+    "pleural effusion": """pleural effusion | effusion | pleural effusions | pleural fluid | hemothorax | hydrothorax
+        | loculated fluid | pleural collection | fluid in the minor fissure | empyema | layering effusion""",
     "pleural abnormality": """pleural thickening | pleural scarring | pleural plaques | pleural calcification | apical
         capping | biapical pleural scar | fibrothorax | thickening of the minor fissure | fissural thickening |
         pleuro-parenchymal scarring | pleural abnormality""",
@@ -63,13 +61,6 @@ def test_names(finding: str) -> None:
             assert said(sentence.format(name)) == {finding: polarity}, name
         assert said(f"Stable {name}.") == {finding: "positive"}, name
         assert said(clean_report(f"Stable {name}.")) == {finding: "positive"}, name
-
-
-@pytest.mark.parametrize("finding", FINDINGS)
-def test_every_finding_is_found_by_its_own_name(finding: str) -> None:
-    assert said(f"{finding} is present.") == {finding: "positive"}
-    assert said(f"No {finding}.") == {finding: "negative"}
-    assert said(f"Probable {finding}.") == {finding: "uncertain"}
 
 
 #: Sentences about one finding, {} stands for it.
@@ -129,9 +120,3 @@ def test_windows_are_local() -> None:
     assert said(f"No {near} effusion.") == {"pleural effusion": "negative"}
     assert said(f"No {far} effusion.") == {"pleural effusion": "positive"}
     assert said(f"Effusion {near} is absent.") == {"pleural effusion": "positive"}
-
-
-@given(reports=st.lists(st.sampled_from([s.text for s in SENTENCES if s.kind == "order and reach"]), max_size=6))
-def test_case_and_blanks_do_not_matter(reports: list[str]) -> None:
-    report = " ".join(part.replace("\n", ". ") for part in reports)
-    assert extract_anchor(report) == extract_anchor(report.upper().replace(" ", "  \t"))
