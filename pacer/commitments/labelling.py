@@ -18,8 +18,9 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
@@ -51,12 +52,8 @@ MAX_IN_A_ROW = 20
 
 
 class Outcome(NamedTuple):
-    """The outcome of a request after the client's retries.
-
-    Attributes:
-        status: ``answered``; ``refused``: a retry would not help; ``failed``: a retry may help.
-        reason: why there is no answer: ``timeout``, ``disconnected``, or for example ``HTTP 503``.
-    """
+    """The outcome of a request after the client's retries. ``refused``: a retry would not help; ``failed``: it may.
+    ``reason``: why there is no answer (``timeout``, ``disconnected``, or for example ``HTTP 503``)."""
 
     status: Literal["answered", "refused", "failed"]
     reply: Reply | None = None
@@ -69,8 +66,7 @@ def label_sample(
     """Write ``out/llm_cache.jsonl`` with the answers for the sampled records.
 
     Args:
-        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns.
-        records: the corpus.
+        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns. records: the corpus.
         config: provider ``none`` (no answers), ``recorded`` (answers from a file, by record id) or ``openai``.
         out: folder of the cache; answers already in the cache are not requested again.
         rules: ``anchors.rules``, the rule set of the candidate in the request.
@@ -196,12 +192,13 @@ def _ask_all(
     """Send the unanswered questions from several threads, and add the answers to ``paid``; return the number of
     requests without an answer, by reason."""
     missing = [question for question in questions if question.request_hash not in paid]
+    spent = [paid[question.request_hash].dollars for question in questions if question.request_hash in paid]
     with connect(config) as client:
         host = client.base_url.netloc.decode()
-        _check_budget(questions, paid, config)
+        _check_budget(missing, spent, config)
         _write(path, (), paid.values())  # a new file: DVC may have linked the old one to its cache
         with path.open("a", encoding="utf-8") as file, Ticker("labelling", len(missing)) as ticker:
-            requests = _Requests(client, questions, paid, config, file, ticker)
+            requests = _Requests(client, len(questions), paid, spent, config, file, ticker)
             with ThreadPoolExecutor(config.concurrency) as pool:
                 list(pool.map(requests.send, missing))
     again = "The other answers are saved; run the stage again for the rest"
@@ -216,34 +213,31 @@ def _ask_all(
     return requests.troubles
 
 
+@dataclass
 class _Requests:
     """The requests of a run and their outcomes, shared by threads.
 
-    Args:
-        questions: all questions, answered or not. paid: the existing answers; new ones are added.
-        file: receives a line per new answer. ticker: counts the new answers.
-
     Attributes:
+        number: of all questions, answered or not.
+        paid, spent: the answers and their dollars, before and in this run; ``file`` receives a line per new answer.
         stopped: why the run stopped; empty while requests are sent.
         failed: reasons of the requests that may succeed another time, by record id.
         troubles: number of requests without an answer, by reason.
+        unusable: the latest consecutive requests without a readable answer.
     """
 
-    def __init__(
-        self,
-        client: OpenAI,
-        questions: Sequence[Question],
-        paid: dict[str, StoredAnswer],
-        config: Labelling,
-        file: TextIO,
-        ticker: Ticker,
-    ):
-        self.client, self.config, self.file, self.ticker = client, config, file, ticker
-        self.paid, self.number = paid, len(questions)
-        self.stopped, self.failed, self.troubles = list[str](), dict[str, str](), Counter[str]()
-        self._unusable: list[str] = []  # the latest consecutive requests without a readable answer
-        self._spent = [paid[question.request_hash].dollars for question in questions if question.request_hash in paid]
-        self._lock = threading.Lock()
+    client: OpenAI
+    number: int
+    paid: dict[str, StoredAnswer]
+    spent: list[float]
+    config: Labelling
+    file: TextIO
+    ticker: Ticker
+    stopped: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    troubles: Counter[str] = field(default_factory=Counter)
+    unusable: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, question: Question) -> None:
         """Send a question and store the outcome, unless the run has stopped."""
@@ -251,7 +245,7 @@ class _Requests:
             return
         try:
             outcome = ask(self.client, question)
-            with self._lock:
+            with self.lock:
                 self._count(question, outcome)
                 self._check()
             os.fsync(self.file.fileno())  # the answer is on disk before the thread's next request
@@ -269,37 +263,35 @@ class _Requests:
             self.file.flush()
             self.paid[question.request_hash], result = answer, answer.status
             self.ticker.advance()
-            self._spent.append(answer.dollars)
+            self.spent.append(answer.dollars)
         if outcome.status == "failed":
             self.failed[question.record_id] = result
         if result == "ok":
-            self._unusable.clear()
+            self.unusable.clear()
         else:
-            self._unusable.append(f"{question.record_id} ({result})")
+            self.unusable.append(f"{question.record_id} ({result})")
 
     def _check(self) -> None:
         """Stop the run if no usable answers arrive, or if the answers cost more than the limit."""
         refused = self.troubles.total() - len(self.failed)
-        if len(self._unusable) == MAX_IN_A_ROW or refused == self.number:
+        if len(self.unusable) == MAX_IN_A_ROW or refused == self.number:
             host = self.client.base_url.netloc.decode()
             self.stopped.append(
-                f"{host} gave no usable answer for {len(self._unusable)} records in a row, such as "
-                f"{self._unusable[-1]}; check the API key, the account, anchors.llm.model, anchors.llm.base_url and "
+                f"{host} gave no usable answer for {len(self.unusable)} records in a row, such as "
+                f"{self.unusable[-1]}; check the API key, the account, anchors.llm.model, anchors.llm.base_url and "
                 "whether the endpoint supports the request's settings"
             )
         limit = self.config.max_dollars
-        if limit is not None and sum(self._spent) > limit and len(self._spent) < self.number:
+        if limit is not None and sum(self.spent) > limit and len(self.spent) < self.number:
             self.stopped.append(f"anchors.llm.max_dollars: {limit} is spent: the answers cost more than their estimate")
 
 
-def _check_budget(questions: Sequence[Question], paid: Mapping[str, StoredAnswer], config: Labelling) -> None:
+def _check_budget(missing: Sequence[Question], earlier: Sequence[float], config: Labelling) -> None:
     """Print the estimated maximum cost: characters / 4 as input tokens, ``max_tokens`` of output per request.
 
     Raises:
         ConfigError: the limits do not cover these requests and earlier runs; nothing was sent.
     """
-    missing = [question for question in questions if question.request_hash not in paid]
-    earlier = [paid[question.request_hash].dollars for question in questions if question.request_hash in paid]
     inputs, outputs = sum(question.prompt_tokens for question in missing), len(missing) * config.max_tokens
     dollars, spent = _dollars(inputs, outputs, config), sum(earlier)
     estimate = (
@@ -307,7 +299,7 @@ def _check_budget(questions: Sequence[Question], paid: Mapping[str, StoredAnswer
         f"(characters / 4) and at most {outputs / 1e6:.2f} M output tokens, at most about ${dollars:.2f} "
         f"(${spent:.2f} paid before)"
     )
-    for name, total in (("max_requests", len(questions)), ("max_dollars", dollars + spent)):
+    for name, total in (("max_requests", len(missing) + len(earlier)), ("max_dollars", dollars + spent)):
         limit = getattr(config, name)
         if limit is not None and total > limit:
             raise ConfigError(

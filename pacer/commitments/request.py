@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.commitments.rules import EXTRACTORS
 from pacer.config import Labelling
 from pacer.core.errors import ConfigError, DataError
@@ -35,11 +34,7 @@ class Question(NamedTuple):
 def build_questions(
     sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, prompt: str, rules: str = "careful"
 ) -> list[Question]:
-    """Build the question of every sampled record.
-
-    Args:
-        sample: the table that :func:`pacer.commitments.sampling.sample_records` returns.
-        rules: ``anchors.rules``, the rule set of the candidate ``regex_anchor``.
+    """Build the question of every sampled record; ``rules`` (``anchors.rules``) find the candidate ``regex_anchor``.
 
     Raises:
         DataError: a sampled record is not in the corpus.
@@ -61,7 +56,7 @@ def build_questions(
             "model": config.model,
             "temperature": config.temperature,
             "max_tokens": config.max_tokens,
-            "response_format": answer_schema() if config.structured else {"type": "json_object"},
+            "response_format": {"type": "json_object"},
             "messages": [{"role": "system", "content": prompt}, user],
         }
         questions.append(Question(row["record_id"], request, hash_json(request)))
@@ -80,19 +75,3 @@ def system_prompt(prompt_file: str | None) -> str:
         return Path(prompt_file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"anchors.llm.prompt_file: {prompt_file} cannot be read ({error})") from None
-
-
-def answer_schema() -> dict[str, Any]:
-    """Return ``response_format`` for the structured mode: the paper's schema in the API's strict form.
-
-    Strict schemas allow neither open nor optional keys, so ``rationale`` has all findings, null if there is no phrase.
-    """
-
-    def closed(properties: dict[str, Any]) -> dict[str, Any]:
-        required = list(properties)
-        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-    names = {"type": "array", "items": {"type": "string", "enum": list(FINDINGS)}}
-    rationale = closed({finding: {"type": ["string", "null"]} for finding in FINDINGS})
-    schema = closed({"sample_uid": {"type": "string"}, **dict.fromkeys(POLARITIES, names), "rationale": rationale})
-    return {"type": "json_schema", "json_schema": {"name": "clinical_anchor", "strict": True, "schema": schema}}

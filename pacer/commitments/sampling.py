@@ -47,7 +47,6 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[
 
     Args:
         records: a table with the columns :data:`COLUMNS`.
-        per_context: number of records; 0 draws nothing.
         seed: the sample depends only on seed and records.
 
     Returns:

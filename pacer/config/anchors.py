@@ -16,7 +16,6 @@ class Labelling(Strict):
     base_url: str | None
     temperature: NaturalFloat
     max_tokens: Positive
-    structured: bool
     concurrency: Positive
     timeout: PositiveFloat
     attempts: Positive

@@ -13,7 +13,6 @@ from pacer.config import Corpus
 from pacer.core.audits import Check, counted, number, percent, share
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.account import BAD, LEFT_OUT, Account
-from pacer.data.images import copies_across_splits
 from pacer.data.radiographs import MISSING
 from pacer.data.schemas import SPLITS
 
@@ -47,7 +46,6 @@ TOPICS = {
     "ignored_fields": ("Images with a DICOM field that has no meaning and is not followed", False),
     "lateral_of_another_study": ("Lateral image of another study", False),
     "long_gaps": ("Intervals between studies that deserve a look", False),
-    "other_parts": ("Images whose DICOM tag names another part of the body", False),
     "priors": ("Studies that have no certain predecessor", True),
     "residue": ("Texts with residue of another format, which is learnt as words", False),
     "two_texts": ("Studies with two texts that differ only in dates; the first is used", False),
@@ -76,7 +74,6 @@ def audit_corpus(
     splits = SPLITS if any(counts["train"]["records"] for counts in contexts.values()) else SPLITS[1:]
     present: dict[str, pl.DataFrame] = {c: part for c in CONTEXTS if (part := records.filter(context=c)).height}
     overlap = {name: _overlap(records, f"{name}_id") for name in ("study", "subject")}
-    copies = _listed(copies_across_splits(images, records))
     used = int(records.unique("number")["rows"].sum())
     rows = {"used": used, "bad": account.rows(BAD), "left_out": account.rows(LEFT_OUT)}
     rows["beyond_limit"] = account.beyond_limit
@@ -93,7 +90,6 @@ def audit_corpus(
             good=rows["left_out"] <= LEFT_OUT_LIMIT * account.read.total()
         ),
         _reused(records),
-        _fault("Images of two splits that are the same file", _shared(copies)),
         *_images(images, unusable),
         _fault("Contexts and splits without a record", ", ".join(empty)),
         *_repeats(present, splits),
@@ -112,7 +108,6 @@ def audit_corpus(
         "left_out": {"count": sum(left_out.values()), "reasons": left_out},
         "notes": notes,
         "overlap": overlap,
-        "image_copies": copies,
         "images": {"count": images.height},
         "checks": [check._asdict() for check in checks],
     }
@@ -140,14 +135,10 @@ def _fault(name: str, detail: str) -> Check:
 
 
 def _overlap(records: pl.DataFrame, column: str) -> dict[str, dict[str, Any]]:
-    """Find the values that two splits share; see :func:`_listed`."""
+    """Return the number of values that two splits share, and examples: ``{"train-val": {count, examples}, ...}``."""
     ids = {split: set(records.filter(split=split)[column]) for split in SPLITS}
-    return _listed({f"{a}-{b}": sorted(ids[a] & ids[b]) for a, b in combinations(SPLITS, 2)})
-
-
-def _listed(by_splits: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
-    """Return the number of what two splits share, and examples: ``{"train-val": {count, examples}, ...}``."""
-    return {splits: {"count": len(both), "examples": both[:LISTED]} for splits, both in by_splits.items()}
+    shared = {f"{a}-{b}": sorted(ids[a] & ids[b]) for a, b in combinations(SPLITS, 2)}
+    return {splits: {"count": len(both), "examples": both[:LISTED]} for splits, both in shared.items()}
 
 
 def _shared(pairs: Mapping[str, Mapping[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from pacer.data.audit import audit_corpus
 from pacer.data.formats import FORMATS
 from pacer.data.images import images_of, inspect_images
 from pacer.data.readers.annotated_priors import check_priors
-from pacer.data.readers.original import read_original_findings
+from pacer.data.readers.mimic_cxr import read_original_findings
 from pacer.data.records import draft_records, keep_sound
 from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_table, write_table
 from pacer.data.source import read_source
@@ -47,13 +47,12 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         originals = read_original_findings(source.files.get("original_references"))
         draft = draft_records(form.read(source, config, account), config, form, originals, account)
         headers = inspect_images(images_of(draft), source.images)
-        for topic, column in (("other_parts", "part"), ("ignored_fields", "ignored")):
-            for value in headers[column].drop_nulls():
-                account.count(topic, "images", value)
+        for field in headers["ignored"].drop_nulls():
+            account.count("ignored_fields", "images", field)
         unusable = headers.drop_nulls("problem")
         records = keep_sound(draft, unusable, source.images, form, account)
         if config.format == "rg4" and "metadata" in source.files:
-            check_priors(records, source.file("metadata"), source.files.get("reports"), account)
+            check_priors(records, source.files["metadata"], source.files.get("reports"), account)
         if sum(account.reasons(BAD).values()) > config.max_bad_rows or records.is_empty():
             account.write(problems)
             earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""
@@ -76,8 +75,4 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
 def _matching_truth(path: Path, records: pl.DataFrame) -> pl.DataFrame:
     """Read the latent states of the studies in use, with ids in the form of the records."""
     truth = read_table(path, TRUTH_SCHEMA).with_columns(bare_id("study_id"), bare_id("subject_id"))
-    wanted = records.select("study_id").unique()
-    unmatched = wanted.join(truth, on="study_id", how="anti").sort("study_id")
-    if unmatched.height:
-        raise DataError(f"{path} has no row for {unmatched.height} studies, such as {unmatched['study_id'][0]}")
-    return truth.join(wanted, on="study_id", how="semi")
+    return truth.join(records, on="study_id", how="semi")

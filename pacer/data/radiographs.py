@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -42,31 +41,20 @@ _GREY = ("1", "L", "LA", "La")
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
 #: DICOM modalities (PS3.3 C.7.3.1.1.1) of machines that make radiographs, and of scanned films and screens.
 _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
-#: DICOM terms (PS3.16 annex L) for body parts whose radiographs do not show the lungs. They are noted, not refused:
-#: the tag often comes from the device's last programme, so a bedside chest image can be tagged as an abdomen.
-_OTHER_PARTS = re.compile(
-    r"\b(ABDOMEN|ANKLE|ARM|BREAST|CALCANEUS|CLAVICLE|COCCYX|[CLS] ?SPINE|ELBOW|EXTREMITY|FEMUR|FINGER|FOOT|FOREARM|HAND"
-    r"|HEAD|HEEL|HIP|HUMERUS|JAW|KNEE|LEG|MANDIBLE|MAXILLA|ORBIT|PATELLA|PELVIS|SHOULDER|SINUS|SKULL|TEETH|THIGH|THUMB"
-    r"|TOE|WRIST|ZYGOMA)S?\b"
-)
-#: DICOM elements without which the pixels cannot be decoded, and the tags of the three forms of pixel data.
+#: DICOM elements without which the pixels cannot be decoded; the last is the one with the tag.
 _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
-_PIXELS = {0x7FE00008: "FloatPixelData", 0x7FE00009: "DoubleFloatPixelData", 0x7FE00010: "PixelData"}
+_PIXEL_DATA = 0x7FE00010
 #: Storage classes of X-ray angiography and radiofluoroscopy, and the pixel relationships for which their modality table
 #: or slope leads back to the beam's intensity: it is not for display (PS3.3 C.8.7.1.1.3), and DCMTK does not apply it.
 _ANGIOGRAPHY = tuple(f"1.2.840.10008.5.1.4.1.1.{number}" for number in ("12.1", "12.2", "12.3", "12.1.1", "12.2.1"))
 _NOT_LINEAR = ("LOG", "DISP")
-#: Key of ``Image.info`` for a body part other than the chest.
-OTHER_PART = "other_part"
 
 
 class Header(NamedTuple):
-    """Width and height of the image that :func:`open_image` returns; of a DICOM file also any non-chest body part, and
-    the field that is not followed because its value has no meaning."""
+    """Size of the image that :func:`open_image` returns, and a DICOM field that is not followed: it has no meaning."""
 
     width: int
     height: int
-    part: str | None = None
     ignored: str | None = None
 
 
@@ -86,8 +74,7 @@ def open_image(path: str | Path) -> Image.Image:
     one are scaled in the same way; MONOCHROME1 is inverted last, and padding is black. EXIF orientation is applied.
 
     Returns:
-        Mode "L" if the file has one channel (transparency is dropped), else "RGB". If a DICOM file names a body part
-        other than the chest, ``info`` holds it under ``OTHER_PART``.
+        Mode "L" if the file has one channel (transparency is dropped), else "RGB".
 
     Raises:
         ImageError: the file is missing, is not an image, cannot be decoded, is :data:`WRONG_SIZE`, has one colour, or
@@ -108,11 +95,7 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
         if not _is_dicom(file, name):
             with Image.open(file, formats=formats) as image:
                 return as_radiograph(image, name)
-        data = _read_dicom(file)
-        image = _with_contrast(Image.fromarray(_dicom_grey(data)))
-        if part := _other_part(data):
-            image.info[OTHER_PART] = part
-        return image
+        return _with_contrast(Image.fromarray(_dicom_grey(_read_dicom(file))))
 
 
 def image_header(path: str | Path) -> Header:
@@ -126,7 +109,7 @@ def image_header(path: str | Path) -> Header:
             header = _read_dicom(file, header_only=True)
             _windowed(header, _measured(header, np.zeros(1)))  # refuses what open_image would refuse
             ignored = "RescaleSlope 0" if _number(header, "RescaleSlope", 1.0) == 0 else None
-            return Header(header.Columns, header.Rows, _other_part(header), ignored)
+            return Header(header.Columns, header.Rows, ignored)
         with Image.open(file) as image:
             _check_header(image)
             return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
@@ -181,9 +164,8 @@ def _full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def _with_contrast(image: Image.Image) -> Image.Image:
-    """Return the image; refuse it if all pixels are equal. If two sample pixels differ, the others are not checked."""
-    same = image.getpixel((0, 0)) == image.getpixel((image.width // 2, image.height // 2))
-    if same and not np.ptp(np.reshape(image.getextrema(), (-1, 2)), axis=1).any():
+    """Return the image; refuse it if all pixels are equal."""
+    if not np.ptp(np.reshape(image.getextrema(), (-1, 2)), axis=1).any():
         raise _Refused(ONE_COLOUR)
     return image
 
@@ -268,9 +250,9 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     pixels: list[str] = []
 
     def at_pixels(tag: int, _: str | None, length: int) -> bool:
-        if tag in _PIXELS and length:
-            pixels.append(_PIXELS[tag])
-        return header_only and tag in _PIXELS
+        if tag == _PIXEL_DATA and length:
+            pixels.append("PixelData")
+        return header_only and tag == _PIXEL_DATA
 
     # force: some files have the extension but no DICOM preamble; those without the fields are refused below
     data = pydicom.filereader.read_partial(file, at_pixels, force=True)
@@ -278,8 +260,7 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     if not pixels and len(missing) == len(_NEEDED):
         raise UnidentifiedImageError
     if missing:
-        instead = f"; it has {pixels[0]}, which is not read" if pixels and "PixelData" in missing else ""
-        raise _Refused(f"its DICOM header lacks {', '.join(missing)}{instead}")
+        raise _Refused(f"its DICOM header lacks {', '.join(missing)}")
     modality = str(data.get("Modality") or "").strip().upper()
     if modality and modality not in _MODALITIES:
         raise _Refused(f"its Modality is not one of a radiograph's: {', '.join(_MODALITIES)}")
@@ -306,12 +287,6 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
         raise RuntimeError
     return data
-
-
-def _other_part(data: Dataset) -> str | None:
-    part = str(data.get("BodyPartExamined") or "").upper().replace("_", " ")
-    other = None if re.search("CHEST|THORA", part) else _OTHER_PARTS.search(part)
-    return other and other[0]
 
 
 def _dicom_grey(data: FileDataset) -> np.ndarray:

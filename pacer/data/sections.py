@@ -19,14 +19,12 @@ Name = Literal["findings", "impression", "indication", "history", "other"]
 
 
 class Sections(NamedTuple):
-    """Texts with white space collapsed, None if absent. ``last_paragraph``: the report has neither findings nor an
-    impression section, so the impression is the text after the first blank line of the last section."""
+    """Texts with white space collapsed, None if absent."""
 
     findings: str | None = None
     impression: str | None = None
     indication: str | None = None
     history: str | None = None
-    last_paragraph: bool = False
 
 
 # the colon in a time of day (CHEST, 8:13 A.M.) does not end a heading
@@ -104,11 +102,11 @@ def find_sections(text: str, study: str = "") -> Sections:
             rest = [part for part in parts if part is not wanted[-1]]
             return _sections(rest)._replace(findings=None, impression=_words(wanted[-1].text))
     sections = _sections(parts)
-    if sections.findings is None and sections.impression is None:
+    if sections.findings is None and sections.impression is None:  # the last paragraphs of the report conclude it
         last = _BLANK_LINE.split(parts[-1].text, maxsplit=1)
         if len(last) == 2 and (conclusion := _words(last[1])):
             sections = _sections([*parts[:-1], parts[-1]._replace(text=last[0])])
-            return sections._replace(impression=conclusion, last_paragraph=True)
+            return sections._replace(impression=conclusion)
     return sections
 
 

@@ -56,10 +56,8 @@ def says_something(text: str) -> bool:
 
 
 def sentence_ends(report: str) -> list[int]:
-    """Return the end of each sentence of a cleaned report: after its ``" ."``; for the last, the end of the text.
-
-    The blank between two sentences belongs to the second, so sentences cover the report without gaps.
-    """
+    """Return the end of each sentence of a cleaned report: after its ``" ."``; for the last, the end of the text. The
+    blank between two sentences belongs to the second."""
     ends = [match.end() for match in _CLEANED_END.finditer(report)]
     return ends if ends and ends[-1] == len(report) else [*ends, len(report)]
 

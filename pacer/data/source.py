@@ -35,16 +35,6 @@ class Source:
     files: dict[str, Path]
     truth: Path | None
 
-    def file(self, role: str) -> Path:
-        """Return the file of a role.
-
-        Raises:
-            DataError: the source has no such file, because it was made for other settings.
-        """
-        if role not in self.files:
-            raise DataError(f"the source of this corpus describes no file for {role}; make the source again")
-        return self.files[role]
-
 
 class NamedFile(NamedTuple):
     """A file or folder that ``params.yaml`` names under ``key``, and why it cannot be used (None: it can)."""

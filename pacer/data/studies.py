@@ -8,7 +8,7 @@ import polars as pl
 
 from pacer.config import Corpus
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.data.schemas import PRIOR_SCHEMA, SPLITS
+from pacer.data.schemas import PRIOR_SCHEMA
 from pacer.data.values import mapped
 
 #: Columns of the frame. Texts are unchanged; an absent value is null, never blank.
@@ -35,26 +35,13 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     "emphasis": pl.List(pl.Float32()),  # per token of the cleaned findings and impression, BOS first
     **PRIOR_SCHEMA,  # null if the input has only the text
 }
-#: Columns that cannot be null, and columns with a fixed set of values.
-_NEVER_NULL = ("file", "row", "id", "study_id", "subject_id", "view", "frontal")
-_VALUES = {"view": ("AP", "PA", "other"), "split": SPLITS}
 
 
 def study_frame(studies: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     """Complete a reader's frame to :data:`STUDY_SCHEMA`: missing columns become null and ``rows`` 1, and missing
-    contexts and splits are filled in.
-
-    Raises:
-        RuntimeError: the reader returned a null or a value that the schema does not allow.
-    """
+    contexts and splits are filled in."""
     absent = {name: pl.lit(None, kind) for name, kind in STUDY_SCHEMA.items() if name not in studies.columns}
     studies = studies.with_columns(**absent).with_columns(pl.col("rows").fill_null(1))
-    faults = [f"a study without {name}" for name in _NEVER_NULL if studies[name].null_count()]
-    for name, allowed in _VALUES.items():
-        if not studies[name].drop_nulls().is_in(allowed).all():
-            faults.append(f"a {name} not in {', '.join(allowed)}")
-    if faults:
-        raise RuntimeError(f"the reader of corpus.format {config.format} gives {' and '.join(faults)}")
     shares = config.split
     drawn = mapped("subject_id", lambda subject: seeded_split(subject, config.seed, shares.val, shares.test))
     contexts = []

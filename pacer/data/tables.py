@@ -135,15 +135,19 @@ def open_table(path: str | Path, form: CsvForm | None = None) -> Table:
             or a JSON line is not an object.
     """
     path = Path(path)
-    kind = kind_of(path)
+    name = path.name.lower().removesuffix(".gz")
     try:
-        if kind == "csv":
+        if name.endswith((".csv", ".tsv")):
             return _read_csv(path, form or CsvForm())
-        if kind == "parquet":
+        if name.endswith(".parquet"):
             with open(path, "rb") as file:
                 frame = pl.read_parquet(file)
             of_32_bits = frame.select(pl.col(pl.Float32)).columns
-            return Table(path, kind, frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits)
+            return Table(path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits)
+        if not name.endswith(".jsonl"):
+            raise DataError(
+                f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet; save a spreadsheet as CSV (UTF-8)"
+            )
         lines = list(numbered_jsonl(path))
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
@@ -154,27 +158,8 @@ def open_table(path: str | Path, form: CsvForm | None = None) -> Table:
         if not isinstance(line, dict):
             raise DataError(f"{path}, line {number}: expected an object, got {shown(line)}")
     columns = list(dict.fromkeys(name for _, line in lines for name in line))
-    return Table(
-        path, kind, columns, [number for number, _ in lines], [tuple(map(line.get, columns)) for _, line in lines]
-    )
-
-
-def kind_of(path: str | Path) -> Kind:
-    """Return the kind of a table from its file extension; ``csv`` also for ``.tsv``.
-
-    Raises:
-        DataError: the extension is not that of a table.
-    """
-    name = Path(path).name.lower()
-    if name.endswith(".parquet"):
-        return "parquet"
-    if name.removesuffix(".gz").endswith((".csv", ".tsv")):
-        return "csv"
-    if name.removesuffix(".gz").endswith(".jsonl"):
-        return "jsonl"
-    raise DataError(
-        f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet; save a spreadsheet as CSV (UTF-8)"
-    )
+    rows = [tuple(map(line.get, columns)) for _, line in lines]
+    return Table(path, "jsonl", columns, [number for number, _ in lines], rows)
 
 
 def _read_csv(path: Path, form: CsvForm) -> Table:

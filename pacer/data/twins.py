@@ -6,12 +6,10 @@ A twin is compared with the record as it is: a system that uses the source write
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 import polars as pl
 
-from pacer.core.contexts import availability, context_of
 from pacer.core.errors import DataError
 
 #: Columns with the model's inputs (all sources and the clinical context).
@@ -25,13 +23,11 @@ def another_patient(records: pl.DataFrame) -> pl.DataFrame:
         DataError: one patient has more than half of a context's records.
     """
     changed = exchange(records, INPUTS, ["context"])
-    for (context,), part in records.group_by("context", maintain_order=True):
-        if not (changed["context"] == context).any():
-            most = max(part["subject_id"].value_counts()["count"].to_list())
-            raise DataError(
-                f"context {context}: one patient has {most} of {len(part)} records, so no other patient's sources can "
-                "be given to each; leave another_patient out of decode.controls"
-            )
+    if lost := set(records["context"]) - set(changed["context"]):
+        raise DataError(
+            f"context {min(lost)}: one patient has more than half of the records, so no other patient's sources can be "
+            "given to each; leave another_patient out of decode.controls"
+        )
     return changed
 
 
@@ -62,28 +58,16 @@ def exchange(
 
 def without(source: str, records: pl.DataFrame) -> pl.DataFrame:
     """Return the records that have ``source`` (``lateral`` or ``prior_report``) without it, in their new contexts."""
+    letter, absent = {"lateral": ("^m", "s"), "prior_report": ("w$", "n")}[source]
     kept = records.filter(pl.col(source).is_not_null())
-    lateral, prior = source != "lateral", source != "prior_report"
-    smaller = {
-        name: context_of(has_lateral and lateral, has_prior and prior)
-        for name in kept["context"].unique()
-        for has_lateral, has_prior in [availability(name)]
-    }
-    return kept.with_columns(
-        pl.col("context").replace_strict(smaller, return_dtype=pl.String), pl.lit(None, dtype=pl.String).alias(source)
-    )
-
-
-def _in_context(context: str, source: str, records: pl.DataFrame) -> pl.DataFrame:
-    """Return the records of a context without their one additional source: decoded as sn, with the same ids."""
-    return without(source, records.filter(pl.col("context") == context))
+    return kept.with_columns(pl.col("context").str.replace(letter, absent), pl.lit(None, pl.String).alias(source))
 
 
 #: Takes records and returns those that have a twin, with other inputs.
 Twin = Callable[[pl.DataFrame], pl.DataFrame]
-#: The controls of ``decode.controls``.
+#: The controls of ``decode.controls``. Records without their one additional source are decoded as sn.
 CONTROLS: dict[str, Twin] = {
     "another_patient": another_patient,
-    "no_lateral": partial(_in_context, "mn", "lateral"),
-    "no_prior": partial(_in_context, "sw", "prior_report"),
+    "no_lateral": lambda records: without("lateral", records.filter(context="mn")),
+    "no_prior": lambda records: without("prior_report", records.filter(context="sw")),
 }

@@ -43,14 +43,8 @@ _PATTERN = re.compile(
 
 
 def prior_wording(text: str) -> tuple[str, ...]:
-    """Return the rules that match in a report, each once, in order of their first match.
-
-    Args:
-        text: report text, raw or cleaned.
-
-    Returns:
-        Names such as "comparison", "unchanged" or "again"; empty if nothing presupposes a previous examination.
-    """
+    """Return the rules that match in a raw or cleaned report ("comparison", "unchanged", "again"), each once, in order
+    of their first match."""
     return tuple(dict.fromkeys(rule for _, _, rule in find_wording(text)))
 
 

@@ -56,7 +56,6 @@ def labelling() -> Callable[..., Labelling]:
             "base_url": None,
             "temperature": 0.0,
             "max_tokens": 600,
-            "structured": False,
             "concurrency": 2,
             "timeout": 20.0,
             "attempts": 8,

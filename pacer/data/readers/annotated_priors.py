@@ -33,12 +33,8 @@ _Known = dict[str, tuple[str, float | None, float | None]]
 def check_priors(records: pl.DataFrame, metadata: Path, reports: Path | None, account: Account) -> None:
     """Count and list the records whose previous report is not of an earlier study of the same patient.
 
-    A previous report is found by the path of its image (``prior_image``), else by its text among the patient's reports.
-
-    Args:
-        records: the records in use, with the columns of their studies. metadata, reports: as in
-            :mod:`pacer.data.readers.mimic_cxr`; without ``reports`` no text is compared.
-        account: gets the topics :data:`CHECKED` and :data:`DOUBTS`, and a line of kind :data:`DOUBTED` for each doubt.
+    A previous report is found by the path of its image (``prior_image``), else by its text among the patient's reports
+    (PhysioNet's ``reports``, if given). Each doubt is a line of kind :data:`DOUBTED` in the account.
     """
     of_prior = ("prior_image", "prior_findings", "prior_impression")
     with_prior = records.drop_nulls("prior_report").select(*_PLACE, "context", "subject_id", "study_id", *of_prior)

@@ -19,8 +19,6 @@ from pacer.data.account import Account
 from pacer.data.schemas import SPLITS
 from pacer.data.values import quoted, shown
 
-#: Number of records that are held as tuples at a time.
-_BATCH = 4096
 #: Types of the fields that are not text.
 _KINDS: dict[str, pl.DataType] = {"new_scores": pl.List(pl.Float32()), "image_path": pl.List(pl.String())}
 
@@ -79,7 +77,7 @@ def read_records(path: Path, source: str, model: type[BaseModel], account: Accou
     schema = dict.fromkeys(("file", "row", "split"), pl.String()) | {
         name: _KINDS.get(name, pl.String()) for name in model.model_fields
     }
-    frames, rows, problems = [pl.DataFrame(schema=schema)], list[tuple[Any, ...]](), list[dict[str, Any]]()
+    rows, problems = list[tuple[Any, ...]](), list[dict[str, Any]]()
     for split, records in read_annotations(path).items():
         account.read[source] += len(records)
         names = Counter(chain.from_iterable(raw for raw in records if isinstance(raw, dict)))
@@ -91,23 +89,18 @@ def read_records(path: Path, source: str, model: type[BaseModel], account: Accou
                 rows.append((*place.values(), split, *model.model_validate(raw).__dict__.values()))
             except ValidationError as error:
                 problems.append(place | _problem(raw, error, model))
-            if len(rows) == _BATCH:
-                frames.append(pl.DataFrame(rows, schema, orient="row"))
-                rows.clear()
     columns = ("file", "row", "id", "field", "reason", "value")
     account.add(pl.DataFrame(problems, dict.fromkeys(columns, pl.String())))
-    return pl.concat([*frames, pl.DataFrame(rows, schema, orient="row")])
+    return pl.DataFrame(rows, schema, orient="row")
 
 
 def _problem(raw: Any, error: ValidationError, model: type[BaseModel]) -> dict[str, str | None]:
     """Return a record's id, and field, reason and value of its first problem; pydantic's reasons quote no value."""
     first = error.errors(include_url=False)[0]
-    known = model.model_fields.get(str(first["loc"][0])) if first["loc"] else None
-    absent = f" ({known.description})" if known and known.description else ""
     id = raw.get("id") if isinstance(raw, dict) else None
     return {
         "id": str(id).encode("utf-8", "backslashreplace").decode() if isinstance(id, str | int) else None,
         "field": str(first["loc"][0]) if first["loc"] else "-",
-        "reason": first["msg"].removeprefix("Value error, ") + absent,
+        "reason": first["msg"].removeprefix("Value error, "),
         "value": None if first["type"] == "missing" else shown(first["input"]),
     }

@@ -67,20 +67,16 @@ _FAULTS = {
 }
 
 
-def studies_of(images: pl.DataFrame, file: str, unit: str, role: str, account: Account) -> pl.DataFrame:
+def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
     """Group image rows to studies, in the order of the rows; list rows that belong to no study.
 
     Args:
         images: one row per image as text, with the columns of ``REQUIRED``, one of ``REPORT`` and any of ``OPTIONAL``,
-            and ``line``, the number of the row in the file. If a row of the file names two images, ``rows`` is 1 for
-            the first and 0 for the second.
-        file, unit, role: the source of the rows and the unit of ``line``, for messages and counts.
-        account: gets the topics ``absent_words``, ``unknown_views`` and ``priors``.
+            and its place (``file``, ``row``).
+        role: the input under which the account counts.
     """
     absent = [pl.lit(None, pl.String).alias(name) for name in (*COLUMNS, UNUSED) if name not in images.columns]
-    row = pl.format("{} {}", pl.lit(unit), "line")
-    rows = pl.col("rows") if "rows" in images.columns else pl.lit(1, pl.Int64)
-    images = _parsed(images.with_columns(*absent, file=pl.lit(file), row=row, rows=rows), account)
+    images = _parsed(images.with_columns(*absent), account)
     is_empty = pl.all_horizontal(pl.col(COLUMNS).is_null())
     images = account.divert(images, "", is_empty, "an empty row", LEFT_OUT)
     for column in _STUDY:
@@ -88,7 +84,7 @@ def studies_of(images: pl.DataFrame, file: str, unit: str, role: str, account: A
     for view in images.filter(pl.col("rank").is_null())["view"]:
         account.count("unknown_views", role, "(none)" if view is None else quoted(view))
     studies = _with_priors(_grouped(images), role, account)
-    _check_study_ids(studies, file)
+    _check_study_ids(studies)
     two_texts = pl.col("two_texts") & ~pl.any_horizontal(f"several {name}" for name in TEXTS)
     account.count("two_texts", role, "studies", int(studies.select(two_texts.sum()).item()))
     for column in _STUDY:
@@ -147,8 +143,8 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
     values = {name: pl.col(compared).drop_nulls() for name, compared in _COMPARED.items()}
     given = {name: pl.col(name).drop_nulls().unique(maintain_order=True).head(2) for name in _QUOTED}
     studies = images.group_by(_STUDY, maintain_order=True).agg(
-        pl.col("file", "row", "line", "id").first(),
-        pl.col("rows").sum(),
+        pl.col("file", "row", "id").first(),
+        pl.len().alias("rows"),
         pl.col("bad date", "bad time", "bad order", "bad split", "two times").any(),
         pl.col(UNUSED).drop_nulls().first(),
         *(value.first() for value in values.values()),
@@ -173,11 +169,11 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _check_study_ids(studies: pl.DataFrame, file: str) -> None:
+def _check_study_ids(studies: pl.DataFrame) -> None:
     """Refuse ids that number the studies of each patient anew, once instead of in every row."""
     repeated = studies.filter("two subjects")
     if 2 * repeated.height > studies.height and repeated["subject"].n_unique() > 2:
-        study, subject = repeated.select(mapped("study", quoted), mapped("subject", quoted)).row(0)
+        file, study, subject = repeated.select("file", mapped("study", quoted), mapped("subject", quoted)).row(0)
         raise DataError(
             f"{file}: study ids repeat across patients ({repeated['study'].n_unique():,} ids of several patients, "
             f"such as {study}); make them unique, for example {subject}_{study}"
@@ -220,7 +216,7 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
 def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Return the studies with a report and a frontal image, and the images they use; list the other images."""
     studies = studies.with_row_index("number")
-    images = images.select(*_STUDY, "file", "row", "rows", "line", "image", "view", "rank", "id")
+    images = images.select(*_STUDY, "file", "row", "image", "view", "rank", "id")
     images = images.join(studies.select("number", "has_report", *_STUDY), on=_STUDY, maintain_order="left")
     images = account.divert(images, "image", pl.col("image").is_null(), "the image path is missing")
     given_view = mapped("view", quoted)
@@ -228,12 +224,12 @@ def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) 
     images = images.with_columns(is_lateral=pl.col("rank") % len(_VIEWS) == _VIEWS.index("lateral"))
 
     usable = images.group_by("number", maintain_order=True).agg(
-        pl.col("file", "row", "id", "has_report").first(), pl.col("rows").sum(), pl.col("is_lateral").all()
+        pl.col("file", "row", "id", "has_report").first(), pl.col("is_lateral").all(), rows=pl.len()
     )
     usable = account.divert(usable, "", ~pl.col("has_report"), "neither findings nor impression", LEFT_OUT)
     usable = account.divert(usable, "", pl.col("is_lateral"), "no frontal image", LEFT_OUT)
     images = images.join(usable.select("number"), on="number", how="semi", maintain_order="left")
-    images = images.sort("number", "rank", "line")
+    images = images.sort("number", "rank", maintain_order=True)
     is_further = ~pl.struct("number", "is_lateral").is_first_distinct()
     kind = pl.when("is_lateral").then(pl.lit("lateral")).otherwise(pl.lit("frontal"))
     again = pl.when(~pl.struct("number", "image").is_first_distinct()).then(
@@ -242,8 +238,8 @@ def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) 
     reason = pl.format("a further {} image of the study", kind)
     images = account.divert(images, "", is_further, reason, LEFT_OUT, again)
 
-    laterals = images.filter("is_lateral").select("number", lateral="image", lateral_rows="rows")
-    frontals = images.filter(~pl.col("is_lateral")).select("number", "file", "row", "rows", "rank", frontal="image")
+    laterals = images.filter("is_lateral").select("number", lateral="image")
+    frontals = images.filter(~pl.col("is_lateral")).select("number", "file", "row", "rank", frontal="image")
     studies = frontals.join(studies.drop("file", "row", "rows"), on="number", maintain_order="left")
     studies = studies.join(laterals, on="number", how="left", maintain_order="left")
     names = dict(enumerate(_VIEWS[:-1]))
@@ -252,7 +248,7 @@ def _with_images(studies: pl.DataFrame, images: pl.DataFrame, account: Account) 
         study_id="study",
         subject_id="subject",
         view=(pl.col("rank") % len(_VIEWS)).replace_strict(names, return_dtype=pl.String),
-        rows=pl.col("rows") + pl.col("lateral_rows").fill_null(0),
+        rows=1 + pl.col("lateral").is_not_null(),
     )
 
 

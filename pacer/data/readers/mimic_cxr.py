@@ -34,12 +34,10 @@ _SPLIT = _IDS | {"split": "split"}
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """Return every study of the metadata; list images and reports that belong to no study.
 
-    ``account`` gets the topics of :func:`~pacer.data.readers.image_rows.studies_of`.
-
     Raises:
-        DataError: a file is missing or damaged, lacks a column, a study has two reports, or an image two splits.
+        DataError: also if a study has two reports, or an image two splits.
     """
-    metadata, split, reports = (source.file(role) for role in ("metadata", "split", "reports"))
+    metadata, split, reports = (source.files[role] for role in ("metadata", "split", "reports"))
     images = _table(metadata, _METADATA)
     if "view in full" in images.columns:
         has_position = ~pl.col("view").str.contains(EMPTY_CELL)
@@ -49,25 +47,21 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     _check_once(splits, "dicom", f"{split} has more than one split of image")
     texts = read_reports(reports)
     _check_once(texts, "study", f"{reports} has more than one report of study")
-    for role, table, on, row in (
-        ("reports", texts, ["study"], pl.lit("")),
-        ("split", splits.with_columns(file=pl.lit(str(split))), _IMAGE, pl.format("line {}", "line")),
+    for role, table, on, reason in (
+        ("reports", texts, ["study"], "its study is not in the metadata"),
+        ("split", splits, _IMAGE, "its image is not in the metadata"),
     ):
-        lost = table.join(images, on=on, how="anti", maintain_order="left")
+        lost = table.join(images, on=on, how="anti", maintain_order="left").with_columns(id="study")
         if lost.height:
             account.read[role] += lost.height
-        lost = lost.with_columns(row=row, id="study")
-        reason = f"its {'study' if role == 'reports' else 'image'} is not in the metadata"
-        account.divert(lost, "", pl.col("row").is_not_null(), reason, LEFT_OUT)
-    images = images.join(splits.drop("line"), on=_IMAGE, how="left", maintain_order="left")
+        account.divert(lost, "", pl.lit(True), reason, LEFT_OUT)
+    images = images.join(splits.drop("file", "row"), on=_IMAGE, how="left", maintain_order="left")
     # an image without a split is an omission if another image of the study has one; else the study is not in the table
     listed = pl.col("split").drop_nulls().n_unique().over(_STUDY)
-    images = images.with_columns(
-        file=pl.lit(str(metadata)), row=pl.format("line {}", "line"), id="study", splits=listed
-    )
+    images = images.with_columns(id="study", splits=listed)
     slip = pl.col("split").is_null() & (pl.col("splits") > 0)
     images = account.divert(images, "", slip, "the image is not in the table of splits", LEFT_OUT)
-    images = _one_time(images).join(texts.drop("file"), on="study", how="left", maintain_order="left")
+    images = _one_time(images).join(texts.drop("file", "row"), on="study", how="left", maintain_order="left")
     unused = (
         pl.when(pl.col("splits") == 0).then(pl.lit("the table of splits has none of its images"))
         .when(pl.col("splits") > 1).then(pl.lit("its images are in two splits"))
@@ -76,7 +70,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     path = pl.format("p{}/p{}/s{}/{}.jpg", pl.col("subject").str.head(2), "subject", "study", "dicom")
     one_split = pl.when(pl.col("splits") == 1).then("split")
     images = images.with_columns(path.alias("image"), unused.alias(UNUSED), one_split)
-    return studies_of(images, str(metadata), "line", "metadata", account)
+    return studies_of(images, "metadata", account)
 
 
 def study_times(metadata: Path) -> pl.DataFrame:
@@ -110,11 +104,20 @@ def read_reports(path: Path) -> pl.DataFrame:
                 raise DataError(f"{path}/{name} is not valid UTF-8: {reason}") from None
             rows.append((f"{path}/{name}", match[1], *(getattr(sections, section) for section in TEXTS)))
     columns = dict.fromkeys(("file", "study", *TEXTS), pl.String())
-    return pl.DataFrame(rows, columns, orient="row").with_columns(has_file=True).sort("study", "file")
+    return pl.DataFrame(rows, columns, orient="row").with_columns(row=pl.lit(""), has_file=True).sort("study", "file")
+
+
+def read_original_findings(path: Path | None) -> pl.DataFrame:
+    """Read ``study_id`` (unique) and ``findings_original`` from report files (:func:`read_reports`), for scores against
+    the original reports; the first text of a study counts. No rows if there is no path."""
+    if path is None:
+        return pl.DataFrame(schema={"study_id": pl.String(), "findings_original": pl.String()})
+    originals = read_reports(path).unique("study", keep="first", maintain_order=True)
+    return originals.select(study_id="study", findings_original="findings").drop_nulls()
 
 
 def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
-    """Read the columns as text under our names, and add ``line``. A copy of the metadata may lack the views in full."""
+    """Read the columns as text under our names, with their places. A copy of the metadata may lack views in full."""
     table = open_table(path)
     theirs = {name: column for name in columns if (column := table.only(name)) is not None}
     missing = [name for name in columns if name not in theirs and name != VIEW_IN_FULL]
@@ -123,7 +126,7 @@ def _table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
     table.check_ids([column for name, column in theirs.items() if name in _IDS])
     frame = table.frame(list(theirs.values()))
     frame.columns = [columns[name] for name in theirs]
-    return frame.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))
+    return frame.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String))
 
 
 def _check_once(table: pl.DataFrame, column: str, problem: str) -> None:

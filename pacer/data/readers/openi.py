@@ -32,7 +32,7 @@ _TEXTS = ("file", "id", "field", "reason", "frontal", "lateral", "view", *SECTIO
 
 
 class OpenIReport(NamedTuple):
-    """A parsed report; images have the names used in the distribution."""
+    """A parsed report; images have the names of the distribution."""
 
     uid: str
     images: list[str]
@@ -43,12 +43,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """Return one study per report, with the first frontal and the first lateral image.
 
     An image that is not in the image folder keeps its name in the distribution, so that the image check reports it.
-    ``account`` gets the topic ``unknown_views``.
-
-    Raises:
-        DataError: a file as a whole is missing or malformed, or the views of too many images are unknown.
     """
-    path, projections = source.file("reports"), source.file("projections")
+    path, projections = source.files["reports"], source.files["projections"]
     views, files = read_views(projections), _image_files(source.images)
     rows: list[dict[str, Any]] = []
     named: list[str] = []
@@ -86,12 +82,9 @@ def _r2gen_split() -> pl.DataFrame:
 
 
 def _image_files(folder: Path) -> dict[str, str]:
-    """Map keys to the image files below a folder, as paths relative to it.
-
-    If the folder does not exist, there are no files, and every image counts as missing.
-    """
+    """Map keys to the image files below a folder, as paths relative to it."""
     ranked = []
-    for path in files_below(folder) if folder.is_dir() else ():
+    for path in files_below(folder):
         ending, relative = path.suffix.lower(), path.relative_to(folder).as_posix()
         if ending in _FORMATS:
             ranked.append((_FORMATS.index(ending), relative.count("/"), relative, image_key(path.name)))

@@ -36,14 +36,8 @@ class Record(BaseModel):
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
-    """Return one study per record.
-
-    ``account`` gets the topics ``unknown_fields``, and ``unknown_views`` or ``assumed_views``.
-
-    Raises:
-        DataError: a file as a whole is missing or malformed.
-    """
-    records = read_records(source.file("annotation"), "annotation", Record, account)
+    """Return one study per record."""
+    records = read_records(source.files["annotation"], "annotation", Record, account)
     records = records.rename({"report": "findings"})
     first = pl.col("image_path").list.first()
     for number, name in enumerate(("subject_id", "study_id"), start=1):
@@ -52,11 +46,12 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         records = records.with_columns(pl.coalesce(bare_id(name), *others).alias(name))
         records = account.divert(records, name, pl.col(name).is_null(), _NO_IDS)
     images = records["image_path"].to_list()
-    views = read_views(source.file("views")) if "views" in source.files else None
-    if views is None:
+    table, views = source.files.get("views"), None
+    if table is None:
         account.count("assumed_views", "annotation", "images", sum(map(len, images)))
     else:
-        count_unknown(source.file("views"), [view_of(views, i) is not None for names in images for i in names], account)
+        views = read_views(table)
+        count_unknown(table, [view_of(views, name) is not None for names in images for name in names], account)
     columns = dict.fromkeys(("frontal", "view", "lateral"), pl.String())
     rows = [choose_images(names, views, _by_place(names, views)) for names in images]
     records = records.hstack(pl.DataFrame(rows, columns, orient="row"))

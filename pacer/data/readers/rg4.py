@@ -34,7 +34,6 @@ NAMES = {
     "emphasis": "new_scores",
 }
 _SECTIONS = ("findings", "impression", "prior_findings", "prior_impression")
-_NO_TEXT, _NO_NOTE = f"{ABSENT_TEXT!r} where there is none", "0 where there is none"
 _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
 
 #: Text, or 0 for none.
@@ -52,30 +51,24 @@ class Record(BaseModel):
     is never used; its path tells which study the previous report is of."""
 
     id: Name
-    finding: Text = Field(description=_NO_TEXT)
-    impression: Text = Field(description=_NO_TEXT)
+    finding: Text
+    impression: Text
     APPA_flag: _Note
     APPA_imagepath: Text
-    history: _Note = Field(description=_NO_NOTE)
-    indication: _Note = Field(description=_NO_NOTE)
+    history: _Note
+    indication: _Note
     subject_id: Name | None = None
     study_id: Name | None = None
     new_scores: list[_Weight] | None = None
     lateral_imagepath: Text | None = None
-    last_finding: Text | None = Field(None, description=_NO_TEXT)
-    last_impression: Text | None = Field(None, description=_NO_TEXT)
+    last_finding: Text | None = None
+    last_impression: Text | None = None
     last_APPA_imagepath: _PriorImage = None
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
-    """Return the studies in the files of ``config.contexts``, one context after the other.
-
-    ``account`` gets the topics ``unknown_fields`` and ``lateral_of_another_study``.
-
-    Raises:
-        DataError: a file as a whole is missing or malformed.
-    """
-    return pl.concat(_context(source.file(context), context, account) for context in config.contexts)
+    """Return the studies in the files of ``config.contexts``, one context after the other."""
+    return pl.concat(_context(source.files[context], context, account) for context in config.contexts)
 
 
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:

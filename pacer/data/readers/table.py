@@ -20,12 +20,8 @@ from pacer.data.values import quoted
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
-    """Return every study of the table; ``account`` also gets the topic ``unknown_fields``.
-
-    Raises:
-        DataError: the source has no table, the file is damaged, or its columns are not those that ``config`` names.
-    """
-    path, columns = source.file("table"), config.table.columns
+    """Return every study of the table."""
+    path, columns = source.files["table"], config.table.columns
     table = open_table(path, CsvForm(config.table.delimiter, config.table.encoding, "corpus.table."))
     account.read["table"] += len(table.rows)
     names = _columns(path, table.columns, columns)
@@ -37,8 +33,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     images.columns = list(names)
     if config.table.dates is not None and "date" in images.columns:
         images = images.with_columns(_year_first(config.table.dates).alias(YEAR_FIRST))
-    images = images.with_columns(line=pl.Series(table.numbers, dtype=pl.Int64))
-    return studies_of(images, str(path), table.unit, "table", account)
+    images = images.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String))
+    return studies_of(images, "table", account)
 
 
 def _year_first(form: str) -> pl.Expr:

@@ -134,10 +134,6 @@ def read_views(path: Path) -> dict[str, View]:
 
     Returns:
         ``{key: view}``, see :func:`image_key`, in the table's order, without images whose view is not understood.
-
-    Raises:
-        DataError: the file is missing or malformed, lacks a column, has a row without an image, or gives an image two
-            different views.
     """
     table = open_table(path)
     images, view_columns, in_full = (
@@ -168,11 +164,8 @@ def read_views(path: Path) -> dict[str, View]:
 
 
 def count_unknown(path: Path, known: list[bool], account: Account) -> None:
-    """Count the images of a corpus that are missing from a table of views.
-
-    Raises:
-        DataError: the table has fewer than half of the images. For a handful, the list of rows left out suffices.
-    """
+    """Count the images of a corpus that are missing from a table of views; refuse a table with fewer than half of them
+    (for a handful, the list of rows left out suffices)."""
     named = len(known)
     if named >= _HANDFUL and 2 * sum(known) < named:
         raise DataError(

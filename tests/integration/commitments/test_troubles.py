@@ -107,20 +107,6 @@ def test_unanswered_requests_may_fall_to_the_rules(endpoint, asking, sample, rec
     assert anchors.row(by_predicate=pl.col("record_id") == down, named=True)["origin"] == "rules"
 
 
-def test_dead_endpoint_is_given_up(endpoint, asking, records, sample, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("pacer.commitments.labelling.MAX_IN_A_ROW", 4)
-    endpoint.replies = lambda *_: Reply(500, {})
-    with pytest.raises(PacerError, match=r"127.0.0.1:\d+ gave no usable answer for 4 records in a row"):
-        label_sample(sample, records, asking(attempts=2, concurrency=1), tmp_path)
-    assert sum(endpoint.seen.values()) == 8
-
-
-def test_endpoint_that_is_not_there(endpoint, asking, sample, records, tmp_path) -> None:
-    config = asking(attempts=2).model_copy(update={"base_url": "http://127.0.0.1:9/v1"})
-    with pytest.raises(PacerError, match=r"6 of 6 requests got no answer from 127.0.0.1:9, .*disconnected"):
-        label_sample(sample, records, config, tmp_path)
-
-
 @pytest.mark.parametrize("status", [401, 402, 403, 404, 400, 307])
 def test_endpoint_that_refuses_everything(endpoint, asking, sample, records, tmp_path, status) -> None:
     endpoint.replies = lambda *_: Reply(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacer.commitments.anchor import FINDINGS, Anchor
+from pacer.commitments.anchor import Anchor
 from pacer.commitments.answers import STATUSES, count_missing, read_answer, read_completion
 from tests.support.endpoint import completion
 
@@ -53,27 +53,6 @@ def test_rationale_by_finding() -> None:
     lists = {"positive": [], "negative": [], "uncertain": []}
     read = read_answer(json.dumps(lists | {"rationale": {"edema": ["a", 3, "b"], "mass": "c\ud800"}}), "a")
     assert read.rationale == {"edema": ("a", "b"), "mass": ("c?",)}
-
-
-names = st.lists(st.one_of(st.sampled_from(FINDINGS), st.text(max_size=8)), max_size=6)
-
-
-@given(names, names, names)
-def test_duplicates_follow_the_papers_priority(positive: list, negative: list, uncertain: list) -> None:
-    content = json.dumps({"positive": positive, "negative": negative, "uncertain": uncertain})
-    anchor = read_answer(content, "a").anchor
-    assert anchor is not None
-    for finding in FINDINGS:
-        expected = next(
-            (
-                name
-                for name, found in (("positive", positive), ("uncertain", uncertain), ("negative", negative))
-                if finding in found
-            ),
-            None,
-        )
-        if expected:
-            assert anchor.polarity(finding) == expected
 
 
 @given(st.text())

@@ -104,17 +104,6 @@ def test_kappa_equals_scikit_learn() -> None:
     assert list(result) == list(FINDINGS)
 
 
-def test_a_record_twice(records: pl.DataFrame, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds record sn-test3sn twice"):
-        build(pl.concat([records, records.tail(1)]), write(tmp_path / "cache.jsonl", []))
-    assert not (tmp_path / "anchors.parquet").exists()
-
-
-def test_other_columns(records: pl.DataFrame, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"missing columns \['report_raw'\]"):
-        build(records.drop("report_raw"), write(tmp_path / "cache.jsonl", []))
-
-
 def test_the_rules_of_the_paper(tmp_path: Path, records: pl.DataFrame) -> None:
     cache, table, out = (tmp_path / name for name in ("cache.jsonl", "records.parquet", "anchors.parquet"))
     write(cache, [])

@@ -27,31 +27,12 @@ def test_blank_lines_and_a_torn_last_one_are_passed_over(tmp_path: Path) -> None
     (tmp_path / "cache.jsonl").write_text("\n".join(lines))
     assert hashes(tmp_path / "cache.jsonl") == ["hash of sn-0", "hash of sn-1"]
     assert hashes(tmp_path / "none.jsonl") == []
-
-
-def test_a_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "cache.jsonl").write_text(f"{json.dumps(line(0))}\n{json.dumps(line(1))}")
+    (tmp_path / "cache.jsonl").write_text(f"{json.dumps(line(0))}\n{json.dumps(line(1))}")  # whole, but for its end
     assert hashes(tmp_path / "cache.jsonl") == ["hash of sn-0", "hash of sn-1"]
 
 
-def test_parts_that_older_files_have_are_passed_over(tmp_path: Path) -> None:
-    older = line(0) | {"prompt_hash": "h", "lost": 1, "dropped": {"off_vocabulary": [], "repeated": 0}}
-    (tmp_path / "cache.jsonl").write_text(json.dumps(older) + "\n")
-    assert [answer.model_dump() for answer in read_answers(tmp_path / "cache.jsonl")] == [line(0)]
-
-
 @pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("dollars", None),
-        ("dollars", True),
-        ("dollars", -1.0),
-        ("dollars", float("nan")),
-        ("raw", None),
-        ("request_hash", ["h"]),
-        ("prompt_tokens", "1"),
-        ("completion_tokens", 1.5),
-    ],
+    ("part", "value"), [("dollars", -1.0), ("dollars", float("nan")), ("raw", None), ("prompt_tokens", "1")]
 )
 def test_lines_edited_by_hand(tmp_path: Path, part: str, value: object) -> None:
     (tmp_path / "cache.jsonl").write_text(f"{json.dumps(line(0))}\n\n{json.dumps(line(1) | {part: value})}\n")

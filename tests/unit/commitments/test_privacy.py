@@ -47,18 +47,14 @@ def test_no_proxy_sees_reports_without_encryption(endpoint, asking, sample, reco
     assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"ok": 6}
 
 
-def test_missing_key(asking, sample, records, tmp_path, monkeypatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY")
-    with pytest.raises(ConfigError, match="needs an API key in OPENAI_API_KEY"):
-        label_sample(sample, records, asking(), tmp_path)
-
-
-@pytest.mark.parametrize("key", ["", "sk-k\u00e9", "sk-x\n", "two words"])
+@pytest.mark.parametrize("key", [None, "", "sk-k\u00e9", "sk-x\n", "two words"])
 def test_key_that_cannot_be_sent(endpoint, asking, sample, records, tmp_path, monkeypatch, key) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    if key is not None:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(ConfigError, match="needs an API key in OPENAI_API_KEY") as error:
         label_sample(sample, records, asking(), tmp_path)
-    assert len(key) < 3 or key.strip() not in str(error.value)
+    assert not key or key.strip() not in str(error.value)
     assert endpoint.keys == set()
 
 

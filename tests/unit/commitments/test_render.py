@@ -103,11 +103,6 @@ def test_conflicts_follow_the_published_priority() -> None:
     assert Anchor.of([], everywhere, everywhere) == Anchor((), (), ("edema",))
 
 
-def test_unknown_finding_in_of() -> None:
-    with pytest.raises(ValueError, match="unknown findings hernia"):
-        Anchor.of(["hernia"])
-
-
 @pytest.mark.parametrize(
     ("name", "finding"),
     [

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
@@ -23,7 +20,6 @@ from pacer.data.readers.table import read
 from pacer.data.source import Source
 from pacer.data.studies import seeded_split
 from tests.support.profiles import profile
-from tests.support.real import real
 from tests.support.rows import Examination, Prior, Problem, Row, read_rows
 
 BASE = profile("phantom").corpus.model_dump()
@@ -162,10 +158,8 @@ def test_instants_that_are_all_midnight_are_days(reading) -> None:
 
 
 def test_numbers_in_jsonl(reading) -> None:
-    rows = [row(7.0, 12, date=21800506, time=85027.0), row(7, 13.0, date="2180-05-07", time="0.0")]
-    found, _ = reading(rows, "t.jsonl")
-    assert exams(found)["13"].prior and exams(found)["13"].subject_id == "7"
-    assert exams(found)["12"].subject_id == "7"
+    found = exams(reading([row(7.0, 12, date=21800506), row(7, 13.0, date="2180-05-07", time="0.0")], "t.jsonl")[0])
+    assert found["13"].prior and {exam.subject_id for exam in found.values()} == {"7"}
 
 
 GOOD = b"subject,study,view,image,findings\n"
@@ -400,112 +394,4 @@ def test_what_is_counted_about_priors(reading) -> None:
 
 # Any table -----------------------------------------------------------------------------------------------------------
 
-ROWS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "subject": st.sampled_from(["p1", "p1", "p2", "", None]),
-            "study": st.sampled_from(["a", "b", "c", "d", None]),
-            "view": st.sampled_from(["PA", "AP", "LL", "Frontal", "?", None]),
-            "image": st.sampled_from(["i", "j", "k", " "]),
-            "date": st.sampled_from(["2180-01-01", "2180-01-01", "21800102", "2180/01/03", None, "1/2/2180"]),
-            "time": st.sampled_from(["08:00", "80000.0", "09:00", None, None, "x"]),
-            "findings": st.sampled_from(["F", "F", None, " "]),
-            "impression": st.sampled_from(["I", None, None, "J"]),
-            "split": st.sampled_from([None, None, None, "test"]),
-        }
-    ),
-    min_size=1,
-    max_size=14,
-)
-
-
-@given(ROWS, st.randoms())
-def test_no_row_is_lost_in_any_table(tmp_path_factory: pytest.TempPathFactory, rows: list[dict], random) -> None:
-    folder = tmp_path_factory.mktemp("any")
-    outcomes = []
-    for name in ("t.csv", "t.jsonl", "t.parquet"):
-        found, notes = read_file(write(folder / name, rows))
-        assert notes.read["table"] == len(rows)
-        first = 2 if name == "t.csv" else 1
-        outcomes.append([e._replace(place=e.place._replace(file="", index=e.place.index - first)) for e in found])
-    assert outcomes[0] == outcomes[1] == outcomes[2]
-    # One study id under two subjects goes to the first of them, so the order matters only there.
-    subjects: dict[Any, set] = {}
-    for entry in rows:
-        subjects.setdefault(entry["study"], set()).add(entry["subject"] or None)
-    if all(len(of - {None}) < 2 for of in subjects.values()):
-        shuffled = random.sample(rows, len(rows))
-        again, _ = read_file(write(folder / "t.csv", shuffled))
-        assert summary(again) == summary(outcomes[0])
-
-
-def summary(rows: list[Row]) -> tuple:
-    """What does not depend on the order of rows: all but the places, and which of two equal views is taken."""
-    found = {
-        name: exam._replace(place=exam.place._replace(file="", index=0), frontal="", lateral=exam.lateral and "")
-        for name, exam in exams(rows).items()
-    }
-    rest = Counter()
-    for entry in rows:
-        if not isinstance(entry, Examination):
-            rest[(entry.field if isinstance(entry, Problem) else "", entry.reason)] += entry.rows
-    return found, rest
-
-
 # Real studies --------------------------------------------------------------------------------------------------------
-
-
-def covid_row(study: str, image: str, view: str, findings: str) -> dict[str, Any]:
-    """A row from what an image's name says (``p91_d3_…``: patient 91, day 3; ``dNA``: no day)."""
-    patient, day = Path(image).name.split("_")[:2]
-    when = None if day == "dNA" else str(date(2020, 3, 1) + timedelta(days=int(day[1:])))
-    return {"patient": patient, "study": study, "date": when, "view": view, "path": image, "findings": findings}
-
-
-def test_real_studies(tmp_path: Path) -> None:
-    """A collection with genuine earlier studies, as a table of days: the priors are those of its annotation files.
-
-    Two things differ by intent. Four studies occur in the files as a previous report only; the table has them as
-    studies. And the files give no previous report where it would be word for word the target; the table does.
-    """
-    records = {c: json.loads((real("rg4/covid") / f"{c}.json").read_text())["test"] for c in ("sn", "sw", "mn", "mw")}
-    listed = {entry["study_id"]: context for context, content in records.items() for entry in content}
-    rows, prior_only = [], {}
-    for entry in [entry for content in records.values() for entry in content]:
-        study, findings = entry["study_id"], entry["finding"]
-        rows.append(covid_row(study, entry["APPA_imagepath"], entry["APPA_flag"], findings))
-        if "lateral_imagepath" in entry:
-            rows.append(covid_row(study, entry["lateral_imagepath"], "L", findings))
-        if entry.get("last_study_id", study) not in listed:
-            prior_only[entry["last_study_id"]] = covid_row(
-                entry["last_study_id"], entry["last_APPA_imagepath"], "AP", entry["last_finding"]
-            )
-    rows += prior_only.values()
-    random.Random(0).shuffle(rows)
-    found, notes = read_file(write(tmp_path / "t.csv", rows), config_of({"subject": "patient", "image": "path"}))
-    assert not others(found)
-    by_id = exams(found)
-    assert len(prior_only) == 4 and set(by_id) == set(listed) | set(prior_only)
-    repeated, checked = set(), Counter()
-    for context, content in records.items():
-        for entry in content:
-            exam = by_id[entry["study_id"]]
-            assert (exam.frontal, exam.lateral, exam.view) == (
-                entry["APPA_imagepath"],
-                entry.get("lateral_imagepath"),
-                entry["APPA_flag"],
-            )
-            if context[1] == "n" and exam.prior:
-                assert exam.prior.findings == exam.findings
-                repeated.add(exam.id)
-                continue
-            assert exam.contexts[-1] == context
-            assert exam.prior == (
-                Prior(entry["last_finding"], None, entry["last_study_id"], entry["days_since_last"], "date", False, 0)
-                if context[1] == "w"
-                else None
-            )
-            checked[context] += 1
-    assert checked == {"sn": 95, "sw": 55, "mn": 27, "mw": 7} and len(repeated) == 7
-    undated = {entry["study"] for entry in rows if not entry["date"]}
-    assert notes.notes["priors"] == {"table": {"undated": len(undated)}}

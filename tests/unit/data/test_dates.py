@@ -73,9 +73,3 @@ def test_all_forms_of_an_instant_agree(instant: datetime) -> None:
     assert parse_day(day.isoformat()) == parse_day(day.isoformat().replace("-", "")) == day
     number = f"{clock.hour:02}{clock.minute:02}{clock.second:02}.{clock.microsecond:06}"
     assert parse_time(number) == parse_time(clock.isoformat()) == clock
-
-
-@given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
-    parse_day(text)
-    parse_time(text)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from pacer.data.images import SCHEMA, copies_across_splits, inspect_images
+from pacer.data.images import SCHEMA, inspect_images
 from pacer.data.radiographs import NOT_AN_IMAGE
 from tests.support.dicom import write_dicom
 
@@ -31,14 +31,6 @@ def test_one_row_per_image(folder: Path) -> None:
     assert found["path"].to_list() == [str(folder / "p" / "01.jpg"), str(folder / "p" / "03.jpg")]
     assert found["bytes"].to_list() == [os.path.getsize(path) for path in found["path"]]
     assert found.select("width", "height", "problem").rows() == [(21, 15, None), (23, 15, None)]
-
-
-def test_another_part_of_the_body_is_no_problem(tmp_path: Path) -> None:
-    pixels = np.arange(400).reshape(20, 20)
-    write_dicom(tmp_path / "a.dcm", pixels, BodyPartExamined="ABDOMEN")
-    write_dicom(tmp_path / "b.dcm", pixels, BodyPartExamined="CHEST")
-    found = inspect_images(["a.dcm", "b.dcm"], tmp_path)
-    assert found.select("problem", "part").rows() == [(None, "ABDOMEN"), (None, None)]
 
 
 def test_a_field_that_is_ignored_is_no_problem(tmp_path: Path) -> None:
@@ -63,36 +55,6 @@ def test_problems(folder: Path) -> None:
     bad = found.filter(pl.col("problem").is_not_null())
     assert bad.select("bytes", "width", "height").sum().row(0) == (0, 0, 0)
     assert bad["path"].null_count() == 0
-
-
-def test_copies_across_splits_are_found_among_files_of_one_size(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    contents = {name: rng.bytes(20_000) for name in "abc"}
-    files = {
-        "t1": contents["a"],
-        "t2": contents["b"],
-        "t3": contents["a"],  # a copy within train is none of two splits
-        "v1": contents["b"],
-        "v2": contents["c"],
-        "e1": contents["a"],
-        "e2": contents["b"][:5000] + b"x" + contents["b"][5001:],
-        "e3": b"short",
-        "both": b"another",
-    }
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    splits = {"t": "train", "v": "val", "e": "test", "b": "train"}
-    rows = [{"split": splits[name[0]], "frontal": name, "lateral": None} for name in files]
-    rows.append({"split": "test", "frontal": "e3", "lateral": "both"})  # one name in two splits is counted elsewhere
-    records = pl.DataFrame(rows, {"split": str, "frontal": str, "lateral": str})
-    images = pl.DataFrame(
-        [{"image_id": name, "path": str(tmp_path / name), "bytes": len(content)} for name, content in files.items()]
-    )
-    assert copies_across_splits(images, records) == {
-        "train-val": [("t2", "v1")],
-        "train-test": [("t1", "e1")],
-        "val-test": [],
-    }
 
 
 @pytest.mark.parametrize(

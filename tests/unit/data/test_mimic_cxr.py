@@ -11,13 +11,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.build_corpus import build_corpus
+from pacer.data.readers.mimic_cxr import read_original_findings
 from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
 from pacer.data.source import point_to_files
 from tests.support.profiles import profile
@@ -92,21 +91,34 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def test_the_folder_of_the_reports_is_read_as_their_archive_is(tree: Tree) -> None:
-    for number in range(3):
-        tree.add(50000001 + number, "PA,LL", date=21800506 + number)
+def test_every_field_of_a_record(tree: Tree) -> None:
+    tree.add(50000001, date=21800505)
+    report = " FINAL REPORT\n INDICATION: Cough.\n HISTORY: COPD.\n FINDINGS: 1.2 cm nodule.\n IMPRESSION: Zephyrine.\n"
+    tree.add(50000002, "PA,LL", report=report, split="validate")
+    tree.settings["original_references"] = BASE["mimic_cxr"]["reports"]
     tree.build()
-    records = tree.records()
-    shutil.unpack_archive(tree.root / "mimic-cxr-reports.zip", tree.root / "unpacked")
-    tree.settings["mimic_cxr"]["reports"] = "unpacked"
-    tree.build()
-    assert tree.records() == records
-    for path in (tree.root / "unpacked").rglob("*.txt"):
-        path.rename(tree.root / "unpacked" / path.name)
-    tree.build()
-    assert tree.records() == records
+    assert tree.records()["mw-50000002"] == {
+        "record_id": "mw-50000002",
+        "context": "mw",
+        "split": "val",
+        "study_id": "50000002",
+        "subject_id": "10000032",
+        "view": "PA",
+        "frontal": "p10/p10000032/s50000002/50000002-0.jpg",
+        "lateral": "p10/p10000032/s50000002/50000002-1.jpg",
+        "report": "12 cm nodule . zephyrine .",
+        "report_raw": "1.2 cm nodule. Zephyrine.",
+        "findings_original": "1.2 cm nodule.",
+        "sections": "findings+impression",
+        "prior_report": "zephyrine opacity 50000001 .",
+        "indication": "Cough.",
+        "history": "COPD.",
+        "emphasis": None,
+        "emphasis_text": None,
+    }
 
 
+@pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize(
     ("views", "chosen"),
     [
@@ -117,8 +129,11 @@ def test_the_folder_of_the_reports_is_read_as_their_archive_is(tree: Tree) -> No
         ("PA RLD", (0, None, "PA")),
     ],
 )
-def test_which_of_several_images_are_used(tree: Tree, views: str, chosen: tuple) -> None:
+def test_which_of_several_images_are_used(tree: Tree, views: str, chosen: tuple, full: bool) -> None:
+    """By the position, or where it is empty by the view in full."""
     tree.add(50000001, views)
+    for row in tree.metadata if full else ():
+        row |= {"ViewPosition": None, "ViewCodeSequence_CodeMeaning": row["ViewPosition"]}
     tree.build()
     record = list(tree.records().values())[-1]
     names = [record[name] and int(record[name].rpartition("-")[2][0]) for name in ("frontal", "lateral")]
@@ -186,12 +201,28 @@ def test_a_table_without_its_header_is_not_quoted(tree: Tree) -> None:
         build_corpus(config, tree.root / "source", tree.root / "corpus")
 
 
-def test_what_is_missing_is_said_before_anything_is_read(tree: Tree) -> None:
-    tree.add(50000001)
-    tree.write()
-    (tree.root / "mimic-cxr-2.0.0-split.csv.gz").unlink()
-    with pytest.raises(DataError, match=r"corpus\.mimic_cxr\.split: .*split\.csv\.gz does not exist"):
-        point_to_files(Corpus.model_validate(BASE | tree.settings), tree.root / "source")
+def test_report_files_that_cannot_be_read(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for content, message in ((None, r"holds no \.txt file"), (b" FINDINGS: caf\xe9\n", r"s1\.txt is not valid UTF-8")):
+        if content:
+            (folder / "s1.txt").write_bytes(content)
+        shutil.make_archive(str(tmp_path / "reports"), "zip", folder)
+        for source in (folder, tmp_path / "reports.zip"):
+            with pytest.raises(DataError, match=message):
+                read_original_findings(source)
+    (folder / "s1.txt").write_text(" FINDINGS: Clear.\n")
+    (folder / "again").mkdir()
+    (folder / "again" / "s1.txt").write_text(" FINDINGS: Other.\n")
+    (folder / "s2.txt").write_text(" IMPRESSION: Clear.\n")
+    assert read_original_findings(folder).rows() == [("1", "Other.")]  # the first by its path; the second has none
+    with zipfile.ZipFile(tmp_path / "reports.zip", "w") as packed:
+        packed.writestr("s1.txt", " FINDINGS: Clear.")
+    sound = (tmp_path / "reports.zip").read_bytes()
+    for content in (b"PK no archive", sound.replace(b"Clear", b"Cleat")):
+        (tmp_path / "broken.zip").write_bytes(content)
+        with pytest.raises(DataError, match=r"broken\.zip cannot be read as a folder, a zip or a tar archive"):
+            read_original_findings(tmp_path / "broken.zip")
 
 
 @pytest.mark.parametrize(
@@ -211,20 +242,3 @@ def test_files_that_cannot_be_used(tree: Tree, spoil: Any, message: str) -> None
     with pytest.raises(DataError, match=message) as caught:
         tree.build()
     assert SECRET not in str(caught.value)
-
-
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3), st.sampled_from(("", "train", "test"))), max_size=8))
-def test_rows_are_conserved(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, str]]) -> None:
-    tree = Tree(tmp_path_factory.mktemp("tree"))
-    tree.settings["max_bad_rows"] = 100
-    tree.add(50000009)
-    for number, (study, kind, split) in enumerate(rows):
-        name = f"i{number}"
-        ids = {"dicom_id": name, "subject_id": 10000040, "study_id": study}
-        if kind != 1:
-            tree.metadata.append(ids | {"ViewPosition": "PA", "Rows": 4, "StudyDate": 21800501, "StudyTime": 10000.0})
-        if split:
-            tree.split.append(ids | {"split": split})
-        if kind != 2:
-            tree.reports[f"p10/p10000040/s{study}.txt"] = "IMPRESSION: Clear."
-    assert tree.build()["records"] >= 1

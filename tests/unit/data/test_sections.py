@@ -115,7 +115,7 @@ def test_impression(text: str, impression: str) -> None:
 
 def test_a_report_without_headings_concludes_with_what_follows_its_first_paragraph() -> None:
     text = "  FINAL REPORT\n INDICATION:  Cough.\n COMPARISON:  ___.\n \n Lungs clear.\n \n Heart normal.\n"
-    expected = Sections(impression="Lungs clear. Heart normal.", indication="Cough.", last_paragraph=True)
+    expected = Sections(impression="Lungs clear. Heart normal.", indication="Cough.")
     assert find_sections(text) == expected
     assert find_sections(" FINAL REPORT\n CHEST RADIOGRAPH\n \n Lungs clear.\n").impression == "Lungs clear."
     assert find_sections(" INDICATION: Cough.\n") == Sections(indication="Cough.")
@@ -136,7 +136,7 @@ def test_a_heading_in_small_letters_stays_in_its_section(words: str) -> None:
 
 def test_a_paragraph_without_a_heading_keeps_headings_in_small_letters() -> None:
     text = " COMPARISON: ___.\n \n Lungs clear.\n Recommendation: CT chest.\n"
-    expected = Sections(impression="Lungs clear. Recommendation: CT chest.", last_paragraph=True)
+    expected = Sections(impression="Lungs clear. Recommendation: CT chest.")
     assert find_sections(text) == expected
 
 
@@ -173,7 +173,7 @@ def test_history_findings_and_impression_in_small_letters_begin_below_other_head
 )
 def test_the_time_of_day_in_a_title_makes_it_no_heading(title: str) -> None:
     text = f" FINAL REPORT\n {title}\n \n Lungs clear.\n"
-    assert find_sections(text) == Sections(impression="Lungs clear.", last_paragraph=True)
+    assert find_sections(text) == Sections(impression="Lungs clear.")
     text = f" FINAL REPORT\n {title}\n \n HISTORY: Cough.\n \n IMPRESSION:1. Lungs clear.\n"
     assert find_sections(text) == Sections(impression="1. Lungs clear.", history="Cough.")
 
@@ -220,4 +220,3 @@ def test_sections_are_words_of_the_report_in_their_order(text: str) -> None:
         if section is not None:
             assert section and section == " ".join(section.split())
             assert "".join(section.split()) in whole
-    assert not found.last_paragraph or found.findings is None

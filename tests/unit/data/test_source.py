@@ -32,13 +32,11 @@ def test_source_that_lies_beside_its_files_can_be_moved(tiny, tmp_path) -> None:
     assert read_source(moved).files == {"sn": moved / "sn.json"}
 
 
-def test_missing_root(tiny) -> None:
-    tiny.settings["root"] = str(tiny.root / "nowhere")
+def test_all_problems_are_listed_at_once(tiny, tmp_path) -> None:
+    tiny.settings["root"] = str(tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"corpus\.root: .*nowhere is not a folder"):
         point_to_files(tiny.config(), tiny.out)
-
-
-def test_all_problems_are_listed_at_once(tiny) -> None:
+    del tiny.settings["root"]
     tiny.write()
     (tiny.root / "sw.json").unlink()
     (tiny.root / "mw.json").unlink()

@@ -43,15 +43,3 @@ def frame(**changes: Any) -> pl.DataFrame:
 )
 def test_contexts_are_those_that_the_sources_allow(changes: dict[str, Any], contexts: list[str]) -> None:
     assert study_frame(frame(**changes), CONFIG)["contexts"].to_list() == [contexts]
-
-
-@pytest.mark.parametrize("name", ["file", "row", "id", "study_id", "subject_id", "view", "frontal"])
-def test_a_frame_without_what_every_study_has_is_refused(name: str) -> None:
-    with pytest.raises(RuntimeError, match=f"table gives a study without {name}"):
-        study_frame(frame(**{name: None}), CONFIG)
-
-
-@pytest.mark.parametrize(("name", "value"), [("view", "pa"), ("split", "validate")])
-def test_a_value_that_no_stage_knows_is_refused(name: str, value: str) -> None:
-    with pytest.raises(RuntimeError, match=f"table gives a {name} not in"):
-        study_frame(frame(**{name: value}), CONFIG)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 
 from pacer.commitments.rules.matching import Match, Patterns, literals
 from pacer.commitments.rules.segments import located_segments
 from pacer.commitments.rules.table import CUES, NAMES, Row
-from pacer.data.cleaning import clean_report
-from pacer.phantom.language import sample_texts
 from tests.unit.commitments.rules.test_mentions import TEXTS
 
 
@@ -44,12 +41,6 @@ def assert_found(report: str) -> None:
 @given(text=TEXTS)
 def test_any_text(text: str) -> None:
     assert_found(text)
-
-
-@pytest.mark.parametrize("clean", [str, clean_report])
-def test_reports_of_the_phantom(clean) -> None:
-    for report in sample_texts(3, 400):
-        assert_found(clean(report.text))
 
 
 def test_literals() -> None:

@@ -5,54 +5,45 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
+from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.cleaning import clean_report
-from tests.support.sentences import SENTENCES
 
 #: Names of each finding; all of them can be affirmed, denied and hedged.
 NAMES = {
-    "atelectasis": """atelectasis | bibasilar atelectasis | plate-like atelectasis | atelectatic changes
-        | left lower lobe
-        collapse | segmental collapse | collapse of the right middle lobe | collapse of the left upper and lower lobes
-        | collapsed left lung | discoid atelectases""",
-    "cardiomegaly": """cardiomegaly | cardiac enlargement | enlarged heart | enlarged cardiac silhouette
-        | enlargement of the
-        heart | enlargement of the cardiac silhouette | increased heart size | borderline cardiac size""",
+    "atelectasis": """atelectasis | bibasilar atelectasis | plate-like atelectasis | atelectatic changes | left lower
+        lobe collapse | segmental collapse | collapse of the right middle lobe | collapse of the left upper and lower
+        lobes | collapsed left lung | discoid atelectases""",
+    "cardiomegaly": """cardiomegaly | cardiac enlargement | enlarged heart | enlarged cardiac silhouette | enlargement
+        of the heart | enlargement of the cardiac silhouette | increased heart size | borderline cardiac size""",
     "consolidation": "consolidation | focal consolidation | lobar consolidations | consolidative change",
-    "edema": """edema | pulmonary edema | oedema | interstitial edema | vascular congestion | pulmonary congestion
-        | congestive heart failure | heart failure | CHF | volume overload | fluid overload | cephalization
-        | vascular engorgement | engorgement of the pulmonary vasculature | pulmonary venous hypertension
-        | Kerley B lines
-        | congested pulmonary vessels""",
-    "enlarged mediastinum": """enlarged mediastinum | widened mediastinum | mediastinal widening
-        | widening of the mediastinum
-        | enlargement of the cardiomediastinal silhouette | prominence of the superior mediastinum""",
+    "edema": """edema | pulmonary edema | oedema | interstitial edema | vascular congestion | pulmonary congestion |
+        congestive heart failure | heart failure | CHF | volume overload | fluid overload | cephalization | vascular
+        engorgement | engorgement of the pulmonary vasculature | pulmonary venous hypertension | Kerley B lines |
+        congested pulmonary vessels""",
+    "enlarged mediastinum": """enlarged mediastinum | widened mediastinum | mediastinal widening | widening of the
+        mediastinum | enlargement of the cardiomediastinal silhouette | prominence of the superior mediastinum""",
     "fracture": "fracture | rib fractures | displaced clavicular fracture | fractured ribs | broken ribs",
-    "lung lesion": """nodule | pulmonary nodules | lung mass | masses | cavitary lesion | nodular opacity
-        | nodular density
-        | metastases | metastatic disease | neoplasm | tumor | carcinoma | malignancy | mass-like density""",
-    "lung opacity": """opacity | opacities | hazy opacification | infiltrate | infiltration | airspace disease
-        | air-space
-        process | airspace opacity | interstitial markings | interstitial abnormality | patchy density | retrocardiac
-        density | reticular pattern | ground-glass change | haziness""",
-    "pleural effusion": """effusion | pleural effusions | pleural fluid | hemothorax | hydrothorax | loculated fluid
-        | pleural collection | fluid in the minor fissure | empyema | layering effusion""",
-    "pleural abnormality": """pleural thickening | pleural scarring | pleural plaques | pleural calcification
-        | apical capping
-        | biapical pleural scar | fibrothorax | thickening of the minor fissure | fissural thickening
-        | pleuro-parenchymal scarring | pleural abnormality""",
+    "lung lesion": """lung lesion | nodule | pulmonary nodules | lung mass | masses | cavitary lesion | nodular
+        opacity | nodular density | metastases | metastatic disease | neoplasm | tumor | carcinoma | malignancy |
+        mass-like density""",
+    "lung opacity": """lung opacity | opacity | opacities | hazy opacification | infiltrate | infiltration | airspace
+        disease | air-space process | airspace opacity | interstitial markings | interstitial abnormality | patchy
+        density | retrocardiac density | reticular pattern | ground-glass change | haziness""",
+    "pleural effusion": """pleural effusion | effusion | pleural effusions | pleural fluid | hemothorax | hydrothorax
+        | loculated fluid | pleural collection | fluid in the minor fissure | empyema | layering effusion""",
+    "pleural abnormality": """pleural thickening | pleural scarring | pleural plaques | pleural calcification | apical
+        capping | biapical pleural scar | fibrothorax | thickening of the minor fissure | fissural thickening |
+        pleuro-parenchymal scarring | pleural abnormality""",
     "pneumonia": """pneumonia | bronchopneumonia | infection | infectious process | pneumonitis | aspiration pneumonia
         | pneumonic process""",
     "pneumothorax": "pneumothorax | pneumothoraces | apical pneumothorax | tension pneumothorax | PTX",
     "support devices": """endotracheal tube | ET tube | NG tube | enteric tube | feeding tube | Dobbhoff | chest tube
-        | pigtail catheter | PICC | PICC line | central venous catheter | central line | internal jugular line
-        | subclavian line | Swan-Ganz catheter | Port-A-Cath | port-a-cath | Mediport | pacemaker | pacer leads
-        | ICD leads | AICD | defibrillator | intra-aortic balloon pump | tracheostomy tube | drain | ETT | IABP | LVAD
-        | ECMO cannula | dialysis catheter | prosthetic valve | nerve stimulator""",
+        | pigtail catheter | PICC | PICC line | central venous catheter | central line | internal jugular line |
+        subclavian line | Swan-Ganz catheter | Port-A-Cath | port-a-cath | Mediport | pacemaker | pacer leads | ICD
+        leads | AICD | defibrillator | intra-aortic balloon pump | tracheostomy tube | drain | ETT | IABP | LVAD |
+        ECMO cannula | dialysis catheter | prosthetic valve | nerve stimulator""",
 }
 NAMED = [(finding, " ".join(name.split())) for finding, names in NAMES.items() for name in names.split("|")]
 
@@ -72,133 +63,33 @@ def test_names(finding: str) -> None:
         assert said(clean_report(f"Stable {name}.")) == {finding: "positive"}, name
 
 
-@pytest.mark.parametrize("finding", FINDINGS)
-def test_every_finding_is_found_by_its_own_name(finding: str) -> None:
-    assert said(f"{finding} is present.") == {finding: "positive"}
-    assert said(f"No {finding}.") == {finding: "negative"}
-    assert said(f"Probable {finding}.") == {finding: "uncertain"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "small pericardial effusion",
-        "knee joint effusion",
-        "soft tissue edema",
-        "subcutaneous edema",
-        "leg edema",
-        "mass effect on the trachea",
-        "lytic lesion of the humerus",
-        "sclerotic bone lesion",
-        "thyroid nodule",
-        "skin lesion",
-        "the lungs are clear",
-        "normal chest",
-        "low lung volumes",
-        "subcutaneous emphysema",
-        "prior granulomatous infection",
-        "sequela of old granulomatous infection",
-        "postinfectious change",
-        "calcified granuloma",
-        "median sternotomy",
-        "the pleural line is seen",
-        "flattened diaphragms",
-        "tortuous aorta",
-        "bronchovascular crowding",
-        "left atrial size",
-        "the cardiomediastinal silhouette is unchanged",
-        "cardiac size cannot be evaluated",
-        "portable film",
-        "midline trachea",
-        "this may lead to confusion",
-        "degenerative changes of the spine",
-        "no acute cardiopulmonary process",
-    ],
-)
-def test_look_alikes_and_silence(text: str) -> None:
-    assert said(f"{text.capitalize()}.") == {}
-
-
-HEART = {"cardiomegaly": "negative"}
-MEDIASTINUM = {"enlarged mediastinum": "negative"}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("The heart is normal in size.", HEART),
-        ("Heart size is normal.", HEART),
-        ("Heart size within normal limits.", HEART),
-        ("Normal heart size.", HEART),
-        ("The heart is not enlarged.", HEART),
-        ("Heart size is top normal.", HEART),
-        ("The heart is not significantly enlarged.", HEART),
-        ("Cardiac silhouette is unremarkable.", HEART),
-        ("Heart size is at the upper limits of normal.", HEART),
-        ("The size of the heart is within normal limits.", HEART),
-        ("Heart size, hila and pulmonary vasculature are normal.", HEART),
-        ("Normal size of the cardiac silhouette.", HEART),
-        ("The mediastinum is normal.", MEDIASTINUM),
-        ("Mediastinal contours are unremarkable.", MEDIASTINUM),
-        ("The mediastinum is not widened.", MEDIASTINUM),
-        ("Normal mediastinal contours.", MEDIASTINUM),
-        ("The cardiomediastinal silhouette is within normal limits.", MEDIASTINUM),
-        ("The cardiomediastinal and hilar contours are normal.", MEDIASTINUM),
-        ("Heart and mediastinum are normal.", HEART | MEDIASTINUM),
-        ("Normal heart and mediastinum.", HEART | MEDIASTINUM),
-        ("Normal heart size, mediastinal and hilar contours.", HEART | MEDIASTINUM),
-        ("The cardiac, mediastinal and hilar contours are normal.", HEART | MEDIASTINUM),
-        ("Heart size is normal and the mediastinal contours are unremarkable.", HEART | MEDIASTINUM),
-        ("Normal cardiac and mediastinal contours.", HEART | MEDIASTINUM),
-        ("The heart is mildly enlarged.", {"cardiomegaly": "positive"}),
-        ("Cardiac silhouette remains enlarged.", {"cardiomegaly": "positive"}),
-        ("Heart size is borderline.", {"cardiomegaly": "positive"}),
-        ("Heart size is enlarged, mediastinal contours are normal.", {"cardiomegaly": "positive"} | MEDIASTINUM),
-        ("The mediastinum is normal, the heart is enlarged.", {"cardiomegaly": "positive"} | MEDIASTINUM),
-        ("Lungs are normal, heart size is enlarged.", {"cardiomegaly": "positive"}),
-        ("The cardiomediastinal silhouette is enlarged.", {"enlarged mediastinum": "positive"}),
-        ("The mediastinum is widened.", {"enlarged mediastinum": "positive"}),
-    ],
-)
-def test_size_of_heart_and_mediastinum(text: str, expected: dict) -> None:
-    assert said(text) == expected
-    assert said(clean_report(text)) == expected
-
-
 #: Sentences about one finding, {} stands for it.
-NEGATIVE = """No {}. | There is no {}. | There is no evidence of {}. | No definite {}. | No focal {} is seen.
-    | Without {}.
-    | Negative for {}. | Lungs are free of {}. | Lungs are clear of {}. | Absence of {}. | {} is absent.
-    | {} is not seen.
-    | {} is not identified. | The {} is not visualized. | No {} or other abnormality. | No acute {}. | No large {}.
-    | There is no radiographic evidence of {}. | No evidence for {}. | Nor is there {}. | No convincing {}.
-    | {} has resolved. | {} has now resolved. | Interval resolution of {}. | Resolved {}.
-    | {} has cleared.
-    | Clearing of {}. | {} is no longer seen. | There is no longer {}. | {} is unlikely. | Scarring rather than {}.
-    | {} has been excluded. | {}: none. | Lack of {}. | Neither {} nor scar. | The patient denies {}.
-    | {} is not evident.
+NEGATIVE = """No {}. | There is no {}. | There is no evidence of {}. | No definite {}. | No focal {} is seen. |
+    Without {}. | Negative for {}. | Lungs are free of {}. | Lungs are clear of {}. | Absence of {}. | {} is absent. |
+    {} is not seen. | {} is not identified. | The {} is not visualized. | No {} or other abnormality. | No acute {}. |
+    No large {}. | There is no radiographic evidence of {}. | No evidence for {}. | Nor is there {}. | No convincing
+    {}. | {} has resolved. | {} has now resolved. | Interval resolution of {}. | Resolved {}. | {} has cleared. |
+    Clearing of {}. | {} is no longer seen. | There is no longer {}. | {} is unlikely. | Scarring rather than {}. | {}
+    has been excluded. | {}: none. | Lack of {}. | Neither {} nor scar. | The patient denies {}. | {} is not evident.
     | Possibly scarring rather than {}. | Previously seen {} is not seen."""
-UNCERTAIN = """Possible {}. | Possibly {}. | Probable {}. | Probably {}. | Questionable {}. | Question of {}.
-    | Suspected {}.
-    | This may represent {}. | This could represent {}. | Findings may reflect {}. | This could be {}. | It might be {}.
-    | Concern for {}. | Findings concerning for {}. | Suspicious for {}. | Worrisome for {}. | Cannot exclude {}.
-    | {} cannot be excluded. | {} is not excluded. | {} is possible. | {} is suspected. | {} versus artifact. | {}?
-    | Artifact vs. {}. | Difficult to exclude {}. | Could not rule out {}. | Possibility of {}.
-    | Likely {}. | {} is likely. | Presumed {}. | Perhaps {}. | Potential {}. | Findings suggest {}.
-    | In the appropriate clinical setting, this is {}. | Correlate clinically for {}. | Favored to represent {}.
-    | {}, if any, is small. | {} is in the differential. | Bone could obscure {}. | Equivocal {}."""
-POSITIVE = """There is {}. | {} is unchanged. | No change in {}. | No significant interval change in {}.
-    | No interval change in {}.
-    | {} has not changed. | {} is not significantly changed. | Without change in the {}. | No increase in {}.
-    | No improvement in {}. | {} has not improved. | {} is new. | Stable {}. | Improved {}. | Consistent with {}.
-    | Compatible with {}. | {} persists. | {} is not only present but larger. | No worsening of {}.
-    | {} has nearly resolved. | {} has not resolved. | Incomplete clearing of {}.
-    | {} is partially cleared.
-    | Near complete resolution of {}. | Follow up to document resolution of {}. | {} is not seen on the lateral view."""
+UNCERTAIN = """Possible {}. | Possibly {}. | Probable {}. | Probably {}. | Questionable {}. | Question of {}. |
+    Suspected {}. | This may represent {}. | This could represent {}. | Findings may reflect {}. | This could be {}. |
+    It might be {}. | Concern for {}. | Findings concerning for {}. | Suspicious for {}. | Worrisome for {}. | Cannot
+    exclude {}. | {} cannot be excluded. | {} is not excluded. | {} is possible. | {} is suspected. | {} versus
+    artifact. | {}? | Artifact vs. {}. | Difficult to exclude {}. | Could not rule out {}. | Possibility of {}. |
+    Likely {}. | {} is likely. | Presumed {}. | Perhaps {}. | Potential {}. | Findings suggest {}. | In the
+    appropriate clinical setting, this is {}. | Correlate clinically for {}. | Favored to represent {}. | {}, if any,
+    is small. | {} is in the differential. | Bone could obscure {}. | Equivocal {}."""
+POSITIVE = """There is {}. | {} is unchanged. | No change in {}. | No significant interval change in {}. | No interval
+    change in {}. | {} has not changed. | {} is not significantly changed. | Without change in the {}. | No increase
+    in {}. | No improvement in {}. | {} has not improved. | {} is new. | Stable {}. | Improved {}. | Consistent with
+    {}. | Compatible with {}. | {} persists. | {} is not only present but larger. | No worsening of {}. | {} has
+    nearly resolved. | {} has not resolved. | Incomplete clearing of {}. | {} is partially cleared. | Near complete
+    resolution of {}. | Follow up to document resolution of {}. | {} is not seen on the lateral view."""
 #: Nothing is said of the finding.
-SILENT = """No new {}. | No evidence of new {}. | History of {}. | Please evaluate for {}. | Assess for {}.
-    | To exclude {}.
-    | If there is clinical concern for {}, repeat. | Indication: {}. | Evaluation for {} is limited. | R/o {}."""
+SILENT = """No new {}. | No evidence of new {}. | History of {}. | Please evaluate for {}. | Assess for {}. | To
+    exclude {}. | If there is clinical concern for {}, repeat. | Indication: {}. | Evaluation for {} is limited. | R/o
+    {}."""
 SOME = ("pleural effusion", "pneumothorax", "pneumonia", "consolidation", "atelectasis", "fracture")
 
 
@@ -229,9 +120,3 @@ def test_windows_are_local() -> None:
     assert said(f"No {near} effusion.") == {"pleural effusion": "negative"}
     assert said(f"No {far} effusion.") == {"pleural effusion": "positive"}
     assert said(f"Effusion {near} is absent.") == {"pleural effusion": "positive"}
-
-
-@given(reports=st.lists(st.sampled_from([s.text for s in SENTENCES if s.kind == "order and reach"]), max_size=6))
-def test_case_and_blanks_do_not_matter(reports: list[str]) -> None:
-    report = " ".join(part.replace("\n", ". ") for part in reports)
-    assert extract_anchor(report) == extract_anchor(report.upper().replace(" ", "  \t"))
