@@ -12,7 +12,7 @@ from pathlib import Path
 
 from run import run_script
 
-from pacer.core.outputs import run_stage
+from pacer.core.errors import run_stage
 from pacer.core.stops import Stopped
 
 #: Start of accelerate's warning about values that were left to their defaults.

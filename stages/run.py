@@ -3,7 +3,7 @@
 import runpy
 import sys
 
-from pacer.core.outputs import run_stage
+from pacer.core.errors import run_stage
 
 
 def run_script() -> None:

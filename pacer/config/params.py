@@ -38,16 +38,6 @@ class Params(Strict):
 
     @model_validator(mode="after")
     def _across(self) -> Self:
-        width, heads = self.backbones.vision_standin.width, self.interface.num_heads
-        if self.backbones.vision.provider in ("bundled", "standin") and width % heads:
-            raise ValueError(f"interface.num_heads ({heads}) must divide the vision width ({width})")
-        tokens, marked = self.backbones.language_standin.vocabulary, self.corpus.phantom.vocabulary
-        trained_here = self.backbones.language.provider in ("bundled", "standin")
-        if trained_here and self.backbones.train_on == self.corpus.source == "phantom" and tokens != marked:
-            raise ValueError(
-                f"backbones.language_standin.vocabulary ({tokens}) must equal corpus.phantom.vocabulary ({marked}): "
-                "the corpus marks emphasised tokens with that tokenizer"
-            )
         if self.decode.split == "all":
             raise ValueError("decode.split = 'all' is for `pacer decode --split all`; the pipeline decodes test or val")
         if "sn" not in self.corpus.contexts:

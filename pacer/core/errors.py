@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from io import TextIOWrapper
 
-from pacer.core.stops import LAST_WORDS, STOPPED, Stopped
+from pacer.core.stops import LAST_WORDS, STOPPED, Stopped, stoppable
 
 _FULL = "the disk is full; free some space and run the same command again"
 _NO_MEMORY = "out of memory; docs/training.md lists what each phase needs, and which settings need less"
@@ -23,14 +23,6 @@ _ADVICE = {
     os.strerror(errno.EDQUOT): _FULL,
     **dict.fromkeys(("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY),
 }
-
-#: Modules of the extra ``pipeline``.
-OF_PIPELINE = frozenset(
-    {
-        *("accelerate", "captum", "dvc", "dvclive", "huggingface_hub", "matplotlib", "openai", "peft", "psutil"),
-        *("safetensors", "sentencepiece", "tokenizers", "torch", "transformers"),
-    }
-)
 
 
 class PacerError(Exception):
@@ -51,6 +43,11 @@ class BackboneError(PacerError):
 
 class CheckpointError(PacerError):
     """A trained checkpoint does not fit the model, the phase or the frozen parts it was trained on."""
+
+
+def run_stage(main: Callable[[], None]) -> None:
+    """Run a stage's ``main`` as :func:`run_cleanly` does; SIGTERM stops it like Ctrl-C."""
+    run_cleanly(stoppable()(main))
 
 
 def run_cleanly(main: Callable[[], None]) -> None:
@@ -86,7 +83,7 @@ def _message(error: Exception) -> str | None:
     """Return what the user can do about an error, or None if that is not known."""
     if isinstance(error, PacerError):
         return str(error)
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in OF_PIPELINE:
+    if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("pacer"):
         return (
             f"this command needs {error.name}, of the extra `pipeline`, which is not installed; in the clone: "
             "`make setup`, or `pip install -c constraints.txt '.[pipeline]'`"

@@ -45,9 +45,7 @@ def opened(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield every file below a folder, in an order that does not depend on the disk.
-
-    Symbolic links are followed; a folder that can be reached in several ways is walked once, so loops end.
+    """Yield every file below a folder, in an order that does not depend on the disk. Symbolic links are followed.
 
     Raises:
         DataError: a folder cannot be read, so files would be missing without notice.
@@ -56,14 +54,8 @@ def files_below(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}") from None
 
-    walked = {os.path.realpath(folder)}
     for directory, folders, files in os.walk(folder, followlinks=True, onerror=refuse):
-        for name in sorted(folders):
-            target = os.path.realpath(os.path.join(directory, name))
-            folders.remove(name)
-            if target not in walked:
-                walked.add(target)
-                folders.append(name)
+        folders.sort()
         yield from (Path(directory, name) for name in sorted(files))
 
 
