@@ -59,7 +59,7 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
     Raises:
         ConfigError: they do not fit; the message names the key and what would fit.
     """
-    backbones, standin = params.backbones, directory is None
+    standin = directory is None
     directory = directory or CARD.parent / role
     if role == "vision":
         config = vision_config(directory)
@@ -68,7 +68,7 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
             raise ConfigError(
                 f"features.depths = {depths} must end with the encoder's last block, {config.num_hidden_layers}"
             )
-        width = backbones.vision_standin.width if standin else config.hidden_size
+        width = params.backbones.vision_standin.width if standin else config.hidden_size
         if width % heads:
             raise ConfigError(f"interface.num_heads ({heads}) must divide the width of the vision encoder ({width})")
     elif role == "text":
@@ -80,8 +80,8 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
             )
     elif role == "language":
         check_lora_targets(directory, params.lora.targets)
-        tokens = backbones.language_standin.vocabulary if standin else read_tokenizer(directory).vocab_size
-        _check_marks(params, tokens)
+        if not standin:
+            _check_marks(params, read_tokenizer(directory).vocab_size)
 
 
 def _check_marks(params: Params, tokens: int) -> None:

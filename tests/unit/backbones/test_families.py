@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 from transformers import (
     AutoModel,
@@ -35,7 +33,7 @@ from transformers import (
 )
 
 from pacer.backbones.check import check_model, check_settings
-from pacer.backbones.families import TRIED, VISION, check_language, load_vision, lora_targets, vision_config
+from pacer.backbones.families import TRIED, VISION, check_language, load_vision, lora_targets, text_limit, vision_config
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params
 from pacer.core.errors import BackboneError, ConfigError
@@ -44,17 +42,7 @@ from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.prepare import Preparation
 from pacer.model.assemble import load_endpoint_norm
 from tests.support.cli import REPOSITORY
-from tests.support.families import (
-    BLOCKS,
-    ENCODERS,
-    LANGUAGES,
-    SHAPE,
-    SIZE,
-    WIDTH,
-    write_encoder,
-    write_language,
-    write_tokenizer,
-)
+from tests.support.families import BLOCKS, ENCODERS, LANGUAGES, SHAPE, SIZE, WIDTH, write_encoder, write_language
 from tests.support.profiles import profile
 
 PIXELS = torch.randn(2, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
@@ -214,33 +202,25 @@ def test_without_a_bos_token_the_one_that_is_named_stands_for_it_else_eos(tmp_pa
     assert tokenizer.bos_token_id == tokenizer.eos_token_id == 599
 
 
-@given(text=st.text(max_size=30))
-def test_a_borrowed_bos_changes_no_ids(qwen: Path, text: str) -> None:
-    from transformers import AutoTokenizer
-
-    plain = AutoTokenizer.from_pretrained(qwen)
-    assert read_tokenizer(qwen)(text)["input_ids"] == plain(text)["input_ids"]
-
-
-@pytest.fixture(scope="module")
-def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tokenizer("bytes", tmp_path_factory.mktemp("qwen"))
-
-
 TEXTS = ["no edema .", "", "small left effusion . " * 9]
 TEXT: dict[str, Any] = {"vocab_size": 64, "pad_token_id": 0}
 ROBERTA: dict[str, Any] = {"num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 1, "hidden_size": 20}
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "limit"),
     [
-        lambda: RobertaConfig(**ROBERTA, **TEXT, max_position_embeddings=40),
-        lambda: DistilBertConfig(dim=20, n_layers=1, n_heads=2, hidden_dim=32, **TEXT),
-        lambda: ModernBertConfig(**ROBERTA, **TEXT, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3),
+        (lambda: RobertaConfig(**ROBERTA, **TEXT, max_position_embeddings=40), 39),
+        (lambda: DistilBertConfig(dim=20, n_layers=1, n_heads=2, hidden_dim=32, **TEXT), 512),
+        (
+            lambda: ModernBertConfig(**ROBERTA, **TEXT, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3),
+            8192,
+        ),
     ],
 )
-def test_text_encoders_of_the_form_of_bert(config: Callable[[], Any], backbones: Path, tmp_path: Path) -> None:
+def test_text_encoders_of_the_form_of_bert(
+    config: Callable[[], Any], limit: int, backbones: Path, tmp_path: Path
+) -> None:
     torch.manual_seed(0)
     model = AutoModel.from_config(config()).eval()
     model.save_pretrained(tmp_path)
@@ -248,6 +228,7 @@ def test_text_encoders_of_the_form_of_bert(config: Callable[[], Any], backbones:
     tokenizer.model_input_names = ["input_ids", "attention_mask"]
     tokenizer.save_pretrained(tmp_path)
     check_model("text", tmp_path)
+    assert text_limit(tmp_path) == limit
     states, mask = TextEncoder(tmp_path, 12).encode(TEXTS)
     inputs = tokenizer(TEXTS, padding="max_length", truncation=True, max_length=12, return_tensors="pt")
     assert torch.equal(states, model(**inputs).last_hidden_state) and states.shape == (3, 12, 20)
@@ -268,12 +249,7 @@ def changed(**groups: dict[str, Any]) -> Params:
     return Params.model_validate(values)
 
 
-TRAINED: dict[str, Any] = {
-    "vision": {"provider": "standin"},
-    "vision_standin": {"width": 64},
-    "language": {"provider": "standin"},
-    "language_standin": {"vocabulary": 500},
-}
+TRAINED: dict[str, Any] = {"vision": {"provider": "standin"}, "vision_standin": {"width": 64}}
 
 
 @pytest.mark.parametrize("standin", [False, True])
@@ -291,11 +267,6 @@ TRAINED: dict[str, Any] = {
             r"num_heads \(5\) must divide the width of .* encoder \((16|64)\)",
         ),
         ("text", {"features": {"prior_tokens": 600}}, r"prior_tokens = 600, but the text encoder has only 512"),
-        (
-            "language",
-            {"emphasis": {"source": "corpus"}, "corpus": {"phantom": {"vocabulary": 555}}, "backbones": TRAINED},
-            r"source: corpus .* of a tokenizer of 555 tokens, but the language model's has (597|500); set emphasis",
-        ),
         ("language", {"lora": {"targets": ["q_proj", "value_proj"]}}, "lora.targets: value_proj: LoRA finds no such"),
         ("language", {"lora": {"targets": ["q_proj", "lm_head"]}}, "lora.targets: lm_head: LoRA would stay zero there"),
         ("language", {"lora": {"targets": ["embed_tokens"]}}, "lora.targets: embed_tokens: LoRA finds no such layer"),
@@ -310,6 +281,12 @@ def test_settings_that_do_not_fit_are_refused(
     with pytest.raises(ConfigError, match=reason) as error:
         check_settings(changed(**depths | groups), role, None if standin else folder)
     assert "lm_head" not in str(error.value).partition("blocks are")[2]
+
+
+def test_released_marks_need_the_tokenizer_that_they_count_by(tmp_path: Path) -> None:
+    expected = r"source: corpus .* of a tokenizer of \d+ tokens, but the language model's has 597; set emphasis"
+    with pytest.raises(ConfigError, match=expected):
+        check_settings(changed(emphasis={"source": "corpus"}), "language", write_language("qwen3", tmp_path))
 
 
 def test_lora_goes_where_peft_puts_it(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def fail(error: BaseException) -> None:
             "error: /gone: No such file or directory; correct this and run the same command again\n",
         ),
         (lambda: fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/a.safetensors")), 1, FULL),
+        (lambda: fail(OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))), 1, FULL),
         (lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")), 1, FULL),
         (lambda: torch.empty(1 << 62, dtype=torch.uint8), 1, NO_MEMORY),
         (lambda: fail(MemoryError()), 1, NO_MEMORY),
