@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from pacer.backbones.check import check_settings, check_standin
+from pacer.backbones.check import check_settings
 from pacer.backbones.make_backbones import MODELS, locate_backbones, make_standins
 from pacer.backbones.pointers import resolve
 from pacer.config import load_params
@@ -20,8 +20,6 @@ def main() -> None:
     with atomic_directory(Path("models/backbones")) as out:
         locate_backbones(params.backbones, out)
         for role in MODELS:
-            if getattr(params.backbones, role).provider in ("hub", "local"):
-                check_settings(params, role, resolve(out / role))
-            else:
-                check_standin(params, role)
+            located = getattr(params.backbones, role).provider in ("hub", "local")
+            check_settings(params, role, resolve(out / role) if located else None)
         make_standins(params.backbones, records, images, instruct, out)

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from pacer.config import load_params
-from pacer.config.splits import check_splits
+from pacer.config.params import check_splits, load_params
 from pacer.data.build_corpus import build_corpus
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from pacer.backbones.families import (
     check_language,
@@ -13,7 +12,7 @@ from pacer.backbones.families import (
     text_limit,
     vision_config,
 )
-from pacer.backbones.tokenizer import borrowed_bos, read_tokenizer
+from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params
 from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError, ConfigError
@@ -25,11 +24,8 @@ _LLAMA_TOKENS = 32_000
 _BEYOND = 1.01
 
 
-def check_model(role: str, directory: Path) -> dict[str, Any]:
+def check_model(role: str, directory: Path) -> None:
     """Refuse a model that cannot take its role, without reading weights.
-
-    Returns:
-        Facts for its provenance: the token that replaces BOS if a language model has none.
 
     Raises:
         BackboneError: it cannot take the role; the message names its family and the requirement.
@@ -52,17 +48,19 @@ def check_model(role: str, directory: Path) -> dict[str, Any]:
                 continuation_ids(tokenizer, text)
         except ValueError as error:
             raise BackboneError(f"the tokenizer in {directory} cannot be used: {error}") from None
-        if borrowed := borrowed_bos(directory):
-            return {"bos": dict(zip(("token", "from"), borrowed, strict=True))}
-    return {}
 
 
-def check_settings(params: Params, role: str, directory: Path) -> None:
+def check_settings(params: Params, role: str, directory: Path | None) -> None:
     """Refuse settings that do not fit a usable model (:func:`check_model`).
+
+    Args:
+        directory: None for a stand-in, which need not exist yet; it is like the bundled one, but for its sizes.
 
     Raises:
         ConfigError: they do not fit; the message names the key and what would fit.
     """
+    standin = directory is None
+    directory = directory or CARD.parent / role
     if role == "vision":
         config = vision_config(directory)
         depths, heads = params.features.depths, params.interface.num_heads
@@ -70,10 +68,9 @@ def check_settings(params: Params, role: str, directory: Path) -> None:
             raise ConfigError(
                 f"features.depths = {depths} must end with the encoder's last block, {config.num_hidden_layers}"
             )
-        if config.hidden_size % heads:
-            raise ConfigError(
-                f"interface.num_heads ({heads}) must divide the width of the vision encoder ({config.hidden_size})"
-            )
+        width = params.backbones.vision_standin.width if standin else config.hidden_size
+        if width % heads:
+            raise ConfigError(f"interface.num_heads ({heads}) must divide the width of the vision encoder ({width})")
     elif role == "text":
         limit = text_limit(directory)
         if limit is not None and params.features.prior_tokens > limit:
@@ -83,13 +80,8 @@ def check_settings(params: Params, role: str, directory: Path) -> None:
             )
     elif role == "language":
         check_lora_targets(directory, params.lora.targets)
-        _check_marks(params, read_tokenizer(directory).vocab_size)
-
-
-def check_standin(params: Params, role: str) -> None:
-    """Refuse settings that do not fit a stand-in of a role: lora.targets, as a language stand-in is a small Llama."""
-    if role == "language":
-        check_lora_targets(CARD.parent / role, params.lora.targets)
+        if not standin:
+            _check_marks(params, read_tokenizer(directory).vocab_size)
 
 
 def _check_marks(params: Params, tokens: int) -> None:

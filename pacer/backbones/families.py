@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer, BertModel, BertTokenizer
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -114,21 +114,6 @@ def patch_grid(config: Any, height: int, width: int) -> tuple[int, int]:
     return height // config.patch_size, width // config.patch_size
 
 
-def patches_of(states: Tensor, config: Any, grid: tuple[int, int]) -> Tensor:
-    """Select the patches in row-major order: [B, prefix + N, d] -> [B, N, d].
-
-    Raises:
-        BackboneError: N is not the number of cells in the grid.
-    """
-    patches = states[:, prefix_tokens(config) :]
-    if patches.shape[1] != grid[0] * grid[1]:
-        raise BackboneError(
-            f"a {config.model_type} encoder gives {states.shape[1]} states for {grid[0]} x {grid[1]} patches and "
-            f"{prefix_tokens(config)} tokens before them; its family needs another row in pacer/backbones/families.py"
-        )
-    return patches
-
-
 def text_family(directory: Path) -> str | None:
     """Return the family of a text encoder, or None if it is loaded as BERT.
 
@@ -215,7 +200,17 @@ def lora_targets(language: Any, targets: list[str] | None) -> list[str]:
         ConfigError: a target is no linear layer of the model's blocks, or PEFT has no defaults for the model. The loss
             reads the head's weight without calling the head, so LoRA beside it would stay zero.
     """
-    targets = default_targets(language.config.model_type) if targets is None else targets
+    if targets is None:
+        from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
+
+        family = language.config.model_type
+        defaults = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.get(family)
+        if not isinstance(defaults, list):
+            raise ConfigError(
+                f"lora.targets: null takes PEFT's defaults, and it has none for {family}; name the layers, such as "
+                "[q_proj, v_proj]"
+            )
+        targets = defaults
     linear = [f".{name}" for name, module in language.named_modules() if isinstance(module, nn.Linear)]
     inside = [name for name in linear if name.startswith(f".{language.base_model_prefix}.")]
     for target in targets:
@@ -231,23 +226,6 @@ def check_lora_targets(directory: Path, targets: list[str] | None) -> None:
     """Refuse targets that :func:`lora_targets` refuses, without reading weights."""
     with torch.device("meta"):
         lora_targets(AutoModelForCausalLM.from_config(read_config(directory)), targets)
-
-
-def default_targets(family: str) -> list[str]:
-    """Return the layers to which PEFT adds LoRA by default in language models of a family.
-
-    Raises:
-        ConfigError: PEFT has no defaults for the family.
-    """
-    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
-
-    targets = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.get(family)
-    if not isinstance(targets, list):
-        raise ConfigError(
-            f"lora.targets: null takes PEFT's defaults, and it has none for {family}; name the layers, such as "
-            "[q_proj, v_proj]"
-        )
-    return targets
 
 
 def _unlike_llama(model: Any) -> str | None:

@@ -7,7 +7,6 @@ Provider ``local``: any directory in Hugging Face format.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
@@ -16,7 +15,7 @@ from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 from pacer.backbones.pointers import PROVENANCE, provenance, write_pointer
 from pacer.backbones.tokenizer import SENTENCEPIECE, read_tokenizer
 from pacer.config import Backbone
-from pacer.core.errors import BackboneError, DataError
+from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
@@ -81,12 +80,8 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     return target
 
 
-def point_to(target: Path, backbone: Backbone, out: Path, facts: Mapping[str, object] | None = None) -> None:
-    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model that :func:`locate` returned.
-
-    Args:
-        facts: additional entries of the provenance.
-    """
+def point_to(target: Path, backbone: Backbone, out: Path) -> None:
+    """Write ``out/pointer.json`` and ``out/provenance.json`` for a model that :func:`locate` returned."""
     out.mkdir(parents=True, exist_ok=True)
     files = write_pointer(target, sorted(_files(target)), out)
     source: dict[str, object] = {"provider": backbone.provider, "path": str(target.absolute()), "files": files}
@@ -94,7 +89,7 @@ def point_to(target: Path, backbone: Backbone, out: Path, facts: Mapping[str, ob
         source |= {"id": backbone.id, "revision": backbone.revision, "commit": target.name}
     if origin := provenance(target):
         source["origin"] = origin
-    write_json(out / PROVENANCE, source | dict(facts or {}))
+    write_json(out / PROVENANCE, source)
 
 
 def _files(target: Path) -> set[str]:
@@ -111,8 +106,5 @@ def _missing(target: Path, role: str) -> list[str]:
         if file in names:
             return missing
         if (index := f"{file}.index.json") in names:
-            try:
-                return missing + sorted(set(read_json(target / index)["weight_map"].values()) - names)
-            except (DataError, LookupError, TypeError, AttributeError):
-                return [*missing, f"valid {index}"]
+            return missing + sorted(set(read_json(target / index)["weight_map"].values()) - names)
     return [*missing, f"weights ({' or '.join(_WEIGHTS)}, whole or in shards)"]

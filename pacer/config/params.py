@@ -1,5 +1,6 @@
 """The whole of ``params.yaml``, validated before any work starts."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from pacer.config.decode import Decode, Score
 from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
 from pacer.config.strict import Strict, read_params, validated
 from pacer.config.training import Batches, Calibrate, Parent, Train, Warmup
+from pacer.core.errors import DataError
 
 
 class Params(Strict):
@@ -38,9 +40,6 @@ class Params(Strict):
 
     @model_validator(mode="after")
     def _across(self) -> Self:
-        width, heads = self.backbones.vision_standin.width, self.interface.num_heads
-        if self.backbones.vision.provider in ("bundled", "standin") and width % heads:
-            raise ValueError(f"interface.num_heads ({heads}) must divide the vision width ({width})")
         tokens, marked = self.backbones.language_standin.vocabulary, self.corpus.phantom.vocabulary
         trained_here = self.backbones.language.provider in ("bundled", "standin")
         if trained_here and self.backbones.train_on == self.corpus.source == "phantom" and tokens != marked:
@@ -65,3 +64,25 @@ def load_params(path: str | Path = "params.yaml") -> Params:
 def parse_params(raw: dict[str, Any], origin: str = "params") -> Params:
     """Validate a plain dictionary, as :func:`~pacer.config.strict.validated` does."""
     return validated(raw, origin, Params)
+
+
+def check_splits(present: Collection[tuple[str, str]], params: Params) -> None:
+    """Check, before features are computed, that the pipeline will have records to train on and to decode.
+
+    Args:
+        present: (context, split) pairs that have records.
+
+    Raises:
+        DataError: a split that a later stage needs has no record.
+    """
+    needed = [("train", "the phases train on")]
+    if params.train.checkpoint == "best":
+        needed.append(("val", "train.checkpoint: best asks for"))
+    for split, why in needed:
+        if ("sn", split) not in present:
+            raise DataError(
+                f"split {split}, which {why}, has no record of context sn; fix the corpus's splits or corpus.split. "
+                "To evaluate a trained model only, use `pacer audit`, `decode` and `score` (README)"
+            )
+    if not any(split == params.decode.split for _, split in present):
+        raise DataError(f"split {params.decode.split} has no record; choose another decode.split")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import html
 import os
 import re
@@ -109,18 +108,6 @@ def id_fault(text: str) -> str | None:
     if place is not None:
         return f"character {place + 1} of an id is U+{ord(text[place]):04X}, which does not show"
     return rounding_fault(text)
-
-
-def cell(text: str) -> str:
-    """Return a user's text as a CSV cell, with an apostrophe before it if a spreadsheet would read it as a formula."""
-    return f"'{text}" if text.startswith(tuple("=+-@\t\r")) else text
-
-
-def file_name(text: str) -> str:
-    """Return a user's id as part of a file name, different for every id: only letters, digits, ``_`` and ``-``, and the
-    beginning of its hash if that changes the id or cuts it (at 80)."""
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", text)[:80]
-    return name if name == text else f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def with_slashes(path: str, folder: str | Path) -> str:

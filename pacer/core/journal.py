@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,18 @@ def read_journal(path: str | Path) -> Iterator[tuple[int, Any]]:
     Raises:
         DataError: a line is malformed; the message names file and line.
     """
-    return parse_lines(_whole_lines(Path(path)).split(b"\n"), path)
+    content = Path(path).read_bytes() if Path(path).exists() else b""
+    return parse_lines(content[: content.rfind(b"\n") + 1].split(b"\n"), path)
 
 
 class Journal:
     """Appends to a journal, after removing an incomplete last line. Thread-safe; a context manager."""
 
     def __init__(self, path: str | Path):
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(path, "ab")  # noqa: SIM115  open for as long as the journal is
-        self._file.truncate(len(_whole_lines(path)))
-        self._lock = threading.Lock()
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(path, "a+b")  # noqa: SIM115  open for as long as the journal is
+        self._file.seek(0)
+        self._file.truncate(self._file.read().rfind(b"\n") + 1)
 
     def __enter__(self) -> Journal:
         return self
@@ -38,11 +37,5 @@ class Journal:
 
     def append(self, row: dict[str, Any]) -> None:
         """Hand a line to the system, which keeps it even if this process dies."""
-        with self._lock:
-            self._file.write(json.dumps(row).encode() + b"\n")
-            self._file.flush()
-
-
-def _whole_lines(path: Path) -> bytes:
-    content = path.read_bytes() if path.exists() else b""
-    return content[: content.rfind(b"\n") + 1]
+        self._file.write(json.dumps(row).encode() + b"\n")  # whole, whatever other threads write
+        self._file.flush()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,8 @@ from transformers import PreTrainedTokenizerBase
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config.anchors import Emphasis
-from pacer.core.errors import DataError
-from pacer.core.io import hash_bytes, hash_json, read_jsonl, write_json
+from pacer.core.io import hash_bytes, hash_json, write_json
+from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.data.schemas import EMPHASIS_SCHEMA, read_records, write_table
 from pacer.data.sentences import sentence_ends, token_marks
@@ -76,20 +74,15 @@ def _attributed(config: Emphasis, reports: Iterable[str], chexbert: Path, cache:
     texts = sorted(reports, key=lambda text: (-len(text), text))
     method = hash_json([VERSION, fingerprint(chexbert), config.steps, config.smoothing])
     keys = {text: hash_bytes(f"{method} {text}".encode()) for text in texts}
-    os.truncate(cache, cache.read_bytes().rfind(b"\n") + 1)  # a kill may have cut off the last line
-    try:
-        known = {row["key"]: row["scores"] for row in read_jsonl(cache)}
-    except (LookupError, TypeError):
-        raise DataError(f"{cache}: a line lacks key or scores; delete it, and its report is attributed again") from None
+    known = {row["key"]: row["scores"] for _, row in read_journal(cache)}
     new = [text for text in texts if keys[text] not in known]
     attributor = Attributor(CheXbert(chexbert), config.steps, config.batch_size)
-    with cache.open("a") as file, Ticker("attributing reports", len(texts), len(texts) - len(new)) as ticker:
+    with Journal(cache) as journal, Ticker("attributing reports", len(texts), len(texts) - len(new)) as ticker:
         for first in range(0, len(new), _GROUP):
             group = new[first : first + _GROUP]
             for text, read in zip(group, attributor(group), strict=True):
                 known[keys[text]] = sentence_scores(text, read, config.smoothing)
-                file.write(json.dumps({"key": keys[text], "scores": known[keys[text]]}) + "\n")
-            file.flush()
+                journal.append({"key": keys[text], "scores": known[keys[text]]})
             ticker.advance(len(group))
     return {text: known[key] for text, key in keys.items()}
 

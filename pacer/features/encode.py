@@ -26,7 +26,6 @@ from pacer.backbones.families import patch_grid, prefix_tokens, text_width, visi
 from pacer.backbones.pointers import fingerprint, resolve
 from pacer.config import Features
 from pacer.core.errors import DataError, PacerError
-from pacer.core.hygiene import cell
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
 from pacer.core.journal import Journal, read_journal
 from pacer.core.prefetch import prefetch
@@ -320,7 +319,7 @@ def _refuse_unreadable(unreadable: Mapping[str, str], paths: Mapping[str, str], 
     """
     listing = Path(f"{out}.unreadable.csv")
     problems = dict(gather_object(list(unreadable.items())))
-    rows = [(cell(name), cell(path), problems[name]) for name, path in paths.items() if name in problems]
+    rows = [(name, path, problems[name]) for name, path in paths.items() if name in problems]
     if state.is_main_process:
         listing.unlink(missing_ok=True)
         if rows:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pacer.backbones.families import load_text, load_vision, patch_grid, patches_of
+from pacer.backbones.families import load_text, load_vision, patch_grid, prefix_tokens
 from pacer.core.errors import ConfigError
 from pacer.features.prepare import Preparation
 
@@ -55,8 +55,8 @@ class ImageEncoder:
         """Encode pixels: [B, 3, H, W] -> [B, K, N, d_v] float32 on the encoder's device."""
         with _arithmetic(self.device, self.precision):
             states = self.model(pixel_values=pixels.to(self.device), output_hidden_states=True).hidden_states
-        config = self.model.config
-        return torch.stack([patches_of(states[depth], config, self.grid).float() for depth in self.depths], dim=1)
+        before = prefix_tokens(self.model.config)
+        return torch.stack([states[depth][:, before:].float() for depth in self.depths], dim=1)
 
 
 class TextEncoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,6 @@ import polars as pl
 
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
-from pacer.core.hygiene import file_name
 from pacer.core.io import write_text
 from pacer.data.schemas import read_images, read_records
 from pacer.metrics.cases import UNKNOWN
@@ -67,7 +67,7 @@ def show_study(
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
         readings.append(Reading(context, SOURCES[context], prior_report, marked))
     views = _views([corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images)
-    path = out / f"study-{file_name(study)}.html"
+    path = out / f"study-{re.sub(r'[^A-Za-z0-9_-]', '_', study)}.html"
     write_text(path, render("show.html", study=study, systems=systems, views=views, readings=readings))
     return path
 

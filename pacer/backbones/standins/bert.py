@@ -20,7 +20,6 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, BertTokenizer
 
-from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -42,16 +41,11 @@ def train_wordpiece(texts: Sequence[str], vocabulary: int) -> BertTokenizer:
     It starts from the alphabet and joins the most frequent pair of pieces until the vocabulary is full or no pair
     repeats. Ties are broken alphabetically, so the same texts always give the same tokenizer (the trainer in the
     package ``tokenizers`` depends on the order of a hash table).
-
-    Raises:
-        DataError: there is no text.
     """
     normalizer, splitter = BertNormalizer(lowercase=True), BertPreTokenizer()
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
-    if not any(character.isalnum() for word in counts for character in word):
-        raise DataError("a tokenizer cannot be learnt without text; the corpus gives no report")
     words = {word: [word[0], *(f"##{character}" for character in word[1:])] for word in sorted(counts)}
     pieces = _SPECIAL_TOKENS + sorted({*_ALPHABET, *chain.from_iterable(words.values())})
     while len(pieces) < vocabulary:

@@ -80,7 +80,7 @@ class ReportTask:
         held_out: indices of the held-out reports.
 
     Raises:
-        DataError: there are fewer than two reports, or none has text.
+        DataError: there are fewer than two reports.
     """
 
     def __init__(self, forms: Sequence[Sequence[str]], vocabulary: int, rng: np.random.Generator):

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.stats import mannwhitneyu
+from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
@@ -202,13 +202,6 @@ def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingIm
 
 
 @torch.no_grad()
-def _endpoint(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> Tensor:
-    """Compute patch states of the endpoint [rows, N, width], about 64 images at a time."""
-    parts = np.array_split(rows, max(1, len(rows) // 64))
-    return torch.cat([model(pixel_values=_pixels(data.images[part])).last_hidden_state[:, 1:] for part in parts])
-
-
-@torch.no_grad()
 def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: np.ndarray) -> dict[str, dict]:
     """Return, by block and finding, the area under the ROC curve of a ridge regression on mean and maximum of the patch
     states, fitted on images ``rows``; the last block's states are the endpoint. Only of findings with both classes."""
@@ -227,25 +220,22 @@ def _probes(model: Dinov2Model, data: TrainingImages, rows: np.ndarray, tested: 
         inputs, targets = F.pad(inputs, (0, 1), value=1.0), labels[:fitted].double()
         products = inputs[:fitted].T @ inputs[:fitted] + RIDGE * fitted * torch.eye(inputs.shape[1]).double()
         scores = inputs[fitted:] @ torch.linalg.solve(products, inputs[:fitted].T @ targets)
-        area = areas_under_curves(scores.numpy(), data.labels[tested] > 0.5)
-        areas[f"block {depth}"] = {FINDINGS[column]: round(value, 3) for column, value in area.items()}
+        columns = zip(FINDINGS, data.labels[tested].T > 0.5, scores.numpy().T, strict=True)
+        areas[f"block {depth}"] = {
+            finding: round(float(roc_auc_score(present, score)), 3)
+            for finding, present, score in columns
+            if 0 < present.sum() < len(present)
+        }
     return areas
-
-
-def areas_under_curves(scores: np.ndarray, labels: np.ndarray) -> dict[int, float]:
-    """Return the area under the ROC curve of each column of [n, F] that has both classes."""
-    return {
-        column: float(mannwhitneyu(score[label], score[~label]).statistic / (label.sum() * (~label).sum()))
-        for column, (score, label) in enumerate(zip(scores.T, labels.T, strict=True))
-        if 0 < label.sum() < len(label)
-    }
 
 
 @torch.no_grad()
 def _standardise_endpoint(model: Dinov2Model, data: TrainingImages, rows: np.ndarray) -> None:
     """Fold per-channel standardisation of the patch states into the final LayerNorm, so that the small interface does
     not miss channels of little variance."""
-    states = _endpoint(model, data, rows).flatten(0, 1)
+    parts = np.array_split(rows, max(1, len(rows) // 64))
+    endpoints = [model(pixel_values=_pixels(data.images[part])).last_hidden_state[:, 1:] for part in parts]
+    states = torch.cat(endpoints).flatten(0, 1)
     mean, std = states.mean(0), states.std(0).clamp(min=1e-3)
     model.layernorm.weight.div_(std)
     model.layernorm.bias.sub_(mean).div_(std)

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import roc_auc_score
 from transformers import Dinov2Model
 
 from pacer.backbones.standins import vision
@@ -104,14 +103,6 @@ def test_varied_radiographs_are_those_that_they_were() -> None:
     assert (left > right).all() and len(set(left.tolist())) == 64
     spread = varied.amax((1, 2, 3)) - varied.amin((1, 2, 3))
     assert 0.7 < spread.min() < 0.9 and 1.1 < spread.max() < 1.3  # contrast by a fifth
-
-
-def test_the_area_is_that_of_scikit_learn() -> None:
-    rng = np.random.default_rng(0)
-    scores, labels = rng.integers(0, 9, (60, 4)).astype(np.float32), rng.random((60, 4)) > 0.7
-    labels[:, 3] = False
-    expected = {column: roc_auc_score(labels[:, column], scores[:, column]) for column in range(3)}
-    assert vision.areas_under_curves(scores, labels) == pytest.approx(expected)
 
 
 def test_probes_find_what_single_channels_show(images: TrainingImages) -> None:

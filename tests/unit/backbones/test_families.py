@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 from transformers import (
     AutoModel,
@@ -34,16 +32,8 @@ from transformers import (
     T5Config,
 )
 
-from pacer.backbones.check import check_model, check_settings, check_standin
-from pacer.backbones.families import (
-    TRIED,
-    VISION,
-    check_language,
-    default_targets,
-    load_vision,
-    prefix_tokens,
-    vision_config,
-)
+from pacer.backbones.check import check_model, check_settings
+from pacer.backbones.families import TRIED, VISION, check_language, load_vision, lora_targets, text_limit, vision_config
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params
 from pacer.core.errors import BackboneError, ConfigError
@@ -52,17 +42,7 @@ from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.prepare import Preparation
 from pacer.model.assemble import load_endpoint_norm
 from tests.support.cli import REPOSITORY
-from tests.support.families import (
-    BLOCKS,
-    ENCODERS,
-    LANGUAGES,
-    SHAPE,
-    SIZE,
-    WIDTH,
-    write_encoder,
-    write_language,
-    write_tokenizer,
-)
+from tests.support.families import BLOCKS, ENCODERS, LANGUAGES, SHAPE, SIZE, WIDTH, write_encoder, write_language
 from tests.support.profiles import profile
 
 PIXELS = torch.randn(2, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
@@ -72,41 +52,26 @@ def test_every_family_is_tried() -> None:
     assert set(VISION) == set(ENCODERS) and {*TRIED, "smollm"} == set(LANGUAGES)
 
 
-@pytest.mark.parametrize("family", ENCODERS)
-def test_the_endpoint_is_the_encoders_own(family: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "shape", "before"),
+    [
+        ("dinov2", {}, 1),
+        ("dinov2_with_registers", {}, 5),
+        ("dinov2_with_registers", {"num_register_tokens": 2}, 3),
+        ("dinov3_vit", {}, 1),
+        ("dinov3_vit", {"num_register_tokens": 4}, 5),
+        ("vit", {}, 1),
+        ("siglip_vision_model", {}, 0),
+    ],
+)
+def test_the_endpoint_is_the_encoders_own(family: str, shape: dict[str, int], before: int, tmp_path: Path) -> None:
     """Bit for bit its ``last_hidden_state`` without class token and registers; earlier depths are of the patches."""
-    encoder = ImageEncoder(write_encoder(family, tmp_path), [1, BLOCKS])
+    encoder = ImageEncoder(write_encoder(family, tmp_path, **shape), [1, BLOCKS])
     states = encoder.encode(PIXELS)
     outputs = encoder.model(pixel_values=PIXELS, output_hidden_states=True)
-    before = {"dinov2": 1, "dinov2_with_registers": 5, "dinov3_vit": 1, "vit": 1, "siglip_vision_model": 0}[family]
     assert encoder.grid == (4, 4) and states.shape == (2, 2, 16, WIDTH)
     assert torch.equal(states[:, 0], outputs.hidden_states[1][:, before:])
     assert torch.equal(load_endpoint_norm(tmp_path)(states[:, -1]), outputs.last_hidden_state[:, before:])
-
-
-@pytest.mark.parametrize("family", ENCODERS)
-def test_a_state_follows_its_patch(family: str, tmp_path: Path) -> None:
-    """The embedding's n-th state is that of the n-th patch in row-major order; what stands before is no patch."""
-    encoder = ImageEncoder(write_encoder(family, tmp_path), [1, BLOCKS])
-    kernel = 14
-    for place in (0, 5, 15):
-        changed = PIXELS.clone()
-        row, column = divmod(place, 4)
-        changed[:, :, row * kernel : (row + 1) * kernel, column * kernel : (column + 1) * kernel] += 1
-        before, after = (
-            encoder.model(pixel_values=pixels, output_hidden_states=True).hidden_states[0]
-            for pixels in (PIXELS, changed)
-        )
-        moved = (before != after).any(-1).any(0).nonzero().squeeze(1) - prefix_tokens(encoder.model.config)
-        assert moved.tolist() == [place]
-
-
-@pytest.mark.parametrize(("family", "registers"), [("dinov2_with_registers", 2), ("dinov3_vit", 4)])
-def test_registers_are_counted_by_the_configuration(family: str, registers: int, tmp_path: Path) -> None:
-    encoder = ImageEncoder(write_encoder(family, tmp_path, num_register_tokens=registers), [BLOCKS])
-    last = encoder.model(pixel_values=PIXELS).last_hidden_state
-    assert last.shape[1] == 16 + 1 + registers
-    assert torch.equal(load_endpoint_norm(tmp_path)(encoder.encode(PIXELS)[:, -1]), last[:, 1 + registers :])
 
 
 def test_the_vision_tower_of_a_whole_siglip(tmp_path: Path) -> None:
@@ -146,11 +111,7 @@ def test_an_encoder_of_one_size_refuses_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", LANGUAGES)
 def test_language_models_that_work(family: str, tmp_path: Path) -> None:
-    facts = check_model("language", write_language(family, tmp_path))
-    if family == "qwen3":
-        assert facts == {"bos": {"token": "<|endoftext|>", "from": "bos_token_id of config.json"}}
-    else:
-        assert facts == {}
+    check_model("language", write_language(family, tmp_path))
 
 
 SMALL: dict[str, Any] = {
@@ -232,26 +193,13 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
         check_model("language", tmp_path)
 
 
-def test_eos_stands_for_bos_where_nothing_is_named(tmp_path: Path) -> None:
+def test_without_a_bos_token_the_one_that_is_named_stands_for_it_else_eos(tmp_path: Path) -> None:
     write_language("qwen3", tmp_path)
+    assert read_tokenizer(tmp_path).bos_token == "<|endoftext|>"
     path = tmp_path / "config.json"
     write_json(path, {key: value for key, value in read_json(path).items() if key != "bos_token_id"})
-    assert check_model("language", tmp_path) == {"bos": {"token": "<|im_end|>", "from": "EOS"}}
     tokenizer = read_tokenizer(tmp_path)
     assert tokenizer.bos_token_id == tokenizer.eos_token_id == 599
-
-
-@given(text=st.text(max_size=30))
-def test_a_borrowed_bos_changes_no_ids(qwen: Path, text: str) -> None:
-    from transformers import AutoTokenizer
-
-    plain = AutoTokenizer.from_pretrained(qwen)
-    assert read_tokenizer(qwen)(text)["input_ids"] == plain(text)["input_ids"]
-
-
-@pytest.fixture(scope="module")
-def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tokenizer("bytes", tmp_path_factory.mktemp("qwen"))
 
 
 TEXTS = ["no edema .", "", "small left effusion . " * 9]
@@ -260,21 +208,27 @@ ROBERTA: dict[str, Any] = {"num_attention_heads": 2, "intermediate_size": 32, "n
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "limit"),
     [
-        lambda: RobertaConfig(**ROBERTA, **TEXT, max_position_embeddings=40),
-        lambda: DistilBertConfig(dim=20, n_layers=1, n_heads=2, hidden_dim=32, **TEXT),
-        lambda: ModernBertConfig(**ROBERTA, **TEXT, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3),
+        (lambda: RobertaConfig(**ROBERTA, **TEXT, max_position_embeddings=40), 39),
+        (lambda: DistilBertConfig(dim=20, n_layers=1, n_heads=2, hidden_dim=32, **TEXT), 512),
+        (
+            lambda: ModernBertConfig(**ROBERTA, **TEXT, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3),
+            8192,
+        ),
     ],
 )
-def test_text_encoders_of_the_form_of_bert(config: Callable[[], Any], backbones: Path, tmp_path: Path) -> None:
+def test_text_encoders_of_the_form_of_bert(
+    config: Callable[[], Any], limit: int, backbones: Path, tmp_path: Path
+) -> None:
     torch.manual_seed(0)
     model = AutoModel.from_config(config()).eval()
     model.save_pretrained(tmp_path)
     tokenizer = BertTokenizerFast(vocab=str(backbones / "text" / "vocab.txt"))
     tokenizer.model_input_names = ["input_ids", "attention_mask"]
     tokenizer.save_pretrained(tmp_path)
-    assert check_model("text", tmp_path) == {}
+    check_model("text", tmp_path)
+    assert text_limit(tmp_path) == limit
     states, mask = TextEncoder(tmp_path, 12).encode(TEXTS)
     inputs = tokenizer(TEXTS, padding="max_length", truncation=True, max_length=12, return_tensors="pt")
     assert torch.equal(states, model(**inputs).last_hidden_state) and states.shape == (3, 12, 20)
@@ -290,74 +244,54 @@ def test_a_decoder_is_no_text_encoder(tmp_path: Path) -> None:
 def changed(**groups: dict[str, Any]) -> Params:
     values = profile("micro").model_dump()
     for name, changes in groups.items():
-        values[name] |= changes
+        for key, value in changes.items():
+            values[name][key] = values[name][key] | value if isinstance(value, dict) else value
     return Params.model_validate(values)
 
 
+TRAINED: dict[str, Any] = {"vision": {"provider": "standin"}, "vision_standin": {"width": 64}}
+
+
+@pytest.mark.parametrize("standin", [False, True])
 @pytest.mark.parametrize(
     ("role", "groups", "reason"),
     [
-        ("vision", {"features": {"depths": [1, 4]}}, r"features\.depths = \[1, 4\] must end with .* last block, 3"),
         (
             "vision",
-            {"features": {"depths": [1, 3]}, "interface": {"num_heads": 3}},
-            r"interface\.num_heads \(3\) must divide the width of the vision encoder \(16\)",
+            {"features": {"depths": [1, 4]}},
+            r"features\.depths = \[1, 4\] must end with the encoder's last block, (3|12)",
         ),
         (
-            "text",
-            {"features": {"prior_tokens": 600}},
-            r"prior_tokens = 600, but the text encoder has only 512 positions",
+            "vision",
+            {"interface": {"num_heads": 5}, "backbones": TRAINED},
+            r"num_heads \(5\) must divide the width of .* encoder \((16|64)\)",
         ),
-        (
-            "language",
-            {"emphasis": {"source": "corpus"}},
-            r"emphasis\.source: corpus .* of a tokenizer of \d+ tokens, but the language model's has 597; set emphasis",
-        ),
+        ("text", {"features": {"prior_tokens": 600}}, r"prior_tokens = 600, but the text encoder has only 512"),
+        ("language", {"lora": {"targets": ["q_proj", "value_proj"]}}, "lora.targets: value_proj: LoRA finds no such"),
+        ("language", {"lora": {"targets": ["q_proj", "lm_head"]}}, "lora.targets: lm_head: LoRA would stay zero there"),
+        ("language", {"lora": {"targets": ["embed_tokens"]}}, "lora.targets: embed_tokens: LoRA finds no such layer"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(
-    role: str, groups: dict[str, Any], reason: str, backbones: Path, tmp_path: Path
+    role: str, groups: dict[str, Any], reason: str, standin: bool, backbones: Path, tmp_path: Path
 ) -> None:
+    """Before any training: for a model of the user's, and for a stand-in, which need not exist yet."""
     folder = backbones / role if role != "language" else write_language("qwen3", tmp_path)
-    params = changed(**groups)
-    for name in ("vision", "text", "language"):
-        values = params.backbones.model_dump() | {name: {"provider": "local", "path": "elsewhere"}}
-        params = params.model_copy(update={"backbones": type(params.backbones).model_validate(values)})
-    with pytest.raises(ConfigError, match=reason):
-        check_settings(params, role, folder)
-
-
-@pytest.mark.parametrize(
-    ("targets", "reason"),
-    [
-        (
-            ["q_proj", "value_proj"],
-            "value_proj: LoRA finds no such layer; the layers of the model's blocks are down_proj",
-        ),
-        (["q_proj", "lm_head"], "lm_head: LoRA would stay zero there"),
-        (["embed_tokens"], "embed_tokens: LoRA finds no such layer"),
-    ],
-)
-def test_lora_targets_are_checked_before_any_training(targets: list[str], reason: str, tmp_path: Path) -> None:
-    """For a model of the user's, and for a stand-in, which need not exist yet."""
-    params = changed(lora={"targets": targets})
-    with pytest.raises(ConfigError, match=f"lora.targets: {reason}") as error:
-        check_standin(params, "language")
+    depths = {"features": {"depths": [1, 12 if standin else BLOCKS]}}
+    with pytest.raises(ConfigError, match=reason) as error:
+        check_settings(changed(**depths | groups), role, None if standin else folder)
     assert "lm_head" not in str(error.value).partition("blocks are")[2]
-    with pytest.raises(ConfigError, match=f"lora.targets: {reason}"):
-        check_settings(params, "language", write_language("qwen3", tmp_path))
-    check_standin(params, "vision")
+
+
+def test_released_marks_need_the_tokenizer_that_they_count_by(tmp_path: Path) -> None:
+    expected = r"source: corpus .* of a tokenizer of \d+ tokens, but the language model's has 597; set emphasis"
+    with pytest.raises(ConfigError, match=expected):
+        check_settings(changed(emphasis={"source": "corpus"}), "language", write_language("qwen3", tmp_path))
 
 
 def test_lora_goes_where_peft_puts_it(tmp_path: Path) -> None:
-    assert default_targets("qwen3") == default_targets("gemma3_text") == ["q_proj", "v_proj"]
-    with pytest.raises(ConfigError, match=re.escape("PEFT's defaults, and it has none for smollm3; name the layers")):
-        default_targets("smollm3")
-
-
-@pytest.mark.parametrize("family", LANGUAGES)
-def test_a_saved_language_model_is_the_one_that_is_loaded(family: str, tmp_path: Path) -> None:
-    write_language(family, tmp_path)
-    model = AutoModelForCausalLM.from_pretrained(tmp_path)
-    tied = model.get_input_embeddings().weight is model.lm_head.weight
-    assert tied == (family in ("qwen3", "gemma3_text", "smollm"))
+    model = AutoModelForCausalLM.from_pretrained(write_language("qwen3", tmp_path))
+    assert lora_targets(model, None) == ["q_proj", "v_proj"]
+    model.config.model_type = "smollm3"
+    with pytest.raises(ConfigError, match="PEFT's defaults, and it has none for smollm3; name the layers"):
+        lora_targets(model, None)

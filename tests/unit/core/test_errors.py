@@ -4,68 +4,67 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import torch
+from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError, run_cleanly
 
-
-def ended(error: BaseException) -> None:
-    def fail() -> None:
-        raise error
-
-    run_cleanly(fail)
+ROOT = Path(__file__).parents[3]
+STOPPED = "stopped; run the same command again to continue from what was saved\n"
+FULL = "error: the disk is full; free some space and run the same command again\n"
+NO_MEMORY = "error: out of memory; docs/training.md lists what each phase needs, and which settings need less\n"
 
 
-def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture) -> None:
-    """In the system's own error and in a library's."""
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/a.safetensors")
-    for error in (full, RuntimeError("I/O error: No space left on device (os error 28)")):
-        with pytest.raises(SystemExit):
-            ended(error)
-        told = capsys.readouterr().err
-        assert told.startswith("error: the disk is full") and told.endswith("run the same command again\n")
-        assert told.count("\n") == 1
-    with pytest.raises(OSError, match="Permission"):
-        ended(OSError(errno.EACCES, "Permission denied"))
-    with pytest.raises(SystemExit):
-        ended(DataError("what arrived"))
-    assert capsys.readouterr().err == "error: what arrived\n"
+def fail(error: BaseException) -> None:
+    raise error
 
 
-def test_ctrl_c_is_one_line(capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        ended(KeyboardInterrupt())
-    assert stopped.value.code == 130
-    assert capsys.readouterr().err == "stopped; run the same command again to continue from what was saved\n"
+@pytest.mark.parametrize(
+    ("work", "code", "told"),
+    [
+        (lambda: fail(DataError("what arrived")), 1, "error: what arrived\n"),
+        (lambda: fail(KeyboardInterrupt()), 130, STOPPED),
+        (
+            lambda: Path("/gone").read_text(),
+            1,
+            "error: /gone: No such file or directory; correct this and run the same command again\n",
+        ),
+        (lambda: fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/a.safetensors")), 1, FULL),
+        (lambda: fail(OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))), 1, FULL),
+        (lambda: fail(RuntimeError("I/O error: No space left on device (os error 28)")), 1, FULL),
+        (lambda: torch.empty(1 << 62, dtype=torch.uint8), 1, NO_MEMORY),
+        (lambda: fail(MemoryError()), 1, NO_MEMORY),
+        (lambda: fail(OSError(errno.ENOMEM, "Cannot allocate memory")), 1, NO_MEMORY),
+        (lambda: fail(torch.OutOfMemoryError("CUDA out of memory.")), 1, NO_MEMORY),
+        (lambda: fail(RuntimeError("CUDA error: out of memory")), 1, NO_MEMORY),
+        (lambda: fail(RuntimeError("can't start new thread")), 1, NO_MEMORY),
+        (lambda: fail(pa.ArrowException("Unknown error: Failed to launch worker thread: Resource ")), 1, NO_MEMORY),
+    ],
+)
+def test_what_a_user_can_act_on_is_one_line(
+    work: Callable[[], None], code: int, told: str, capsys: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run_cleanly(work)
+    assert ended.value.code == code and capsys.readouterr().err == told
 
 
-def test_a_file_that_is_gone_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit):
-        run_cleanly(lambda: print((tmp_path / "gone").read_text()))
-    assert capsys.readouterr().err == (
-        f"error: {tmp_path}/gone: No such file or directory; correct this and run the same command again\n"
-    )
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EACCES, "Permission denied"), ModuleNotFoundError("No module", name="pacer.gone")]
+)
+def test_other_errors_keep_their_traceback(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        run_cleanly(lambda: fail(error))
 
 
-def test_too_little_memory_is_one_line(capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(RuntimeError) as on_cpu:
-        torch.empty(1 << 62, dtype=torch.uint8)
-    others = (
-        RuntimeError("can't start new thread"),
-        RuntimeError("CUDA error: out of memory"),
-        pa.ArrowException("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),
-    )
-    no_memory = (
-        MemoryError(),
-        OSError(errno.ENOMEM, "Cannot allocate memory"),
-        torch.OutOfMemoryError("CUDA out of memory."),
-    )
-    for error in (*no_memory, *others, on_cpu.value):
-        with pytest.raises(SystemExit):
-            ended(error)
-        told = capsys.readouterr().err
-        assert told.startswith("error: out of memory; docs/training.md") and told.count("\n") == 1
+def test_every_stage_is_run_so() -> None:
+    for name in ("dvc.yaml", "baselines/stages.yaml"):
+        for stage in YAML(typ="safe").load(ROOT / name)["stages"].values():
+            assert stage["cmd"].startswith(("exec python stages/run.py ", "exec python stages/launch.py ")), stage
+    for starter in ("run.py", "launch.py"):
+        assert "    run_stage(" in (ROOT / "stages" / starter).read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pacer.config.splits import check_splits
+from pacer.config.params import check_splits
 from pacer.core.errors import DataError
 from pacer.data.studies import seeded_split
 from tests.support.profiles import profile

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from pacer.config.anchors import Emphasis
-from pacer.core.errors import BackboneError
 from pacer.core.io import hash_file, read_json, read_jsonl
 from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA, read_table, write_table
 from pacer.emphasis import attribution
@@ -94,29 +93,26 @@ def test_marks_of_a_longer_text_end_with_the_report(case: Case) -> None:
 
 @pytest.mark.usefixtures("known")
 def test_computed_marks_are_the_sentences_that_training_weights(case: Case) -> None:
+    long = "the heart is normal . " * 40 + "small left effusion ."  # longer than released marks are
+    case.rows[0]["report"] = long
     marks = case.make()
     paths = case.folder / "records.parquet", case.folder / "emphasis" / "emphasis.parquet"
     table = RecordTable.read(*paths, None, ("sn",))
-    builder = TrajectoryBuilder(load_tokenizer(case.backbones), 100)
-    expected = dict(zip(REPORTS, ["small left effusion .", "possible edema .", ""], strict=True))
+    builder = TrajectoryBuilder(load_tokenizer(case.backbones), 1000)
+    expected = dict(zip([*REPORTS, long], ["small left effusion .", "possible edema .", "", "small left effusion ."]))
     for number in range(len(table)):
         row = table.row(number)
         assert row["emphasis"] == marks[number] and (row["split"] == "test") == (row["emphasis"] is None)
         trajectory = builder.build(row["report"], None, row["emphasis"])
         weighted = trajectory.ids[trajectory.s > 0]
         assert builder.tokenizer.decode(weighted.tolist()).strip() == expected.get(row["report"], "")
+        assert marks[number] is None or len(marks[number]) == (trajectory.spans <= Span.REPORT).sum() + 1
         assert not trajectory.s[trajectory.spans != Span.REPORT].any()
 
 
 @pytest.mark.usefixtures("known")
 def test_agreement_with_released_marks_is_counted_by_hand(case: Case) -> None:
     computed = case.make()
-    for row, marks in zip(case.rows, computed, strict=True):
-        row["emphasis"] = marks
-    case.make()
-    for split in ("train", "val"):
-        for unit in ("tokens", "sentences"):
-            assert case.audit["agreement"][split][unit].items() >= {"precision": 1.0, "recall": 1.0}.items()
     for row in case.rows:
         row["emphasis"] = None
     number = next(n for n, marks in enumerate(computed) if marks and 1.0 in marks and 0.0 in marks[1:-1])
@@ -133,8 +129,8 @@ def test_a_corpus_without_marks_says_so(case: Case, source: str, capsys: pytest.
     for row in case.rows:
         row["emphasis"] = [0.0, 1.0] if source == "none" else None
     assert case.make(source) == [None] * len(case.rows)
-    said = capsys.readouterr().out
-    assert f"emphasis.source: {source} gives no train record emphasised tokens, so L_TLW is 0" in said
+    doubt = f"emphasis.source: {source} gives no train record emphasised tokens, so L_TLW is 0"
+    assert case.audit["doubt"] == doubt and doubt in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -193,28 +189,3 @@ def test_only_new_texts_and_settings_of_the_attribution_are_attributed(case: Cas
     read.clear()
     case.make()
     assert not read, "scores of other settings are kept"
-    (case.backbones / "chexbert").unlink()
-    (case.backbones / "chexbert").mkdir()
-    with pytest.raises(BackboneError):
-        case.make()
-
-
-@pytest.mark.usefixtures("known")
-def test_computed_marks_reach_as_far_as_the_report(case: Case) -> None:
-    """Targets may be longer than released marks are (``trajectory.report_tokens``)."""
-    report = "the heart is normal . " * 40 + "small left effusion ."
-    case.rows[0]["report"] = report
-    ids = load_tokenizer(case.backbones)(report, add_special_tokens=False)["input_ids"]
-    marks = case.make()[0]
-    assert marks is not None and len(marks) == len(ids) + 2 > 150
-    trajectory = TrajectoryBuilder(load_tokenizer(case.backbones), len(ids) + 2).build(report, None, marks)
-    assert trajectory.s.sum() == sum(marks) >= 4 and not any(marks[:100])
-
-
-def test_computed_marks_that_mark_nothing_are_doubted(
-    case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(attribution, "sentence_scores", lambda report, *_: [0.0] * report.count(" ."))
-    case.make()
-    assert "gives no train record emphasised tokens" in case.audit["doubt"]
-    assert capsys.readouterr().out.count(case.audit["doubt"]) == 1
