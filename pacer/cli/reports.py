@@ -12,7 +12,6 @@ from rich.text import Text
 from pacer.cli.terminal import chips, console, say
 from pacer.core.contexts import SOURCES, Context
 from pacer.reporting.marks import spans, statements
-from pacer.serving.batch import Summary
 from pacer.serving.case import NOTICE, Result, notes_of
 
 #: Colour of statements that the first context's report does not make.
@@ -52,13 +51,13 @@ def show_contexts(results: Mapping[Context, Result]) -> None:
     _show_notes(results)
 
 
-def show_summary(done: Summary, out: Path, notes: Sequence[str]) -> None:
+def show_summary(reports: int, truncated: int, out: Path, notes: Sequence[str]) -> None:
     """Summarise the results of many cases; ``notes``: apply to every report."""
-    say(f"{done.reports:,} reports written to {out}")
-    if done.truncated == done.reports > 1:
+    say(f"{reports:,} reports written to {out}")
+    if truncated == reports > 1:
         say("warning: every report stopped at the token limit; the model has not learnt to end one", "yellow")
-    elif done.truncated:
-        say(f"note: {done.truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")
+    elif truncated:
+        say(f"note: {truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")
     for note in notes:
         say(f"note: {note}", "yellow")
     say(NOTICE, "bold")

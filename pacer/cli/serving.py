@@ -116,7 +116,7 @@ def _generate_many(model: Path, table: Path, out: Path, batch_size: int | None, 
     reporter = _load(model, backbones, batch_size)
     from pacer.cli.reports import show_summary
 
-    show_summary(report_cases(reporter, cases, out), out, reporter.notes)
+    show_summary(len(cases), report_cases(reporter, cases, out), out, reporter.notes)
 
 
 def serve(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import select
 import socket
 import sys
@@ -33,8 +34,6 @@ LOOPBACK = ("127.0.0.1", "localhost")
 MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
 #: Paths that accept an image or a case.
 _POSTS = ("/look/frontal", "/look/lateral", "/report/own", "/report/contexts")
-#: Most digits in a Content-Length.
-_LONGEST_LENGTH = 12
 _HTML = "text/html; charset=utf-8"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -167,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path not in _POSTS:
             return 404, b"Not found."
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or len(length) > _LONGEST_LENGTH or "Transfer-Encoding" in self.headers:
+        if not re.fullmatch(r"[0-9]{1,12}", length) or "Transfer-Encoding" in self.headers:
             return 411, b"The request must state its length."
         if int(length) > MAX_BODY:
             return 413, f"The case has more than {MAX_BODY:,} bytes.".encode()
