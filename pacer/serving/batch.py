@@ -73,8 +73,7 @@ def read_cases(path: Path) -> list[Case]:
         raise DataError(f"{path} holds no case")
     names = Counter(case.name for case in cases)
     if repeated := [name for name, count in names.items() if count > 1]:
-        more = f" and of {len(repeated) - 1} more" if len(repeated) > 1 else ""
-        raise DataError(f"{path} has two cases with the name {repeated[0]}{more}; name each in a column case")
+        raise DataError(f"{path} has two cases with the name {repeated[0]}; name each in a column case")
     return cases
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from pacer.backbones import hub
 from pacer.backbones.pointers import POINTER, PROVENANCE
+from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
@@ -20,7 +21,7 @@ from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash
 from pacer.serving import export
 from pacer.serving.export import export_model
-from pacer.serving.package import MANIFEST, SETTINGS
+from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS
 from pacer.serving.reporter import Reporter
 from tests.support.world import FEATURES, World, rehashed
 
@@ -33,6 +34,7 @@ def test_a_copy_needs_nothing_else(world: World, exported: Path, tmp_path: Path)
     listed = read_json(moved / MANIFEST)["files"]
     assert set(listed) == {str(p.relative_to(moved)) for p in moved.rglob("*") if p.is_file()} - {MANIFEST}
     assert read_json(moved / "config.json")["parent"] is None
+    assert Decode.model_fields.keys() - read_json(moved / SETTINGS)["search"] == NOT_EXPORTED.keys()
     line = world.predictions("mw")[0]
     assert Reporter(moved).generate([world.case(line["record_id"])])[0].generated == line["generated"]
 

@@ -138,7 +138,7 @@ def test_a_text_is_never_a_file(tmp_path: Path) -> None:
     path = tmp_path / "secret.txt"
     path.write_text("no effusion")
     assert load_text(str(path), "x") == str(path)
-    assert load_text("SOB/cough", "x") == "SOB/cough"
+    assert load_text("SOB/cough ", "x") == "SOB/cough "
     for text in ("Normal", "Normal.", "unremarkable...", "clear", "No effusion. See a/b.txt", "N/A", None):
         assert load_prior(text, "x") == (None if text == "N/A" else text)
     for text in (str(path), "prior.txt", "reports/prior", "/prior", " prior.text\n"):

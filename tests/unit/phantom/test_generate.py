@@ -59,6 +59,8 @@ def test_sentinels_and_flags(records):
     assert not any(row["finding"] == row["impression"] == "s" for row in rows)
     assert any(row["history"] == 0 for row in rows) and any(isinstance(row["history"], str) for row in rows)
     assert any(row["indication"] == 0 for row in rows)
+    assert max(len(row["new_scores"]) for row in rows) <= EMPHASIS_POSITIONS
+    assert {value for row in rows for value in row["new_scores"]} == {0.0, 1.0}
 
 
 def test_images_exist_and_paths_hold_subject_and_study(corpus, records):
@@ -129,9 +131,3 @@ def test_emphasis_marks_the_tokens_of_stating_sentences():
             assert scores[-1] == 0
             expected = " ".join(clean_report(text) for text, findings in report.sentences if findings)
             assert tokenizer.decode(ids[marked].tolist()) == expected
-
-
-def test_emphasis_is_cut_at_100(records):
-    lengths = [len(row["new_scores"]) for splits in records.values() for row in splits["train"]]
-    assert max(lengths) <= 100
-    assert {value for row in records["sn"]["train"] for value in row["new_scores"]} == {0.0, 1.0}

@@ -91,6 +91,12 @@ def test_remarks_state_and_deny_nothing(cases):
                 assert "fracture" not in study.findings or "intact" not in text
 
 
+def test_lungs_with_a_finding_are_not_clear(cases):
+    outside = {"cardiomegaly", "enlarged mediastinum", "fracture", "support devices"}
+    clear = [study for study, _, report in cases if re.search(r"lungs (are )?clear|clear lungs", report.text, re.I)]
+    assert len(clear) > 50 and all(study.findings.keys() <= outside for study in clear)
+
+
 def test_some_reports_lack_a_section(cases):
     reports = [report for _, _, report in cases]
     assert 0.1 < np.mean([not report.findings for report in reports]) < 0.3
