@@ -59,8 +59,8 @@ check: $(READY)  ## layout, lint and types
 	$(BIN)/ruff check
 	TY_MAX_PARALLELISM=1 $(BIN)/ty check  # with several threads it judges an import cycle differently now and then
 
-bench: $(READY)  ## measure the building blocks on this machine (some minutes; `stages` needs a finished run)
-	for script in train decode features corpus stages; do echo "== $$script" && $(BIN)/python bench/$$script.py || exit 1; done
+bench: $(READY)  ## measure the building blocks on this machine (some minutes)
+	for script in train decode features; do echo "== $$script" && $(BIN)/python bench/$$script.py || exit 1; done
 
 gpu: $(READY)  ## tests and measurements that need a GPU: 40 minutes at most (PARTS="tests decode": these; MINUTES=9: some)
 	$(BIN)/python bench/gpu.py $(PARTS) $(if $(MINUTES),--minutes $(MINUTES))

@@ -1,10 +1,9 @@
-"""Speed of the features stage against the bare encoder and its own parts, and a check that memory does not grow.
+"""Speed of the features stage against the bare encoder and its own parts.
 
-    python bench/features.py [--preset cpu|gpu] [--parts speed memory] [--out FILE]
+    python bench/features.py [--preset cpu|gpu] [--out FILE]
 
-``speed``: images/s of the stage from JPG files, compared in turns with the bare forward of the encoder on prepared
-batches, and with each part alone. The encoder has RAD-DINO's shape (ViT-B/14 at 518 pixels) and random weights.
-``memory``: peak resident memory of stores of 1x and 10x images, each in a separate process, with a small encoder.
+Images/s of the stage from JPG files are compared in turns with the bare forward of the encoder on prepared batches, and
+with each part alone. The encoder has RAD-DINO's shape (ViT-B/14 at 518 pixels) and random weights.
 
 Results are Markdown on the console and in ``--out``. If a bar is missed, the exit code is 1.
 """
@@ -14,21 +13,19 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import polars as pl
 import torch
-from measuring import hardware, megabytes, ratio, table
+from measuring import hardware, ratio, table
 from PIL import Image
 from torch import Tensor
 from transformers import BertConfig, BertModel, BitImageProcessorPil, Dinov2Config, Dinov2Model
@@ -40,9 +37,6 @@ from pacer.features.encode import build_store
 from pacer.features.encoder import ImageEncoder
 from pacer.features.shards import Entry, write_shard
 
-#: Largest allowed ratio of the larger store's peak to the smaller one's.
-FLAT = 1.1
-
 
 @dataclass(frozen=True)
 class Preset:
@@ -52,7 +46,7 @@ class Preset:
         edge: pixels of the encoder's input. hidden, layers, heads: of the encoder. film: width and height of the JPG
             files. files: number of distinct ones. images: number in the store, each one of the files. bare: number of
             images in the bare forward.
-        precision: ``features.precision``. few, many: images of the small stores whose memory is compared.
+        precision: ``features.precision``.
         limits: least rates of the stage, as shares of the bare forward and of the slowest part.
     """
 
@@ -70,8 +64,6 @@ class Preset:
     workers: int
     precision: str
     turns: int
-    few: int
-    many: int
     limits: tuple[float, float]
 
 
@@ -88,8 +80,6 @@ PRESETS = {
         workers=1,
         precision="float32",
         turns=3,
-        few=600,
-        many=6000,
         limits=(0.95, 0.0),
     ),
     "gpu": Preset(
@@ -103,8 +93,6 @@ PRESETS = {
         workers=14,
         precision="bfloat16",
         turns=3,
-        few=600,
-        many=6000,
         limits=(0.95, 0.85),
     ),
 }
@@ -127,8 +115,6 @@ def miniature(preset: Preset) -> Preset:
         shard_size=4,
         workers=2,
         turns=1,
-        few=8,
-        many=16,
         limits=(0.0, 0.0),
     )
 
@@ -168,25 +154,18 @@ def write_backbones(folder: Path, edge: int, hidden: int, layers: int, heads: in
     return folder
 
 
-def settings(preset: Preset, **changes: Any) -> Features:
+def settings(preset: Preset) -> Features:
     layers = preset.layers
-    depths = [layers // 3, 2 * layers // 3, layers]
     return Features(
-        **{
-            "mode": "states",
-            "depths": depths,
-            "dtype": "bfloat16",
-            "precision": preset.precision,
-            "batch_size": preset.batch_size,
-            "shard_size": preset.shard_size,
-            "workers": preset.workers,
-            "prior_tokens": 8,
-        }
-        | changes
+        mode="states",
+        depths=[layers // 3, 2 * layers // 3, layers],
+        dtype="bfloat16",
+        precision=preset.precision,
+        batch_size=preset.batch_size,
+        shard_size=preset.shard_size,
+        workers=preset.workers,
+        prior_tokens=8,
     )
-
-
-# -- speed ----------------------------------------------------------------------------------------------------------
 
 
 def stage_rate(preset: Preset, folder: Path, images: pl.DataFrame) -> float:
@@ -290,63 +269,14 @@ def _wait(preset: Preset) -> None:
         torch.cuda.synchronize()
 
 
-# -- memory ---------------------------------------------------------------------------------------------------------
-
-
-def peak_of_store(images: int) -> None:
-    """Build a store of this many small images, and print the peak resident bytes and the seconds of the build."""
-    preset = replace(miniature(PRESETS["cpu"]), edge=56, hidden=32, batch_size=32, shard_size=256, workers=1)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = write_backbones(Path(temporary), preset.edge, preset.hidden, preset.layers, preset.heads)
-        files = [str(folder / f"{seed}.png") for seed in range(8)]
-        for seed, path in enumerate(files):
-            film(seed, (80, 90)).save(path)
-        rows = [(f"{number:07d}", files[number % 8]) for number in range(images)]
-        wanted = pl.DataFrame(rows, ["image_id", "path"], orient="row")
-        started = time.perf_counter()
-        build_store(settings(preset), wanted, [], folder, folder / "store")
-        seconds = time.perf_counter() - started
-    # not getrusage: its peak is inherited from the process that started this one
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    print("peak", int(status["VmHWM"].split()[0]) * 1024, f"{seconds:.3f}")
-
-
-def measure_memory(preset: Preset, missed: list[str]) -> list[str]:
-    """Compare the peak resident memory for two numbers of images."""
-    rows, peaks = [], []
-    for count in (preset.few, preset.many):
-        output = subprocess.run(
-            [sys.executable, __file__, "--peak-of-store", str(count)], check=True, text=True, capture_output=True
-        ).stdout
-        peak, seconds = output.split("peak ", 1)[1].split()
-        peaks.append(int(peak))
-        rows.append([f"{count:,}", megabytes(int(peak)), seconds, f"{1e3 * float(seconds) / count:.2f}"])
-    if peaks[1] > FLAT * peaks[0]:
-        missed.append(f"the peak of {preset.many:,} images is {peaks[1] / peaks[0]:.2f} of that of {preset.few:,}")
-    more = (peaks[1] - peaks[0]) / (preset.many - preset.few)
-    return [
-        *table(["images", "peak resident, MB", "seconds", "ms an image"], rows),
-        f"An image more takes {more:,.0f} bytes more: its id, path and key.",
-        "",
-    ]
-
-
-PARTS: dict[str, Callable[[Preset, list[str]], list[str]]] = {"speed": measure_speed, "memory": measure_memory}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", choices=PRESETS, default="cpu")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--precision", choices=("float32", "bfloat16"), help="of the encoder; default: the preset's")
     parser.add_argument("--miniature", action="store_true", help="tiny shapes on the CPU: does it run?")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--peak-of-store", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     share_cores(1)
-    if arguments.peak_of_store:
-        peak_of_store(arguments.peak_of_store)
-        return
     preset, missed = PRESETS[arguments.preset], []
     preset = miniature(preset) if arguments.miniature else preset
     preset = replace(preset, precision=arguments.precision or preset.precision)
@@ -356,9 +286,8 @@ def main() -> None:
         f"`{' '.join(['python bench/features.py', *sys.argv[1:]])}`, {date.today()}, "
         f"{hardware(torch.device(preset.device))}, torch {torch.__version__}.",
         "",
+        *measure_speed(preset, missed),
     ]
-    for part in arguments.parts:
-        lines += [f"## {part.capitalize()}", "", *PARTS[part](preset, missed)]
     text = "\n".join(lines)
     if arguments.out:
         arguments.out.write_text(text)

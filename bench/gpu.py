@@ -57,11 +57,10 @@ PARTS = (
     Part("tests", 8, (*PYTEST, "-m", "gpu", "tests"), plain=True),
     bench("steps", 8, "train", "--preset", "gpu", "--only", "steps"),
     bench("decode", 7, "decode", "--preset", "gpu"),
-    bench("features", 3, "features", "--preset", "gpu", "--parts", "speed"),
-    bench("features-float32", 3, "features", "--preset", "gpu", "--parts", "speed", "--precision", "float32"),
+    bench("features", 3, "features", "--preset", "gpu"),
+    bench("features-float32", 3, "features", "--preset", "gpu", "--precision", "float32"),
     bench("protocol", 4, "protocol"),
     bench("calibrate", 4, "train", "--preset", "gpu", "--only", "head,calibrate"),
-    bench("cost", 3, "train", "--preset", "gpu", "--only", "cost"),
 )
 #: Sources of the protocol's rates per second: its option, the part, and the row with the number.
 RATES = (

@@ -83,7 +83,6 @@ class Preset:
         d_hidden: of the source projector. head: shapes for the part ``head``. texts: the kinds of records on which
             Commit steps are timed. calibrate_texts: the same for Calibrate.
         records: in the synthetic epoch. batches: number of its batches that are timed. repeats: of each comparison.
-        widths, lengths, batch_sizes: of the cost table. width_layers: layers of the models for ``widths``.
         gemm: side of the square matrices for the GEMM rate.
         tolerances: relative, of losses and of gradients, in the checks before anything is timed.
         limits: bars by name: ``(">=" or "<=", value)``.
@@ -108,10 +107,6 @@ class Preset:
     records: int
     batches: int
     repeats: int
-    widths: tuple[int, ...]
-    width_layers: int
-    lengths: tuple[int, ...]
-    batch_sizes: tuple[int, ...]
     gemm: int
     tolerances: tuple[float, float]
     texts: tuple[Texts, ...] = (UPSTREAM, PACERS)
@@ -139,10 +134,6 @@ CPU = Preset(
     records=6_000,
     batches=2,
     repeats=3,
-    widths=(256, 512, 1024),
-    width_layers=4,
-    lengths=(200, 300, 400),
-    batch_sizes=(4, 8, 16),
     gemm=2048,
     tolerances=FLOAT32,
     limits={
@@ -177,10 +168,6 @@ GPU = Preset(
     records=20_000,
     batches=6,
     repeats=5,
-    widths=(2048, 4096, 5120),
-    width_layers=8,
-    lengths=(200, 300, 400),
-    batch_sizes=(8, 16, 32),
     gemm=8192,
     tolerances=(1e-2, 1.5e-1),
     calibrate_texts=(UPSTREAM, PACERS),
@@ -218,10 +205,6 @@ def miniature(preset: Preset) -> Preset:
         batches=1,
         head=HeadShape(2, 12, 3),
         repeats=1,
-        widths=(8, 16, 32),
-        width_layers=1,
-        lengths=(16, 20, 24),
-        batch_sizes=(1, 2, 3),
         gemm=16,
     )
 
@@ -286,23 +269,6 @@ def make_records(texts: Texts, preset: Preset) -> Records:
     )
 
 
-def equal_records(positions: int, count: int, queries: int) -> Records:
-    """Return direct frontal-only records that all take ``positions``, about a quarter of which carry a loss."""
-    whole, report = np.ones(count, dtype=np.int64), max(positions // 4 - 1, 1)
-    before = max(positions - queries - report - 3, 1)
-    nothing = 0 * whole
-    return Records(
-        nothing,
-        before * whole,
-        nothing,
-        nothing,
-        nothing,
-        report * whole,
-        np.zeros((count, VISITS), dtype=bool),
-        queries,
-    )
-
-
 def spread_batches(records: Records, micros: Sequence[MicroBatch], count: int) -> list[MicroBatch]:
     """Return ``count`` representative micro-batches: the middles of equal groups in the order of the longest sample."""
     longest = [int(records.tokens(*micro).max()) for micro in micros]
@@ -356,22 +322,17 @@ def make_batch(records: Records, micro: MicroBatch, preset: Preset, states: Rand
     return collate(prefixes, starts, targets, sources, states, lambda_q)
 
 
-def make_model(preset: Preset, device: torch.device, d_model: int | None = None, layers: int | None = None) -> Pacer:
-    """Return the whole model with LoRA unmerged and random weights, even those that start at zero, so that they count.
-
-    Args:
-        d_model, layers: of the language model, if not those of the preset (heads and inner width follow).
-    """
+def make_model(preset: Preset, device: torch.device) -> Pacer:
+    """Return the whole model with LoRA unmerged and random weights, none of them zero, so that all count."""
     torch.manual_seed(0)
-    width = d_model or preset.d_model
     config = LlamaConfig(
         vocab_size=preset.vocabulary,
-        hidden_size=width,
-        num_hidden_layers=layers or preset.layers,
-        intermediate_size=preset.d_ffn * width // preset.d_model,
+        hidden_size=preset.d_model,
+        num_hidden_layers=preset.layers,
+        intermediate_size=preset.d_ffn,
         bos_token_id=BOS,
         eos_token_id=EOS,
-        num_attention_heads=max(preset.heads * width // preset.d_model, 1),
+        num_attention_heads=preset.heads,
     )
     groups = specification_of("calibrate", PARAMS).written()
     groups["interface"] |= {
@@ -379,7 +340,7 @@ def make_model(preset: Preset, device: torch.device, d_model: int | None = None,
         "num_heads": preset.vision_heads,
         "d_hidden": preset.d_hidden,
     }
-    groups["lora"] |= {"rank": min(groups["lora"]["rank"], width)}
+    groups["lora"] |= {"rank": min(groups["lora"]["rank"], preset.d_model)}
     before = torch.get_default_dtype()
     with torch.device(device):
         torch.set_default_dtype(preset.dtype)

@@ -2,7 +2,7 @@
 
     python bench/train.py                                     # CPU shapes, under five minutes on two cores
     python bench/train.py --preset gpu --out bench/results/train.md   # the published model's shapes, on a GPU
-    python bench/train.py --only head,steps                   # some parts: head, steps, calibrate, cost
+    python bench/train.py --only head,steps                   # some parts: head, steps, calibrate
 
 All weights, texts and image states are random; only the shapes and the distribution of lengths matter. Both sides of a
 comparison have the same weights and records. First, their losses and gradients are checked to agree, without dropout.
@@ -30,18 +30,7 @@ from typing import Any, NamedTuple
 import torch
 from heads import HEADS, head_case, head_step
 from measuring import Bench, assert_agree, device_of, hardware, in_turns, megabytes, milliseconds, ratio, table, within
-from shapes import (
-    FLOAT32,
-    PRESETS,
-    WINDOW,
-    Preset,
-    Texts,
-    equal_records,
-    make_batch,
-    make_model,
-    make_records,
-    miniature,
-)
+from shapes import FLOAT32, PRESETS, WINDOW, Preset, Texts, make_records, miniature
 from steps import (
     CALIBRATE,
     COMMIT,
@@ -62,7 +51,6 @@ from steps import (
     without_calibrator,
 )
 
-from pacer.model.pacer import Pacer
 from pacer.training.phases import Phase
 
 
@@ -233,64 +221,10 @@ def measure_calibrate(bench: Bench) -> Section:
     return Section("Calibrate beside Commit", lines + table(["", "ms", "over Commit", "over bare"], rows))
 
 
-def measure_cost(bench: Bench) -> Section:
-    """Measure our Commit step at three widths, lengths and batch sizes, with equally long samples in a batch."""
-    preset = bench.preset
-    size, length = preset.batch_size, preset.lengths[-1]
-    rate = bench.gemm_rate()
-    rows = []
-    for width in preset.widths:
-        bench.say(f"cost, width {width}")
-        model = make_model(preset, bench.device, d_model=width, layers=preset.width_layers)
-        rows.append(cost_row(bench, model, size, length, rate))
-        del model
-    for length in preset.lengths:
-        bench.say(f"cost, length {length}")
-        rows.append(cost_row(bench, bench.model, size, length, rate))
-    for size in preset.batch_sizes:
-        bench.say(f"cost, batch {size}")
-        rows.append(cost_row(bench, bench.model, size, preset.lengths[0], rate))
-    again = bench.gemm_rate()
-    lines = [
-        f"A quarter of the positions carries loss. GEMM rate ({preset.gemm} x {preset.gemm}, "
-        f"{str(preset.dtype).removeprefix('torch.')}) before and after: {rate / 1e9:,.0f} and {again / 1e9:,.0f} "
-        "GFLOP/s. FLOPs by formula: 4 N a position of the frozen layers (forward, and backward to the input), "
-        "6 t^2 d of attention a layer and sample, 4 d V of the head a target; the share is of the first rate.",
-        "",
-    ]
-    header = ["layers", "width", "length", "batch", "ms", "TFLOP", "GFLOP/s", "share of GEMM rate"]
-    return Section("Cost of a Commit step", lines + table(header, rows))
-
-
-def cost_row(bench: Bench, model: Pacer, size: int, length: int, rate: float) -> list[str]:
-    """Return the row of our Commit step for one model and one batch."""
-    side = our_side(without_calibrator(model), COMMIT)
-    records = equal_records(length, size, bench.preset.queries)
-    micro = records.epoch(size, 1)[0]
-    batch = bench.pinned(make_batch(records, micro, bench.preset, bench.states, COMMIT.losses.lambda_q))
-    own = timed_step(bench, side, optimizer_of(side))
-    own(batch)
-    times = [own(batch) for _ in range(bench.preset.repeats)]
-    config = model.language.config
-    flops = step_flops(model, [batch])
-    speed = flops / statistics.median(times)
-    return [
-        str(config.num_hidden_layers),
-        str(config.hidden_size),
-        str(batch.ids.shape[1]),
-        str(size),
-        milliseconds(times),
-        f"{flops / 1e12:.3g}",
-        f"{speed / 1e9:,.0f}",
-        f"{speed / rate:.2f}",
-    ]
-
-
 PARTS: dict[str, Callable[[Bench], Section]] = {
     "head": measure_head,
     "steps": measure_steps,
     "calibrate": measure_calibrate,
-    "cost": measure_cost,
 }
 
 

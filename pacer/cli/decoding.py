@@ -54,7 +54,7 @@ def decode(
     check_exists(records, model, backbones, remedy=FROM_STAGE)
     from pacer.data.schemas import read_records
     from pacer.decoding.run import OUTPUTS, decode_records, plan_runs
-    from pacer.serving.package import SETTINGS, frozen_models, read_settings
+    from pacer.serving.package import NOT_EXPORTED, SETTINGS, frozen_models, read_settings
 
     check_replaceable(out, OUTPUTS)
     is_own = records.resolve() == CORPUS.resolve()
@@ -63,7 +63,7 @@ def decode(
         _check_store(store)
     package = read_settings(model) if (model / SETTINGS).is_file() else None
     if package is not None:
-        search = validated(search.model_dump() | package.search.model_dump(), f"{model}, search", Decode)
+        search = package.search.model_copy(update=search.model_dump(include=set(NOT_EXPORTED)))
         stored = package.states.model_dump(include=set(Features.model_fields))
         encoding = encoding.model_copy(update=stored)
     table = read_records(records)

@@ -20,7 +20,6 @@ from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
-    from pacer.serving.batch import Summary
     from pacer.serving.case import Case, Result
     from pacer.serving.reporter import Reporter
 
@@ -118,7 +117,7 @@ def _generate_many(model: Path, table: Path, out: Path, batch_size: int | None, 
         raise DataError(f"{out} exists; name another file for the results, or remove it")
     cases = read_cases(table)
     reporter = _load(model, backbones, batch_size)
-    show_summary(report_cases(reporter, cases, out), out, reporter.notes)
+    show_summary(len(cases), report_cases(reporter, cases, out), out, reporter.notes)
 
 
 def _show_result(result: Result) -> None:
@@ -148,13 +147,13 @@ def _show_contexts(results: Mapping[Context, Result]) -> None:
     _show_notes(results.values())
 
 
-def show_summary(done: Summary, out: Path, notes: Sequence[str]) -> None:
+def show_summary(reports: int, truncated: int, out: Path, notes: Sequence[str]) -> None:
     """Summarise the results of many cases; ``notes``: apply to every report."""
-    say(f"{done.reports:,} reports written to {out}")
-    if done.truncated == done.reports > 1:
+    say(f"{reports:,} reports written to {out}")
+    if truncated == reports > 1:
         say("warning: every report stopped at the token limit; the model has not learnt to end one", "yellow")
-    elif done.truncated:
-        say(f"note: {done.truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")
+    elif truncated:
+        say(f"note: {truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")
     _show_notes([], notes)
 
 

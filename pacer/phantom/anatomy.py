@@ -7,7 +7,7 @@ portable, because intubated patients are examined in bed.)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -135,7 +135,6 @@ def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
     m = rng.uniform(-1.0, 1.0, size=8).tolist()
     u = rng.random(16).tolist()
     edges = [max(0.0, 0.24 * value - 0.15) for value in u[0:4]]
-    distractors: tuple[Distractor, ...] = ("skin fold", "buttons", "underwire", "folded sleeve")
     return Exposure(
         gain=(1.0 + 0.14 * m[0]) * (0.94 if portable else 1.0),
         brightness=0.05 * m[1],
@@ -151,6 +150,6 @@ def draw_exposure(rng: np.random.Generator, portable: bool) -> Exposure:
         marker_place=(u[11], u[12]),
         label=0 if u[13] < 0.72 else 1 if u[13] < 0.86 else 2,
         label_corner=int(4 * u[14]),
-        distractor=distractors[int(4 * u[15] / 0.46)] if u[15] < 0.46 else None,
+        distractor=get_args(Distractor)[int(4 * u[15] / 0.46)] if u[15] < 0.46 else None,
         distractor_place=(m[5], m[6], m[7]),
     )

@@ -23,11 +23,7 @@ def add_distractor(canvas: Canvas, exposure: Exposure, across: Array) -> None:
     """Draw the study's distractor, if it has one: a skin fold, buttons, an underwire or a folded sleeve.
 
     Distractors are neither findings nor devices; they teach a model that a bright line or spot alone is not disease.
-
-    Args:
-        canvas: the canvas to draw on; its ``added`` brightness changes.
-        exposure: gives the distractor and its place.
-        across: distance from the midline.
+    ``across``: distance from the midline.
     """
     if exposure.distractor is None:
         return
@@ -61,9 +57,7 @@ def expose(image: Array, exposure: Exposure, rng: np.random.Generator, frontal: 
     """Convert brightness to the printed radiograph, uint8 [size, size].
 
     Args:
-        image: brightness, about 0 to 1, float32 [size, size].
-        exposure: acquisition and printing parameters.
-        rng: generates the noise.
+        image: brightness, about 0 to 1, float32 [size, size]. rng: generates the noise.
         frontal: on a frontal view the marker is on the patient's corresponding side; on a lateral, on either side.
     """
     size = image.shape[0]

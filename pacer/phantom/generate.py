@@ -32,12 +32,10 @@ from pacer.phantom.world import PhantomStudy, make_world
 ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
 
 
-def generate_phantom(config: Phantom, seed: int, directory: Path) -> dict:
+def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
     """Write the world of ``seed`` below ``directory``; it depends only on ``config`` and ``seed``.
 
-    Returns:
-        The content of ``manifest.json``: kind, seed, parameters, counts, and vocabulary size and hash of the tokenizer
-        that ``new_scores`` refer to.
+    ``manifest.json`` has the hash of the tokenizer that ``new_scores`` refer to.
     """
     world = make_world(seed, **config.model_dump(exclude={"image_size", "vocabulary"}))
     studies = [study for patient in world for study in patient.studies]
@@ -59,7 +57,6 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> dict:
         "tokenizer": {"vocabulary": config.vocabulary, "sha256": hash_bytes(tokenizer.to_str().encode())},
     }
     write_json(directory / "manifest.json", manifest)
-    return manifest
 
 
 def truth_table(studies: list[PhantomStudy]) -> pl.DataFrame:

@@ -6,6 +6,7 @@ lateral view, lateral-only findings are not mentioned, either as present or as a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,7 +15,7 @@ import numpy as np
 from pacer.core.contexts import Context, availability, contexts_within
 from pacer.data.findings import FINDINGS
 from pacer.phantom.phrases import clause, describe, elaborate, short
-from pacer.phantom.wording import WORDING, Style, by_style, capitalised, denial, fill, pick, remarks, style_of
+from pacer.phantom.wording import WORDING, Option, Style, by_style, capitalised, denial, fill, pick, remarks, style_of
 from pacer.phantom.world import FINDING_PRIORS, FindingState, PhantomStudy, make_world
 
 Status = Literal["positive", "negative", "uncertain"]
@@ -59,11 +60,6 @@ class PhantomReport:
         """Findings and impression joined by a space, or the only section."""
         return " ".join(section for section in (self.findings, self.impression) if section)
 
-    @property
-    def present(self) -> frozenset[str]:
-        """Findings that the report states as present or possible."""
-        return frozenset(name for name, status in self.statuses.items() if status != "negative")
-
     def listed(self, status: Status) -> tuple[str, ...]:
         """Return the findings with a status, in the order of FINDINGS."""
         return tuple(name for name in FINDINGS if self.statuses.get(name) == status)
@@ -82,7 +78,7 @@ class _Choices:
     def number(self, row: int, column: int) -> float:
         return self._draws[row][column]
 
-    def pick(self, options: tuple, row: int, column: int):
+    def pick(self, options: Sequence[Option], row: int, column: int) -> Option:
         return pick(options, self._draws[row][column])
 
 
@@ -90,14 +86,8 @@ _GENERAL = len(FINDINGS)
 
 
 def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator) -> PhantomReport:
-    """Write the report of a study for a context; equal generators give all contexts the same wording.
-
-    Raises:
-        ValueError: the study lacks a source of the context.
-    """
+    """Write the report of a study for one of its contexts; equal generators give all of them the same wording."""
     lateral, prior = availability(context)
-    if (lateral and not study.has_lateral) or (prior and study.prior is None):
-        raise ValueError(f"study {study.study_id} has no {'lateral view' if lateral else 'previous study'}")
     choices = _Choices(rng)
     stated = [s for s in study.findings.values() if s.known_from(lateral, prior)]
     statuses: dict[str, Status] = {
@@ -110,7 +100,7 @@ def write_report(study: PhantomStudy, context: Context, rng: np.random.Generator
     body += _endings(study, lateral, prior, statuses, choices)
     denials = _denials(study, statuses, choices)
     body = denials + body if choices.number(_GENERAL, 9) < 0.2 else body + denials
-    if study.present <= _OUTSIDE_LUNGS and choices.number(_GENERAL, 2) < 0.7:
+    if study.findings.keys() <= _OUTSIDE_LUNGS and choices.number(_GENERAL, 2) < 0.7:
         body.insert(0, (choices.pick(by_style(WORDING.clear, choices.style), _GENERAL, 3), frozenset()))
     if choices.number(_GENERAL, 10) < _REMARK and len(stated) < _MANY:
         remark = choices.pick(remarks(study, choices.style), _GENERAL, 11)

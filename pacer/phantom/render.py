@@ -19,6 +19,7 @@ from pacer.phantom.lateral import Lateral
 from pacer.phantom.world import PhantomStudy
 
 View = Literal["frontal", "lateral"]
+_VIEWS = {"frontal": Frontal, "lateral": Lateral}
 VIEWS: tuple[View, ...] = ("frontal", "lateral")
 
 JPEG_QUALITY = 92
@@ -29,28 +30,23 @@ _PROCESSES = 2
 FULL_SHARE = 0.4
 
 
-def visible_findings(study: PhantomStudy, view: View) -> frozenset[str]:
+def visible_findings(study: PhantomStudy, view: View) -> set[str]:
     """Return the findings that ``view`` shows.
 
     The frontal view does not show lateral-only findings, and the lateral view does not show pneumothorax and rib
     fractures; neither shows findings that only the previous report mentions.
     """
     if view == "frontal":
-        return study.present - study.lateral_only - study.prior_only
+        return study.findings.keys() - study.lateral_only - study.prior_only
     hidden = {"pneumothorax"}
     if "fracture" in study.findings and study.findings["fracture"].kind == "rib":
         hidden.add("fracture")
-    return study.present - study.prior_only - hidden
+    return study.findings.keys() - study.prior_only - hidden
 
 
-def render_frontal(study: PhantomStudy, size: int) -> np.ndarray:
-    """Render the frontal radiograph, uint8 [size, size]; the patient's right is on the left."""
-    return Frontal(study, size).draw()[0]
-
-
-def render_lateral(study: PhantomStudy, size: int) -> np.ndarray:
-    """Render the lateral radiograph, uint8 [size, size]; the patient faces left."""
-    return Lateral(study, size).draw()[0]
+def render(study: PhantomStudy, size: int, view: View) -> np.ndarray:
+    """Render a radiograph, uint8 [size, size]; the patient's right is on the left, or the patient faces left."""
+    return _VIEWS[view](study, size).draw()[0]
 
 
 def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> tuple[np.ndarray, np.ndarray]:
@@ -59,14 +55,9 @@ def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> 
 
     0 means no coverage, 1 means FULL_SHARE of the cell or more. Findings follow the order of FINDINGS; those absent, or
     not visible in ``view``, are zero. Thin lines include a margin around them; cardiomegaly, edema and an enlarged
-    mediastinum cover the region that they occupy.
-
-    Raises:
-        ValueError: ``size`` is not a multiple of ``grid``.
+    mediastinum cover the region that they occupy. ``grid`` divides ``size``.
     """
-    if size % grid:
-        raise ValueError(f"a grid of {grid} cells does not divide an image of {size} pixels")
-    image, regions = (Frontal if view == "frontal" else Lateral)(study, size).draw()
+    image, regions = _VIEWS[view](study, size).draw()
     masks = np.zeros((len(FINDINGS), grid, grid), dtype=np.float32)
     cell = size // grid
     for finding, region in regions.items():
@@ -97,6 +88,5 @@ def _write_study(task: tuple[PhantomStudy, tuple[View, ...]], size: int, folder:
     for view in views:
         path = folder / image_path(study, view)
         path.parent.mkdir(parents=True, exist_ok=True)
-        image = render_frontal(study, size) if view == "frontal" else render_lateral(study, size)
-        Image.fromarray(image).save(path, quality=JPEG_QUALITY)
+        Image.fromarray(render(study, size, view)).save(path, quality=JPEG_QUALITY)
     return len(views)

@@ -26,11 +26,7 @@ class TrainingImages(NamedTuple):
 
 
 def training_images(seed: int, count: int, size: int, grid: int) -> TrainingImages:
-    """Render ``count`` radiographs of separate worlds, one view per study, about two thirds of them frontal.
-
-    Raises:
-        ValueError: ``grid`` does not divide ``size``.
-    """
+    """Render ``count`` radiographs of separate worlds, one view per study, about two thirds of them frontal."""
     images = np.zeros((count, size, size), dtype=np.uint8)
     labels = np.zeros((count, len(FINDINGS)), dtype=np.float32)
     masks = np.zeros((count, len(FINDINGS), grid, grid), dtype=np.float32)

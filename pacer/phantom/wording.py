@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 from ruamel.yaml import YAML
 
 if TYPE_CHECKING:
@@ -19,15 +20,13 @@ STYLES: dict[Style, float] = {"terse": 0.26, "plain": 0.60, "prose": 0.88, "numb
 #: Exponent that favours the first wordings, as habits do: the first of four is chosen 42 % of the time, the last 16 %.
 _HABIT = 1.6
 
-Texts = tuple[str, ...]
+Texts = Sequence[str]
 ByName = dict[str, Texts]
 Option = TypeVar("Option")
 
 
-class Names(BaseModel):
+class Names(NamedTuple):
     """The names of one finding."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     names: Texts
     short: Texts
@@ -35,46 +34,18 @@ class Names(BaseModel):
     bilateral: Texts = ()
     several: Texts = ()
     vertebra: Texts = ()
-    lateral_only: Texts = Field((), alias="lateral only")
-    adjective_first: Texts = Field((), alias="adjective first")
+    lateral_only: Texts = ()
+    adjective_first: Texts = ()
     clauses: Texts = ()
     countable: bool = True
 
 
-class Wording(BaseModel):
-    """All wordings; see the comments of ``wording.yaml``. Most frames are grouped by style."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    statements: ByName
-    hedges: ByName
-    changes: dict[str, ByName]
-    hedged_changes: ByName
-    joint: ByName
-    joint_changes: ByName
-    without: ByName
-    impression_changes: ByName
-    impression_hedges: Texts
-    compared: Texts
-    resolved: ByName
-    clear: ByName
-    normal: ByName
-    denials: ByName
-    denied_names: ByName
-    absences: dict[str, ByName]
-    both_absent: ByName
-    remarks: ByName
-    phrases: dict[str, Names]
-    devices: ByName
-    details: ByName
-    indications: ByName
-    histories: ByName
+_TABLES = YAML(typ="safe").load(Path(__file__).with_name("wording.yaml"))
+#: All wordings, an attribute for each table of ``wording.yaml``; see its comments. Most frames are grouped by style.
+WORDING = SimpleNamespace(**_TABLES | {"phrases": {name: Names(**names) for name, names in _TABLES["phrases"].items()}})
 
 
-WORDING = Wording(**YAML(typ="safe").load(Path(__file__).with_name("wording.yaml")))
-
-
-def pick(options: tuple[Option, ...], choice: float) -> Option:
+def pick(options: Sequence[Option], choice: float) -> Option:
     """Select one of ``options``, favouring the first ones; ``choice`` is a number in [0, 1)."""
     return options[int(choice**_HABIT * len(options))]
 

@@ -48,21 +48,11 @@ class FindingPrior(NamedTuple):
     chronic: bool = False
 
 
-class Trait(NamedTuple):
-    """Share of patients with a trait, and the shifts of log-odds that it causes."""
-
-    share: float
-    shifts: dict[str, float]
-
-
 _WORLD = YAML(typ="safe").load(Path(__file__).with_name("world.yaml"))
 #: Priors by finding, in drawing order.
 FINDING_PRIORS = {finding: FindingPrior(**finding_prior) for finding, finding_prior in _WORLD["findings"].items()}
-TRAITS = {name: Trait(**trait) for name, trait in _WORLD["traits"].items()}
-#: Findings that may be visible only on the lateral view.
-LATERAL_CAPABLE = frozenset(name for name, finding_prior in FINDING_PRIORS.items() if finding_prior.lateral)
-#: Findings that rarely resolve and that a later radiograph may not show.
-CHRONIC = frozenset(name for name, finding_prior in FINDING_PRIORS.items() if finding_prior.chronic)
+#: ``share`` of patients with each trait, and the ``shifts`` of log-odds that it causes.
+TRAITS = _WORLD["traits"]
 #: Shift of all log-odds that compensates for traits and couplings, so that a study has about 2.6 findings.
 _LEVEL = -0.30
 
@@ -107,11 +97,6 @@ class PhantomStudy:
     lateral_exposure: Exposure
     prior: PhantomStudy | None = field(repr=False, compare=False)
     key: tuple[int, ...]
-
-    @property
-    def present(self) -> frozenset[str]:
-        """All findings present, whichever view shows them."""
-        return frozenset(self.findings)
 
     @property
     def lateral_only(self) -> frozenset[str]:
@@ -183,10 +168,10 @@ def _make_studies(
     key: tuple[int, int], subject_id: str, split: Split, ids: list[str], lateral_fraction: float, boost: float
 ) -> tuple[PhantomStudy, ...]:
     rng = np.random.default_rng([*key, 1])
-    traits = [name for name, trait in TRAITS.items() if rng.random() < trait.share]
+    traits = [name for name, trait in TRAITS.items() if rng.random() < trait["share"]]
     shifts = {name: _LEVEL for name in FINDINGS}
     for trait in traits:
-        for finding, shift in TRAITS[trait].shifts.items():
+        for finding, shift in TRAITS[trait]["shifts"].items():
             shifts[finding] += shift
     body = draw_body(np.random.default_rng([*key, 3]))
     day = datetime.date(2110, 1, 1) + datetime.timedelta(days=int(rng.integers(0, 30_000)))
@@ -262,7 +247,7 @@ def _certainty(finding: str, severity: float, draw: float) -> Certainty:
 def begin_finding(finding: str, draw: np.ndarray, has_lateral: bool) -> FindingState:
     """Create the state of a new finding from ten random numbers in [0, 1)."""
     severity = round(float(0.15 + 0.85 * draw[1]), 3)
-    lateral_only = bool(finding in LATERAL_CAPABLE and has_lateral and draw[2] < LATERAL_ONLY)
+    lateral_only = bool(FINDING_PRIORS[finding].lateral and has_lateral and draw[2] < LATERAL_ONLY)
     zones: tuple[Zone, ...] = ("upper", "mid", "lower")
     devices = ()
     if finding == "support devices":
@@ -301,7 +286,8 @@ def _continue(before: FindingState, draw: np.ndarray) -> FindingState:
     """Return the state in the next study: severity changes only if it is visible; place and kind stay the same."""
     step = 0.0
     course: Course = "stable"
-    prior_only = before.finding in CHRONIC and not before.lateral_only and bool(draw[6] < PRIOR_ONLY)
+    chronic = FINDING_PRIORS[before.finding].chronic
+    prior_only = chronic and not before.lateral_only and bool(draw[6] < PRIOR_ONLY)
     if before.finding != "support devices" and not prior_only:
         if draw[1] < 0.25 and before.severity < 0.75:
             step, course = 0.25 + 0.2 * float(draw[2]), "worse"

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, with_slashes
@@ -24,13 +24,6 @@ _OTHERS = ("prior", "indication", "history", "view", "sections")
 COLUMNS = ("case", "frontal", "lateral", *_OTHERS)
 #: Most unusable cases that a message lists.
 _SHOWN = 20
-
-
-class Summary(NamedTuple):
-    """The number of ``reports`` written, and how many of them were ``truncated`` at the token limit."""
-
-    reports: int
-    truncated: int
 
 
 def read_cases(path: Path) -> list[Case]:
@@ -80,8 +73,7 @@ def read_cases(path: Path) -> list[Case]:
         raise DataError(f"{path} holds no case")
     names = Counter(case.name for case in cases)
     if repeated := [name for name, count in names.items() if count > 1]:
-        more = f" and of {len(repeated) - 1} more" if len(repeated) > 1 else ""
-        raise DataError(f"{path} has two cases with the name {repeated[0]}{more}; name each in a column case")
+        raise DataError(f"{path} has two cases with the name {repeated[0]}; name each in a column case")
     return cases
 
 
@@ -89,11 +81,14 @@ def _file(name: str, table: Path) -> Path:
     return table.parent / with_slashes(name, table.parent)
 
 
-def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> Summary:
+def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:
     """Write each report to ``out`` as soon as it is finished, as a line with :meth:`pacer.serving.case.Result.as_dict`.
 
     Every case is prepared before the first report is written, and again when its turn comes. The images of all cases
     would not fit into memory.
+
+    Returns:
+        How many reports were truncated at the token limit.
 
     Raises:
         DataError: cases cannot be used (the message lists the first, with reasons). FileExistsError: ``out`` exists.
@@ -115,7 +110,7 @@ def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> Summar
             file.flush()
             truncated += result.truncated
             ticker.advance()
-    return Summary(len(cases), truncated)
+    return truncated
 
 
 def _refuse(problems: Sequence[str], cases: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from PIL import Image
 
 from pacer.phantom.language import fullest_report_of
-from pacer.phantom.render import render_frontal, render_lateral
+from pacer.phantom.render import render
 from pacer.phantom.world import PhantomStudy, make_world
 from pacer.serving.case import Case
 
@@ -36,8 +36,8 @@ def _example(title: str, study: PhantomStudy) -> Case:
     assert study.prior is not None
     previous = fullest_report_of(study.prior)
     return Case(
-        Image.fromarray(render_frontal(study, SIZE)),
-        Image.fromarray(render_lateral(study, SIZE)),
+        Image.fromarray(render(study, SIZE, "frontal")),
+        Image.fromarray(render(study, SIZE, "lateral")),
         " ".join(section for section in (previous.findings, previous.impression) if section),
         study.indication or "",
         study.history or "",

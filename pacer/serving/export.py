@@ -28,12 +28,12 @@ from pacer.model.checkpoint import (
 )
 from pacer.serving.card import model_card
 from pacer.serving.layout import BACKBONES, CARD, SETTINGS, TOKENIZER
-from pacer.serving.package import GENERATED, VERSION, PackageSettings, Search, States, Texts, write_manifest
+from pacer.serving.package import GENERATED, NOT_EXPORTED, VERSION, PackageSettings, States, Texts, write_manifest
 
 #: Files of a language model's directory that its tokenizer may read.
 _TOKENIZER_FILES = "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "config.json"
 #: Settings of the search that affect the text of a report.
-_DECIDING = set(Search.model_fields) - {"engine", "batch_size"}
+_DECIDING = Decode.model_fields.keys() - NOT_EXPORTED - {"engine", "batch_size"}
 
 
 def export_model(
@@ -83,7 +83,7 @@ def export_model(
     }
     with atomic_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
-        write_json(directory / SETTINGS, settings.model_dump())
+        write_json(directory / SETTINGS, settings.written())
         language = resolve(backbones / "language")
         names = [file.name for pattern in _TOKENIZER_FILES for file in language.glob(pattern)]
         _copy(names, language, directory / TOKENIZER)
@@ -108,7 +108,7 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
         contexts=[context for context in CONTEXTS if context in trained],
         states=_states(features, record),
         texts=Texts(cleaner=about["cleaner"], target=about["target"]),
-        search=Search(**decode.model_dump(include=set(Search.model_fields))),
+        search=decode,
     )
 
 

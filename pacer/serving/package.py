@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from pacer.backbones.hub import locate
 from pacer.backbones.pointers import POINTER, Pointer, provenance, read_pointer
 from pacer.config import Backbone, Decode, Positive, Strict, read_params
 from pacer.config.corpus import Cleaner
-from pacer.config.strict import Beams, Tokens, validated
+from pacer.config.strict import Tokens
 from pacer.core.contexts import Context
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError
 from pacer.core.io import hash_file, read_json, write_json
@@ -28,6 +28,8 @@ from pacer.serving.layout import BACKBONES, MANIFEST, SETTINGS, check_exported
 VERSION = 1
 #: Entry of the manifest: whether the model was trained on a generated corpus (absent: unknown).
 GENERATED = "generated_corpus"
+#: Keys of the group ``decode`` that do not control the search for tokens and are not exported, and their values here.
+NOT_EXPORTED = {"split": "test", "limit": None, "examples": 0, "controls": []}
 
 
 class States(Strict):
@@ -49,28 +51,9 @@ class Texts(Strict):
     target: Literal["findings_and_impression", "findings"]
 
 
-class Search(Strict):
-    """The settings of the group ``decode`` that control the search for tokens."""
-
-    engine: Literal["beam", "generate"]
-    select: Literal["score", "agreement"] = "score"
-    candidates: Beams = 8
-    temperature: Annotated[float, Field(gt=0.0)] = 0.4
-    num_beams: Beams
-    min_new_tokens: Annotated[int, Field(ge=0)]
-    max_new_tokens: Positive
-    repetition_penalty: Annotated[float, Field(gt=0.0)]
-    length_penalty: float
-    batch_size: Positive
-
-    def decode(self) -> Decode:
-        """Return these settings as a complete group ``decode`` of a pipeline.
-
-        Raises:
-            ConfigError: the group cannot have these values.
-        """
-        whole = {"split": "test", "limit": None, "examples": 0, "controls": []}
-        return validated(whole | self.model_dump(), f"{SETTINGS}, search", Decode)
+def _whole_group(search: Any) -> Any:
+    """Return the written settings of a search as a complete group ``decode``."""
+    return NOT_EXPORTED | search if isinstance(search, dict) and not NOT_EXPORTED.keys() & search.keys() else search
 
 
 class PackageSettings(Strict):
@@ -80,7 +63,11 @@ class PackageSettings(Strict):
     contexts: Annotated[list[Context], Field(min_length=1)]
     states: States
     texts: Texts
-    search: Search
+    search: Annotated[Decode, BeforeValidator(_whole_group)]
+
+    def written(self) -> dict[str, Any]:
+        """Return the content of ``reporter.json``."""
+        return self.model_dump(exclude={"search": set(NOT_EXPORTED)})
 
 
 def read_settings(directory: Path) -> PackageSettings:
@@ -109,17 +96,12 @@ def read_settings(directory: Path) -> PackageSettings:
         if hash_file(directory / name) != expected:
             raise CheckpointError(f"{directory / name} has changed since it was exported; copy the folder again")
     settings = read_params(directory / SETTINGS, PackageSettings)
-    settings.search.decode()
     states = settings.states
-    for what, exported, here in (
-        ("prepares images", states.preparation, prepare.VERSION),
-        ("rounds states", states.rounding, ROUNDING_VERSION),
-    ):
-        if exported != here:
-            raise CheckpointError(
-                f"{directory} belongs to software that {what} in another way (version {exported}, here "
-                f"{here}); use the software that it was exported with"
-            )
+    if (states.preparation, states.rounding) != (prepare.VERSION, ROUNDING_VERSION):
+        raise CheckpointError(
+            f"{directory} belongs to software that prepares images or rounds states in another way; use the software "
+            "that it was exported with"
+        )
     return settings
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import select
 import socket
 import sys
@@ -33,8 +34,6 @@ LOOPBACK = ("127.0.0.1", "localhost")
 MAX_BODY = 2 * MAX_BYTES + 36 * MAX_CHARACTERS + 10_000
 #: Paths that accept an image or a case.
 _POSTS = ("/look/frontal", "/look/lateral", "/report/own", "/report/contexts")
-#: Most digits in a Content-Length.
-_LONGEST_LENGTH = 12
 _HTML = "text/html; charset=utf-8"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -90,28 +89,6 @@ class Page(ThreadingTCPServer):
             place = traceback.extract_tb(error.__traceback__)[-1]
             self.log(f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}")
 
-    def look(self, place: str, body: bytes) -> str:
-        """Return the HTML preview of an uploaded image.
-
-        Raises:
-            DataError: the image cannot be used.
-        """
-        image, seen = load_image(body, f"given as {place}")
-        caption = f"{image.width:,} × {image.height:,}" + (f", {seen.view}" if seen and seen.view != "other" else "")
-        return view.preview(image, place, caption)
-
-    def report(self, kind: str, body: bytes) -> str:
-        """Return the HTML report of a request's case, or its reports in all contexts if ``kind`` is ``contexts``.
-
-        Raises:
-            DataError: the case cannot be used.
-        """
-        prepared = self.reporter.prepare(read_case(body))
-        if kind == "contexts":
-            return view.contexts_page(self.reporter.in_all_contexts(prepared))
-        (result,) = self.reporter.generate([prepared])
-        return view.result_page(result)
-
 
 class _Handler(BaseHTTPRequestHandler):
     """Answers requests from the page, and refuses any that another site's page could send."""
@@ -143,12 +120,23 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(status, html.encode(), _HTML)
 
     def _answer(self, body: bytes) -> str | None:
-        """Return the requested HTML, or None if the browser no longer waits for it."""
-        what = self.path.rpartition("/")[2]
+        """Return the HTML of an image's preview or of a case's reports; None if the browser no longer waits for it.
+
+        Raises:
+            DataError: the image or the case cannot be used.
+        """
+        what, reporter = self.path.rpartition("/")[2], self.server.reporter
         if self.path.startswith("/look/"):
-            return self.server.look(what, body)
+            image, seen = load_image(body, f"given as {what}")
+            direction = f", {seen.view}" if seen and seen.view != "other" else ""
+            return view.preview(image, what, f"{image.width:,} × {image.height:,}{direction}")
         with self.server.writing:
-            return None if self._left() else self.server.report(what, body)
+            if self._left():
+                return None
+            prepared = reporter.prepare(read_case(body))
+            if what == "contexts":
+                return view.contexts_page(reporter.in_all_contexts(prepared))
+            return view.result_page(*reporter.generate([prepared]))
 
     def _left(self) -> bool:
         """Return whether the browser has closed the connection, as it does when a case is edited."""
@@ -167,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path not in _POSTS:
             return 404, b"Not found."
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or len(length) > _LONGEST_LENGTH or "Transfer-Encoding" in self.headers:
+        if not re.fullmatch(r"[0-9]{1,12}", length) or "Transfer-Encoding" in self.headers:
             return 411, b"The request must state its length."
         if int(length) > MAX_BODY:
             return 413, f"The case has more than {MAX_BODY:,} bytes.".encode()

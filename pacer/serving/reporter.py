@@ -14,7 +14,7 @@ from pacer.backbones.pointers import resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
-from pacer.core.errors import CheckpointError, ConfigError, DataError, PacerError
+from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.readers.views import parse_view
@@ -70,14 +70,8 @@ class Reporter:
                 TextEncoder(resolve(root / "text"), states.prior_tokens, self.device, states.precision),
                 states.dtype,
             )
-        if record.model.features.depths != states.depths:
-            raise CheckpointError(
-                f"{directory}: the weights belong to depths {record.model.features.depths}, the settings to "
-                f"{states.depths}; export the model again"
-            )
         tokenizer = read_tokenizer(directory / TOKENIZER)
-        search = settings.search.decode()
-        self._generator = Generator(model, tokenizer, self._features, record.model, search, self.device)
+        self._generator = Generator(model, tokenizer, self._features, record.model, settings.search, self.device)
         self.commit, self.depths = self._generator.commit, tuple(states.depths)
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
 
@@ -147,21 +141,19 @@ class Reporter:
             DataError: as :meth:`prepare`, for the first case that cannot be used. PacerError: as :meth:`stream`.
         """
         prepared = [self._prepared(case) for case in cases]
-        results = dict(self._stream(prepared, max(1, min(len(prepared), self.batch_size))))
+        results = dict(self.stream(prepared, max(1, min(len(prepared), self.batch_size))))
         return [results[number] for number in range(len(prepared))]
 
-    def stream(self, cases: Iterable[Case | Prepared]) -> Iterator[tuple[int, Result]]:
+    def stream(self, cases: Iterable[Case | Prepared], batch_size: int | None = None) -> Iterator[tuple[int, Result]]:
         """Yield the number of each case in the order of ``cases``, and its result as soon as it is finished.
 
-        Cases are taken only when there is room for them, so there may be any number.
+        Cases are taken only when there is room for them, so there may be any number. Memory is reserved for
+        ``batch_size`` cases; None: the reporter's.
 
         Raises:
             DataError: as :meth:`prepare`, when the case's turn comes. PacerError: the device has too little memory.
         """
-        return self._stream(cases, self.batch_size)
-
-    def _stream(self, cases: Iterable[Case | Prepared], batch_size: int) -> Iterator[tuple[int, Result]]:
-        """Do as :meth:`stream`, with ``batch_size`` cases at a time, for each of which memory is reserved."""
+        batch_size = batch_size or self.batch_size
         self._generator.decode = self._generator.decode.model_copy(update={"batch_size": batch_size})
         waiting: dict[int, Prepared] = {}
 

@@ -11,7 +11,6 @@ import os
 import re
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
 
 from PIL import Image
 
@@ -19,14 +18,6 @@ from pacer.core.errors import DataError
 from pacer.core.hygiene import fault_of, is_absent
 from pacer.data.radiographs import as_radiograph, read_image
 from pacer.data.readers.views import View, parse_view
-
-
-class Opened(NamedTuple):
-    """A radiograph as training sees it, mode "L" or "RGB", and the view that a DICOM file names."""
-
-    image: Image.Image
-    view: View | None
-
 
 #: A path, the bytes of a file, or an image that Pillow has opened.
 ImageSource = str | PathLike | bytes | Image.Image
@@ -44,8 +35,8 @@ _DEFLATED = b"1.2.840.10008.1.2.1.99"
 _PATH = re.compile(r"\S*/\S*|\S+\.\w+")
 
 
-def load_image(source: ImageSource, name: str) -> Opened:
-    """Load one radiograph.
+def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None]:
+    """Return one radiograph as training sees it, mode "L" or "RGB", and the view that a DICOM file names.
 
     Args:
         name: of case and source, for messages.
@@ -54,7 +45,7 @@ def load_image(source: ImageSource, name: str) -> Opened:
         DataError: the source has another type, or is too large, empty, damaged, not an image or not one radiograph.
     """
     if isinstance(source, Image.Image):
-        return Opened(as_radiograph(source, name), None)
+        return as_radiograph(source, name), None
     if isinstance(source, str | PathLike):
         content = _read(Path(source), f"image {name}")
         name = f"{name}, {source}"  # the file extension marks a DICOM file without preamble, as in a corpus
@@ -73,7 +64,7 @@ def load_image(source: ImageSource, name: str) -> Opened:
             f"image {name}: the DICOM file is packed as a whole (Deflated Explicit VR Little Endian); "
             "unpack it first, for example with dcmconv"
         )
-    return Opened(read_image(io.BytesIO(content), name, FORMATS), _dicom_view(content))
+    return read_image(io.BytesIO(content), name, FORMATS), _dicom_view(content)
 
 
 def _read(path: Path, name: str) -> bytes:
@@ -84,8 +75,6 @@ def _read(path: Path, name: str) -> bytes:
             if size > MAX_BYTES:
                 raise DataError(f"{name}: the file {path} has {size:,} bytes, more than {MAX_BYTES:,}")
             return file.read()
-    except ValueError:
-        raise DataError(f"{name}: the path contains a NUL character, which no path can have") from None
     except OSError as error:
         raise DataError(f"{name}: the file {path} cannot be read: {error.strerror}") from None
 

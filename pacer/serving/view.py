@@ -18,16 +18,9 @@ from pacer.reporting.overlay import routing_overlay
 from pacer.serving.case import Result, notes_of
 
 TEMPLATES = Path(__file__).parent / "templates"
-#: Upper limit of the gate for each description; Calibrate starts at 0.1.
-_GATES = ((0.05, "hardly at all"), (0.25, "a little"), (0.6, "moderately"), (1.0, "strongly"))
 
 
 render = partial(html.render, folder=TEMPLATES)
-
-
-def gate_words(gate: float | None) -> str | None:
-    """Describe in words how much Calibrate corrects the prompt; None without Calibrate."""
-    return None if gate is None else next(words for limit, words in _GATES if gate <= limit)
 
 
 def problem(sentence: str) -> str:
@@ -61,7 +54,6 @@ def result_page(result: Result) -> str:
         spans=_marked(result),
         sources=SOURCES[result.context],
         unbacked=[(finding, kind) for finding, kind in said if kind != LONGITUDINAL],
-        gate=gate_words(result.gate),
         notes=notes_of([result]),
     )
 
@@ -77,7 +69,6 @@ def contexts_page(results: Mapping[Context, Result]) -> str:
         sources=SOURCES,
         spans={first.context: _marked(first)} | {other.context: _marked(other, stated) for other in others},
         differing=[(finding, states) for finding, states in rows if len(set(states)) > 1],
-        gates={context: gate_words(result.gate) for context, result in results.items()},
         notes=notes_of(results.values()),
     )
 

@@ -40,8 +40,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def pacer(repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Callable[..., Outcome]:
     """``pacer("use", "micro")`` -> :class:`Outcome`."""
 
-    def run(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["pacer", *arguments])
+    def run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["pacer", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
         printed = capsys.readouterr()

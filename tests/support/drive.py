@@ -44,6 +44,11 @@ ROOT = Path(__file__).parents[2]
 MEASURED = ("tokens_per_second", "loader_wait", "memory_gb")
 #: Seconds after which a process that should have ended counts as hanging.
 PATIENCE = 120.0
+#: Functions of torch.distributed that send tensors or objects.
+COLLECTIVES = (
+    *("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "broadcast", "broadcast_object_list"),
+    *("reduce", "reduce_scatter", "reduce_scatter_tensor", "gather", "scatter", "all_to_all", "send", "recv"),
+)
 #: Starts a script as a user does.
 ACCELERATE = (str(Path(sys.executable).with_name("accelerate")), "launch", "--quiet")
 #: The same, two processes of this machine.
@@ -300,22 +305,7 @@ class Recorder:
             return result
 
         torch.optim.AdamW.step = recorded
-        for name in (
-            "all_reduce",
-            "all_gather",
-            "all_gather_into_tensor",
-            "all_gather_object",
-            "broadcast",
-            "broadcast_object_list",
-            "reduce",
-            "reduce_scatter",
-            "reduce_scatter_tensor",
-            "gather",
-            "scatter",
-            "all_to_all",
-            "send",
-            "recv",
-        ):
+        for name in COLLECTIVES:
             self._count(name)
 
     def _count(self, name: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -173,16 +171,6 @@ def write_language(family: str, folder: Path) -> Path:
     model.save_pretrained(folder)
     kinds = {"qwen3": "bytes", "gemma3_text": "gemma", "smollm": "bytes with BOS"}
     write_tokenizer(kinds.get(family, "sentencepiece"), folder)
-    return folder
-
-
-def write_models(folder: Path, encoder: str, language: str, others: Path) -> Path:
-    """A directory of the stage ``backbones`` with these two, and the text encoder of ``others``."""
-    write_encoder(encoder, folder / "vision")
-    write_language(language, folder / "language")
-    shutil.copytree(others / "text", folder / "text")
-    for name in ("vision", "language"):
-        (folder / name / "provenance.json").write_text(json.dumps({"provider": "standin"}))
     return folder
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from pacer.backbones import hub
 from pacer.backbones.pointers import POINTER, PROVENANCE
+from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
@@ -20,7 +21,7 @@ from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash
 from pacer.serving import export
 from pacer.serving.export import export_model
-from pacer.serving.package import MANIFEST, SETTINGS
+from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS
 from pacer.serving.reporter import Reporter
 from tests.support.world import FEATURES, World, rehashed
 
@@ -33,6 +34,7 @@ def test_a_copy_needs_nothing_else(world: World, exported: Path, tmp_path: Path)
     listed = read_json(moved / MANIFEST)["files"]
     assert set(listed) == {str(p.relative_to(moved)) for p in moved.rglob("*") if p.is_file()} - {MANIFEST}
     assert read_json(moved / "config.json")["parent"] is None
+    assert Decode.model_fields.keys() - read_json(moved / SETTINGS)["search"] == NOT_EXPORTED.keys()
     line = world.predictions("mw")[0]
     assert Reporter(moved).generate([world.case(line["record_id"])])[0].generated == line["generated"]
 
@@ -269,9 +271,9 @@ def test_other_versions_and_unknown_settings_are_refused(exported: Path, tmp_pat
         rehashed(copy)
 
     for changes, kind, sentence in (
-        ({"states__rounding": 99}, CheckpointError, r"software that rounds states in another way \(version 99"),
-        ({"states__preparation": 99}, CheckpointError, "prepares images in another way"),
-        ({"states__depths": [2, 3]}, CheckpointError, r"the weights belong to depths \[1, 2, 3\]"),
+        ({"states__rounding": 99}, CheckpointError, "prepares images or rounds states in another way"),
+        ({"states__preparation": 99}, CheckpointError, "prepares images or rounds states in another way"),
+        ({"search__split": "val"}, ConfigError, "search"),
         ({"search__num_beam": 3}, ConfigError, "unknown key search.num_beam"),
         ({"texts__cleaner": "none"}, ConfigError, "texts.cleaner = 'none'"),
         ({"contexts": []}, ConfigError, "contexts"),

@@ -17,14 +17,11 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from pacer.core.contexts import CONTEXTS
-from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.decoding import generate
-from pacer.decoding.beam import BeamSearch
+from pacer.core.errors import ConfigError, PacerError
 from pacer.decoding.generate import Generator
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import open_features
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.model.pacer import Pacer
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from tests.support.dicom import write_dicom
@@ -44,34 +41,6 @@ def test_reports_are_those_of_the_decode_stage(world: World, reporter: Reporter,
         commitment = None if result.commitment is None else result.commitment.as_dict()
         assert (commitment, result.fallback) == (line["anchor"], line["fallback"])
         assert result.gate == line["gate"]
-
-
-def test_tokens_are_those_of_the_decode_stage(world: World, reporter: Reporter, monkeypatch) -> None:
-    """One by one, not only as text."""
-    found: list[dict[int, list[int]]] = []
-
-    class Noted(BeamSearch):
-        def __call__(self, prefixes):
-            found.append({})
-            for number, tokens in super().__call__(prefixes):
-                found[-1][number] = tokens
-                yield number, tokens
-
-    monkeypatch.setitem(generate.ENGINES, "beam", Noted)
-    ids = [line["record_id"] for context in CONTEXTS for line in world.predictions(context)]
-    reporter.generate([world.case(record_id) for record_id in ids])
-    model, record = load_model(world.root / "calibrate", world.backbones)
-    stage = Generator(
-        model,
-        load_tokenizer(world.backbones),
-        open_features(world.root / "features", world.backbones, "cpu"),
-        record.model,
-        world.decode,
-    )
-    rows = {row["record_id"]: row for row in world.records().iter_rows(named=True)}
-    stage([rows[record_id] for record_id in ids])
-    assert found[0] == found[1] and len(found[0]) == 12
-    assert len({tuple(tokens) for tokens in found[0].values()}) > 6
 
 
 def test_reports_selected_by_agreement_are_those_of_the_decode_stage(
@@ -247,15 +216,3 @@ def test_other_sections_are_asked_for(world: World, reporter: Reporter) -> None:
     ]
     assert [result.sections for result in results] == ["findings+impression", "findings", "impression"]
     assert len({result.generated for result in results}) > 1
-
-
-def test_states_that_are_not_finite_name_the_case(world: World, reporter: Reporter, monkeypatch) -> None:
-    calibrate = Pacer.calibrate
-
-    def damaged(*arguments):
-        inputs, *rest = calibrate(*arguments)
-        return inputs * float("nan"), *rest
-
-    monkeypatch.setattr(Pacer, "calibrate", damaged)
-    with pytest.raises(DataError, match="sn-50000002: its prefix is not finite"):
-        reporter.generate([world.case("sn-50000002")])

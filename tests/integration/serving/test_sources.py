@@ -16,7 +16,6 @@ from PIL import Image
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import is_absent
 from pacer.data import radiographs as pixels
 from pacer.serving import sources
 from pacer.serving.case import Case
@@ -60,7 +59,6 @@ def test_what_is_no_image(tmp_path: Path) -> None:
         (tmp_path, "cannot be read: Is a directory"),
         (tmp_path / "absent.png", "cannot be read: No such file or directory"),
         ("", "cannot be read: Is a directory"),  # the working directory
-        ("x\0y.png", "contains a NUL character"),
         ("x" * 5000, "cannot be read: File name too long"),
         (tmp_path / "empty.png", r"the file is empty \(0 bytes\)"),
         (b"", r"the file is empty \(0 bytes\)"),
@@ -69,6 +67,7 @@ def test_what_is_no_image(tmp_path: Path) -> None:
         (whole[:40], "cannot be decoded|not an image"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'></svg>", "the file is not an image"),
         (saved(SMALL, "GIF"), "the file is not an image"),
+        (saved(SMALL, "TIFF", save_all=True, append_images=[SMALL]), "it has several frames"),
         (7, "expected a path, the bytes of a file or a Pillow image, got int"),
         (["a.png"], "got list"),
         (np.zeros((30, 30), np.uint8), "got ndarray"),
@@ -103,21 +102,6 @@ def test_dicom_that_is_packed_as_a_whole_is_refused(tmp_path: Path) -> None:
             load_image(source, "frontal of x")
 
 
-def test_a_dicom_file_without_its_preamble_is_known_by_its_ending(tmp_path: Path) -> None:
-    path, bare = write_dicom(tmp_path / "x.dcm", GREY), tmp_path / "bare.dcm"
-    bare.write_bytes(path.read_bytes()[132:])
-    np.testing.assert_array_equal(np.asarray(load_image(bare, "x")[0]), np.asarray(load_image(path, "x")[0]))
-
-
-def test_films_and_stacks_are_refused() -> None:
-    for source in (
-        saved(SMALL, "TIFF", save_all=True, append_images=[SMALL]),
-        Image.open(io.BytesIO(saved(SMALL, "TIFF", save_all=True, append_images=[SMALL]))),
-    ):
-        with pytest.raises(DataError, match="it has several frames"):
-            load_image(source, "frontal of x")
-
-
 @given(
     content=st.binary(max_size=400),
     start=st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"II*\0", b"BM", b"\0" * 128 + b"DICM"]),
@@ -135,10 +119,6 @@ def test_texts_that_are_refused() -> None:
     for text, sentence in (
         ("secret " * 20_000, "140,000 characters, more than 20,000"),
         ("secret \x00", r"character 8 is the control character U\+0000"),
-        ("a\x1b[31m secret", r"U\+001B"),
-        ("a \x7f", r"U\+007F"),
-        ("a \x85", r"U\+0085"),
-        ("\ud800", "half of a surrogate pair"),
         (b"secret", "expected text, got bytes"),
         (3, "got int"),
         (Path("prior.txt"), "got PosixPath"),
@@ -148,19 +128,7 @@ def test_texts_that_are_refused() -> None:
         assert "secret" not in str(error.value)
 
 
-@given(
-    text=st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs")), max_size=50),
-    white=st.text("\t\n\r", max_size=3),
-)
-def test_other_texts_stay_as_they_are(text: str, white: str) -> None:
-    given_text = white + text + white
-    absent = not given_text.strip() or is_absent(given_text)
-    assert load_text(given_text, "x") == (None if absent else given_text)
-
-
 def test_a_word_for_no_text_is_none(reporter: Reporter) -> None:
-    for word in ("N/A", " nan ", "None.", "null", "<NA>", "#N/A"):
-        assert load_text(word, "x") is None
     prepared = reporter.prepare(Case(SMALL, prior="N/A", indication="None", history="nan"))
     assert (prepared.context, prepared.indication, prepared.history) == ("sn", None, None)
 
@@ -170,7 +138,7 @@ def test_a_text_is_never_a_file(tmp_path: Path) -> None:
     path = tmp_path / "secret.txt"
     path.write_text("no effusion")
     assert load_text(str(path), "x") == str(path)
-    assert load_text("SOB/cough", "x") == "SOB/cough"
+    assert load_text("SOB/cough ", "x") == "SOB/cough "
     for text in ("Normal", "Normal.", "unremarkable...", "clear", "No effusion. See a/b.txt", "N/A", None):
         assert load_prior(text, "x") == (None if text == "N/A" else text)
     for text in (str(path), "prior.txt", "reports/prior", "/prior", " prior.text\n"):

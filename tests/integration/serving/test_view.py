@@ -87,13 +87,6 @@ def test_what_is_missing_is_said(result: Result) -> None:
     assert "last depth alone" in view.result_page(replace(result, frontal=one))
 
 
-@pytest.mark.parametrize(
-    ("gate", "words"), [(0.0, "hardly at all"), (0.1, "a little"), (0.5, "moderately"), (1.0, "strongly")]
-)
-def test_the_gate_in_words(gate: float, words: str) -> None:
-    assert view.gate_words(gate) == words
-
-
 def test_examples_are_cases_that_a_reporter_takes(reporter: Reporter) -> None:
     examples = example_cases()
     assert len({example.name for example in examples}) == 4

@@ -1,36 +1,20 @@
-"""The decoding bench in miniature: every bar is measured, and its check of equality can fail."""
+"""The decoding bench in miniature: its check of equality can fail, and so can its bars."""
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[3] / "bench"
-
 
 @pytest.fixture
-def decode(monkeypatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("decode")
+def decode(script) -> ModuleType:
+    return script("decode")
 
 
 def tiny(decode: ModuleType, name: str, **changes):
-    """The preset in miniature."""
     return replace(decode.miniature(decode.PRESETS[name]), **changes)
-
-
-def test_every_bar_is_measured(decode) -> None:
-    preset = tiny(decode, "cpu")
-    bench = decode.Bench(preset)
-    lines, values = decode.measure(bench)
-    text = decode.report(bench, lines, values, "python bench/decode.py", 0.0)
-    assert all(f"| {bar} | ≥ {limit:.3g} |" in text for bar, limit in preset.limits.items())
-    assert set(values) >= set(preset.limits) and all(value > 0 for value in values.values())
-    assert "nan" not in text
 
 
 def test_weights_and_states_of_a_step_by_hand(decode) -> None:
@@ -55,11 +39,12 @@ def test_engines_that_differ_are_not_timed(decode, monkeypatch, name) -> None:
 
 def test_a_missed_bar_and_other_tokens_are_exit_codes(decode, monkeypatch, tmp_path) -> None:
     out = tmp_path / "results.md"
-    slow = tiny(decode, "cpu", limits={decode.EQUAL: 1e9})
+    slow = tiny(decode, "cpu", limits={decode.EQUAL: 1e9, decode.BEST: 0.0})
     monkeypatch.setattr(decode, "PRESETS", {"cpu": slow})
     with pytest.raises(SystemExit) as ended:
         decode.main(["--out", str(out)])
-    assert ended.value.code == 1 and "**missed**" in out.read_text()
+    text = out.read_text()
+    assert ended.value.code == 1 and text.count("**missed**") == 1 and text.count("| met |") == 1
     monkeypatch.setattr(decode, "same", lambda *_: (_ for _ in ()).throw(decode.Unequal("other")))
     with pytest.raises(SystemExit) as ended:
         decode.main([])

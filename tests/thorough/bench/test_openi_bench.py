@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -19,14 +18,13 @@ from tests.support.made_records import few_records
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[3] / "bench"))
-    return importlib.import_module("openi")
+def bench(script) -> ModuleType:
+    return script("openi")
 
 
 @pytest.fixture
-def scores(bench: ModuleType) -> ModuleType:
-    return importlib.import_module("openi_scores")
+def scores(script) -> ModuleType:
+    return script("openi_scores")
 
 
 @pytest.fixture

@@ -36,8 +36,3 @@ def test_a_trained_model(repository: Repository) -> None:
     output = repository.run("bash", "-euo", "pipefail", "-c", commands)
     assert (repository.folder / "models/mine/model.safetensors").is_file()
     assert all(context in output for context in ("SN", "SW", "--port"))
-
-
-def test_the_tables_are_listed(repository: Repository) -> None:
-    output = repository.run("bash", "-euo", "pipefail", "-c", block("The paper's tables").splitlines()[0])
-    assert all(name in output for name in ("main", "conventional_sn", "components", "mechanisms"))

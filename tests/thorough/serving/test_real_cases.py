@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
-import numpy as np
 import pydicom
 import pytest
-from PIL import Image
 
 from pacer.core.contexts import CONTEXTS
 from pacer.serving.batch import report_cases
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
-from tests.support.dicom import write_dicom
 from tests.support.world import DATA, case_of
 
 #: Records of each annotation file at most.
@@ -38,26 +34,6 @@ def test_real_cases_have_reports(reporter: Reporter, tmp_path: Path, corpus: str
         assert (result.lateral is None) == (case.lateral is None)
     done = report_cases(reporter, cases, tmp_path / "out.jsonl")
     assert done.reports == len(cases)
-
-
-def test_a_real_radiograph_as_dicom_gives_the_report_of_the_image(reporter: Reporter, tmp_path: Path) -> None:
-    """The same 8 bits in a DICOM file, as MONOCHROME1 too."""
-    path = Path(str(real_cases("covid", "sn")[0].frontal))
-    grey = np.asarray(Image.open(path).convert("L"))
-    buffer = io.BytesIO()
-    Image.fromarray(grey).save(buffer, "PNG")
-    expected = reporter(buffer.getvalue(), view="PA")
-    for name, stored, photometric in (("plain", grey, "MONOCHROME2"), ("inverse", 255 - grey, "MONOCHROME1")):
-        file = write_dicom(
-            tmp_path / f"{name}.dcm",
-            stored,
-            bits=8,
-            photometric=photometric,
-            WindowCenter=127.5,
-            WindowWidth=255,
-            VOILUTFunction="LINEAR_EXACT",
-        )
-        assert reporter(file, view="PA").generated == expected.generated
 
 
 @pytest.mark.parametrize("name", ["RG1_UNCR.dcm", "Fake_MONOHR1.dcm"])

@@ -9,7 +9,7 @@ from PIL import Image
 
 from pacer.config.corpus import Phantom
 from pacer.core.contexts import CONTEXTS, availability
-from pacer.core.io import hash_file, read_json, read_jsonl
+from pacer.core.io import hash_bytes, hash_file, read_json, read_jsonl
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import EMPHASIS_POSITIONS
@@ -33,12 +33,13 @@ FIELDS = {"id", "finding", "impression", "APPA_flag", "APPA_imagepath", "history
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     directory = tmp_path_factory.mktemp("phantom")
-    return directory, generate_phantom(CONFIG, 7, directory)
+    generate_phantom(CONFIG, 7, directory)
+    return directory
 
 
 @pytest.fixture(scope="module")
 def records(corpus):
-    return {context: read_json(corpus[0] / f"{context}.json") for context in CONTEXTS}
+    return {context: read_json(corpus / f"{context}.json") for context in CONTEXTS}
 
 
 def test_fields_are_exactly_those_of_the_context(records):
@@ -58,6 +59,8 @@ def test_sentinels_and_flags(records):
     assert not any(row["finding"] == row["impression"] == "s" for row in rows)
     assert any(row["history"] == 0 for row in rows) and any(isinstance(row["history"], str) for row in rows)
     assert any(row["indication"] == 0 for row in rows)
+    assert max(len(row["new_scores"]) for row in rows) <= EMPHASIS_POSITIONS
+    assert {value for row in rows for value in row["new_scores"]} == {0.0, 1.0}
 
 
 def test_images_exist_and_paths_hold_subject_and_study(corpus, records):
@@ -69,7 +72,7 @@ def test_images_exist_and_paths_hold_subject_and_study(corpus, records):
                 group, subject, study, name = row[field].split("/")
                 assert subject.startswith(group) and subject[0] == "p" and study[0] == "s" and name.endswith(".jpg")
                 assert (study == f"s{row['id']}") == (not field.startswith("last"))
-                with Image.open(corpus[0] / "images" / row[field]) as image:
+                with Image.open(corpus / "images" / row[field]) as image:
                     assert image.size == (56, 56) and image.mode == "L"
 
 
@@ -82,7 +85,7 @@ def test_same_examination_has_the_same_id_and_split_everywhere(records):
 
 
 def test_truth_lists_every_study(corpus, records):
-    truth = pl.read_parquet(corpus[0] / "truth.parquet")
+    truth = pl.read_parquet(corpus / "truth.parquet")
     assert truth.columns == ["study_id", "subject_id", "split", *FINDINGS, "lateral_only", "prior_only"]
     assert set(truth["study_id"]) == {row["id"] for rows in records["sn"].values() for row in rows}
     for row in truth.iter_rows(named=True):
@@ -90,7 +93,7 @@ def test_truth_lists_every_study(corpus, records):
 
 
 def test_answers_are_api_responses_for_every_train_record(corpus, records):
-    answers = {row["record_id"]: row["response"] for row in read_jsonl(corpus[0] / "answers.jsonl")}
+    answers = {row["record_id"]: row["response"] for row in read_jsonl(corpus / "answers.jsonl")}
     assert set(answers) == {f"{c}-{row['id']}" for c, splits in records.items() for row in splits["train"]}
     readable = 0
     for record_id, response in answers.items():
@@ -106,14 +109,13 @@ def test_answers_are_api_responses_for_every_train_record(corpus, records):
 
 
 def test_source_and_manifest_describe_the_files(corpus, records):
-    directory, manifest = corpus
-    source = read_source(directory)
-    assert source.images == directory / "images" and source.truth == directory / "truth.parquet"
-    assert read_json(directory / "source.json")["files"]["mw"]["sha256"] == hash_file(directory / "mw.json")
-    assert manifest == read_json(directory / "manifest.json")
+    source, manifest = read_source(corpus), read_json(corpus / "manifest.json")
+    assert source.images == corpus / "images" and source.truth == corpus / "truth.parquet"
+    assert read_json(corpus / "source.json")["files"]["mw"]["sha256"] == hash_file(corpus / "mw.json")
+    assert manifest["tokenizer"]["sha256"] == hash_bytes(phantom_tokenizer(900).to_str().encode())
     counted = {context: {split: len(rows) for split, rows in splits.items()} for context, splits in records.items()}
     assert manifest["counts"]["records"] == counted
-    assert manifest["counts"]["images"] == sum(1 for _ in (directory / "images").rglob("*.jpg"))
+    assert manifest["counts"]["images"] == sum(1 for _ in (corpus / "images").rglob("*.jpg"))
 
 
 def test_emphasis_marks_the_tokens_of_stating_sentences():
@@ -129,9 +131,3 @@ def test_emphasis_marks_the_tokens_of_stating_sentences():
             assert scores[-1] == 0
             expected = " ".join(clean_report(text) for text, findings in report.sentences if findings)
             assert tokenizer.decode(ids[marked].tolist()) == expected
-
-
-def test_emphasis_is_cut_at_100(records):
-    lengths = [len(row["new_scores"]) for splits in records.values() for row in splits["train"]]
-    assert max(lengths) <= 100
-    assert {value for row in records["sn"]["train"] for value in row["new_scores"]} == {0.0, 1.0}

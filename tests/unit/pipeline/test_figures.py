@@ -38,11 +38,6 @@ def test_figures_of_the_committed_run_are_those_of_its_scores() -> None:
     assert {name: wrong for name, text in PAGES.items() if (wrong := unknown_figures(text, scores))} == {}
 
 
-def test_a_figure_that_differs_is_found() -> None:
-    text = "Of `truth` of `metrics/scores.json`:\n\n| .667 | .66 | .671 |\n\n## Other\n.5"
-    assert unknown_figures(text, {"truth": {"mean_f1": 0.6671, "sn_f1": 0.6632}}) == [".671"]
-
-
 def test_readme_gives_the_range_that_was_seen() -> None:
     low, high = (f"{SEEN[end]:.2f}".lstrip("0") for end in ("low", "high"))
     assert f"mean F1 {low} to {high}" in PAGES["README.md"]
@@ -51,7 +46,6 @@ def test_readme_gives_the_range_that_was_seen() -> None:
 @pytest.mark.parametrize(
     ("f1", "seed", "words"),
     [
-        (0.6602, 42, "0.660 is within"),
         (0.6526, 42, "0.653 is within"),
         (0.6521, 42, "0.652 is below"),
         (0.69, 42, "0.690 is above"),
