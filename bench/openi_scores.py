@@ -27,7 +27,7 @@ from pacer.data.findings import FINDINGS
 from pacer.data.schemas import of_split, read_records
 from pacer.metrics.cases import MEAN
 from pacer.metrics.nlg import nlg_scores
-from pacer.metrics.statistics.bootstrap import Difference, Interval, Statistics, differences, holm, intervals
+from pacer.metrics.statistics.bootstrap import Difference, Interval, Key, Summed, by_unit, differences, holm, intervals
 
 PACER, BOTH, BASE = "PACER (+ Calibrate)", "Refine + Commit", "Base"
 AGREEMENT = "PACER, select: agreement"
@@ -152,15 +152,16 @@ def chance(sums: np.ndarray) -> np.ndarray:
     return ratio((there * written).sum(-1) / sums[..., 1], sums[..., 2:].sum(-1))
 
 
-def statistics(texts: pl.DataFrame, what: str, patients: int) -> dict[str, Statistics]:
+def statistics(texts: pl.DataFrame, what: str, patients: int) -> dict[Key, Summed]:
     """Count by context and patient: agreed findings, records, and each finding in the references and in the texts."""
-    by_context = {}
+    summed: dict[Key, Summed] = {}
     for (context,), rows in texts.group_by("context", maintain_order=True):
         there, written = findings(rows, what)
         columns = np.column_stack([(there & written).sum(1), np.ones(len(rows)), there, written]).astype(float)
-        scores = {"f1": ("sums", f1), "excess": ("sums", lambda sums: f1(sums) - chance(sums))}
-        by_context[str(context)] = Statistics({"sums": columns}, scores).by_unit(rows["patient"].to_numpy(), patients)
-    return by_context
+        sums = by_unit(columns, rows["patient"].to_numpy(), patients)
+        for name, score in (("f1", f1), ("excess", lambda sums: f1(sums) - chance(sums))):
+            summed[str(context), name] = Summed(sums, score)
+    return summed
 
 
 def deals(texts: pl.DataFrame, what: str) -> np.ndarray:
@@ -214,15 +215,15 @@ def controlled(corpus: Corpus, system: System, replicate: str | None, chosen: pl
 
 def difference(corpus: Corpus, first: System, second: System, chosen: pl.Series) -> tuple[Difference, Difference, str]:
     """Return the differences of F1 and of its excess over chance over all replicates, and of F1 in each replicate."""
-    sides: tuple[dict[str, Statistics], dict[str, Statistics]] = ({}, {})
+    sides: tuple[dict[Key, Summed], dict[Key, Summed]] = ({}, {})
     each = []
     for replicate in corpus.replicates(first.row):
-        own: list[dict[str, Statistics]] = []
+        own: list[dict[Key, Summed]] = []
         for system in (first, second):
             known = replicate if replicate in corpus.replicates(system.row) else None
             own.append(statistics(corpus.texts(system, known, chosen), system.what, corpus.patients.max() + 1))
         for side, parts in zip(sides, own, strict=True):
-            side.update({f"{context} {replicate}": part for context, part in parts.items()})
+            side.update({(f"{context} {replicate}", name): part for (context, name), part in parts.items()})
         apart = differences(own[1], own[0], resamples=1)[MEAN]["f1"].difference
         each.append(figure(apart) if apart is None or apart < 0 else f"+{figure(apart)}")
     found = differences(sides[1], sides[0])[MEAN]

@@ -8,8 +8,8 @@ import polars as pl
 from pacer.config import load_params
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import read_json
-from pacer.metrics.inputs import ScoreInputs
 from pacer.metrics.score import score_decoded
+from pacer.metrics.signature import ScoreInputs
 
 
 def main() -> None:

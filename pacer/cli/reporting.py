@@ -161,8 +161,8 @@ def score(
     params: ParamsFile = PARAMS,
 ) -> None:
     """Score reports of any system, or predictions of this one."""
-    from pacer.metrics.inputs import DEFAULTS
-    from pacer.metrics.report_files import Protocol
+    from pacer.metrics.pairing import Protocol
+    from pacer.metrics.signature import DEFAULTS
 
     settings = DEFAULTS if params == PARAMS and not params.exists() else load_profile(params).score
     chosen = check_contexts(context)
@@ -192,8 +192,8 @@ def score(
             )
         check_exists(records, predictions, remedy=FROM_STAGE)
         _check_replaced(out, sorted(predictions.glob("*.jsonl")), force)
-        from pacer.metrics.inputs import ScoreInputs
         from pacer.metrics.score import score_decoded
+        from pacer.metrics.signature import ScoreInputs
 
         if columns is not None:
             settings = settings.model_copy(update={"columns": str(columns)})

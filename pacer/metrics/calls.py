@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,30 +13,16 @@ from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import validated
 from pacer.config.decode import Score
-from pacer.metrics.inputs import DEFAULTS
-from pacer.metrics.report_files import Protocol, Source, score_reports
-from pacer.metrics.signature import Signature
-from pacer.metrics.statistics.comparison import Comparison, Run, compare_runs
-from pacer.metrics.statistics.intervals import Intervals, score_intervals
+from pacer.core.errors import ConfigError, DataError
+from pacer.data.cleaning import CLEANERS
+from pacer.data.schemas import read_about
+from pacer.metrics.pairing import Protocol, pair_reports
+from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Reports, Source, reports_of
+from pacer.metrics.score import score_cases
+from pacer.metrics.signature import DEFAULTS, STRICTLY, Origin, ScoreInputs, Signature
+from pacer.metrics.statistics.comparison import Scores, compare
 
-
-@dataclass(frozen=True)
-class Scores:
-    """The scores of one system.
-
-    ``scores``: context (``all`` unless the references name the four) -> score -> number. ``cases``: one row per case.
-    ``signature``: what each number means and was computed from.
-    """
-
-    scores: dict[str, dict[str, Any]]
-    cases: pl.DataFrame
-    signature: Signature
-    convention: str
-
-    @cached_property
-    def intervals(self) -> Intervals:
-        """Bootstrap intervals (95 %) of the scores that are sums over cases; computed when first asked for."""
-        return score_intervals(self.cases, self.convention, columns=self.signature.own_scores)
+__all__ = ["Scores", "compare", "label", "score"]
 
 
 def score(
@@ -56,11 +40,13 @@ def score(
 
     Args:
         references, hypotheses: each ``{id: text}``, a sequence of texts in the same order, a polars or pandas frame, or
-            the path of a file (docs/evaluation.md).
+            the path of a file (docs/evaluation.md). References with a column ``context`` that names the four contexts
+            are scored by context, others as one, ``all``.
         out: folder for the files that `pacer score` writes; None: none is written.
-        chexbert: folder of the labeller; None: no scores of its labels. labels: file for the references' labels.
+        chexbert: folder of the labeller; None: no scores of its labels. labels: file for the references' labels; it is
+            created if it does not exist.
         columns: table with your own scores and groups by ``record_id``.
-        protocol: fields of :class:`~pacer.metrics.report_files.Protocol`, such as ``missing="empty"``.
+        protocol: fields of :class:`~pacer.metrics.pairing.Protocol`, such as ``missing="empty"``.
 
     Raises:
         DataError: reports do not pair one to one, or an input is malformed. ConfigError: an option is not known.
@@ -68,34 +54,53 @@ def score(
     chosen = validated(protocol, "pacer.score", Protocol)
     if columns is not None:
         settings = settings.model_copy(update={"columns": str(columns)})
+    inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert, labels)))
+    expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
+    generated = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
+    paths = [Path(source) if isinstance(source, str | Path) else None for source in (references, hypotheses)]
+    is_one_file = all(paths) and expected.path.samefile(generated.path)
+    if is_one_file and expected.columns["text"] == generated.columns["text"]:
+        raise DataError(
+            f"references and hypotheses are the same column {expected.columns['text']} of {expected.path}; name "
+            "another file, or another column with --reference-text or --hypothesis-text"
+        )
+    if chosen.split is None and expected.rows["split"].count():
+        chosen = chosen.model_copy(update={"split": "test"})
+    about = _about(expected, chosen)
+    cases, counts = pair_reports(expected, generated, chosen)
+    loose = "by id, as protocol says" if counts["missing_hypotheses"] else STRICTLY
+    files = {"references": expected, "hypotheses": generated}
+    read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
+    applied = read | chosen.model_dump() | counts | {"pairing": loose if "id" in generated.columns else "by position"}
+    origin = Origin(dict(zip(files, paths, strict=True)), about, protocol=applied)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) if out is None else Path(out)
-        scores = score_reports(references, hypotheses, chexbert, folder, chosen, labels_path=labels, settings=settings)
-        cases, signature = pl.read_parquet(folder / "cases.parquet"), Signature.read(folder / "signature.json")
-    return Scores(scores, cases, signature, settings.convention)
+        scores = score_cases(cases, folder, inputs, settings, origin, _train_reports(expected, chosen))
+        scored, signature = pl.read_parquet(folder / "cases.parquet"), Signature.read(folder / "signature.json")
+    return Scores(scores, scored, signature, settings.convention)
 
 
-def compare(
-    first: Scores | str | Path,
-    second: Scores | str | Path,
-    *,
-    convention: str = "llm-rg4",
-    resamples: int = 10_000,
-    salt: str | Path | None = None,
-) -> Comparison:
-    """Compare two scored systems case by case; differences are second minus first.
+def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:
+    """Return how the references were made. The metadata of a records.parquet describes only its column of reports."""
+    is_cleaned_column = references.path.suffix.lower() == ".parquet" and references.columns["text"] == "report"
+    about = read_about(references.path) if is_cleaned_column else {}
+    if protocol.clean_references == "none":
+        return about
+    if about:
+        raise ConfigError(
+            f"{references.path} holds reports that are clean already; cleaning them again would change them: "
+            "leave out --clean-references"
+        )
+    return {"cleaner": protocol.clean_references}
 
-    Args:
-        first, second: what :func:`score` returned, or folders that `pacer score` wrote; with ``salt`` also its
-            receipts.
-        convention, resamples, salt: as in :func:`~pacer.metrics.statistics.comparison.compare_runs`, which lists the
-            errors.
-    """
-    runs = [
-        Run(name, system.cases, system.signature) if isinstance(system, Scores) else system
-        for name, system in (("first", first), ("second", second))
-    ]
-    return compare_runs(*runs, convention=convention, resamples=resamples, salt=salt)
+
+def _train_reports(references: Reports, protocol: Protocol) -> list[str] | None:
+    """Return the train split's references, used to detect copies; None if the file does not identify that split."""
+    if protocol.split in (None, "train", "all"):
+        return None
+    texts = references.rows.filter(split="train")["text"].drop_nulls().to_list()
+    clean = CLEANERS.get(protocol.clean_references, str)
+    return [clean(text) for text in texts if text] or None
 
 
 def label(texts: Iterable[str]) -> list[Anchor]:

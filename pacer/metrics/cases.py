@@ -40,7 +40,7 @@ COLUMNS: dict[str, pl.DataType] = {
 BLEU_ROWS = "bleu_statistics"
 #: Optional columns: findings in which a report contradicts its commitment, whether a text is copied from the training
 #: split, properties by which records can be grouped, and the findings of a generated world.
-FURTHER = ("contradictions", "reference_copied", "hypothesis_copied", "view", "sections", "prior_days", "truth")
+FURTHER = ("contradictions", "reference_copied", "hypothesis_copied", "view", "truth")
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:

@@ -2,12 +2,14 @@
 
 Paper, appendix "Clinical and Language Metrics": over 14 observations, positive and uncertain count as present, blank
 and negative as absent; precision, recall and F1 are micro-averaged over cases and observations. Other groups use other
-conventions: :mod:`pacer.metrics.conventions`.
+conventions, and the same labels give different numbers under each, so a number without its convention cannot be
+compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
@@ -16,13 +18,45 @@ import polars as pl
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.cases import labels_of
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.metrics.conventions import CONVENTIONS, Average, Convention
 
 Score = float | None
 
+#: micro: over all cells of records x observations; macro: mean over observations; weighted: mean over observations,
+#: weighted by the number of references with the observation; example: mean over records.
+Average = Literal["micro", "macro", "weighted", "example"]
 Ratio = Literal["precision", "recall", "f1"]
 #: The three ratios, in the order of reporting.
 RATIOS: tuple[Ratio, ...] = get_args(Ratio)
+
+
+@dataclass(frozen=True)
+class Convention:
+    """How labels become scores; ``docs/evaluation.md`` lists which published evaluations follow which convention.
+
+    ``present``: classes that count as present; all others are absent. ``observations``: the labels that are scored.
+    ``averages``: what the convention reports, its headline first. ``duplicates``: ``all`` rows, or only the ``first``
+    of each study.
+
+    An undefined precision, recall or F1 of an observation or record counts as 0 in every average. All published code
+    does this: LLM-RG4, R2Gen, f1chexbert and RadEval by scikit-learn's default, CvT2DistilGPT2, CXRMate and MLRG by
+    ``fillna(0)``.
+    """
+
+    present: tuple[int, ...]
+    observations: tuple[str, ...] = OBSERVATIONS
+    averages: tuple[Average, ...] = ("micro",)
+    duplicates: Literal["all", "first"] = "all"
+
+
+CONVENTIONS: dict[str, Convention] = {
+    "llm-rg4": Convention((POSITIVE, UNCERTAIN), averages=("micro", "macro")),
+    "r2gen": Convention((POSITIVE,), averages=("micro", "macro")),
+    "nicolson": Convention((POSITIVE,), averages=("micro", "macro", "example"), duplicates="first"),
+    "top5": Convention(
+        (POSITIVE, UNCERTAIN), ("Cardiomegaly", "Edema", "Consolidation", "Atelectasis", "Pleural Effusion")
+    ),
+    "weighted": Convention((POSITIVE, UNCERTAIN), averages=("weighted",)),
+}
 
 
 class Efficacy(TypedDict):
@@ -39,15 +73,12 @@ class Efficacy(TypedDict):
 def clinical_efficacy(
     references: Any, hypotheses: Any, convention: str = "llm-rg4", studies: Sequence[str | None] | None = None
 ) -> Efficacy:
-    """Return precision, recall and F1 of ``hypotheses`` against ``references`` under a named convention.
-
-    A ratio without a denominator (no positive prediction, no positive reference, or neither) is undefined: it is
-    ``None``, never 0. In an average over observations or records it counts as 0, as in the conventions' own code.
+    """Return precision, recall and F1 of ``hypotheses`` against ``references`` under a named convention. A ratio
+    without a denominator is undefined: ``None``, never 0.
 
     Args:
-        references: CheXbert classes of the references ``[n, 14]``, integers 0 to 3 (array, tensor or nested list).
-        hypotheses: classes of the generated reports, for the same records in the same order.
-        convention: a key of :data:`~pacer.metrics.conventions.CONVENTIONS`.
+        references, hypotheses: CheXbert classes ``[n, 14]``, integers 0 to 3 (array, tensor or nested list), of the
+            same records in the same order. convention: a key of :data:`CONVENTIONS`.
         studies: study of each row, for conventions that keep only the first row of a study. A row without a known study
             (``None`` or blank) counts as its own study; by default every row does.
 
@@ -61,10 +92,9 @@ def clinical_efficacy(
     if len(truth) != len(predicted) or (studies is not None and len(studies) != len(truth)):
         lengths = f"{len(truth)} reference rows, {len(predicted)} hypothesis rows"
         raise DataError(f"{lengths}, {'no' if studies is None else len(studies)} studies; one per record each")
-    if rule.duplicates == "first" and studies is not None:
-        known = [study if study is not None and study.strip() else row for row, study in enumerate(studies)]
-        first = sorted({study: row for row, study in reversed(list(enumerate(known)))}.values())
-        truth, predicted = truth[first], predicted[first]
+    if studies is not None:
+        kept = _counted(pl.DataFrame({"study_id": studies}, schema={"study_id": pl.String}), rule)
+        truth, predicted = truth[kept], predicted[kept]
     averages = {
         f"{name}_{average}": value
         for average in rule.averages
@@ -74,12 +104,18 @@ def clinical_efficacy(
     return Efficacy(precision=precision, recall=recall, f1=f1, averages=averages, n=len(truth))
 
 
+def case_efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> Efficacy:
+    """Return the same of labelled cases; ``reports``: ``hypothesis`` or a control."""
+    sides = labels_of(cases, "reference"), labels_of(cases, reports)
+    return clinical_efficacy(*sides, convention, cases["study_id"].to_list())
+
+
 def ratios(truth: np.ndarray, predicted: np.ndarray, average: Average = "micro") -> dict[str, Score]:
     """Return precision, recall and F1 of two Boolean arrays ``[n, labels]``. Undefined values are ``None``: a micro
     ratio without a denominator, or a weighted average if no label has weight."""
     counts = label_counts(truth, predicted)
     # an average over records is one over labels, with the records in place of the labels
-    sums = _by_record(counts).T.ravel() if average == "example" else counts.sum(axis=0)
+    sums = by_record(counts).T.ravel() if average == "example" else counts.sum(axis=0)
     values = {name: float(averaged(sums, name, average)) for name in RATIOS}
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
@@ -119,31 +155,34 @@ def label_counts(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     return np.concatenate([truth & predicted, predicted, truth], axis=1).astype(float)
 
 
-def _by_record(counts: np.ndarray) -> np.ndarray:
+def by_record(counts: np.ndarray) -> np.ndarray:
     """Return hits, predictions and references of each record, ``[n, 3]``, from :func:`label_counts`."""
     return counts.reshape(len(counts), 3, -1).sum(axis=2)
 
 
-def label_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> np.ndarray:
+def label_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
     """Return the counts of the cases that the convention's headline average needs: ``[n, 3 * observations]`` if it is
-    weighted, else ``[n, 3]``. Rows that the convention leaves out, in each context separately, are 0.
-
-    Args:
-        reports: ``hypothesis`` or a control.
-    """
-    rows = observation_rows(cases, rule, reports)
-    return rows if rule.averages[0] == "weighted" else _by_record(rows)
+    weighted, else ``[n, 3]``."""
+    rows = observation_rows(cases, rule)
+    return rows if rule.averages[0] == "weighted" else by_record(rows)
 
 
-def observation_rows(cases: pl.DataFrame, rule: Convention, reports: str = "hypothesis") -> np.ndarray:
-    """Return the same with all observations apart, ``[n, 3 * observations]``."""
-    rows = label_counts(*(present(labels_of(cases, side), rule) for side in ("reference", reports)))
-    if rule.duplicates == "first" and "study_id" in cases.columns:
-        # an unknown study counts as one of its own, as in the scores
-        unknown = cases["study_id"].fill_null("").str.strip_chars() == ""
-        first = cases.select(pl.struct("context", "study_id").is_first_distinct()).to_series()
-        rows[~(first | unknown).to_numpy()] = 0
+def observation_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
+    """Return the counts of each observation by case, ``[n, 3 * observations]``. Rows that the convention leaves out, in
+    each context separately, are 0."""
+    rows = label_counts(*(present(labels_of(cases, side), rule) for side in ("reference", "hypothesis")))
+    if "study_id" in cases.columns:
+        rows[~_counted(cases.select("context", "study_id"), rule)] = 0
     return rows
+
+
+def _counted(studies: pl.DataFrame, rule: Convention) -> np.ndarray:
+    """Return which rows a convention counts, Boolean ``[n]``: all, or the first of each study in each context. A row of
+    an unknown study counts as a study of its own."""
+    if rule.duplicates == "all":
+        return np.ones(len(studies), dtype=bool)
+    unknown = studies["study_id"].fill_null("").str.strip_chars() == ""
+    return (studies.select(pl.struct(pl.all()).is_first_distinct()).to_series() | unknown).to_numpy()
 
 
 def averaged(sums: np.ndarray, ratio: str, average: Average = "micro") -> np.ndarray:

@@ -28,17 +28,18 @@ _MOST_VALUES = 20
 
 
 def read_score_columns(path: str | Path, ids: Sequence[str], taken: Collection[str]) -> pl.DataFrame:
-    """Read the columns of a CSV or Parquet file with ``record_id``, in the order of ``ids``, as Float64 or String, null
-    for empty cells.
-
-    Args:
-        ids: the scored records. taken: names that the columns must not have.
+    """Read the columns of a table with ``record_id``, in the order of ``ids``, the scored records, as Float64 or
+    String, null for empty cells.
 
     Raises:
-        DataError: the file cannot be read; an id is missing, extra or repeated; a name is taken; a column holds
+        DataError: the file cannot be read; an id is missing, extra or repeated; a name is ``taken``; a column holds
             anything but finite numbers or texts, or too many different texts.
     """
-    table = _read(Path(path))
+    read = open_table(path)
+    columns = {name: read.values(name) for name in read.columns if not is_index(name)}
+    if len(columns) < sum(not is_index(name) for name in read.columns):
+        raise DataError(f"{path} has a column name more than once")
+    table = pl.DataFrame([_series(name, values) for name, values in columns.items()])
     if _ID not in table.columns:
         names = shown_columns(table.columns)
         raise DataError(f"{path} has the columns {names}; the one with the ids of the scored records must be {_ID}")
@@ -76,14 +77,6 @@ def is_index(name: str) -> bool:
     return bool(_INDEX.fullmatch(name))
 
 
-def _read(path: Path) -> pl.DataFrame:
-    table = open_table(path)
-    columns = {name: table.values(name) for name in table.columns if not is_index(name)}
-    if len(columns) < sum(not is_index(name) for name in table.columns):
-        raise DataError(f"{path} has a column name more than once")
-    return pl.DataFrame([_series(name, values) for name, values in columns.items()])
-
-
 def _series(name: str, values: Sequence[Any]) -> pl.Series:
     """Return a column as it was written; texts that are all numbers, which CSV cannot tell apart, become numbers."""
     texts = [None if isinstance(text, str) and text.strip() in _ABSENT else text for text in values]
@@ -108,9 +101,9 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collect
         if len(unfit := ids.filter(numbers.is_finite().not_().fill_null(False))):
             raise DataError(f"{where}: record {unfit[0]} has no finite number; leave the cell empty")
         return numbers
-    if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
+    if column.dtype != pl.String:
         raise DataError(f"{where}: expected numbers, which become scores, or texts, which become groups")
-    texts = column.cast(pl.String).str.strip_chars().replace("", None)
+    texts = column.str.strip_chars().replace("", None)
     no_number = texts.is_not_null() & texts.cast(pl.Float64, strict=False).is_null()
     if 0 < no_number.sum() < texts.count() / 2:
         raise DataError(

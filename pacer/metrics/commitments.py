@@ -14,6 +14,7 @@ import polars as pl
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.metrics.clinical import by_record, label_counts, ratios
 
 #: The state of a finding that is not mentioned.
 ABSENT = len(POLARITIES)
@@ -27,15 +28,13 @@ def anchor_columns(texts: Iterable[str], side: str) -> list[pl.Series]:
 
 
 def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return scores by name, ``None`` if undefined. ``report_*``: generated report against reference commitment, over
-    all records. The others are over records with a generated commitment, and are left out if there are none.
-    ``anchor_*``: generated against reference commitment; ``report_follows_anchor``: share of the commitment's
-    statements that the report makes with the same polarity, and ``report_follows_{polarity}_f1``;
-    ``report_covered_by_anchor``: share of the report's statements that the commitment already made.
+    """Return scores by name, ``None`` if undefined, from the lists ``{side}_{polarity}`` of the ``reference`` and the
+    generated commitment (``anchor``, null without one) and of what the rules read in the generated ``report``.
 
-    Args:
-        cases: rows with the lists ``{side}_{polarity}`` of three sides: ``reference`` and ``anchor``, the reference and
-            the generated commitment (null without one), and ``report``, what the rules read in the generated report.
+    ``report_*``: generated report against reference commitment, over all records. The others are over records with a
+    generated commitment, and are left out if there are none. ``anchor_*``: generated against reference commitment;
+    ``report_follows_anchor``: share of the commitment's statements that the report makes with the same polarity;
+    ``report_covered_by_anchor``: share of the report's statements that the commitment already made.
     """
     agreed = polarity_agreement(states(cases, "reference"), states(cases, "report"))
     scores = {f"report_{name}": value for name, value in agreed.items()}
@@ -90,8 +89,7 @@ def states(cases: pl.DataFrame, side: str) -> np.ndarray:
 def polarity_rows(cases: pl.DataFrame, polarity: str) -> np.ndarray:
     """Return hits, findings of the report and findings of the reference with one polarity, by case, ``[n, 3]``."""
     state = POLARITIES.index(polarity)
-    reference, report = (states(cases, side) == state for side in ("reference", "report"))
-    return np.stack([part.sum(axis=1) for part in (reference & report, report, reference)], axis=1).astype(float)
+    return by_record(label_counts(*(states(cases, side) == state for side in ("reference", "report"))))
 
 
 def polarity_agreement(expected: np.ndarray, generated: np.ndarray) -> dict[str, float | None]:
@@ -100,11 +98,9 @@ def polarity_agreement(expected: np.ndarray, generated: np.ndarray) -> dict[str,
     states nothing); ``positive_f1``, ``negative_f1``, ``uncertain_f1``: micro F1 of each polarity (``None`` if neither
     side uses it)."""
     same, stated = expected == generated, expected != ABSENT
-    scores: dict[str, float | None] = {
-        "agreement": float(same.mean()),
-        "stated_agreement": float(same[stated].mean()) if stated.any() else None,
+    f1 = {
+        f"{polarity}_f1": ratios(expected == state, generated == state)["f1"]
+        for state, polarity in enumerate(POLARITIES)
     }
-    for state, polarity in enumerate(POLARITIES):
-        used = int((expected == state).sum() + (generated == state).sum())
-        scores[f"{polarity}_f1"] = 2 * int((same & (expected == state)).sum()) / used if used else None
-    return scores
+    stated_agreement = float(same[stated].mean()) if stated.any() else None
+    return {"agreement": float(same.mean()), "stated_agreement": stated_agreement, **f1}

@@ -35,18 +35,9 @@ class MeteorError(PacerError):
     """METEOR could not be started, failed, or took too long."""
 
 
-def meteor_counts(
-    references: Sequence[str], hypotheses: Sequence[str], java: str | Path = JAVA, patience: float = STARTUP_SECONDS
-) -> np.ndarray:
-    """Return METEOR's counts for each pair, ``[n, 23]``.
-
-    Args:
-        java: the ``java`` program. patience: seconds after which the program is killed, in addition to those per pair.
-
-    Raises:
-        MeteorError: Java cannot be started, or the program failed or timed out.
-    """
-    limit = patience + SECONDS_PER_PAIR * len(references)
+def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: str | Path = JAVA) -> np.ndarray:
+    """Return METEOR's counts for each pair, ``[n, 23]``; raises :class:`MeteorError`."""
+    limit = STARTUP_SECONDS + SECONDS_PER_PAIR * len(references)
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("hypotheses", "references")]
         for file, texts in zip(files, (hypotheses, references), strict=True):

@@ -38,15 +38,9 @@ def single_line(text: str) -> str:
 
 
 def nlg_scores(references: Mapping[str, str], hypotheses: Mapping[str, str]) -> dict[str, float | None]:
-    """Return the language scores of ``hypotheses`` against ``references``, both id -> text, paired by id.
-
-    Returns:
-        The scores by name, each 0 to 1, CIDEr 0 to 10. CIDEr weights n-grams by how few references contain them
-        and is undefined (``None``) for a single pair.
-
-    Raises:
-        DataError: there are no pairs, or ids differ. MeteorError: METEOR failed.
-    """
+    """Return the language scores of ``hypotheses`` against ``references``, both id -> text, paired by id: each 0 to 1,
+    CIDEr 0 to 10. CIDEr weights n-grams by how few references contain them and is undefined (``None``) for a single
+    pair. Raises a :class:`~pacer.core.errors.DataError` if there are no pairs, or ids differ."""
     check_pairs(list(references), list(hypotheses), "references", "hypotheses")
     if not references:
         raise DataError("there are no pairs to score")

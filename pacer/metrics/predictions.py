@@ -37,11 +37,8 @@ class Prediction(BaseModel, strict=True):
     tokens: Annotated[int, Field(ge=0)] | None = None
 
 
-#: Columns of the records that are used; the last three are optional.
-_OF_RECORDS = (
-    *("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"),
-    *("view", "sections", "prior_days"),
-)
+#: Columns of the records that are used; the last is optional.
+_OF_RECORDS = (*("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"), "view")
 #: Columns of predictions; ``unclosed``: the last ``<REPORT>`` of the whole text has no ``</REPORT>``.
 PREDICTIONS: dict[str, pl.DataType] = {
     "record_id": pl.String(),
@@ -57,12 +54,8 @@ PREDICTIONS: dict[str, pl.DataType] = {
 def check_pairs(
     expected: Sequence[str], given: Sequence[str], expected_name: str, given_name: str, *, missing: bool = False
 ) -> None:
-    """Check that both sides hold the same ids, each once, in any order. With ``missing``, ``given`` may lack some ids
-    of ``expected``.
-
-    Raises:
-        DataError: ids are missing, extra or repeated; the message counts them and names the first three.
-    """
+    """Raise a :class:`~pacer.core.errors.DataError` unless both sides hold the same ids, each once, in any order. With
+    ``missing``, ``given`` may lack some ids of ``expected``."""
     problems = []
     for ids, name in ((expected, expected_name), (given, given_name)):
         if repeated := [key for key, count in Counter(ids).items() if count > 1]:
@@ -87,26 +80,18 @@ def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:
     Raises:
         DataError: the file is missing, a line lacks a field or has one of the wrong type, or ids do not pair.
     """
-    lines = [_prediction(row, path, number) for number, row in numbered_jsonl(path)]
+    lines = [_prediction(row, f"{path}, line {number}") for number, row in numbered_jsonl(path)]
     check_pairs(record_ids, [line.record_id for line in lines], "the records", str(path))
-    by_id = {line.record_id: line for line in lines}
-    return pl.DataFrame([_row(by_id[key]) for key in record_ids], schema=PREDICTIONS)
+    rows = {}
+    for line in lines:
+        anchor = [None] * 3 if line.anchor is None else [line.anchor[polarity] for polarity in POLARITIES]
+        unclosed = None if line.generated is None else is_unclosed(line.generated)
+        ended = (line.gate, bool(line.fallback), unclosed, line.tokens)
+        rows[line.record_id] = (line.record_id, line.report, *anchor, *ended)
+    return pl.DataFrame([rows[key] for key in record_ids], schema=PREDICTIONS, orient="row")
 
 
-def _row(line: Prediction) -> dict[str, Any]:
-    anchor = line.anchor or dict.fromkeys(POLARITIES)
-    return {
-        "record_id": line.record_id,
-        "hypothesis": line.report,
-        **{f"anchor_{polarity}": anchor[polarity] for polarity in POLARITIES},
-        "gate": line.gate,
-        "fallback": bool(line.fallback),
-        "unclosed": None if line.generated is None else is_unclosed(line.generated),
-        "tokens": line.tokens,
-    }
-
-
-def _prediction(row: Any, path: Path, number: int) -> Prediction:
+def _prediction(row: Any, place: str) -> Prediction:
     try:
         return Prediction.model_validate(row)
     except ValidationError as error:
@@ -115,7 +100,7 @@ def _prediction(row: Any, path: Path, number: int) -> Prediction:
             f"{'.'.join(map(str, problem['loc'])) or 'line'}: {problem['msg'].removeprefix('Value error, ')}"
             for problem in error.errors(include_input=False, include_url=False)
         )
-        raise DataError(f"{path}, line {number}{name}: {'; '.join(problems)}") from None
+        raise DataError(f"{place}{name}: {'; '.join(problems)}") from None
 
 
 def is_unclosed(generated: str) -> bool:
@@ -124,13 +109,13 @@ def is_unclosed(generated: str) -> bool:
 
 
 def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | None) -> pl.DataFrame:
-    """Return the records with their predictions: columns :data:`PREDICTIONS`, the reports of each control
-    (``{control}_hypothesis``, null if it was not run) and the reference commitments (``reference_{polarity}``).
+    """Return the records, which must all have a prediction, with their predictions: columns :data:`PREDICTIONS`, the
+    reports of each control (``{control}_hypothesis``, null if it was not run) and the reference commitments
+    (``reference_{polarity}``).
 
     Args:
-        records: those that must have a prediction. predictions_dir: ``{context}.jsonl``, and
-            ``controls/{control}/{context}.jsonl`` for controls that were run. anchors: the reference commitments;
-            ``None``: what the rules read in ``report_raw``.
+        predictions_dir: ``{context}.jsonl``, and ``controls/{control}/{context}.jsonl`` for controls that were run.
+        anchors: the reference commitments; ``None``: what the rules read in ``report_raw``.
 
     Raises:
         DataError: there are no records, ids do not pair one to one, or an input is missing or malformed.

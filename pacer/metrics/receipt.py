@@ -22,17 +22,12 @@ from pacer.metrics.signature import Signature
 
 #: Columns that become keyed hashes.
 _HIDDEN = ("record_id", "study_id", "subject_id", "reference", "hypothesis")
-_LEFT_OUT = ("findings_original",)
 #: Fewest characters of a salt, below which ids could be guessed.
 _SHORTEST = 16
 
 
 def read_salt(path: str | Path) -> bytes:
-    """Return the salt in a file.
-
-    Raises:
-        ConfigError: the file is missing or too short.
-    """
+    """Return the salt in a file; raises a :class:`~pacer.core.errors.ConfigError` if it is missing or too short."""
     key = Path(path).read_bytes().strip() if Path(path).is_file() else b""
     if len(key) < _SHORTEST:
         raise ConfigError(
@@ -52,28 +47,19 @@ def hidden(cases: pl.DataFrame, salt: str | Path) -> pl.DataFrame:
 
     rows = bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list())
     columns = [pl.Series(name, map(hashed, cases[name]), pl.String) for name in _HIDDEN if name in cases.columns]
-    return cases.drop(name for name in _LEFT_OUT if name in cases.columns).with_columns(
-        *columns, pl.Series(BLEU_ROWS, rows.tolist())
-    )
+    return cases.with_columns(*columns, pl.Series(BLEU_ROWS, rows.tolist()))
 
 
 def write_receipt(cases: pl.DataFrame, signature: Signature, salt: Path, out: Path) -> None:
     """Write the receipt of a scored run; raises as :func:`read_salt`."""
-    kept = [*COLUMNS, BLEU_ROWS, *signature.own_scores]
     table = hidden(cases, salt)
-    content = {
-        "signature": signature.content(),
-        "cases": table.select(c for c in kept if c in table.columns).to_dicts(),
-    }
-    write_text(out, json.dumps(content) + "\n")
+    kept = [name for name in (*COLUMNS, BLEU_ROWS, *signature.own_scores) if name in table.columns]
+    rows = table.select(kept).drop("findings_original", strict=False).to_dicts()
+    write_text(out, json.dumps({"signature": signature.content(), "cases": rows}) + "\n")
 
 
 def read_receipt(path: Path) -> tuple[pl.DataFrame, Signature]:
-    """Return the cases and the signature of a receipt.
-
-    Raises:
-        DataError: the file is not a receipt.
-    """
+    """Return the cases and the signature of a receipt; raises a :class:`~pacer.core.errors.DataError` if it is none."""
     content: Any = read_json(path)
     if not isinstance(content, dict) or set(content) != {"signature", "cases"} or not content["cases"]:
         raise DataError(f"{path} is no receipt; `pacer score --receipt` writes one")

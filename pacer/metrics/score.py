@@ -34,18 +34,14 @@ from pacer.metrics.cases import (
     control_columns,
     controls_of,
     is_labelled,
-    labels_of,
 )
-from pacer.metrics.clinical import RATIOS, Efficacy, clinical_efficacy, plain_mean
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean
 from pacer.metrics.columns import column_scores, read_score_columns
 from pacer.metrics.commitments import anchor_columns, contradictions
-from pacer.metrics.contents import extraction_counts, is_empty
-from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.inputs import Origin, ScoreInputs
 from pacer.metrics.nlg import single_line, with_language
 from pacer.metrics.predictions import read_cases
-from pacer.metrics.scores import Context, Numbers, context_scores
-from pacer.metrics.signature import build_signature, flat
+from pacer.metrics.scores import Context, Numbers, context_scores, extraction_counts, is_empty
+from pacer.metrics.signature import Origin, ScoreInputs, build_signature, flat
 from pacer.metrics.truth import truth_scores, with_truth
 
 #: How original references are normalised before comparison. The paper does not state what it did
@@ -61,8 +57,7 @@ def decoded_records(
     """Return the records that a folder of predictions should cover, and a note if they are not the whole split.
     ``split`` and ``contexts`` default to those in the folder's manifest, else to test and all. The manifest's limit
     applies to each context."""
-    path = Path(predictions_dir) / "manifest.json"
-    manifest = read_json(path) if path.is_file() else {}
+    manifest = _manifest(Path(predictions_dir)) or {}
     settings = manifest.get("settings", {})
     split, limit = split or settings.get("split", "test"), settings.get("limit")
     contexts = contexts or manifest.get("contexts") or ()
@@ -73,6 +68,11 @@ def decoded_records(
     why = [f"contexts {', '.join(contexts)}"] * bool(contexts) + [f"decode.limit {limit}"] * (limit is not None)
     cut = f"{len(decoded)} of {len(of_the_split)} records of split {split}: {', '.join(why)}"
     return decoded, cut if len(decoded) < len(of_the_split) else None
+
+
+def _manifest(predictions: Path) -> dict[str, Any] | None:
+    path = predictions / "manifest.json"
+    return read_json(path) if path.is_file() else None
 
 
 def score_decoded(
@@ -99,12 +99,10 @@ def score_decoded(
     wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
         say(note)
-    cases = read_cases(with_prior_days(wanted, records.parent / "priors.parquet"), predictions, inputs.anchors)
+    cases = read_cases(wanted, predictions, inputs.anchors)
     train = table.filter(split="train")["report"].to_list()
-    path = predictions / "manifest.json"
-    manifest = read_json(path) if path.is_file() else None
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
-    origin = Origin({"anchors": inputs.anchors} | files, read_about(records), manifest=manifest)
+    origin = Origin({"anchors": inputs.anchors} | files, read_about(records), manifest=_manifest(predictions))
     return score_cases(cases, out, inputs, settings, origin, None if "train" in set(wanted["split"]) else train or None)
 
 
@@ -116,8 +114,7 @@ def score_cases(
     origin: Origin,
     train: Collection[str] | None = None,
 ) -> dict[str, dict]:
-    """Score paired reports and write ``scores.json``, ``signature.json`` and ``cases.parquet`` into ``out_dir``. Other
-    files in that folder are left alone.
+    """Score paired reports and write ``scores.json``, ``signature.json`` and ``cases.parquet`` into ``out_dir``.
 
     Args:
         cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
@@ -127,22 +124,14 @@ def score_cases(
         The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
         context -> averages), and ``"contradictions"`` (finding -> number of reports that contradict their commitment),
         ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None`` and is listed in the
-        signature. A single context that is none of the four has no mean. Without a labeller the scores of labels are
-        left out: precision, recall, F1, conventions, controls.
+        signature. A context that is none of the four has no mean. Without a labeller scores of labels are left out.
     """
     columns = pl.DataFrame()
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-        taken = {
-            *COLUMNS,
-            *FURTHER,
-            *control_columns(cases),
-            *cases.columns,
-            "lateral_only",
-            "prior_only",
-            "token_limit",
-        }
-        columns = read_score_columns(settings.columns, cases["record_id"].to_list(), taken)
+        computed = {*COLUMNS, *FURTHER, *control_columns(cases), "lateral_only", "prior_only", "token_limit"}
+        ids = cases["record_id"].to_list()
+        columns = read_score_columns(settings.columns, ids, computed | {*cases.columns})
     limit = pl.lit(origin.decoding.get("max_new_tokens"), pl.Int64)
     cases = _with_labels(_with_texts(cases, train), inputs, settings).with_columns(token_limit=limit)
     cases = with_language(cases).hstack(columns)
@@ -162,7 +151,7 @@ def score_cases(
         scores["contradictions"] = {finding: counts[finding] for finding in FINDINGS}
     if is_labelled(cases):
         scores["conventions"] = {name: _convention_scores(contexts, name, averaged) for name in CONVENTIONS}
-        if controls := _control_scores(contexts, controls_of(cases), settings.convention):
+        if controls := _control_scores(contexts, settings.convention):
             scores["controls"] = controls
     if inputs.truth is not None:
         scores["truth"] = truth_scores(cases)
@@ -174,16 +163,6 @@ def score_cases(
     write_json(out_dir / "scores.json", scores)
     write_json(out_dir / "signature.json", signature.content())
     return scores
-
-
-def with_prior_days(records: pl.DataFrame, priors: Path) -> pl.DataFrame:
-    """Add ``prior_days``, the days since the previous report, null for records without one. ``priors`` is the corpus's
-    ``priors.parquet``; if it does not exist, the records are returned unchanged."""
-    if not priors.is_file():
-        return records
-    days = pl.read_parquet(priors, columns=["study_id", "gap_days"]).rename({"gap_days": "prior_days"})
-    dated = records.join(days, on="study_id", how="left", maintain_order="left")
-    return dated.with_columns(pl.when(pl.col("prior_report").is_not_null()).then("prior_days"))
 
 
 def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFrame:
@@ -213,28 +192,23 @@ def _hypotheses(cases: pl.DataFrame) -> list[str]:
 
 
 def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs, settings: Score) -> pl.DataFrame:
-    """Add CheXbert's labels of every text, each distinct text labelled once; null columns without a labeller. Labels of
-    the references come from the file ``inputs.labels`` if given; it is created if it does not exist."""
+    """Add CheXbert's labels of every text; null columns without a labeller. Labels of the references come from the file
+    ``inputs.labels`` if given; it is created if it does not exist."""
     if inputs.chexbert is None:
         return cases.with_columns(pl.lit(None, LABELS).alias(f"{side}_labels") for side in ("reference", "hypothesis"))
     from pacer.metrics.chexbert.labeller import CheXbert  # imports torch, which no other score needs
     from pacer.metrics.chexbert.reference_labels import known_labels, label_references
 
-    known = None
-    if inputs.labels is not None:
+    sides = _hypotheses(cases)
+    if inputs.labels is None:
+        sides.append("reference")
+    else:
         if not inputs.labels.is_file():
             label_references(cases, inputs.chexbert, inputs.labels, settings.batch_size, settings.precision)
         known = known_labels(inputs.labels, cases, inputs.chexbert, settings.precision)
+        cases = cases.with_columns(pl.Series("reference_labels", known, dtype=LABELS))
     labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
-    sides = _hypotheses(cases) + ["reference"] * (known is None)
-    texts = pl.concat([cases[side] for side in sides]).drop_nulls().unique(maintain_order=True).to_list()
-    labels = {None: None} | dict(zip(texts, labeller(texts).tolist(), strict=True))
-    columns: dict[str, Sequence[list[int] | None]] = {
-        f"{side.removesuffix('_hypothesis')}_labels": [labels[text] for text in cases[side]] for side in sides
-    }
-    if known is not None:
-        columns["reference_labels"] = known
-    return cases.with_columns(pl.Series(name, values, dtype=LABELS) for name, values in columns.items())
+    return cases.with_columns(labeller.columns(cases, sides))
 
 
 def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
@@ -247,32 +221,23 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
     return with_language(written.with_columns(pl.Series("reference", originals)))
 
 
-def _efficacy(cases: pl.DataFrame, convention: str, reports: str = "hypothesis") -> Efficacy:
-    sides = labels_of(cases, "reference"), labels_of(cases, reports)
-    return clinical_efficacy(*sides, convention, cases["study_id"].to_list())
-
-
 def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, averaged: bool) -> dict[str, Numbers]:
     """Return a convention's averages in every context, and their mean if ``averaged``."""
-    efficacies = {name: _efficacy(cases, convention) for name, cases in contexts.items()}
+    efficacies = {name: case_efficacy(cases, convention) for name, cases in contexts.items()}
     scores = {name: {"n": values["n"], **values["averages"]} for name, values in efficacies.items()}
     return scores | {"mean": _mean(scores)} if averaged else scores
 
 
-def _control_scores(
-    contexts: Mapping[str, pl.DataFrame], controls: Sequence[str], convention: str
-) -> dict[str, dict[str, Numbers]]:
+def _control_scores(contexts: Mapping[str, pl.DataFrame], convention: str) -> dict[str, dict[str, Numbers]]:
+    """Return the scores of each control in the contexts in which it was run."""
     scores: dict[str, dict[str, Numbers]] = {}
     for name, cases in contexts.items():
-        for control in controls:
-            if cases[f"{control}_labels"].null_count():  # the control was not run in this context
-                continue
-            values = _efficacy(cases, convention, control)
-            scores.setdefault(control, {})[name] = {
-                "n": len(cases),
-                **{ratio: values[ratio] for ratio in RATIOS},
-                "unchanged_share": int(cases[f"{control}_unchanged"].sum()) / len(cases),
-            }
+        for control in controls_of(cases):
+            if not cases[f"{control}_labels"].null_count():
+                values = case_efficacy(cases, convention, control)
+                unchanged = int(cases[f"{control}_unchanged"].sum()) / len(cases)
+                ratios = {ratio: values[ratio] for ratio in RATIOS}
+                scores.setdefault(control, {})[name] = {"n": len(cases), **ratios, "unchanged_share": unchanged}
     return scores
 
 

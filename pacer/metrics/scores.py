@@ -6,6 +6,7 @@ it. A new score is a row of :data:`SCORES`; one that is a mean over cases needs 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -14,11 +15,10 @@ import numpy as np
 import polars as pl
 
 from pacer.commitments.anchor import POLARITIES
-from pacer.metrics.cases import BLEU_ROWS, is_labelled, labels_of
-from pacer.metrics.clinical import RATIOS, averaged, clinical_efficacy, label_rows
+from pacer.core.contexts import CONTEXTS, availability
+from pacer.metrics.cases import BLEU_ROWS, is_labelled
+from pacer.metrics.clinical import RATIOS, Convention, averaged, case_efficacy, label_rows
 from pacer.metrics.commitments import commitment_scores, polarity_rows
-from pacer.metrics.contents import COMPARES, EXTRACTION, UNFOUNDED, is_empty, variety_scores
-from pacer.metrics.conventions import Convention
 from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics, language_scores
 
@@ -27,6 +27,23 @@ Numbers = dict[str, float | None]
 #: Table of the page that a score is a column of; empty: the score stands in ``scores.json`` alone.
 Place = Literal["scores", "originals", "contents", "commitments", "variety", "columns", ""]
 Direction = Literal["higher", "lower"]
+#: How generation and extraction ended, by case; null: not known. ``fallback``: no report could be extracted, so the raw
+#: text is used; ``unclosed``: the last ``<REPORT>`` has no ``</REPORT>``; ``empty_anchor``: the commitment names no
+#: finding; ``truncated``: the text has as many tokens as the decoder allows, ``token_limit`` (including texts that
+#: happen to end exactly there).
+EXTRACTION = {
+    "fallback": pl.col("fallback"),
+    "unclosed": pl.col("unclosed"),
+    "empty_anchor": pl.sum_horizontal(
+        *(pl.col(f"anchor_{polarity}").list.len() for polarity in POLARITIES), ignore_nulls=False
+    )
+    == 0,
+    "truncated": pl.col("tokens") >= pl.col("token_limit"),
+}
+#: Whether a report compares with an earlier examination, and whether its context has none: nothing can be "unchanged"
+#: there, so such wording is invented. For reports of an unknown context it is not known what the model was given.
+COMPARES = pl.col("hypothesis_wording").list.len() > 0
+UNFOUNDED = pl.when(pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])).then(COMPARES)
 
 
 @dataclass(frozen=True)
@@ -130,11 +147,34 @@ def mean(sums: np.ndarray) -> np.ndarray:
         return sums[..., 0] / sums[..., 1]
 
 
+def is_empty(side: str) -> pl.Expr:
+    """Return whether a text consists only of blanks and periods."""
+    return pl.col(side).str.strip_chars(" .") == ""
+
+
+def extraction_counts(cases: pl.DataFrame) -> dict[str, int]:
+    """Count :data:`EXTRACTION`; counts that the prediction lines do not allow are left out."""
+    flags = cases.select(flag.cast(pl.UInt32).alias(what) for what, flag in EXTRACTION.items())
+    return {flag.name: int(flag.sum()) for flag in flags if flag.count()}
+
+
+def variety_scores(cases: pl.DataFrame) -> dict[str, float | None]:
+    """Return scores that expose a model that repeats itself: the shares of distinct reports and of the most frequent
+    one, the same of the references, and the words in all reports per word in the references."""
+    scores: dict[str, float | None] = {}
+    for prefix, side in (("", "hypothesis"), ("reference_", "reference")):
+        counts = Counter(cases[side])
+        scores[f"{prefix}distinct_share"] = len(counts) / len(cases)
+        scores[f"{prefix}most_frequent_share"] = max(counts.values()) / len(cases)
+    written, expected = (sum(len(text.split()) for text in cases[side]) for side in ("hypothesis", "reference"))
+    scores["length_ratio"] = written / expected if expected else None
+    return scores
+
+
 def _labels(context: Context) -> Numbers:
     if not is_labelled(context.cases):
         return {}
-    sides = labels_of(context.cases, "reference"), labels_of(context.cases, "hypothesis")
-    values = clinical_efficacy(*sides, context.convention, context.cases["study_id"].to_list())
+    values = case_efficacy(context.cases, context.convention)
     return {ratio: values[ratio] for ratio in RATIOS}
 
 

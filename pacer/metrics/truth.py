@@ -48,31 +48,23 @@ def findings_present(labels: Any) -> np.ndarray:
 
 
 def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return all scores against the latent truth, for labelled cases from :func:`with_truth`.
-
-    Returns:
-        ``{context}_f1`` and their ``mean_f1``; the mean ``{control}_f1`` of each control that covers all contexts. If
-        ``no_lateral`` was run: ``mn_with_lateral_f1`` and ``mn_without_lateral_f1``, and the recall of what only the
-        lateral shows, ``lateral_only_recall`` and ``lateral_only_recall_without_lateral``. Likewise for ``sw``,
-        ``no_prior`` and ``prior``.
-    """
+    """Return all scores against the latent truth, for labelled cases from :func:`with_truth`: ``{context}_f1`` and
+    their ``mean_f1``; the mean ``{control}_f1`` of each control that covers all contexts. If ``no_lateral`` was run: F1
+    of ``mn`` with and without the lateral view, and the recall of what only that view shows. Likewise for ``sw``,
+    ``no_prior`` and the previous report."""
     contexts = by_context(cases)
     scores = {f"{name}_f1": _ratio(part, "hypothesis") for name, part in contexts.items()}
     scores["mean_f1"] = plain_mean(list(scores.values()))
-    labelled = {column.removesuffix("_labels"): cases[column] for column in cases.columns if column.endswith("_labels")}
-    for control in sorted(labelled.keys() - {"hypothesis", "reference"}):
-        if not labelled[control].null_count():
+    run = {column.removesuffix("_labels") for column in cases.columns if column.endswith("_labels")}
+    for control in sorted(run - {"hypothesis", "reference"}):
+        if not cases[f"{control}_labels"].null_count():
             scores[f"{control}_f1"] = plain_mean([_ratio(part, control) for part in contexts.values()])
     for context, source in _SOURCES.items():
-        without = f"no_{source}"
-        if context not in contexts or without not in labelled:
-            continue
-        part = contexts[context]
-        if part[f"{without}_labels"].null_count():
+        part, without, only = contexts.get(context), f"no_{source}", f"{source}_only"
+        if part is None or without not in run or part[f"{without}_labels"].null_count():
             continue
         scores[f"{context}_with_{source}_f1"] = _ratio(part, "hypothesis")
         scores[f"{context}_without_{source}_f1"] = _ratio(part, without)
-        only = f"{source}_only"
         scores[f"{only}_recall"] = _ratio(part, "hypothesis", only, "recall")
         scores[f"{only}_recall_without_{source}"] = _ratio(part, without, only, "recall")
     return scores

@@ -10,7 +10,6 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from pacer.core.io import atomic_directory, write_json, write_text
-from pacer.metrics.probe.make import Kind
 from pacer.metrics.probe.use import CHANCE, CHEXBERT, RULES, SystemUse, Use
 from pacer.reporting.figures import LIGHT, SERIES, drawing, for_page, legend_above, row_axis
 from pacer.reporting.html import render
@@ -32,10 +31,10 @@ _NOTES = (
 )
 
 
-def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, Kind], manifest: Mapping[str, Any], out: Path) -> str:
+def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest: Mapping[str, Any], out: Path) -> str:
     """Write ``index.html``, ``table.md``, ``use.svg`` and ``use.json`` into the folder ``out``, which is replaced, and
     return the table as Markdown."""
-    titles = {CHANCE: _CHANCE} | {name: kind.title for name, kind in kinds.items()}
+    titles = {CHANCE: _CHANCE} | dict(kinds)
     table, chart = use_table(systems, titles), use_chart(systems, titles)
     record = {
         "probe": {"key": manifest["key"], "seed": manifest["seed"]},

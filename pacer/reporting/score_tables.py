@@ -12,7 +12,7 @@ from pacer.core.audits import number, percent
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.metrics.cases import MEAN, UNKNOWN
-from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.scores import Score, own_score, score_of, scores_at
 from pacer.reporting.tables import Table, first_cell_changes, p_value, score_cell, signed
 

@@ -16,9 +16,9 @@ from transformers import BertConfig, BertModel
 from pacer.config.decode import Score
 from pacer.core.io import read_json
 from pacer.metrics.cases import contexts_of
-from pacer.metrics.inputs import DEFAULTS, Origin, ScoreInputs
 from pacer.metrics.predictions import read_cases
 from pacer.metrics.score import score_cases
+from pacer.metrics.signature import DEFAULTS, Origin, ScoreInputs
 
 WORDS = (
     *("the", "heart", "lungs", "are", "is", "clear", "normal", "no", "effusion"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import torch
 from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertModel
@@ -24,10 +26,8 @@ class CheXbert:
 
     Args:
         directory: holds ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a ``pointer.json`` to such a
-            directory.
-        batch_size: reports per forward pass.
-        device: device to run on; default: the first GPU, or the CPU.
-        precision: precision of BERT, ``float32`` or ``bfloat16``; the heads always compute in float32.
+            directory. batch_size: reports per forward pass. device: default: the first GPU, or the CPU.
+        precision: of BERT, ``float32`` or ``bfloat16``; the heads always compute in float32.
 
     Raises:
         BackboneError: a file is missing, is not a CheXbert checkpoint, or does not fit the configuration.
@@ -96,6 +96,16 @@ class CheXbert:
                 ticker.advance(len(rows))
         position = {text: index for index, text in enumerate(distinct)}
         return labels[[position[text] for text in texts]]
+
+    def columns(self, cases: pl.DataFrame, sides: Sequence[str]) -> list[pl.Series]:
+        """Return the labels of columns of texts as ``{side}_labels`` (of a control as ``{control}_labels``), null where
+        there is no text."""
+        texts = pl.concat([cases[side] for side in sides]).drop_nulls().to_list()
+        labels = dict(zip(texts, self(texts).tolist(), strict=True))
+        return [
+            pl.Series(f"{side.removesuffix('_hypothesis')}_labels", map(labels.get, cases[side]), pl.List(pl.Int64))
+            for side in sides
+        ]
 
 
 def _load(network: CheXbertNetwork, path: Path) -> None:

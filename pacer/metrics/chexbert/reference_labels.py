@@ -40,13 +40,10 @@ def label_references(
     if len(unfit):
         raise DataError(f"record {unfit['record_id'][0]} occurs more than once or has no report to label")
     reports = records["report"].to_list()
-    labeller = CheXbert(chexbert_dir, batch_size, precision=precision)
-    labels = labeller(reports)
-    table = pl.DataFrame(
-        {"record_id": records["record_id"], "labels": labels.tolist(), "text": list(map(_hash, reports))},
-        schema=LABEL_SCHEMA,
-    )
-    about = json.dumps({"labeller": fingerprint(chexbert_dir), "arithmetic": labeller.precision})
+    labels = CheXbert(chexbert_dir, batch_size, precision=precision)(reports).tolist()
+    columns = {"record_id": records["record_id"], "labels": labels, "text": list(map(_hash, reports))}
+    table = pl.DataFrame(columns, schema=LABEL_SCHEMA)
+    about = json.dumps({"labeller": fingerprint(chexbert_dir), "arithmetic": precision})
     with atomic_path(out) as temporary:
         table.write_parquet(temporary, metadata={_ABOUT: about})
 
@@ -54,12 +51,9 @@ def label_references(
 def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Path, arithmetic: str) -> list[list[int]]:
     """Return the labels ``[n][14]`` of ``records.report`` from the file that :func:`label_references` wrote.
 
-    Args:
-        arithmetic: the labeller's arithmetic in this run (``score.precision``).
-
     Raises:
-        DataError: the file is missing or malformed, comes from another labeller than ``chexbert_dir`` or another
-            arithmetic, or lacks the labels of a record's report.
+        DataError: the file is missing or malformed, comes from another labeller or ``arithmetic``
+            (``score.precision``), or lacks the labels of a record's report.
     """
     try:
         table = pl.read_parquet(path, columns=list(LABEL_SCHEMA))

@@ -6,22 +6,22 @@ stays with the owner of the references.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from PIL import Image
 
+from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, hash_json, write_json
 from pacer.core.progress import Ticker
 from pacer.data.radiographs import open_image
-from pacer.data.twins import Twin, exchange, without
-from pacer.metrics.probe.flip import flip, flippable
+from pacer.data.twins import exchange, without
 
 INPUTS, KEY, MANIFEST, IMAGES = "inputs.csv", "key.parquet", "manifest.json", "images"
 #: The records as they are.
@@ -30,37 +30,22 @@ GIVEN = "as_given"
 _AVERAGED = 200
 #: The column of a record that names an image.
 _VIEWS = ("frontal", "lateral")
+_OPPOSITE = {"positive": "negative", "negative": "positive"}
+#: A plain sentence for each polarity, in the form of a cleaned report. The rules read all of them (a test).
+_TEMPLATES = {"positive": "there is {} .", "negative": "there is no {} .", "uncertain": "there may be {} ."}
+_SENTENCE_END = re.compile(r"(?<= \.)\s+")
 
 
-class Kind(NamedTuple):
-    """One kind of twin: its title, and the records' new inputs."""
-
-    title: str
-    change: Twin
-
-
-def kinds(seed: int) -> dict[str, Kind]:
-    """Return the kinds of twins; ``seed``: the order of the patients, and the findings that are flipped."""
-    another = partial(exchange, seed=seed)
-
-    def radiographs(records: pl.DataFrame) -> pl.DataFrame:
-        return another(records, _VIEWS, ["context", "view"])
-
-    def lateral(records: pl.DataFrame) -> pl.DataFrame:
-        return another(records.drop_nulls("lateral"), ["lateral"], ["context"])
-
-    def prior(records: pl.DataFrame) -> pl.DataFrame:
-        return another(records.drop_nulls("prior_report"), ["prior_report"], ["context"])
-
-    return {
-        "another_radiograph": Kind("another patient's radiographs", radiographs),
-        "mean_radiograph": Kind("the mean radiograph", _mean_radiographs),
-        "no_lateral": Kind("no lateral view", partial(without, "lateral")),
-        "another_lateral": Kind("another patient's lateral view", lateral),
-        "no_prior": Kind("no previous report", partial(without, "prior_report")),
-        "another_prior": Kind("another patient's previous report", prior),
-        "flipped_prior": Kind("previous report with one finding flipped", partial(_flipped, seed)),
-    }
+#: The kinds of twins, with their titles.
+TITLES = {
+    "another_radiograph": "another patient's radiographs",
+    "mean_radiograph": "the mean radiograph",
+    "no_lateral": "no lateral view",
+    "another_lateral": "another patient's lateral view",
+    "no_prior": "no previous report",
+    "another_prior": "another patient's previous report",
+    "flipped_prior": "previous report with one finding flipped",
+}
 
 
 def make_probe(records: pl.DataFrame, paths: Mapping[str, str], out: Path, seed: int, limit: int | None) -> dict:
@@ -76,7 +61,7 @@ def make_probe(records: pl.DataFrame, paths: Mapping[str, str], out: Path, seed:
     chosen = _sample(records, seed, limit)
     if chosen.is_empty():
         raise DataError("no record to make a probe of; choose another split or context")
-    groups = {GIVEN: chosen} | {name: kind.change(chosen) for name, kind in kinds(seed).items()}
+    groups = {GIVEN: chosen} | _twins(chosen, seed)
     key = pl.concat(
         [
             part.select(
@@ -92,7 +77,7 @@ def make_probe(records: pl.DataFrame, paths: Mapping[str, str], out: Path, seed:
     # reports written for another probe do not pair with this one
     inputs = hash_json(key.to_dicts())[:8]
     key = key.select(pl.format("{}--{}--{}", pl.lit(inputs), "twin", "record_id").alias("probe_id"), pl.all())
-    reports = {twin: _counts(part, chosen) for twin, part in groups.items()}
+    reports = {twin: {"reports": len(part), "without": len(chosen) - len(part)} for twin, part in groups.items()}
     manifest = {"seed": seed, "records": len(chosen), "reports": reports, "key": hash_json(key.to_dicts())}
     with atomic_directory(out) as folder:
         known = {image: str(Path(path).absolute()) for image, path in paths.items()}
@@ -117,9 +102,19 @@ def _sample(records: pl.DataFrame, seed: int, limit: int | None) -> pl.DataFrame
     return pl.concat(parts)
 
 
-def _counts(part: pl.DataFrame, chosen: pl.DataFrame) -> dict[str, int]:
-    """Return the number of twins, and of records that have none."""
-    return {"reports": len(part), "without": len(chosen) - len(part)}
+def _twins(records: pl.DataFrame, seed: int) -> dict[str, pl.DataFrame]:
+    """Return the records of each kind of :data:`TITLES`, with their new inputs; ``seed``: the order of the patients,
+    and the findings that are flipped."""
+    with_lateral, with_prior = records.drop_nulls("lateral"), records.drop_nulls("prior_report")
+    return {
+        "another_radiograph": exchange(records, _VIEWS, ["context", "view"], seed),
+        "mean_radiograph": _mean_radiographs(records),
+        "no_lateral": without("lateral", records),
+        "another_lateral": exchange(with_lateral, ["lateral"], ["context"], seed),
+        "no_prior": without("prior_report", records),
+        "another_prior": exchange(with_prior, ["prior_report"], ["context"], seed),
+        "flipped_prior": _flipped(with_prior, seed),
+    }
 
 
 def _mean_radiographs(records: pl.DataFrame) -> pl.DataFrame:
@@ -148,14 +143,52 @@ def _write_means(
     return {name: str(final / f"{name}.png") for name in images}
 
 
-def _flipped(seed: int, records: pl.DataFrame) -> pl.DataFrame:
+def _flipped(records: pl.DataFrame, seed: int) -> pl.DataFrame:
     """Return the records whose previous report can be flipped in a finding, chosen at random."""
     draw = np.random.default_rng(seed)
-    kept = records.drop_nulls("prior_report")
     priors = []
-    with Ticker("flip previous reports", len(kept)) as ticker:
-        for prior in kept["prior_report"]:
+    with Ticker("flip previous reports", len(records)) as ticker:
+        for prior in records["prior_report"]:
             findings = flippable(prior)
             priors.append(flip(prior, findings[draw.integers(len(findings))]) if findings else None)
             ticker.advance()
-    return kept.with_columns(pl.Series("prior_report", priors, dtype=pl.String)).drop_nulls("prior_report")
+    return records.with_columns(pl.Series("prior_report", priors, dtype=pl.String)).drop_nulls("prior_report")
+
+
+def flippable(report: str) -> list[str]:
+    """Return the findings that :func:`flip` can change in a cleaned report."""
+    anchor = extract_anchor(report)
+    return [finding for finding in (*anchor.positive, *anchor.negative) if flip(report, finding) is not None]
+
+
+def flip(report: str, finding: str) -> str | None:
+    """Return a cleaned report with the opposite polarity of a finding that it affirms or denies.
+
+    The sentence that names the finding is replaced by one plain sentence for each finding that it names. The rules
+    check the result: every other finding must keep its polarity.
+
+    Returns:
+        None if not exactly one sentence names the finding, or the rules do not read the result as intended.
+    """
+    sentences = _SENTENCE_END.split(report.strip())
+    naming = [place for place, sentence in enumerate(sentences) if extract_anchor(sentence).polarity(finding)]
+    before = extract_anchor(report)
+    wanted = _opposite(before, finding)
+    if len(naming) != 1 or wanted == before:
+        return None
+    place = naming[0]
+    said = _opposite(extract_anchor(sentences[place]), finding)
+    flipped = " ".join([*sentences[:place], *_sentences(said), *sentences[place + 1 :]])
+    return flipped if extract_anchor(flipped) == wanted else None
+
+
+def _opposite(anchor: Anchor, finding: str) -> Anchor:
+    """Return the anchor with the finding's polarity exchanged; unchanged if it is uncertain or not mentioned."""
+    polarities = {name: polarity for polarity in POLARITIES for name in getattr(anchor, polarity)}
+    if (opposite := _OPPOSITE.get(polarities.get(finding, ""))) is not None:
+        polarities[finding] = opposite
+    return Anchor.of(*([name for name, said in polarities.items() if said == polarity] for polarity in POLARITIES))
+
+
+def _sentences(anchor: Anchor) -> Sequence[str]:
+    return [_TEMPLATES[polarity].format(name) for polarity in POLARITIES for name in getattr(anchor, polarity)]

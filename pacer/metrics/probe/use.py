@@ -20,7 +20,7 @@ from pacer.data.wording import compares_with_prior
 from pacer.metrics.cases import MEAN, contexts_of
 from pacer.metrics.commitments import anchor_columns, contradictions, states
 from pacer.metrics.predictions import check_pairs
-from pacer.metrics.probe.make import GIVEN, KEY, MANIFEST, Kind, kinds
+from pacer.metrics.probe.make import GIVEN, KEY, MANIFEST, TITLES
 from pacer.metrics.report_files import reports_of
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.metrics.statistics.sources import gains
@@ -79,8 +79,8 @@ class SystemUse(NamedTuple):
     signature: dict[str, Any]
 
 
-def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, Kind], dict[str, Any]]:
-    """Return the key of a probe, its kinds of twins and its manifest.
+def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, Any]]:
+    """Return the key of a probe, its kinds of twins with their titles, and its manifest.
 
     Raises:
         DataError: the folder holds no whole probe.
@@ -91,7 +91,7 @@ def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, Kind], dict[str, A
     if hash_json(key.to_dicts()) != manifest["key"]:
         raise DataError(f"{folder / KEY} was changed after it was written; make the probe again")
     present = set(key["twin"])
-    return key, {name: kind for name, kind in kinds(manifest["seed"]).items() if name in present}, manifest
+    return key, {name: title for name, title in TITLES.items() if name in present}, manifest
 
 
 def system_use(name: str, key: pl.DataFrame, reports: Path, chexbert: Path | None = None) -> SystemUse:
@@ -113,9 +113,10 @@ def system_use(name: str, key: pl.DataFrame, reports: Path, chexbert: Path | Non
     if len(others):  # else one patient has more than half of the records
         uses[CHANCE] = replace(_use(given, others, scores), unchanged=None, unbacked=(None, None))
     uses |= {twin: _use(given, part, scores) for twin, part in groups.items()}
-    absent = {
-        "lateral view": _share(cases, "names_lateral", [not availability(context)[0] for context in cases["given"]]),
-        "previous report": _share(cases, "compares", [not availability(context)[1] for context in cases["given"]]),
+    lateral, prior = (pl.Series([availability(context)[place] for context in cases["given"]]) for place in (0, 1))
+    absent: dict[str, Any] = {
+        "lateral view": cases.filter(~lateral)["names_lateral"].mean(),
+        "previous report": cases.filter(~prior)["compares"].mean(),
     }
     signature = {"reports": hash_file(reports), "scores": scores, "convention": _CONVENTION}
     empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
@@ -139,18 +140,12 @@ def _cases(key: pl.DataFrame, path: Path, chexbert: Path | None) -> tuple[pl.Dat
         return cases, [RULES]
     from pacer.metrics.chexbert.labeller import CheXbert  # imports torch
 
-    labeller = CheXbert(chexbert)
-    texts = sorted({*cases["reference"], *cases["hypothesis"]})
-    labels = dict(zip(texts, labeller(texts).tolist(), strict=True))
-    return cases.with_columns(
-        pl.Series(f"{side}_labels", [labels[text] for text in cases[side]]) for side in ("reference", "hypothesis")
-    ), [RULES, CHEXBERT]
+    return cases.with_columns(CheXbert(chexbert).columns(cases, ["reference", "hypothesis"])), [RULES, CHEXBERT]
 
 
 def _use(given: pl.DataFrame, twins: pl.DataFrame, scores: Sequence[str]) -> Use:
     """Compare the twins with the same records as they are given."""
-    order = twins.select("record_id")
-    given = order.join(given, on="record_id", how="left", maintain_order="left")
+    given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
     found = gains(given, twins, _CONVENTION, scores, _RESAMPLES)
     contexts = contexts_of(given)
     return Use(
@@ -170,20 +165,12 @@ def _unbacked(cases: pl.DataFrame) -> float | None:
     return float((prior & report & ~reference).any(axis=1).mean())
 
 
-def _share(cases: pl.DataFrame, column: str, among: list[bool]) -> float | None:
-    chosen = cases.filter(pl.Series(among))
-    return int(chosen[column].sum()) / len(chosen) if len(chosen) else None
-
-
-def _contradicts(path: Path, cases: pl.DataFrame) -> float | None:
+def _contradicts(path: Path, cases: pl.DataFrame) -> Any:
     """Return the share of reports that contradict the commitment beside them, as `pacer generate` writes it."""
     if path.suffix.lower() != ".jsonl":
         return None
     stated = {row.get("case"): row.get("commitment") for row in read_jsonl(path)}
-    chosen = cases.filter(pl.col("probe_id").is_in([case for case, anchor in stated.items() if anchor]))
-    if chosen.is_empty():
-        return None
-    anchors = [stated[case] for case in chosen["probe_id"]]
-    lists = (pl.Series(f"anchor_{name}", [anchor[name] for anchor in anchors]) for name in POLARITIES)
-    found = contradictions(chosen.with_columns(lists))
-    return int((found.list.len() > 0).sum()) / len(found)
+    anchors = [stated.get(case) or {} for case in cases["probe_id"]]
+    texts = pl.List(pl.String)
+    lists = (pl.Series(f"anchor_{name}", [one.get(name) for one in anchors], texts) for name in POLARITIES)
+    return (contradictions(cases.with_columns(lists)).list.len() > 0).mean()

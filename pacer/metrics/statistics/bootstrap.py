@@ -7,9 +7,9 @@ alike, and one examination occurs in several contexts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from pacer.metrics.cases import MEAN
 
 #: Context (or ``mean``) and score.
 Key = tuple[str, str]
-#: Sums ``[..., k]`` -> scores ``[...]``; undefined ones are NaN.
 ScoreOf = Callable[[np.ndarray], np.ndarray]
 #: Level of all intervals, and the seed of all resamples.
 LEVEL, SEED = 0.95, 0
@@ -25,34 +24,19 @@ LEVEL, SEED = 0.95, 0
 _CHUNK = 500
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """The sums behind scores. ``tables``: any key -> ``[n, k]``, one row per case or unit. ``scores``: name -> the key
-    of the score's table, and the function that computes the score from the table's sums."""
+class Summed(NamedTuple):
+    """A score of one context as a function of sums over units. ``rows``: ``[units, k]``; scores that share them hold
+    the same array. ``score``: sums ``[..., k]`` -> scores ``[...]``; undefined ones are NaN."""
 
-    tables: Mapping[Any, np.ndarray]
-    scores: Mapping[str, tuple[Any, ScoreOf]]
-
-    def by_unit(self, units: np.ndarray, count: int) -> Statistics:
-        """Add up the rows by unit, ``[count, k]``; ``units`` ``[n]`` are indices."""
-        summed = {name: np.zeros((count, table.shape[1])) for name, table in self.tables.items()}
-        for name, table in self.tables.items():
-            np.add.at(summed[name], units, table)
-        return Statistics(summed, self.scores)
-
-    def only(self, names: Collection[str]) -> Statistics:
-        """Select the named scores."""
-        scores = {name: score for name, score in self.scores.items() if name in names}
-        return Statistics({table: self.tables[table] for table, _ in scores.values()}, scores)
+    rows: np.ndarray
+    score: ScoreOf
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A score of both runs and their difference, second minus first, with its interval and two-sided p value.
-
-    ``None``: undefined. ``undefined``: number of resamples in which the difference has no value; the interval leaves
-    them out, and the p value counts them as evidence against a difference.
-    """
+    """A score of both runs and their difference, second minus first, with its interval and two-sided p value; ``None``:
+    undefined. ``undefined``: number of resamples without a value, which the interval leaves out, and the p value counts
+    as evidence against a difference."""
 
     first: float | None
     second: float | None
@@ -74,8 +58,15 @@ class Interval:
     undefined: int
 
 
+def by_unit(rows: np.ndarray, units: np.ndarray, count: int) -> np.ndarray:
+    """Add up rows ``[n, k]`` by unit, ``[count, k]``; ``units`` ``[n]`` are indices."""
+    summed = np.zeros((count, rows.shape[1]))
+    np.add.at(summed, units, rows)
+    return summed
+
+
 def differences(
-    first: Mapping[str, Statistics], second: Mapping[str, Statistics], resamples: int = 10_000, seed: int = SEED
+    first: Mapping[Key, Summed], second: Mapping[Key, Summed], resamples: int = 10_000, seed: int = SEED
 ) -> dict[str, dict[str, Difference]]:
     """Compare two runs in every context and score, and in the plain mean over contexts.
 
@@ -84,10 +75,9 @@ def differences(
     probability one half: (1 + resamples with a difference at least as large as observed) / (1 + resamples).
 
     Args:
-        first, second: context -> statistics by unit, all over the same units; every context has the same scores.
-        resamples: number of each kind. seed: for both kinds.
+        first, second: the same scores of either run, all over the same units. resamples: number of each kind.
     """
-    scored, scored_other = _Contexts(first), _Contexts(second)
+    scored, scored_other = _Stack(first), _Stack(second)
     rows, other_rows, draw = scored.rows, scored_other.rows, np.random.default_rng(seed)
     values, other_values = scored(rows.sum(axis=0)), scored_other(other_rows.sum(axis=0))
     both, gap = np.concatenate([rows, other_rows], axis=1), other_rows - rows
@@ -114,15 +104,11 @@ def differences(
 
 
 def intervals(
-    statistics: Mapping[str, Statistics], resamples: int = 10_000, seed: int = SEED
+    scores: Mapping[Key, Summed], resamples: int = 10_000, seed: int = SEED
 ) -> dict[str, dict[str, Interval]]:
-    """Return percentile bootstrap intervals of one run's scores by context, and of their plain mean over contexts.
-
-    Args:
-        statistics: by context and unit, all over the same units; every context has the same scores.
-        resamples, seed: as in :func:`differences`.
-    """
-    scored, draw = _Contexts(statistics), np.random.default_rng(seed)
+    """Return percentile bootstrap intervals of one run's scores by context, and of their plain mean over contexts; all
+    scores are over the same units, and every context has the same."""
+    scored, draw = _Stack(scores), np.random.default_rng(seed)
     observed = scored(scored.rows.sum(axis=0))
     drawn = [scored(_weights(draw, len(scored.rows), size) @ scored.rows) for size in _chunks(resamples)]
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
@@ -143,28 +129,23 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-class _Contexts:
-    """The statistics of all contexts, concatenated: ``rows`` ``[units, k]``."""
+class _Stack:
+    """The rows of all scores side by side, ``rows`` ``[units, k]``."""
 
-    def __init__(self, contexts: Mapping[str, Statistics]):
-        self.contexts = contexts
-        tables = {
-            (name, table): rows for name, statistics in contexts.items() for table, rows in statistics.tables.items()
-        }
+    def __init__(self, scores: Mapping[Key, Summed]):
+        tables = {id(one.rows): one.rows for one in scores.values()}
         edges = np.cumsum([0, *(rows.shape[1] for rows in tables.values())])
-        self.span = {key: slice(a, b) for key, a, b in zip(tables, edges[:-1], edges[1:], strict=True)}
+        span = {table: slice(a, b) for table, a, b in zip(tables, edges[:-1], edges[1:], strict=True)}
+        self.scores = {key: (span[id(one.rows)], one.score) for key, one in scores.items()}
         self.rows = np.concatenate(list(tables.values()), axis=1)
 
     def __call__(self, sums: np.ndarray) -> dict[Key, np.ndarray]:
-        """Map sums ``[..., k]`` to (context, score) -> ``[...]``, with the mean if there are several contexts."""
-        values = {
-            (context, name): score(sums[..., self.span[context, table]])
-            for context, statistics in self.contexts.items()
-            for name, (table, score) in statistics.scores.items()
-        }
-        if len(self.contexts) > 1:
-            for name in next(iter(self.contexts.values())).scores:
-                values[MEAN, name] = np.mean([values[context, name] for context in self.contexts], axis=0)
+        """Map sums ``[..., k]`` to scores ``[...]``, with the mean if there are several contexts."""
+        values = {key: score(sums[..., columns]) for key, (columns, score) in self.scores.items()}
+        contexts, names = (list(dict.fromkeys(part)) for part in zip(*values, strict=True))
+        if len(contexts) > 1:
+            for name in names:
+                values[MEAN, name] = np.mean([values[context, name] for context in contexts], axis=0)
         return values
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,14 +13,14 @@ import polars as pl
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.cases import MEAN
-from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
 from pacer.metrics.receipt import hidden, read_receipt
 from pacer.metrics.scores import summed_scores
 from pacer.metrics.signature import Signature
-from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Statistics, differences
+from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Key, Summed, differences
 from pacer.metrics.statistics.groups import GroupScore, group_differences
-from pacer.metrics.statistics.intervals import context_statistics, resampled_units
+from pacer.metrics.statistics.intervals import Intervals, context_sums, resampled_units, score_intervals
 
 _NEEDED = (
     *("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels"),
@@ -50,31 +51,48 @@ class Comparison:
     identical: bool = False
 
 
-class Run(NamedTuple):
-    """A scored run: its name in messages, its cases and its signature."""
+@dataclass(frozen=True)
+class Scores:
+    """The scores of one system.
 
-    name: str
+    ``scores``: context (``all`` unless the references name the four) -> score -> number. ``cases``: one row per case.
+    ``signature``: what each number means and was computed from.
+    """
+
+    scores: dict[str, dict[str, Any]]
     cases: pl.DataFrame
     signature: Signature
+    convention: str
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """Bootstrap intervals (95 %) of the scores that are sums over cases; computed when first asked for."""
+        return score_intervals(self.cases, self.convention, columns=self.signature.own_scores)
 
 
-#: A folder of scores, a receipt, or a run that was read already.
-Place = str | Path | Run
+#: A scored system: in memory, the path of its folder, or that of its receipt.
+System = Scores | str | Path
 
 
-def compare_runs(
-    first: Place, second: Place, *, convention: str = "llm-rg4", resamples: int = 10_000, salt: str | Path | None = None
+def compare(
+    first: System,
+    second: System,
+    *,
+    convention: str = "llm-rg4",
+    resamples: int = 10_000,
+    salt: str | Path | None = None,
 ) -> Comparison:
-    """Compare two folders of scores by context and for the mean over contexts: the tested scores of the registry and
-    the numbers of ``score.columns``; also F1 by group. Runs without a labeller are compared without CE F1.
+    """Compare two scored systems case by case; differences are second minus first. Compared are the tested scores of
+    the registry and the numbers of ``score.columns``, by context and for the mean over contexts, and F1 by group.
+    Systems without a labeller are compared without CE F1.
 
     Args:
-        first, second: folders with ``cases.parquet`` and ``signature.json``, or folders that have them in ``metrics/``;
-            differences are second minus first. Also runs that were read already and, with ``salt``, receipts
-            (:mod:`pacer.metrics.receipt`).
+        first, second: what ``pacer.score`` returned, or folders with ``cases.parquet`` and ``signature.json``, or
+            folders that have them in ``metrics/``; with ``salt`` also receipts (:mod:`pacer.metrics.receipt`).
         convention: of the F1; one with a micro or weighted headline.
         resamples: of patients if these are known, else of examinations, else of records; see
             :func:`~pacer.metrics.statistics.bootstrap.differences`.
+        salt: file of the salt of the receipts.
 
     Raises:
         DataError: a folder has no cases, ids do not pair one to one, or labellers or references differ.
@@ -87,7 +105,7 @@ def compare_runs(
     runs = _paired(first, second, convention, salt)
     return replace(
         runs.comparison,
-        scores=differences(*runs.statistics, resamples),
+        scores=differences(*runs.sums, resamples),
         groups=[] if salt else group_differences(*runs.cases, convention, runs.groups, resamples),
         resamples=resamples,
     )
@@ -101,28 +119,27 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     the p value therefore generalise to other patients with these models, not to other models.
 
     Args:
-        runs: folders (first, second) of each repeat, as in :func:`compare_runs`. F1 uses the first run's convention.
+        runs: folders (first, second) of each repeat, as in :func:`compare`. F1 uses the first run's convention.
 
     Raises:
-        DataError: as :func:`compare_runs`; or the repeats do not have the same records.
+        DataError: as :func:`compare`; or the repeats do not have the same records.
     """
     convention = read_run(runs[0][0])[1].convention or "llm-rg4"
     repeats = [_paired(first, second, convention) for first, second in runs]
     records = [
-        repeat.cases[0]
-        .select("record_id", "context", pl.col(f"{repeat.comparison.unit}_id").alias("unit"))
-        .sort("record_id")
+        repeat.cases[0].select("record_id", "context", f"{repeat.comparison.unit}_id").sort("record_id")
         for repeat in repeats
     ]
     for (first, _), rows in zip(runs, records, strict=True):
         if not rows.equals(records[0]):
             raise DataError(f"{first} has other patients or contexts than {runs[0][0]}; repeats need the same records")
-    shared = set.intersection(*(set(one.scores) for r in repeats for one in r.statistics[0].values()))
+    shared = set.intersection(*({name for _, name in repeat.sums[0]} for repeat in repeats))
     first_runs, second_runs = (
         {
-            f"{context} {number}": statistics.only(shared)
+            (f"{context} {number}", name): summed
             for number, repeat in enumerate(repeats)
-            for context, statistics in repeat.statistics[side].items()
+            for (context, name), summed in repeat.sums[side].items()
+            if name in shared
         }
         for side in (0, 1)
     )
@@ -131,21 +148,22 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
 
 
 class _Paired(NamedTuple):
-    """Two runs: their ``cases`` row by row, their ``statistics`` by context and unit, the columns that are ``groups``,
-    and the comparison without its results."""
+    """Two runs: their ``cases`` row by row, the tested scores of each as ``sums`` over units, the columns that are
+    ``groups``, and the comparison without its results."""
 
     cases: tuple[pl.DataFrame, pl.DataFrame]
-    statistics: tuple[dict[str, Statistics], dict[str, Statistics]]
+    sums: tuple[dict[Key, Summed], dict[Key, Summed]]
     groups: list[str]
     comparison: Comparison
 
 
-def _paired(one: Place, other: Place, convention: str, salt: str | Path | None = None) -> _Paired:
-    """Pair two runs record by record; raises as :func:`compare_runs`."""
-    (first, cases, signature), (second, other_cases, other_signature) = _read(one, salt), _read(other, salt)
+def _paired(one: System, other: System, convention: str, salt: str | Path | None = None) -> _Paired:
+    """Pair two runs record by record; raises as :func:`compare`."""
+    first, second = ("first" if isinstance(one, Scores) else one, "second" if isinstance(other, Scores) else other)
+    (cases, signature), (other_cases, other_signature) = _read(one, salt), _read(other, salt)
     if salt and cases.join(other_cases, on="record_id").is_empty():
         raise DataError(f"no id of {first} is in {second}: a receipt has another salt, or other records")
-    check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), first, second)
+    check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second))
     other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
     if _labeller(signature) != _labeller(other_signature):
         raise DataError(
@@ -175,7 +193,7 @@ def _paired(one: Place, other: Place, convention: str, salt: str | Path | None =
     units = resampled_units(cases)
     known = [score.key for score in summed_scores(other_cases)]
     tested = [score for score in summed_scores(cases, columns) if score.tested and score.key in [*known, *columns]]
-    statistics, others = (context_statistics(table, convention, tested, units) for table in (cases, other_cases))
+    sums, other_sums = (context_sums(table, convention, tested, units) for table in (cases, other_cases))
     comparison = Comparison(
         convention,
         units.name,
@@ -186,17 +204,20 @@ def _paired(one: Place, other: Place, convention: str, salt: str | Path | None =
         is_standin=bool(signature.standin_labeller),
         identical=cases["hypothesis"].equals(other_cases["hypothesis"]),
     )
-    return _Paired((cases, other_cases), (statistics, others), [*groups, *further], comparison)
+    return _Paired((cases, other_cases), (sums, other_sums), [*groups, *further], comparison)
 
 
-def _read(place: Place, salt: str | Path | None) -> Run:
+def _read(run: System, salt: str | Path | None) -> tuple[pl.DataFrame, Signature]:
     """Read a run or a receipt; with a salt, a run's ids and texts are hidden as those of receipts are."""
-    if isinstance(place, str | Path) and Path(place).is_file() and Path(place).suffix == ".json":
+    if isinstance(run, Scores):
+        cases, signature = run.cases, run.signature
+    elif Path(run).is_file() and Path(run).suffix == ".json":
         if salt is None:
-            raise ConfigError(f"{place} is compared by hashes of ids; name the file of its salt with --salt")
-        return Run(str(place), *read_receipt(Path(place)))
-    run = place if isinstance(place, Run) else Run(str(place), *read_run(place))
-    return run if salt is None else run._replace(cases=hidden(run.cases, salt))
+            raise ConfigError(f"{run} is compared by hashes of ids; name the file of its salt with --salt")
+        return read_receipt(Path(run))
+    else:
+        cases, signature = read_run(run)
+    return cases if salt is None else hidden(cases, salt), signature
 
 
 def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:

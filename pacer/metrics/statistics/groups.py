@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,22 +13,18 @@ import polars as pl
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.metrics.cases import is_labelled, labels_of
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
-from pacer.metrics.clinical import averaged, label_rows
+from pacer.metrics.clinical import CONVENTIONS, averaged, label_rows
 from pacer.metrics.commitments import agreement
-from pacer.metrics.conventions import CONVENTIONS
-from pacer.metrics.scores import score_of
-from pacer.metrics.statistics.bootstrap import Difference, Interval, Statistics, differences, intervals
-from pacer.metrics.statistics.intervals import POOLED, Units, resampled_units, score_statistics
+from pacer.metrics.statistics.bootstrap import Difference, Interval, Key, Summed, by_unit, differences, intervals
+from pacer.metrics.statistics.intervals import POOLED, Units, resampled_units
 
 #: Minimum number of resampled units (patients, if known) for an interval; with fewer, the spread is unknown.
 LEAST_UNITS = 10
 #: Grouping of a run with commitments: how much of its own commitment each report states alike.
 AGREEMENT = "agreement with its commitment"
-_AGES = {0: "same day", 7: "up to a week", 90: "up to 90 days", 365: "up to a year"}
-_OLDER = "over a year"
 Estimate = TypeVar("Estimate", Interval, Difference)
 #: Column and value of a group, and a Boolean mask ``[n]`` of its records.
-Group = tuple[tuple[str, str], np.ndarray]
+Group = tuple[str, str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -91,62 +88,41 @@ def _estimated(
     columns: Sequence[str],
     estimate: Callable[..., dict[str, dict[str, Estimate]]],
 ) -> list[GroupScore[Estimate]]:
+    """Return the groups of the first run; those of too few units have no interval."""
     units = resampled_units(runs[0])
     groups = list(_groups(runs[0], columns)) if is_labelled(runs[0]) else []
     if not groups:
         return []
-    scores = estimate(*({POOLED: _statistics(run, convention, groups, units)} for run in runs))[POOLED]
-    return [
-        GroupScore(*group, int(rows.sum()), _certain(f1, units.codes[rows]))
-        for (group, rows), f1 in zip(groups, scores.values(), strict=True)
-    ]
+    scores = estimate(*(_f1(run, convention, groups, units) for run in runs))[POOLED]
+    found = []
+    for (column, value, rows), f1 in zip(groups, scores.values(), strict=True):
+        is_small = len(np.unique(units.codes[rows])) < LEAST_UNITS
+        f1 = replace(f1, low=None, high=None) if is_small else f1
+        found.append(GroupScore(column, value, int(rows.sum()), f1))
+    return found
 
 
-def _statistics(cases: pl.DataFrame, convention: str, groups: Sequence[Group], units: Units) -> Statistics:
-    """Return F1 of each group, in their order, with statistics by unit."""
-    clinical = score_statistics(cases, CONVENTIONS[convention], [score_of("f1")])
-    table, score = clinical.scores["f1"]
-    # records outside the group add nothing to its sums
-    tables = {str(place): clinical.tables[table] * rows[:, None] for place, (_, rows) in enumerate(groups)}
-    return Statistics(tables, {name: (name, score) for name in tables}).by_unit(units.codes, units.count)
-
-
-def _certain(score: Estimate, units: np.ndarray) -> Estimate:
-    """Remove the interval of a group with too few ``units``."""
-    return replace(score, low=None, high=None) if len(np.unique(units)) < LEAST_UNITS else score
+def _f1(cases: pl.DataFrame, convention: str, groups: Sequence[Group], units: Units) -> dict[Key, Summed]:
+    """Return F1 of each group, in their order; records outside a group add nothing to its sums."""
+    rule = CONVENTIONS[convention]
+    rows, f1 = label_rows(cases, rule), partial(averaged, ratio="f1", average=rule.averages[0])
+    tables = (by_unit(rows * chosen[:, None], units.codes, units.count) for _, _, chosen in groups)
+    return {(POOLED, str(place)): Summed(table, f1) for place, table in enumerate(tables)}
 
 
 def _groups(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[Group]:
     """Yield the groups of every column with more than one value; records without a value are in none of them."""
-    for column, values in _grouped(cases, columns):
+    prior = {context: "with" if availability(context)[1] else "without" for context in CONTEXTS}
+    labels = np.isin(labels_of(cases, "reference"), (POSITIVE, UNCERTAIN))
+    findings = np.delete(labels, OBSERVATIONS.index("No Finding"), axis=1).sum(axis=1)
+    groupings = [
+        *(("View", cases[name]) for name in ("view",) if name in cases.columns),
+        ("Previous report", cases["context"].replace_strict(prior, default=None, return_dtype=pl.String)),
+        ("Findings in the reference", pl.Series([str(number) if number < 4 else "4 or more" for number in findings])),
+        *((name, cases[name]) for name in columns),
+    ]
+    for column, values in groupings:
         distinct = values.drop_nulls().unique().sort()
         if len(distinct) > 1:
             for value in distinct:
-                yield (column, value), (values == value).fill_null(False).to_numpy()
-
-
-def _grouped(cases: pl.DataFrame, columns: Sequence[str]) -> Iterator[tuple[str, pl.Series]]:
-    """Yield each grouping: its name, and its value by record, null if unknown."""
-    for name, title in (("view", "View"), ("sections", "Sections")):
-        if name in cases.columns:
-            yield title, cases[name]
-    prior = {context: "with" if availability(context)[1] else "without" for context in CONTEXTS}
-    yield "Previous report", cases["context"].replace_strict(prior, default=None, return_dtype=pl.String)
-    if "prior_days" in cases.columns:
-        age = pl.when(pl.col("prior_days").is_null()).then(None)
-        for days, words in _AGES.items():
-            age = age.when(pl.col("prior_days") <= days).then(pl.lit(words))
-        ages = pl.Enum([*_AGES.values(), _OLDER])
-        yield "Age of the previous report", cases.select(age.otherwise(pl.lit(_OLDER)).cast(ages)).to_series()
-    labels = np.isin(labels_of(cases, "reference"), (POSITIVE, UNCERTAIN))
-    nothing = OBSERVATIONS.index("No Finding")
-    findings = np.delete(labels, nothing, axis=1).sum(axis=1)
-    yield "Findings in the reference", pl.Series([str(number) if number < 4 else "4 or more" for number in findings])
-    yield "Reference", pl.Series(np.where(labels[:, nothing], "normal", "abnormal"))
-    words = cases["reference"].str.split(" ").list.len()
-    first, second = (int(words.quantile(part, "lower") or 0) for part in (1 / 3, 2 / 3))
-    thirds = (f"up to {first} words", f"up to {second} words", "longer")
-    lengths = pl.Enum(list(dict.fromkeys(thirds)))
-    yield "Length of the reference", pl.Series([thirds[(n > first) + (n > second)] for n in words], dtype=lengths)
-    for name in columns:
-        yield name, cases[name]
+                yield column, value, (values == value).fill_null(False).to_numpy()

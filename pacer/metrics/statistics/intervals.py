@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -11,10 +11,9 @@ import numpy as np
 import polars as pl
 
 from pacer.metrics.cases import by_context, contexts_of
-from pacer.metrics.clinical import RATIOS, averaged, observation_rows
-from pacer.metrics.conventions import CONVENTIONS, Convention
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, observation_rows
 from pacer.metrics.scores import Score, Sums, summed_scores
-from pacer.metrics.statistics.bootstrap import LEVEL, Interval, ScoreOf, Statistics, intervals
+from pacer.metrics.statistics.bootstrap import LEVEL, Interval, Key, ScoreOf, Summed, by_unit, intervals
 
 #: Units that may be resampled, the coarsest first.
 UNITS = ("subject", "study", "record")
@@ -50,8 +49,8 @@ def score_intervals(
 ) -> Intervals:
     """Return bootstrap intervals of the scores that have sums, by context and for their mean."""
     units = resampled_units(cases)
-    statistics = context_statistics(cases, convention, summed_scores(cases, columns), units)
-    return Intervals(intervals(statistics, resamples), units.name, units.count, resamples)
+    scores = context_sums(cases, convention, summed_scores(cases, columns), units)
+    return Intervals(intervals(scores, resamples), units.name, units.count, resamples)
 
 
 def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_000) -> list[LabelScores]:
@@ -59,26 +58,19 @@ def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_00
     rule = CONVENTIONS[convention]
     units = resampled_units(cases)
     rows = observation_rows(cases, rule).reshape(len(cases), 3, -1)
-    tables = {name: rows[:, :, column] for column, name in enumerate(rule.observations)}
-    scores: dict[str, tuple[str, ScoreOf]] = {
-        f"{name}/{ratio}": (name, partial(averaged, ratio=ratio)) for name in tables for ratio in RATIOS
-    }
-    by_name = intervals({POOLED: Statistics(tables, scores).by_unit(units.codes, units.count)}, resamples)[POOLED]
-
-    def f1(table: np.ndarray, context: str) -> float | None:
-        value = float(averaged(table[rows_of(cases, context)].sum(axis=0), "f1"))
-        return None if np.isnan(value) else value
-
-    labels = [
-        LabelScores(
-            name,
-            int(table[:, 2].sum()),
-            int(table[:, 1].sum()),
-            {ratio: by_name[f"{name}/{ratio}"] for ratio in RATIOS},
-            {context: f1(table, context) for context in contexts_of(cases)},
-        )
-        for name, table in tables.items()
-    ]
+    contexts = {context: rows[_in_context(cases, context)].sum(axis=0) for context in contexts_of(cases)}
+    labels = []
+    summed: dict[Key, Summed] = {}
+    for column, name in enumerate(rule.observations):
+        table = by_unit(rows[:, :, column], units.codes, units.count)
+        summed |= {(POOLED, f"{name}/{ratio}"): Summed(table, partial(averaged, ratio=ratio)) for ratio in RATIOS}
+    found = intervals(summed, resamples)[POOLED]
+    for column, name in enumerate(rule.observations):
+        _, predicted, present = rows[:, :, column].sum(axis=0)
+        scores = {str(ratio): found[f"{name}/{ratio}"] for ratio in RATIOS}
+        f1 = {context: float(averaged(sums[:, column], "f1")) for context, sums in contexts.items()}
+        defined = {context: None if np.isnan(value) else value for context, value in f1.items()}
+        labels.append(LabelScores(name, int(present), int(predicted), scores, defined))
     return sorted(labels, key=lambda label: -label.present)
 
 
@@ -98,29 +90,22 @@ def resampled_units(cases: pl.DataFrame) -> Units:
     return Units(unit, codes, int(codes.max()) + 1)
 
 
-def rows_of(cases: pl.DataFrame, context: str) -> np.ndarray:
-    """Return which rows belong to a context, Boolean ``[n]``."""
+def _in_context(cases: pl.DataFrame, context: str) -> np.ndarray:
     return (cases["context"] == context).to_numpy()
 
 
-def context_statistics(
-    cases: pl.DataFrame, convention: str, scores: Sequence[Score], units: Units
-) -> dict[str, Statistics]:
-    """Return the statistics of ``scores`` by context and unit."""
-    return {
-        context: score_statistics(part, CONVENTIONS[convention], scores).by_unit(
-            units.codes[rows_of(cases, context)], units.count
-        )
-        for context, part in by_context(cases).items()
-    }
+def context_sums(cases: pl.DataFrame, convention: str, scores: Iterable[Score], units: Units) -> dict[Key, Summed]:
+    """Return the ``scores`` that have sums, by context and over units."""
+    rule = CONVENTIONS[convention]
+    known = {score.key: score.sums for score in scores if score.sums is not None}
+    found: dict[Key, Summed] = {}
 
-
-def score_statistics(cases: pl.DataFrame, rule: Convention, scores: Iterable[Score]) -> Statistics:
-    """Return ``scores`` that are functions of sums over cases, with their statistics by case."""
-    summed = {score.key: score.sums for score in scores if score.sums is not None}
-    tables = {sums.rows: sums.rows(cases, rule) for sums in dict.fromkeys(summed.values())}
-
-    def bound(sums: Sums) -> Callable[[np.ndarray], np.ndarray]:
+    def bound(sums: Sums) -> ScoreOf:
         return lambda total: sums.score(total, rule)
 
-    return Statistics(tables, {key: (sums.rows, bound(sums)) for key, sums in summed.items()})
+    for context, part in by_context(cases).items():
+        codes = units.codes[_in_context(cases, context)]
+        kinds = dict.fromkeys(sums.rows for sums in known.values())
+        tables = {rows: by_unit(rows(part, rule), codes, units.count) for rows in kinds}
+        found |= {(context, key): Summed(tables[sums.rows], bound(sums)) for key, sums in known.items()}
+    return found

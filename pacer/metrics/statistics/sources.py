@@ -9,11 +9,10 @@ import numpy as np
 import polars as pl
 
 from pacer.metrics.cases import by_context, contexts_of, is_labelled, labels_of
-from pacer.metrics.clinical import averaged, present
-from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.clinical import CONVENTIONS, averaged, present
 from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, differences
-from pacer.metrics.statistics.intervals import context_statistics, resampled_units
+from pacer.metrics.statistics.intervals import context_sums, resampled_units
 
 #: How much the shares of the most frequent and of copied reports may exceed those of the references.
 EXCESS = 0.25
@@ -29,22 +28,18 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
     Args:
         scores: ``scores.json``. cases: ``cases.parquet``. convention: of the F1.
     """
-    contexts = [context for context in contexts_of(cases) if "most_frequent_share" in scores[context]]
     sentences = []
-    for key, words in (
-        ("most_frequent_share", "are identical"),
-        ("copied_share", "are copied from the training split"),
-    ):
-        shares = {c: (scores[c].get(key), scores[c].get(f"reference_{key}")) for c in contexts}
+    for key, words in (("most_frequent_share", "identical"), ("copied_share", "copied from the training split")):
+        shares = {c: (scores[c][key], scores[c][f"reference_{key}"]) for c in contexts_of(cases) if key in scores[c]}
         beyond = [
             f"{context.upper()} {share:.0%} (references {expected:.0%})"
             for context, (share, expected) in shares.items()
-            if share is not None and expected is not None and share - expected >= EXCESS
+            if share - expected >= EXCESS
         ]
         if beyond:
-            sentences.append(f"Many reports {words}: {', '.join(beyond)}.")
-    control = (scores.get("controls") or {}).get(_CONTROL, {})
-    same = {c: control[c]["unchanged_share"] for c in contexts if "unchanged_share" in control.get(c, {})}
+            sentences.append(f"Many reports are {words}: {', '.join(beyond)}.")
+    control = scores.get("controls", {}).get(_CONTROL, {})
+    same = {context: values["unchanged_share"] for context, values in control.items()}
     if unmoved := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:
         sentences.append(f"Reports stay the same with another patient's sources: {', '.join(unmoved)}.")
     blind = [context.upper() for context, gain in source_gains(cases, convention).items() if (gain.low or 0) <= 0]
@@ -73,9 +68,8 @@ def floors(cases: pl.DataFrame, convention: str) -> dict[str, float]:
     rule, found = CONVENTIONS[convention], []
     for part in by_context(cases).values() if is_labelled(cases) else ():
         counts = present(labels_of(part, "reference"), rule).sum(axis=0).astype(float)
-        affirmed = np.tri(len(counts), dtype=bool)[
-            :, counts.argsort()[::-1].argsort()
-        ]  # ever more of the most frequent
+        rank = counts.argsort()[::-1].argsort()  # the most frequent observation first
+        affirmed = np.tri(len(counts), dtype=bool)[:, rank]
         constant = np.concatenate([counts * affirmed, len(part) * affirmed, np.tile(counts, (len(counts), 1))], axis=1)
         other = np.concatenate([counts * (counts - 1) / max(len(part) - 1, 1), counts, counts])
         f1 = [averaged(sums, "f1", rule.averages[0]) for sums in (constant, other)]
@@ -87,12 +81,8 @@ def floors(cases: pl.DataFrame, convention: str) -> dict[str, float]:
 def gains(
     given: pl.DataFrame, twins: pl.DataFrame, convention: str, scores: Sequence[str], resamples: int = 10_000
 ) -> dict[str, dict[str, Difference]]:
-    """Return scores of twins (``first``), of the same records as they are given (``second``), and their differences, by
-    context and for the mean.
-
-    Args:
-        given, twins: rows of the same records in the same order, with the columns that the ``scores`` need.
-    """
+    """Return scores of twins (``first``), of the same records in the same order as they are given (``second``), and
+    their differences, by context and for the mean."""
     chosen, units = list(map(score_of, scores)), resampled_units(given)
-    first, second = (context_statistics(cases, convention, chosen, units) for cases in (twins, given))
+    first, second = (context_sums(cases, convention, chosen, units) for cases in (twins, given))
     return differences(first, second, resamples)

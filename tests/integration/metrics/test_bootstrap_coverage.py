@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pacer.metrics.scores import mean, mean_rows
-from pacer.metrics.statistics.bootstrap import Statistics, differences
+from pacer.metrics.statistics.bootstrap import Summed, by_unit, differences
 
 
 def test_the_bootstrap_covers_the_truth():
@@ -16,9 +16,9 @@ def test_the_bootstrap_covers_the_truth():
     patients = np.repeat(np.arange(80), 3)
     for sample in range(200):
         gaps = truth + draw.standard_normal(80)[patients] + 0.2 * draw.standard_normal(240)
-        runs = [Statistics({"s": mean_rows(values)}, {"s": ("s", mean)}) for values in (np.zeros(240), gaps)]
         for unit, codes in (("patients", patients), ("examinations", np.arange(240))):
-            sides = ({"sn": run.by_unit(codes, int(codes.max()) + 1)} for run in runs)
+            rows = (by_unit(mean_rows(values), codes, int(codes.max()) + 1) for values in (np.zeros(240), gaps))
+            sides = ({("sn", "s"): Summed(summed, mean)} for summed in rows)
             found = differences(*sides, 300, sample)["sn"]["s"]
             covered[unit] += found.low <= truth <= found.high
     assert 180 <= covered["patients"] <= 198

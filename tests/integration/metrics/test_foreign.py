@@ -1,3 +1,5 @@
+"""Reports of other systems: how they pair, what is changed before they are scored, and what is said of it."""
+
 from __future__ import annotations
 
 import json
@@ -11,26 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacer import score
 from pacer.config import validated
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
 from pacer.data.cleaning import clean_report
 from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.inputs import DEFAULTS, ScoreInputs
 from pacer.metrics.nlg import single_line
-from pacer.metrics.report_files import (
-    EXTRA_COLUMNS,
-    REFERENCE_COLUMNS,
-    Protocol,
-    Reports,
-    last_box,
-    pair_reports,
-    reports_of,
-    score_reports,
-    without_repeats,
-)
-from pacer.metrics.signature import Signature
-from pacer.metrics.statistics.comparison import compare_runs
+from pacer.metrics.pairing import Protocol, last_box, pair_reports, without_repeats
+from pacer.metrics.report_files import EXTRA_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
+from pacer.metrics.signature import DEFAULTS, ScoreInputs
 from pacer.reporting.signature import reading_notes
 from tests.support.metrics import score_predictions
 
@@ -59,56 +51,57 @@ def test_pairs_by_id_or_by_position():
     assert paired(file(None, ["1", "2"]), file(None, ["one", ""]))[0] == {"1": ("1", "one"), "2": ("2", "")}
 
 
+A, ONE = file(["a"], ["1"]), file(["a"], ["one"])
+
+
 @pytest.mark.parametrize(
-    "references, hypotheses, problem",
+    "references, hypotheses, protocol, problem",
     [
-        (file(["a"], ["1"]), file(None, ["one"]), "h.csv has no ids, h.csv has"),
-        (file(None, ["1"]), file(None, ["one", "two"]), "in h.csv but not in h.csv: 2"),
-        (file(["a", "b", "c"], ["1"] * 3), file(["a"], ["one"]), "missing in h.csv: b, c; .*--missing empty"),
-        (file(["a"], ["1"]), file(["a"], [None]), "missing in h.csv: a; .*null"),
+        (A, file(None, ["one"]), {}, "h.csv has no ids, h.csv has"),
+        (file(None, ["1"]), file(None, ["one", "two"]), {}, "in h.csv but not in h.csv: 2"),
+        (file(["a", "b", "c"], ["1"] * 3), ONE, {}, "missing in h.csv: b, c; .*--missing empty"),
+        (A, file(["a"], [None]), {}, "missing in h.csv: a; .*null"),
         (
             file(list("abcdex"), ["1"] * 6),
             file(list("vwxyz"), ["1"] * 5),
+            {},
             "missing in h.csv: a, b, c and 2 more; in h.csv but not in h.csv: v, w, y and 1 more",
         ),
-        (file(["a"], ["1"]), file(["a", "a"], ["one", "two"]), "more than once in h.csv: a"),
-        (file(["a"], [None]), file(["a"], ["one"]), "the reference is missing for a"),
-        (file(["a"], ["1"], context=["sn-x"]), file(["a"], ["one"]), "column context must hold sn, sw, mn, mw"),
+        (A, file(["a", "a"], ["one", "two"]), {}, "more than once in h.csv: a"),
+        (file(["a"], ["1"], context=["sn-x"]), ONE, {}, "column context must hold sn, sw, mn, mw"),
         (
             file(["a", "a"], ["1", "2"], context=["sn", "mn"]),
-            file(["a"], ["one"]),
+            ONE,
+            {},
             "more than once in h.csv: a; .*select references with --split and --context",
         ),
+        (
+            file(["a"], ["1"], split=["test"], context=["sn"]),
+            file(["a", "x"], ["one", "ten"]),
+            {"split": "test", "context": "sn"},
+            r"in h\.csv but not in h\.csv, split test, context sn: x",
+        ),
+        (
+            file(["a"], ["1"], split=["test"]),
+            ONE,
+            {"split": "val"},
+            "split val: there is no reference; its splits are test",
+        ),
+        (A, ONE, {"split": "test"}, r"h.csv has no column split, so split test cannot be chosen"),
+        # an id too many stays an error, with or without a text
+        (A, file(["x"], ["ten"]), {"missing": "empty"}, "but not in"),
+        (A, file(["x"], [None]), {"missing": "empty"}, "but not in"),
+        (A, file(["a", "a"], ["one", None]), {"missing": "empty"}, "more than once in h.csv: a"),
     ],
 )
-def test_what_does_not_pair_is_refused(references, hypotheses, problem):
+def test_what_does_not_pair_is_refused(references, hypotheses, protocol, problem):
     with pytest.raises(DataError, match=problem):
-        paired(references, hypotheses)
-
-
-def test_an_error_tells_which_split_and_context_the_references_were_chosen_by():
-    references = file(["a"], ["1"], split=["test"], context=["sn"])
-    with pytest.raises(DataError, match=r"in h\.csv but not in h\.csv, split test, context sn: x"):
-        paired(references, file(["a", "x"], ["one", "ten"]), split="test", context="sn")
-    with pytest.raises(DataError, match="split val: there is no reference"):
-        paired(references, file(["a"], ["one"]), split="val")
-    with pytest.raises(DataError, match=r"h.csv has no column split, so split test cannot be chosen"):
-        paired(file(["a"], ["1"]), file(["a"], ["one"]), split="test")
-
-
-def test_missing_reports_can_be_empty():
-    found, counts = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "c"], ["one", None]), missing="empty")
-    assert found == {"a": ("1", "one"), "b": ("2", ""), "c": ("3", "")} and counts["missing_hypotheses"] == 2
-    for ids, texts, problem in (  # an id too many stays an error, with or without a text
-        (["x"], ["ten"], "but not in"),
-        (["x"], [None], "but not in"),
-        (["a", "a"], ["one", None], "more than once in h.csv: a"),
-    ):
-        with pytest.raises(DataError, match=problem):
-            paired(file(["a"], ["1"]), file(ids, texts), missing="empty")
+        paired(references, hypotheses, **protocol)
 
 
 def test_the_protocols_change_the_reports():
+    found, counts = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "c"], ["one", None]), missing="empty")
+    assert found == {"a": ("1", "one"), "b": ("2", ""), "c": ("3", "")} and counts["missing_hypotheses"] == 2
     texts = [r"thinking \boxed{No effusion. No effusion. Heart (normal).}", "no box", r"\boxed{cut"]
     options = {"extract": "boxed", "deduplicate": True, "clean_hypotheses": "upstream", "clean_references": "upstream"}
     found, _ = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "b", "c"], texts), **options)
@@ -123,7 +116,6 @@ def test_the_protocols_change_the_reports():
         (r"First \boxed{draft}, then \boxed{the lungs are clear .}", "the lungs are clear ."),
         (r"\boxed{a {nested {deeply}} box} and words", "a {nested {deeply}} box"),
         (r"\boxed{}", ""),
-        ("no box at all", ""),
         (r"\boxed{closed} but \boxed{not closed", ""),
         (r"\boxed{ends {too early}", ""),
         ("\\boxed{over\ntwo lines}", "over\ntwo lines"),
@@ -140,35 +132,54 @@ def test_sentences_stand_once(sentences):
     assert without_repeats("No effusion. no  effusion . Size 1.2 cm") == "No effusion. Size 1.2 cm"
 
 
-def test_text_that_is_not_cleaned_is_told_with_the_option(files, quick_meteor):
-    (files / "raw.csv").write_text("id,report\ns1,Heart is normal.\ns2,no effusion .\ns3,1.2 cm nodule .\n")
+def test_an_id_is_a_study_only_where_its_column_says_so(tmp_path):
+    for column, studies in (("study_id", ["1", "2"]), ("image_id", [None, None])):
+        pl.DataFrame({column: ["1", "2"], "report": ["x", "y"]}).write_csv(tmp_path / "r.csv")
+        references = reports_of(tmp_path / "r.csv", REFERENCE_COLUMNS)
+        assert (
+            pair_reports(references, file(["1", "2"], ["one", "two"]), Protocol())[0]["study_id"].to_list() == studies
+        )
 
-    def notes(**protocol) -> str:
-        score_reports(files / "refs.csv", files / "raw.csv", None, files / "out", Protocol(**protocol))
-        return " ".join(reading_notes(Signature.read(files / "out" / "signature.json")))
 
-    told = notes()
+@pytest.fixture
+def files(tmp_path, quick_meteor):
+    pl.DataFrame({"id": list(REFERENCES), "report": list(REFERENCES.values())}).write_csv(tmp_path / "refs.csv")
+    (tmp_path / "test_result.json").write_text(json.dumps({key: [text] for key, text in REPORTS.items()}))
+    return tmp_path
+
+
+def test_what_was_read_and_is_not_clean_is_told(files):
+    """Capitals and the like with the option for them; residue of another format also where cleaning breaks it up."""
+
+    def notes(name: str, text: str = "", **protocol) -> list[str]:
+        if text:
+            (files / name).write_text(text)
+        return reading_notes(score(files / "refs.csv", files / name, **protocol).signature)
+
+    raw = "id,report\ns1,Heart is normal.\ns2,no effusion .\ns3,1.2 cm nodule .\n"
+    told = " ".join(notes("raw.csv", raw))
     assert "1 of 3 hypotheses have capitals or periods without a blank" in told
     assert told.endswith("--clean-hypotheses upstream") and "--clean-references" not in told
-    assert "capitals" not in notes(clean_hypotheses="upstream")
-    assert notes(clean_references="iu_xray").endswith("--clean-hypotheses iu_xray")
-    mixed = notes(clean_references="iu_xray", clean_hypotheses="upstream")
+    assert "capitals" not in " ".join(notes("raw.csv", clean_hypotheses="upstream"))
+    assert notes("raw.csv", clean_references="iu_xray")[-1].endswith("--clean-hypotheses iu_xray")
+    mixed = notes("raw.csv", clean_references="iu_xray", clean_hypotheses="upstream")
     assert "warning: references are cleaned by iu_xray, reports by upstream" in mixed
+    escaped = 'id,report\ns1,"\\nHeart is &lt; normal."\ns2,no effusion<br/>\ns3,1.2 cm nodule .\n'
+    for clean in ("none", "upstream"):
+        residue = [note for note in notes("raw.csv", escaped, clean_hypotheses=clean) if "residue" in note]
+        assert len(residue) == 1 and residue[0].startswith("2 of 3 hypotheses have residue")
+    for kept, warned in ((1, True), (2, False)):
+        few = json.dumps(dict(list(REPORTS.items())[:kept]))
+        told = notes("h.json", few, missing="empty")
+        assert ("warning: 2 of 3 reports are empty, 2 of them because they are missing" in told) == warned
+        assert len(told) == 2 + warned
 
 
 def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directory, quick_meteor):
     """A text is scored in one line, whether it comes as a prediction of the pipeline or in a file of another system."""
     rows = [
-        {
-            "record_id": f"sn-{key}",
-            "context": "sn",
-            "split": "test",
-            "study_id": key,
-            "subject_id": "p",
-            "report": text.replace(" .", "\n .", 1),
-            "report_raw": text,
-            "findings_original": None,
-        }
+        {"record_id": f"sn-{key}", "context": "sn", "split": "test", "study_id": key, "subject_id": "p"}
+        | {"report": text.replace(" .", "\n .", 1), "report_raw": text, "findings_original": None}
         for key, text in REFERENCES.items()
     ]
     records = pl.DataFrame(rows, schema_overrides={"findings_original": pl.String})
@@ -178,76 +189,40 @@ def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directo
     chexbert, labels = chexbert_directory(), tmp_path / "labels.parquet"
     own = score_predictions(records, tmp_path / "predictions", tmp_path / "own", ScoreInputs(chexbert))
     for kept in (None, labels, labels):  # labels that this route made, and those of the same texts as read there
-        foreign = score_reports(
-            tmp_path / "records.parquet",
-            tmp_path / "predictions/sn.jsonl",
-            chexbert,
-            tmp_path / "foreign",
-            labels_path=kept,
-        )
-        assert foreign == own
+        sides = tmp_path / "records.parquet", tmp_path / "predictions/sn.jsonl"
+        foreign = score(*sides, chexbert=chexbert, labels=kept)
+        assert foreign.scores == own
     assert score_predictions(records, tmp_path / "predictions", tmp_path / "own", ScoreInputs(chexbert, labels)) == own
     write_jsonl(tmp_path / "predictions/sn.jsonl", [row | {"report": single_line(row["report"])} for row in reports])
     whole = records.with_columns(report=pl.Series(map(single_line, records["report"])))
     assert score_predictions(whole, tmp_path / "predictions", tmp_path / "lines", ScoreInputs(chexbert)) == own
-    signatures = [json.loads((tmp_path / name / "signature.json").read_text()) for name in ("own", "foreign", "lines")]
-    assert signatures[1]["language"]["hypotheses"].endswith("line breaks and tabs are blanks")
-    assert len({signature["data"]["records"] for signature in signatures}) == 1
+    assert foreign.signature.language["hypotheses"].endswith("line breaks and tabs are blanks")
+    for name in ("own", "lines"):
+        signature = json.loads((tmp_path / name / "signature.json").read_text())
+        assert signature["data"]["records"] == foreign.signature.data["records"]
 
 
-def test_an_id_is_a_study_only_where_its_column_says_so(tmp_path):
-    hypotheses = file(["1", "2"], ["one", "two"])
-    for column, studies in (("study_id", ["1", "2"]), ("image_id", [None, None])):
-        pl.DataFrame({column: ["1", "2"], "report": ["x", "y"]}).write_csv(tmp_path / "r.csv")
-        records, _ = pair_reports(reports_of(tmp_path / "r.csv", REFERENCE_COLUMNS), hypotheses, Protocol())
-        assert records["study_id"].to_list() == studies
-
-
-def test_rows_of_unknown_studies_are_all_kept(files, chexbert_directory, quick_meteor):
-    """The convention `nicolson` keeps the first row of a study; no row is lost where studies are not known."""
-    scores = score_reports(files / "refs.csv", files / "test_result.json", chexbert_directory(), files / "out")
-    assert scores["conventions"]["nicolson"]["all"]["n"] == 3
-    signature = json.loads((files / "out" / "signature.json").read_text())
-    assert signature["counts"]["all"]["studies"] is None
-    assert pl.read_parquet(files / "out" / "cases.parquet")["study_id"].null_count() == 3
-
-
-@pytest.fixture
-def files(tmp_path):
-    pl.DataFrame({"id": list(REFERENCES), "report": list(REFERENCES.values())}).write_csv(tmp_path / "refs.csv")
-    (tmp_path / "test_result.json").write_text(json.dumps({key: [text] for key, text in REPORTS.items()}))
-    return tmp_path
-
-
-def test_files_without_contexts_are_scored_as_one(files, chexbert_directory, quick_meteor):
-    scores = score_reports(files / "refs.csv", files / "test_result.json", chexbert_directory(), files / "out")
+def test_files_without_contexts_are_scored_as_one(files, chexbert_directory):
+    found = score(files / "refs.csv", files / "test_result.json", chexbert=chexbert_directory(), out=files / "out")
+    scores, signature = found.scores, found.signature
     assert list(scores) == ["all", "conventions"]
     assert "anchor_agreement" not in scores["all"] and 0 <= scores["all"]["report_agreement"] <= 1
     assert "unfounded_prior_wording_rate" not in scores["all"]
-    cases = pl.read_parquet(files / "out" / "cases.parquet")
-    assert cases["record_id"].to_list() == list(REFERENCES)
-    assert cases["hypothesis"].to_list() == [REPORTS[key] for key in REFERENCES]
-    signature = json.loads((files / "out" / "signature.json").read_text())
-    assert signature["protocol"]["hypotheses"] == {"file": "test_result.json", "id": "id", "text": "text"}
-    assert len(signature["data"]["hypotheses"]) == 64 and signature["language"]["cleaner"] == "none"
+    assert scores["conventions"]["nicolson"]["all"]["n"] == 3, "no study is known, so each row is one"
+    assert signature.counts["all"]["studies"] is None and found.cases["study_id"].null_count() == 3
+    assert dict(found.cases.select("record_id", "hypothesis").iter_rows()) == REPORTS
+    assert signature.protocol["hypotheses"] == {"file": "test_result.json", "id": "id", "text": "text"}
+    assert len(signature.data["hypotheses"]) == 64 and signature.language["cleaner"] == "none"
     assert "effusion" not in (files / "out" / "signature.json").read_text()
 
 
-def test_labels_of_the_references_are_made_once(files, chexbert_directory, quick_meteor, monkeypatch):
-    def scored() -> dict:
-        return score_reports(
-            files / "refs.csv",
-            files / "test_result.json",
-            chexbert,
-            files / "out",
-            labels_path=files / "labels.parquet",
-        )
-
-    chexbert = chexbert_directory()
-    first, seen = scored(), []
+def test_labels_of_the_references_are_made_once(files, chexbert_directory, monkeypatch):
+    chexbert, labels = chexbert_directory(), files / "labels.parquet"
+    scored = partial(score, files / "refs.csv", files / "test_result.json", chexbert=chexbert, labels=labels)
+    first, seen = scored().scores, []
     call = CheXbert.__call__
     monkeypatch.setattr(CheXbert, "__call__", lambda self, texts: (seen.extend(texts), call(self, texts))[1])
-    assert scored() == first
+    assert scored().scores == first
     assert sorted(seen) == sorted(REPORTS.values())
     refs = (files / "refs.csv").read_text()
     (files / "refs.csv").write_text(refs.replace("small", "large"))
@@ -259,58 +234,30 @@ def test_labels_of_the_references_are_made_once(files, chexbert_directory, quick
         scored()
 
 
-def test_most_reports_empty_is_a_warning(files, chexbert_directory, quick_meteor):
-    for kept, warned in ((1, True), (2, False)):
-        (files / "h.json").write_text(json.dumps(dict(list(REPORTS.items())[:kept])))
-        score_reports(
-            files / "refs.csv", files / "h.json", chexbert_directory(), files / "out", Protocol(missing="empty")
-        )
-        notes = reading_notes(Signature.read(files / "out" / "signature.json"))
-        assert ("warning: 2 of 3 reports are empty, 2 of them because they are missing" in notes) == warned
-        assert len(notes) == 2 + warned
-
-
-def test_references_with_contexts_are_scored_by_context(files, chexbert_directory, quick_meteor):
+def test_references_with_contexts_are_scored_by_context(files):
     rows = [
-        {
-            "record_id": f"{context}-{key}",
-            "context": context,
-            "split": split,
-            "study_id": key,
-            "report": text,
-            "subject_id": "p",
-            "findings_original": text.upper(),
-        }
+        {"record_id": f"{context}-{key}{'-train' * (split == 'train')}", "context": context, "split": split}
+        | {"study_id": key, "report": text, "subject_id": "p", "findings_original": text.upper()}
         for context in ("sn", "mw")
         for split in ("test", "train")
         for key, text in REFERENCES.items()
         if split == "test" or key == "s1"
     ]
-    references = pl.DataFrame(rows).with_columns(
-        record_id=pl.when(split="test").then("record_id").otherwise(pl.col("record_id") + "-train")
-    )
-    references.write_parquet(files / "records.parquet")
+    pl.DataFrame(rows).write_parquet(files / "records.parquet")
     reports = [
         {"record_id": f"{context}-{key}", "report": text} for context in ("mw", "sn") for key, text in REPORTS.items()
     ]
-    (files / "h.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reports))
-    chexbert = chexbert_directory()
-    scores = score_reports(files / "records.parquet", files / "h.jsonl", chexbert, files / "out", settings=AS_IS)
-    assert list(scores) == ["sn", "mw", "mean", "conventions"]
+    write_jsonl(files / "h.jsonl", reports)
+    scored = partial(score, files / "records.parquet", settings=AS_IS)
+    scores = scored(files / "h.jsonl").scores
+    assert list(scores) == ["sn", "mw", "mean"]
     assert scores["sn"]["n"] == 3 and scores["sn"]["bleu1"] == scores["mw"]["bleu1"] == scores["mean"]["bleu1"]
     assert scores["sn"]["original_bleu1"] < scores["sn"]["bleu1"]
     assert "unfounded_prior_wording_rate" in scores["sn"] and "unfounded_prior_wording_rate" not in scores["mw"]
-    alone = score_reports(
-        files / "records.parquet",
-        files / "test_result.json",
-        chexbert,
-        files / "out",
-        Protocol(context="sn", reference_id="study_id"),
-        settings=AS_IS,
-    )
-    assert {**alone["sn"]} == scores["sn"]
+    alone = scored(files / "test_result.json", context="sn", reference_id="study_id").scores
+    assert alone["sn"] == scores["sn"]
     with pytest.raises(DataError, match="sn-s1-train"):  # for which there is no report
-        score_reports(files / "records.parquet", files / "h.jsonl", chexbert, files / "out", Protocol(split="all"))
+        scored(files / "h.jsonl", split="all")
 
 
 @pytest.fixture
@@ -329,7 +276,7 @@ def pacer(capsys, monkeypatch) -> Callable[..., str]:
     return run
 
 
-def test_the_command_scores_and_compares(files, chexbert_directory, quick_meteor, pacer):
+def test_the_command_scores_and_compares(files, chexbert_directory, pacer):
     sides = ("--references", files / "refs.csv", "--hypotheses", files / "test_result.json")
     command = ("score", *sides, "--chexbert", chexbert_directory(), "--out")
     told = pacer(*command, files / "one", "--deduplicate")
@@ -338,8 +285,6 @@ def test_the_command_scores_and_compares(files, chexbert_directory, quick_meteor
     pacer(*command, files / "two")
     told = pacer("compare", files / "one", files / "two")
     assert "95 % interval" in told and "3 records, resampled by record (3)" in told
-    found = compare_runs(files / "one", files / "two", resamples=50)
-    assert found.scores["all"]["bleu4"].second == pytest.approx(1.0)
     for wrong in (
         ["--references", "r.csv"],
         ["--references", "r.csv", "--predictions", "p"],
@@ -347,17 +292,17 @@ def test_the_command_scores_and_compares(files, chexbert_directory, quick_meteor
         ["--records", "r", "--predictions", "p", "--missing", "empty"],
     ):
         assert "--references and --hypotheses" in pacer("score", "--out", files / "three", *wrong)
+    for name, text in (("gts.csv", "no effusion ."), ("res.csv", '"no\neffusion ."')):
+        (files / name).write_text(f"report\nthe heart is normal .\n{text}\n")
+    told = pacer("score", "--references", files / "gts.csv", "--hypotheses", files / "res.csv", "--out", files / "four")
+    for side, name in (("references", "gts.csv"), ("hypotheses", "res.csv")):
+        assert f"{side}: {name}, text: report, paired by position" in told
 
 
-def test_copies_of_train_are_called_so_and_columns_are_scored(files, chexbert_directory, quick_meteor, pacer):
+def test_copies_of_train_are_called_so_and_columns_are_scored(files, chexbert_directory, pacer):
     rows = [
-        {
-            "id": f"{split}{number}",
-            "split": split,
-            "view": "AP",
-            "subject_id": str(number),
-            "report": f"{text} {split} .",
-        }
+        {"id": f"{split}{number}", "split": split, "view": "AP", "subject_id": str(number)}
+        | {"report": f"{text} {split} ."}
         for split in ("test", "train")
         for number, text in enumerate(REFERENCES.values())
     ]
@@ -378,70 +323,36 @@ def test_copies_of_train_are_called_so_and_columns_are_scored(files, chexbert_di
     assert "missing in" in pacer(*command, files / "columns.csv")
 
 
-def test_a_column_is_not_scored_against_itself(files, chexbert_directory, quick_meteor):
-    table = pl.DataFrame(
-        {"id": ["a", "b"], "findings": ["edema .", "no effusion ."], "prediction": ["edema .", "effusion ."]}
-    )
-    table.write_csv(files / "both.csv")
+def test_a_column_is_not_scored_against_itself(files):
+    table = {"id": ["a", "b"], "findings": ["edema .", "no effusion ."], "prediction": ["edema .", "effusion ."]}
+    pl.DataFrame(table).write_csv(files / "both.csv")
     (files / "same.csv").symlink_to(files / "both.csv")
-    score = partial(score_reports, files / "both.csv", files / "same.csv", chexbert_directory(), files / "out")
-    assert score()["all"]["n"] == 2
+    scored = partial(score, files / "both.csv", files / "same.csv")
+    assert scored().scores["all"]["n"] == 2
     with pytest.raises(DataError, match=r"are the same column findings of .*both.csv"):
-        score(Protocol(hypothesis_text="findings"))
+        scored(hypothesis_text="findings")
 
 
-def test_the_signature_says_of_foreign_files_only_what_is_true(files, chexbert_directory, quick_meteor):
-    def signature(references="refs.csv", **protocol):
-        score_reports(files / references, files / "test_result.json", chexbert, files / "out", Protocol(**protocol))
-        return json.loads((files / "out" / "signature.json").read_text())
+def test_the_signature_says_of_foreign_files_only_what_is_true(files, chexbert_directory):
+    def signature(references="refs.csv", chexbert=None, **protocol):
+        return score(files / references, files / "test_result.json", chexbert=chexbert, **protocol).signature
 
-    chexbert = chexbert_directory()
-    plain = signature()
-    assert "clean" not in plain["clinical"]["references"] + plain["language"]["hypotheses"]
-    assert plain["language"]["references"].startswith("the texts of their file") and plain["protocol"]["split"] is None
-    assert "cleaned" not in plain["language"]["references"]
-    assert plain["pairing"] == "by record id, one to one; all records kept"
-    assert signature(clean_references="iu_xray")["language"]["references"].startswith(
-        "the texts of their file, cleaned once by `cleaner`"
-    )
-    records = pl.DataFrame(
-        {
-            "record_id": list(REFERENCES),
-            "split": ["test", "test", "val"],
-            "report_raw": ["a", "b", "c"],
-            "report": list(REFERENCES.values()),
-        }
-    )
+    plain = signature(chexbert=chexbert_directory())
+    assert "clean" not in plain.clinical["references"] + plain.language["hypotheses"]
+    assert plain.language["references"].startswith("the texts of their file") and plain.protocol["split"] is None
+    assert "cleaned" not in plain.language["references"]
+    assert plain.pairing == "by record id, one to one; all records kept"
+    cleaned = signature(clean_references="iu_xray").language["references"]
+    assert cleaned.startswith("the texts of their file, cleaned once by `cleaner`")
+    records = {"record_id": list(REFERENCES), "split": ["test", "test", "val"], "report_raw": ["a", "b", "c"]}
     about = json.dumps({"cleaner": "iu_xray", "target": "findings"})
-    records.write_parquet(files / "records.parquet", metadata={"pacer": about})
+    records["report"] = list(REFERENCES.values())
+    pl.DataFrame(records).write_parquet(files / "records.parquet", metadata={"pacer": about})
     (files / "test_result.json").write_text(json.dumps({key: REPORTS[key] for key in list(REFERENCES)[:2]}))
     own = signature("records.parquet")
-    assert own["language"]["references"] == "the complete cleaned reports" and own["language"]["cleaner"] == "iu_xray"
-    assert own["protocol"]["split"] == "test"
+    assert own.language["references"] == "the complete cleaned reports" and own.language["cleaner"] == "iu_xray"
+    assert own.protocol["split"] == "test"
     with pytest.raises(ConfigError, match="clean already"):
         signature("records.parquet", clean_references="iu_xray")
     raw = signature("records.parquet", reference_text="report_raw", clean_references="iu_xray")
-    assert raw["language"]["cleaner"] == "iu_xray" and raw["language"]["target"] == "not recorded"
-
-
-def test_the_command_says_how_files_without_ids_were_read(files, chexbert_directory, quick_meteor, pacer):
-    (files / "gts.csv").write_text("the heart is normal .\nno effusion .\n")
-    (files / "res.csv").write_text('the heart is normal .\n"no\neffusion ."\n')
-    sides = ("--references", files / "gts.csv", "--hypotheses", files / "res.csv")
-    told = pacer("score", *sides, "--out", files / "one", "--chexbert", chexbert_directory())
-    for line in (
-        "references: gts.csv, text: the only column, paired by position",
-        "hypotheses: res.csv, text: the only column, paired by position",
-    ):
-        assert line in told
-
-
-@pytest.mark.parametrize("clean", ["none", "upstream"])
-def test_residue_of_another_format_is_told_for_each_file(files, quick_meteor, clean):
-    (files / "raw.csv").write_text(
-        'id,report\ns1,"\\nHeart is &lt; normal."\ns2,no effusion<br/>\ns3,1.2 cm nodule .\n'
-    )
-    protocol = Protocol(clean_hypotheses=clean)
-    score_reports(files / "refs.csv", files / "raw.csv", None, files / "out", protocol)
-    told = [note for note in reading_notes(Signature.read(files / "out" / "signature.json")) if "residue" in note]
-    assert len(told) == 1 and told[0].startswith("2 of 3 hypotheses have residue")
+    assert raw.language["cleaner"] == "iu_xray" and raw.language["target"] == "not recorded"

@@ -14,7 +14,7 @@ from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.commitments import anchor_columns, polarity_agreement, states
 from pacer.metrics.nlg import language_scores
 from pacer.metrics.scores import mean, mean_rows
-from pacer.metrics.statistics.bootstrap import Statistics, intervals
+from pacer.metrics.statistics.bootstrap import Summed, intervals
 from pacer.metrics.statistics.intervals import label_intervals, resampled_units, score_intervals
 
 WORDS = ("the heart is enlarged", "no effusion", "small left effusion", "no pneumothorax", "a line ends in the svc")
@@ -30,18 +30,11 @@ def cases() -> pl.DataFrame:
         labels = [(draw.integers(0, classes) * (draw.random(14) < 0.5)).tolist() for _ in range(2)]
         texts = [" . ".join(draw.choice(WORDS, 3)) for _ in range(2)]
         rows.append(
-            {
-                "record_id": f"{context}-{number}",
-                "context": context,
-                "study_id": f"s{number // 2}",
-                "subject_id": f"p{number // 4}",
-                "reference": texts[0],
-                "hypothesis": texts[1],
-                "reference_labels": labels[0],
-                "hypothesis_labels": labels[1],
-                "rougeL": float(draw.random()),
-                "meteor_statistics": draw.integers(1, 9, 23).astype(float).tolist(),
-            }
+            {"record_id": f"{context}-{number}", "context": context}
+            | {"study_id": f"s{number // 2}", "subject_id": f"p{number // 4}"}
+            | {"reference": texts[0], "hypothesis": texts[1]}
+            | {"reference_labels": labels[0], "hypothesis_labels": labels[1], "rougeL": float(draw.random())}
+            | {"meteor_statistics": draw.integers(1, 9, 23).astype(float).tolist()}
         )
     table = pl.DataFrame(rows)
     sides = {"reference": "reference", "hypothesis": "report"}
@@ -82,7 +75,7 @@ def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame
 @given(st.integers(0, 2**31))
 def test_the_interval_of_a_mean_is_that_of_scipy(seed: int):
     values = np.random.default_rng(seed).normal(size=80)
-    found = intervals({"sn": Statistics({"s": mean_rows(values)}, {"s": ("s", mean)})}, 4_000, seed)["sn"]["s"]
+    found = intervals({("sn", "s"): Summed(mean_rows(values), mean)}, 4_000, seed)["sn"]["s"]
     expected = stats.bootstrap((values,), np.mean, n_resamples=4_000, method="percentile", rng=seed)
     spread = values.std() / np.sqrt(80)
     assert (found.low, found.high) == pytest.approx(expected.confidence_interval, abs=0.25 * spread)

@@ -35,6 +35,10 @@ def test_pairs_by_id_and_not_by_order():
     references, hypotheses = texts(1), texts(2)
     shuffled = dict(sorted(hypotheses.items(), key=lambda item: item[1]))
     assert nlg_scores(references, shuffled) == nlg_scores(references, hypotheses)
+    with pytest.raises(DataError, match="missing in hypotheses: sn-0, sn-1, sn-2 and 27 more"):
+        nlg_scores(references, {})
+    with pytest.raises(DataError, match="no pairs"):
+        nlg_scores({}, {})
 
 
 def test_texts_are_compared_as_they_are():
@@ -50,25 +54,6 @@ def test_empty_hypotheses_have_a_score():
     assert all(value == pytest.approx(0.0, abs=1e-6) for value in scores.values())
 
 
-@pytest.mark.parametrize(
-    "change, problem",
-    [
-        (lambda found: found.pop("sn-3"), "missing in hypotheses: sn-3"),
-        (lambda found: found.update({"sn-99": "x"}), "in hypotheses but not in references: sn-99"),
-    ],
-)
-def test_ids_must_pair(change, problem):
-    hypotheses = texts(2)
-    change(hypotheses)
-    with pytest.raises(DataError, match=problem):
-        nlg_scores(texts(1), hypotheses)
-
-
 def test_cider_of_a_single_pair_is_undefined():
     scores = nlg_scores({"a": "the heart is normal ."}, {"a": "the heart is normal ."})
     assert scores["cider"] is None and scores["rougeL"] == 1.0
-
-
-def test_nothing_to_score_is_an_error():
-    with pytest.raises(DataError, match="no pairs"):
-        nlg_scores({}, {})

@@ -183,21 +183,6 @@ def test_page_table_and_commitments(probe: Path, tmp_path: Path) -> None:
     assert record["systems"]["own"]["contradicts_commitment"] == pytest.approx(edema)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda rows: rows[1:], "missing in"),
-        (lambda rows: pl.concat([rows, rows[:1]]), "more than once"),
-        (lambda rows: rows.rename({"probe_id": "number"}), "none is known as that of ids"),
-    ],
-)
-def test_reports_that_do_not_pair(change: Callable, message: str, probe: Path, tmp_path: Path) -> None:
-    file = reports(probe, SYSTEMS["constant"], tmp_path / "r.csv")
-    change(pl.read_csv(file)).write_csv(file)
-    with pytest.raises(DataError, match=message):
-        system_use("s", read_probe(probe)[0], file)
-
-
 def test_a_changed_key_is_refused(corpus: Path, tmp_path: Path) -> None:
     records = pl.read_parquet(corpus / "records.parquet")
     paths = {path.name: str(path) for path in corpus.glob("*.png")}

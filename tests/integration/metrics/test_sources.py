@@ -10,7 +10,7 @@ import pytest
 
 from pacer.core.io import write_jsonl
 from pacer.metrics.clinical import clinical_efficacy
-from pacer.metrics.inputs import ScoreInputs
+from pacer.metrics.signature import ScoreInputs
 from pacer.metrics.statistics.sources import source_gains, warnings
 from tests.support.metrics import score_predictions
 

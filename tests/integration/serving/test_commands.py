@@ -14,11 +14,199 @@ import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
-from pacer.cli import main
 from pacer.cli.serving import show_summary
-from pacer.cli.reports import show_summary
-    assert [word for word in header.split() if word.isupper()] == ["SN", "SW", "MN", "MW"]
+from pacer.core.io import read_json, read_jsonl, write_json
+from pacer.data.schemas import ABOUT, read_about
+from pacer.serving.case import GENERATED_NOTE
+from pacer.serving.export import export_model
+from pacer.serving.layout import SETTINGS
+from tests.support.cli import Outcome
+from tests.support.world import ROOT, World, rehashed
+
+
+@pytest.fixture
+def generate(pacer, exported: Path) -> Callable[..., Outcome]:
+    return lambda *arguments: pacer("generate", "--model", exported, *arguments)
+
+
+def arguments_of(world: World, record_id: str) -> list[str]:
+    case = world.case(record_id)
+    given = {
+        "--frontal": case.frontal,
+        "--lateral": case.lateral,
+        "--prior": case.prior,
+        "--indication": case.indication,
+        "--history": case.history,
+        "--view": case.view,
+    }
+    return [str(part) for name, value in given.items() if value is not None for part in (name, value)]
+
+
+def words_of(text: str) -> str:
+    return " ".join(text.split())
+
+
+def prediction(world: World, record_id: str) -> dict:
+    return next(line for line in world.predictions(record_id[:2]) if line["record_id"] == record_id)
+
+
+def test_one_case_on_the_terminal(world: World, generate) -> None:
+    line = prediction(world, "mw-50000002")
+    shown = generate(*arguments_of(world, "mw-50000002"))
+    assert shown.code == 0 and shown.error == ""
+    for text in (
+        "MW: frontal + lateral + previous report; view other",
+        f"gate {line['gate']:.3f}",
+        "tokens of the indication and history were cut off",
+        "For research only",
+    ):
+        assert text in shown.out
+    assert words_of(line["report"]) in words_of(shown.out)
+
+
+def test_all_contexts_side_by_side(world: World, generate) -> None:
+    shown = generate(*arguments_of(world, "mw-50000003"), "--all-contexts")
+    assert shown.code == 0
+    header = next(line for line in shown.out.splitlines() if "SN" in line)
+    assert re.findall("SN|SW|MN|MW", header) == ["SN", "SW", "MN", "MW"]
     rows = {line.split()[0] for line in shown.out.splitlines() if line.strip()}
     assert rows >= {"sources", "gate", "commitment", "report", "tokens"}
-    assert re.findall("SN|SW|MN|MW", header) == ["SN", "SW", "MN", "MW"]
-    assert "\x1b[32m" not in generate(*arguments_of(world, "sn-50000003"), "--all-contexts").out
+
+
+def table_of(world: World, folder: Path, *record_ids: str) -> Path:
+    """A table of the frontal views of records."""
+    rows = [f"{record_id},{world.case(record_id).frontal}" for record_id in record_ids]
+    table = folder / "cases.csv"
+    table.write_text("\n".join(["case,frontal", *rows]))
+    return table
+
+
+def test_a_table_of_cases(world: World, generate, tmp_path: Path) -> None:
+    table, out = table_of(world, tmp_path, "sn-50000002", "sn-50000003"), tmp_path / "out.jsonl"
+    done = generate("--cases", table, "--out", out)
+    assert done.code == 0 and "2 reports written" in done.out
+    assert sorted(line["case"] for line in read_jsonl(out)) == ["sn-50000002", "sn-50000003"]
+    again = generate("--cases", table, "--out", out)
+    assert again.code == 1 and "out.jsonl exists; name another file" in again.error
+    (tmp_path / "broken.png").touch()
+    table.write_text(table.read_text() + "\nbroken,broken.png\n")
+    refused = generate("--cases", table, "--out", tmp_path / "other.jsonl")
+    assert refused.code == 1 and "1 of 3 cases cannot be used; correct" in refused.error
+    assert "\n  image frontal of broken" in refused.error and not (tmp_path / "other.jsonl").exists()
+
+
+def test_reports_that_end_at_the_token_limit_are_told(
+    world: World, pacer, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """All of them: one warning. Some of them: their number."""
+    table = table_of(world, tmp_path, "sn-50000002", "sn-50000003")
+    shutil.copytree(exported, tmp_path / "model")
+    settings = read_json(exported / SETTINGS)
+    settings["search"] |= {"min_new_tokens": 24, "max_new_tokens": 24}
+    write_json(tmp_path / "model" / SETTINGS, settings)
+    rehashed(tmp_path / "model")
+    shown = pacer("generate", "--model", tmp_path / "model", "--cases", table, "--out", tmp_path / "out.jsonl").out
+    assert "warning: every report stopped at the token limit" in words_of(shown)
+    show_summary(5, 2, tmp_path / "out.jsonl", ())
+    assert "note: 2 reports stopped at the token limit" in capsys.readouterr().out
+    show_summary(1, 1, tmp_path / "out.jsonl", ())
+    assert "every report" not in capsys.readouterr().out
+
+
+def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, pacer, tmp_path: Path) -> None:
+    """The corpus says that it was generated, the export carries that, and every way to a report shows it."""
+    table = pq.read_table(world.inputs["records"])
+    about = json.dumps(read_about(world.inputs["records"]) | {"generated": True})
+    pq.write_table(table.replace_schema_metadata({ABOUT: about}), tmp_path / "records.parquet")
+    export_model(tmp_path / "model", world.decode, **world.inputs | {"records": tmp_path / "records.parquet"})
+    arguments = arguments_of(world, "mw-50000002")
+    command = ("generate", "--model", tmp_path / "model")
+    for more in ([], ["--all-contexts"]):
+        shown = pacer(*command, *arguments, *more).out
+        assert GENERATED_NOTE in " ".join(shown.split())
+    (tmp_path / "cases.csv").write_text("case,frontal\na,frontal.jpg\n")
+    (tmp_path / "frontal.jpg").write_bytes(Path(arguments[1]).read_bytes())
+    done = pacer(*command, "--cases", tmp_path / "cases.csv", "--out", tmp_path / "out.jsonl")
+    assert GENERATED_NOTE in " ".join(done.out.split())
+    assert GENERATED_NOTE in read_jsonl(tmp_path / "out.jsonl")[0]["notes"]
+
+
+def test_a_model_of_a_real_corpus_says_nothing_of_generated_ones(reporter, world: World) -> None:
+    assert reporter.notes == () and GENERATED_NOTE not in reporter.generate([world.case("sn-50000002")])[0].notes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "give --frontal (with --lateral, --prior) for one case, or --cases and --out for many"),
+        (("--frontal", "a.png", "--out", "x"), "give --frontal (with --lateral, --prior) for one case, or"),
+        (("--cases", "c.csv"), "--cases goes with --out"),
+        (("--cases", "c.csv", "--out", "x", "--view", "PA"), "omit the options of one case"),
+        (("--cases", "c.csv", "--out", "x", "--all-contexts"), "omit the options of one case"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(generate, arguments: tuple[str, ...], sentence: str) -> None:
+    outcome = generate(*arguments)
+    assert outcome.code == 1 and outcome.out == ""
+    assert outcome.error.startswith("error: ") and sentence in outcome.error and outcome.error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("export DIR --model none", "none does not exist; train a model"),
+        ("generate --model none --frontal a.png", "none does not exist; create it"),
+        ("generate --model MODEL --frontal none.png", "the file none.png cannot be read"),
+        ("generate --model MODEL --frontal IMAGE --prior none.txt", "looks like the path of a file"),
+        ("generate --model MODEL --cases none.csv --out out.jsonl", "none.csv does not exist"),
+        ("serve --model none", "none does not exist; create it"),
+    ],
+)
+def test_a_wrong_path_is_refused_before_torch_is_loaded(
+    world: World, exported: Path, tmp_path: Path, arguments: str, sentence: str
+) -> None:
+    image = str(world.case("sn-50000002").frontal)
+    words = arguments.replace("MODEL", str(exported)).replace("IMAGE", image).replace("DIR", str(tmp_path / "new"))
+    code = (
+        "import sys; from pacer.cli import main\n"
+        "try:\n    main()\nfinally:\n    print({'torch', 'transformers'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 1 and sentence in done.stderr and done.stdout == "set()\n"
+
+
+def test_a_previous_report_that_is_the_name_of_a_file_is_refused(world: World, generate, tmp_path: Path) -> None:
+    prior = tmp_path / "prior one.txt"
+    prior.write_text("No effusion.")
+    refused = generate("--frontal", world.case("sn-50000002").frontal, "--prior", prior)
+    assert refused.code == 1 and '--prior is the name of a file; give its text: --prior "$(cat FILE)"' in refused.error
+
+
+def test_export_then_generate(world: World, pacer, tmp_path: Path, monkeypatch) -> None:
+    """In the folder of a pipeline, as in the README."""
+    params = YAML(typ="safe").load(ROOT / "configs" / "phantom.yaml")
+    params["decode"] |= world.decode.model_dump(include={"min_new_tokens", "max_new_tokens", "num_beams"})
+    YAML(typ="safe").dump(params, tmp_path / "params.yaml")
+    for name, place in (
+        ("model", "models/calibrate"),
+        ("backbones", "models/backbones"),
+        ("features", "data/features"),
+        ("records", "data/corpus/records.parquet"),
+    ):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).symlink_to(world.inputs[name])
+    monkeypatch.chdir(tmp_path)
+    exported = pacer("export", "my-model")
+    assert exported.code == 0, exported.error
+    assert "model written to my-model" in exported.out and "the model card has none" in exported.out
+    shown = pacer("generate", "--model", "my-model", *arguments_of(world, "sn-50000002")).out
+    assert words_of(prediction(world, "sn-50000002")["report"]) in words_of(shown)
+
+
+def test_help_does_not_load_torch() -> None:
+    code = (
+        "import sys, pacer.cli; heavy = {'torch', 'transformers', 'polars', 'numpy', 'PIL'} & set(sys.modules); "
+        "print(heavy); sys.exit(bool(heavy & {'torch', 'transformers'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout

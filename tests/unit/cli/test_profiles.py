@@ -15,7 +15,7 @@ from pacer.config import Params, load_params
 from pacer.config.decode import Score
 from pacer.config.profiles import load_profile, profile_text
 from pacer.core.errors import ConfigError
-from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.score import ORIGINALS
 from pacer.reporting.published import load_published
 

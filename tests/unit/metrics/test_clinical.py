@@ -9,8 +9,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.chexbert.observations import OBSERVATIONS
-from pacer.metrics.clinical import RATIOS, clinical_efficacy, ratios
-from pacer.metrics.conventions import CONVENTIONS
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, clinical_efficacy, ratios
 
 #: scikit-learn's names of the averages.
 AVERAGES = {"micro": "micro", "macro": "macro", "weighted": "weighted", "example": "samples"}

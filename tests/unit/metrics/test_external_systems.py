@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Protocol, pair_reports, reports_of
+from pacer.metrics.pairing import Protocol, pair_reports
+from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, reports_of
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text(encoding="utf-8")
 #: The code of the recipes: lines that serve all of them, then each recipe below its heading.
@@ -25,16 +26,8 @@ FRONTALS = [f"p10/p10000032/s{study}/{dicom}.jpg" for study, dicom in zip(STUDIE
 
 
 def records(split: str = "test") -> pl.DataFrame:
-    return pl.DataFrame(
-        {
-            "record_id": [f"sn-{n}" for n in range(3)],
-            "context": "sn",
-            "split": split,
-            "study_id": STUDIES,
-            "frontal": FRONTALS,
-            "report": [f"reference {n} ." for n in range(3)],
-        }
-    )
+    content = {"record_id": [f"sn-{n}" for n in range(3)], "context": "sn", "split": split, "study_id": STUDIES}
+    return pl.DataFrame(content | {"frontal": FRONTALS, "report": [f"reference {n} ." for n in range(3)]})
 
 
 def as_r2gen(folder: Path) -> None:
@@ -44,9 +37,8 @@ def as_r2gen(folder: Path) -> None:
 
 
 def as_test_result(folder: Path) -> None:
-    (folder / "test_result.json").write_text(
-        json.dumps(dict(zip(reversed(STUDIES), [[t] for t in TEXTS[::-1]], strict=True)))
-    )
+    texts = {study: [text] for study, text in zip(STUDIES[::-1], TEXTS[::-1], strict=True)}
+    (folder / "test_result.json").write_text(json.dumps(texts))
 
 
 def with_dicom_ids(folder: Path) -> None:
@@ -57,20 +49,12 @@ def with_dicom_ids(folder: Path) -> None:
 
 
 def as_chexagent(folder: Path) -> None:
-    (folder / "answers.json").write_text(
-        json.dumps(
-            [
-                {
-                    "sample_idx": n,
-                    "image_path": [f"files/{frontal}", "files/p10/other.jpg"],
-                    "section_indication": "",
-                    "section_findings": "reference",
-                    "candidate_findings": text,
-                }
-                for n, (frontal, text) in enumerate(zip(FRONTALS, TEXTS, strict=True))
-            ]
-        )
-    )
+    answers = [
+        {"sample_idx": n, "image_path": [f"files/{frontal}", "files/p10/other.jpg"]}
+        | {"section_indication": "", "section_findings": "reference", "candidate_findings": text}
+        for n, (frontal, text) in enumerate(zip(FRONTALS, TEXTS, strict=True))
+    ]
+    (folder / "answers.json").write_text(json.dumps(answers))
 
 
 def as_cxrmate(folder: Path) -> None:
@@ -85,12 +69,9 @@ def as_cxrmate(folder: Path) -> None:
 
 def as_rgrg(folder: Path) -> None:
     rule = "=" * 30
-    (folder / "reports.txt").write_text(
-        "".join(
-            f"Image path: /data/{frontal}\nGenerated report: {text}\n\n{rule}\n\n"
-            for frontal, text in zip(FRONTALS, TEXTS, strict=True)
-        )
-    )
+    pairs = zip(FRONTALS, TEXTS, strict=True)
+    parts = [f"Image path: /data/{frontal}\nGenerated report: {text}\n\n{rule}\n\n" for frontal, text in pairs]
+    (folder / "reports.txt").write_text("".join(parts))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from pacer.commitments.anchor import FINDINGS, Anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.metrics.probe.flip import flip, flippable
+from pacer.metrics.probe.make import flip, flippable
 
 
 @pytest.mark.parametrize("finding", FINDINGS)

@@ -8,13 +8,12 @@ import pytest
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.decoding import candidates
-from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.commitments import agreement, anchor_columns
 from pacer.metrics.statistics.groups import AGREEMENT, LEAST_UNITS, GroupScore, coverage, group_scores
 from pacer.reporting.score_tables import group_table
 
-VIEWS, SECTIONS = ("AP", "PA", "other"), ("findings", "findings+impression")
+VIEWS = ("AP", "PA", "other")
 
 
 @pytest.fixture
@@ -26,23 +25,13 @@ def cases() -> pl.DataFrame:
         hard, sex = draw.uniform(0.05, 0.4), str(draw.choice(["F", "M"]))
         for study in range(2):
             labels = (draw.random(14) < 0.3).astype(int)
-            view, sections = str(draw.choice(VIEWS)), str(draw.choice(SECTIONS))
+            view = str(draw.choice(VIEWS))
             for context in ("sn", "mw"):
                 found = np.where(draw.random(14) < hard, draw.random(14) < 0.3, labels).astype(int)
                 rows.append(
-                    {
-                        "record_id": f"{context}-{patient}-{study}",
-                        "context": context,
-                        "study_id": f"{patient}-{study}",
-                        "subject_id": str(patient),
-                        "reference": " ".join(["a"] * int(draw.integers(5, 40))),
-                        "reference_labels": labels.tolist(),
-                        "hypothesis_labels": found.tolist(),
-                        "view": view,
-                        "sections": sections,
-                        "prior_days": float(draw.integers(0, 500)) if context == "mw" else None,
-                        "sex": sex,
-                    }
+                    {"record_id": f"{context}-{patient}-{study}", "context": context, "study_id": f"{patient}-{study}"}
+                    | {"subject_id": str(patient), "view": view, "sex": sex}
+                    | {"reference_labels": labels.tolist(), "hypothesis_labels": found.tolist()}
                 )
     return pl.DataFrame(rows)
 
@@ -64,14 +53,11 @@ def test_values_are_the_scores_of_the_groups_records(cases: pl.DataFrame, conven
         one, own = found[title, value], cases.filter(pl.col(column) == value)
         assert one.n == len(own) and one.f1.value == pytest.approx(f1(own, convention))
         assert one.f1.low <= one.f1.value <= one.f1.high
-    assert {column for column, _ in found} == {
-        *("View", "Sections", "Previous report", "Age of the previous report", "Findings in the reference"),
-        *("Reference", "Length of the reference", "sex"),
-    }
-    ages = [value for column, value in found if column == "Age of the previous report"]
-    assert ages[-2:] == ["up to a year", "over a year"]
-    normal = np.array(cases["reference_labels"].to_list())[:, OBSERVATIONS.index("No Finding")] == 1
-    assert found["Reference", "normal"].n == normal.sum()
+    assert {column for column, _ in found} == {"View", "Previous report", "Findings in the reference", "sex"}
+    findings = np.array(cases["reference_labels"].to_list())[:, :-1].sum(axis=1)  # without "No Finding"
+    for value, count in {"2": (findings == 2).sum(), "4 or more": (findings >= 4).sum()}.items():
+        assert found["Findings in the reference", value].n == count
+    assert found["Previous report", "with"].n == cases.filter(context="mw").height
 
 
 def test_intervals_are_those_of_a_bootstrap_over_patients(cases: pl.DataFrame) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import polars as pl
 import pytest
 
-from pacer.metrics.conventions import CONVENTIONS
 from pacer.metrics.scores import SCORES, Context, by_case, score_of
 from pacer.metrics.statistics.bootstrap import intervals
-from pacer.metrics.statistics.intervals import score_statistics
+from pacer.metrics.statistics.intervals import context_sums, resampled_units
 from pacer.reporting.tables import Table
 from tests.support.repository import ROOT
 
@@ -28,11 +26,11 @@ def test_headings_beside_other_scores_tell_them_apart() -> None:
 def test_a_score_of_cases_is_one_row() -> None:
     """The mean over the cases that have a value, with the same value in the interval; left out without any."""
     score = by_case("words", "Words", pl.col("written") / 2, better="lower", place="contents")
-    cases = pl.DataFrame({"record_id": ["a", "b", "c"], "written": [2.0, None, 6.0]})
+    cases = pl.DataFrame({"record_id": ["a", "b", "c"], "context": "sn", "written": [2.0, None, 6.0]})
     context = Context(cases, None, "llm-rg4")
     assert score.of(context) == {"words": 2.0}
-    statistics = score_statistics(cases, CONVENTIONS["llm-rg4"], [score]).by_unit(np.arange(3), 3)
-    assert intervals({"sn": statistics}, 100)["sn"]["words"].value == 2.0
+    sums = context_sums(cases, "llm-rg4", [score], resampled_units(cases))
+    assert intervals(sums, 100)["sn"]["words"].value == 2.0
     for none in (cases.drop("written"), cases.with_columns(written=pl.lit(None, pl.Float64))):
         assert score.of(Context(none, None, "llm-rg4")) == {}
 

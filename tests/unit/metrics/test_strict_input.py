@@ -10,7 +10,8 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.metrics.columns import column_scores, read_score_columns
-from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Protocol, pair_reports, reports_of
+from pacer.metrics.pairing import Protocol, pair_reports
+from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, reports_of
 
 TEXTS = ["no effusion .", "the heart is large .", "a tube ."]
 IDS = ["101", "102", "103"]

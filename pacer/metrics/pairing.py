@@ -1,0 +1,205 @@
+"""References and hypotheses paired strictly, and the changes to other systems' reports before they are scored."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import polars as pl
+
+from pacer.config import Strict
+from pacer.config.corpus import Cleaner
+from pacer.core.contexts import CONTEXTS, Context
+from pacer.core.errors import DataError
+from pacer.core.hygiene import ANY_RESIDUE, is_absent
+from pacer.data.cleaning import CLEANERS
+from pacer.metrics.cases import UNKNOWN
+from pacer.metrics.commitments import anchor_columns
+from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
+from pacer.metrics.report_files import ALSO, WAS_DECIMAL, Reports
+
+#: Signs of uncleaned text that change language scores: capitals, and a period without a blank before it.
+_UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
+#: Remedies for ids that do not pair, by a phrase in the error message.
+_WAYS = {
+    "more than once in": "keep one row for each id, or select references with --split and --context",
+    "missing in": "write the ids in the same way in both files, name their columns with --reference-id and "
+    "--hypothesis-id, or score an empty report where one is missing or null with --missing empty",
+    "but not in": "remove these rows, or give their references",
+}
+#: Columns of predictions that other systems do not provide.
+_NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "unclosed", "tokens")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+
+
+class Protocol(Strict):
+    """How reports are read, paired and changed before scoring; all of it is recorded in the signature.
+
+    ``missing``: a reference without a report is an error, or is scored with an ``empty`` one. ``missing_references``: a
+    reference that is blank, or a word such as ``nan``, is an error, or its pair is left out. ``extract``: ``boxed``
+    takes the last ``\\boxed{}``. ``deduplicate``: drop repeated sentences. ``clean_references``, ``clean_hypotheses``:
+    the report cleaner to apply. ``split``: the split to score; ``None``: test, if the references have splits.
+    ``context``: the context to score; ``None``: all.
+    """
+
+    missing: Literal["error", "empty"] = "error"
+    missing_references: Literal["error", "leave-out"] = "error"
+    extract: Literal["none", "boxed"] = "none"
+    deduplicate: bool = False
+    clean_references: Literal["none", Cleaner] = "none"
+    clean_hypotheses: Literal["none", Cleaner] = "none"
+    split: str | None = None
+    context: Context | None = None
+    reference_id: str | None = None
+    reference_text: str | None = None
+    hypothesis_id: str | None = None
+    hypothesis_text: str | None = None
+
+
+def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Return the cases, in the order of the references, and counts of what was done to the reports.
+
+    Raises:
+        DataError: only one side has ids; an id is missing, extra or repeated; a text is missing; or a context is not
+            one of the four.
+    """
+    if ("id" in references.columns) != ("id" in hypotheses.columns):
+        without, other = (references, hypotheses) if "id" in hypotheses.columns else (hypotheses, references)
+        raise DataError(
+            f"{without.path} has no ids, {other.path} has; give ids on both sides, or two files in the same order"
+        )
+    expected, name = _select(references, protocol)
+    unwritten = [key for key, text in expected.select("id", "text").iter_rows() if text is None or _says_nothing(text)]
+    if unwritten and protocol.missing_references == "error":
+        raise DataError(
+            f"{references.path}: the reference is missing for {named(unwritten)}: blank, or a word such as nan; "
+            "correct the file, or leave these pairs out with --missing-references leave-out"
+        )
+    expected, offered = (rows.filter(~pl.col("id").is_in(unwritten)) for rows in (expected, hypotheses.rows))
+    if expected.is_empty():
+        raise DataError(f"{name}: there is no reference with a text")
+    given = offered.drop_nulls("text")
+    _check_ids(expected, name, [offered, given], hypotheses, protocol)
+    if protocol.reference_id is None and protocol.hypothesis_id is None:
+        _check_second_ids(expected, offered, references, hypotheses)
+    written = given.select("id", pl.col("text").alias("hypothesis"))
+    cases = expected.join(written, on="id", how="left", maintain_order="left")
+    counts: dict[str, Any] = {"missing_hypotheses": cases["hypothesis"].null_count()}
+    # counted before cleaning, which breaks it up; only files that have some get an entry
+    for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
+        if residue := int(cases[column].str.contains(ANY_RESIDUE).sum()):
+            counts[f"residue_{side}"] = residue
+    clean = CLEANERS.get(protocol.clean_references, str)
+    cases = cases.select(
+        pl.col("id").alias("record_id"),
+        pl.Series("context", _contexts(cases, references, protocol)),
+        *("study_id", "subject_id", "findings_original", "view"),
+        pl.Series("report", [clean(text) for text in cases["text"]]),
+        pl.coalesce("report_raw", "text").alias("report_raw"),
+        pl.Series("hypothesis", [_changed(text, protocol) for text in cases["hypothesis"].fill_null("")]),
+        *(pl.lit(None, kind).alias(name) for name, kind in PREDICTIONS.items() if name in _NOT_SAID),
+        pl.lit(False).alias("fallback"),
+    )
+    if blank := [key for key, text in written.iter_rows() if _says_nothing(text)]:
+        counts["blank_hypotheses"] = f"{len(blank)} ({named(blank)})"
+    if unwritten:
+        counts["left_out_references"] = len(unwritten)
+    for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
+        counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
+    return cases.with_columns(anchor_columns(cases["report_raw"], "reference")), counts
+
+
+def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
+    """Return the references of the requested split and context, and a name for this selection."""
+    rows, name = file.rows, str(file.path)
+    for column, wanted in (("split", protocol.split), ("context", protocol.context)):
+        if wanted is None or (column, wanted) == ("split", "all"):
+            continue
+        if not rows[column].count():
+            raise DataError(f"{file.path} has no column {column}, so {column} {wanted} cannot be chosen")
+        rows, name = rows.filter(pl.col(column) == wanted), f"{name}, {column} {wanted}"
+    if rows.is_empty():
+        there = ", ".join(file.rows["split"].drop_nulls().unique().sort().head(5))
+        raise DataError(f"{name}: there is no reference" + f"; its splits are {there}" * bool(there))
+    return rows, name
+
+
+def _check_ids(
+    expected: pl.DataFrame, name: str, sides: list[pl.DataFrame], hypotheses: Reports, protocol: Protocol
+) -> None:
+    """Check that the ids pair; ``sides``: the rows of the hypotheses, and those with a text."""
+    ids, missing = expected["id"].to_list(), protocol.missing == "empty"
+    try:
+        for rows in sides:  # an id without a text must also pair
+            check_pairs(ids, rows["id"].to_list(), name, str(hypotheses.path), missing=missing)
+    except DataError as error:
+        ways = [way for words, way in _WAYS.items() if words in str(error)]
+        whole = [set(rows["id"].str.replace(WAS_DECIMAL, "$1")) for rows in (expected, sides[0])]
+        if len(whole[0] & whole[1]) > len(set(ids) & set(sides[0]["id"])):
+            ways.insert(0, "ids such as 101.0 beside 101 were decimal numbers for a time: write whole ones in both")
+        raise DataError(f"{error}; {'; '.join(ways)}") from None
+
+
+def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
+    """Refuse pairs of rows that another column of ids, which both files have, says are of different cases."""
+    also = [name for name in expected.columns if name.startswith(ALSO) and name in offered.columns]
+    pairs = expected.select("id", *also).join(offered.select("id", *also), on="id", suffix=" given")
+    for name in also:
+        wrong = pairs.filter(pl.col(name) != pl.col(f"{name} given"))["id"]
+        if len(wrong):
+            column = name.removeprefix(ALSO)
+            raise DataError(
+                f"{references.path} and {hypotheses.path} pair by {references.columns['id']}, but their column "
+                f"{column} disagrees in {len(wrong)} of {len(pairs)} pairs, first for {wrong[0]}; name the right "
+                f"columns, as in --reference-id {column} --hypothesis-id {column}"
+            )
+
+
+def _contexts(cases: pl.DataFrame, references: Reports, protocol: Protocol) -> list[str]:
+    """Return the context of each reference; :data:`UNKNOWN` for all if the file does not name the four contexts."""
+    contexts = cases["context"].to_list()
+    if set(contexts) <= set(CONTEXTS):
+        return contexts
+    if protocol.context is None and any(contexts):
+        raise DataError(f"{references.path}: column context must hold {', '.join(CONTEXTS)} in every row")
+    return [UNKNOWN] * len(cases)
+
+
+def _says_nothing(text: str) -> bool:
+    return not text.strip() or is_absent(text)
+
+
+def _changed(text: str, protocol: Protocol) -> str:
+    """Return a report in the form in which it is scored. A word such as ``nan`` stands for an empty report."""
+    if is_absent(text) and re.search(r"\w", text):
+        text = ""
+    if protocol.extract == "boxed":
+        text = last_box(text)
+    if protocol.deduplicate:
+        text = without_repeats(text)
+    clean = CLEANERS.get(protocol.clean_hypotheses)
+    return clean(text) if clean and text.strip() else text
+
+
+def last_box(text: str) -> str:
+    r"""Return the content of the last ``\boxed{...}``, with its end found by counting braces (paper, appendix
+    "Additional Conventional-SN Baselines"). The text is empty if there is no box or the last one is not closed."""
+    _, box, rest = text.rpartition("\\boxed{")
+    depth = 1
+    for position, letter in enumerate(rest if box else ""):
+        depth += (letter == "{") - (letter == "}")
+        if depth == 0:
+            return rest[:position].strip()
+    return ""
+
+
+def without_repeats(text: str) -> str:
+    """Return the report with only the first occurrence of every sentence.
+
+    Sentences end at a period, question or exclamation mark before white space. They are equal if they differ only in
+    case, white space and the blank before the end mark.
+    """
+    sentences: dict[str, str] = {}
+    for sentence in _SENTENCE_END.split(text.strip()):
+        sentences.setdefault(" ".join(sentence.lower().rstrip(".!? ").split()), sentence)
+    return " ".join(sentences.values())
