@@ -53,6 +53,10 @@ class ModelSpecification(Strict):
         """Whether reports are decoded commitment first."""
         return self.commit is not None and self.commit.route != "direct"
 
+    def written(self) -> dict[str, Any]:
+        """Return the form on disk, without the groups that are None."""
+        return {name: group for name, group in self.model_dump().items() if group is not None}
+
 
 def specification_of(phase: str, params: Params) -> ModelSpecification:
     """Return the specification of the model of phase ``warmup``, ``parent`` or ``calibrate``."""
@@ -99,10 +103,9 @@ class CheckpointRecord(Strict):
     baseline: dict[str, Any] | None = None
 
     def write(self, directory: Path) -> None:
-        """Write the record into a checkpoint's directory, without the groups of the model that are None."""
+        """Write the record into a checkpoint's directory."""
         content = self.model_dump(exclude={"baseline"} if self.baseline is None else None)
-        content["model"] = {name: group for name, group in content["model"].items() if group is not None}
-        write_json(directory / RECORD, content)
+        write_json(directory / RECORD, content | {"model": self.model.written()})
 
 
 def package_versions() -> dict[str, str]:

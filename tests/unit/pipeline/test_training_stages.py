@@ -25,7 +25,7 @@ PHASES = ("warmup", "parent", "calibrate")
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_parameters_of_a_training_stage_are_those_that_its_phase_is_made_of(phase: str) -> None:
     """The groups that the checkpoint's record names, the phase's own, and those of the training itself."""
-    made_of = {phase, "train", "batches", *specification_of(phase, profile("micro")).model_dump(exclude_none=True)}
+    made_of = {phase, "train", "batches", *specification_of(phase, profile("micro")).written()}
     assert {parameter.partition(".")[0] for parameter in STAGES[phase]["params"]} == made_of
 
 
