@@ -408,6 +408,7 @@ def broken(**fields: Any) -> list[Dataset]:
         ({"BitsStored": 0}, NOT_GREY),
         ({"PixelRepresentation": 2}, NOT_GREY),
         ({"HighBit": 15}, NOT_GREY),
+        ({"PixelData": b""}, "its DICOM header lacks PixelData$"),
         ({"Rows": 0}, "it has fewer than 14 pixels on a side"),
         *(({name: None}, f"its DICOM header lacks {name}$")
           for name in ("SamplesPerPixel", "PixelRepresentation", "BitsStored", "PixelData", "Rows")),

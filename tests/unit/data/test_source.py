@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.data.source import describe_source, point_to_files, read_source
+from pacer.data.source import point_to_files, read_source
 
 
 def test_pointer_holds_sizes_and_hashes(tiny) -> None:
@@ -21,15 +20,6 @@ def test_pointer_holds_sizes_and_hashes(tiny) -> None:
     source = read_source(tiny.out / "source")
     assert source.images == tiny.root.resolve() / "files"
     assert source.truth is None
-
-
-def test_source_that_lies_beside_its_files_can_be_moved(tiny, tmp_path) -> None:
-    tiny.write()
-    described = describe_source(tiny.root, ".", "files", {"sn": "sn.json"})
-    (tiny.root / "source.json").write_text(json.dumps(described))
-    moved = tmp_path / "moved"
-    shutil.move(tiny.root, moved)
-    assert read_source(moved).files == {"sn": moved / "sn.json"}
 
 
 def test_all_problems_are_listed_at_once(tiny, tmp_path) -> None:
