@@ -44,7 +44,7 @@ def test_a_seed_chooses_other_donors() -> None:
 
 def test_another_patient_refuses_a_crowd_of_one() -> None:
     assert set(another_patient(RECORDS).columns) == set(RECORDS.columns) and "view" in INPUTS
-    with pytest.raises(DataError, match="context mn: one patient has more than half of the records"):
+    with pytest.raises(DataError, match="context mn: one patient has 8 of 8 records"):
         another_patient(
             RECORDS.with_columns(subject_id=pl.when(context="mn").then(pl.lit("p0")).otherwise("subject_id"))
         )
