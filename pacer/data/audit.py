@@ -46,6 +46,7 @@ TOPICS = {
     "ignored_fields": ("Images with a DICOM field that has no meaning and is not followed", False),
     "lateral_of_another_study": ("Lateral image of another study", False),
     "long_gaps": ("Intervals between studies that deserve a look", False),
+    "other_parts": ("Images whose DICOM tag names another part of the body", False),
     "priors": ("Studies that have no certain predecessor", True),
     "residue": ("Texts with residue of another format, which is learnt as words", False),
     "two_texts": ("Studies with two texts that differ only in dates; the first is used", False),

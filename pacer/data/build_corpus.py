@@ -47,8 +47,9 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         originals = read_original_findings(source.files.get("original_references"))
         draft = draft_records(form.read(source, config, account), config, form, originals, account)
         headers = inspect_images(images_of(draft), source.images)
-        for field in headers["ignored"].drop_nulls():
-            account.count("ignored_fields", "images", field)
+        for topic, column in (("other_parts", "part"), ("ignored_fields", "ignored")):
+            for value in headers[column].drop_nulls():
+                account.count(topic, "images", value)
         unusable = headers.drop_nulls("problem")
         records = keep_sound(draft, unusable, source.images, form, account)
         if config.format == "rg4" and "metadata" in source.files:

@@ -15,9 +15,9 @@ from pacer.core.progress import Ticker
 from pacer.data.radiographs import ImageError, image_header, reading_problem
 from pacer.data.schemas import IMAGE_SCHEMA
 
-#: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``ignored``: DICOM field that is
-#: not followed, with its value.
-SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "ignored": pl.String()}
+#: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``part``: body part that a DICOM
+#: file names, if it is not the chest. ``ignored``: DICOM field that is not followed, with its value.
+SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "part": pl.String(), "ignored": pl.String()}
 
 #: Opening headers is limited by the disk, not by the processor.
 _THREADS = 16
@@ -52,9 +52,9 @@ def _look(image_id: str, folder: Path) -> tuple[object, ...]:
     if problem is None:
         try:
             size, header = os.stat(path).st_size, image_header(path)
-            return image_id, path, size, header.width, header.height, None, header.ignored
+            return image_id, path, size, header.width, header.height, None, header.part, header.ignored
         except (OSError, ValueError) as error:
             problem = reading_problem(error)
         except ImageError as error:
             problem = error.problem
-    return image_id, path, 0, 0, 0, problem, None
+    return image_id, path, 0, 0, 0, problem, None, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -41,6 +42,13 @@ _GREY = ("1", "L", "LA", "La")
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
 #: DICOM modalities (PS3.3 C.7.3.1.1.1) of machines that make radiographs, and of scanned films and screens.
 _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
+#: DICOM terms (PS3.16 annex L) for body parts whose radiographs do not show the lungs. They are noted, not refused:
+#: the tag often comes from the device's last programme, so a bedside chest image can be tagged as an abdomen.
+_OTHER_PARTS = re.compile(
+    r"\b(ABDOMEN|ANKLE|ARM|BREAST|CALCANEUS|CLAVICLE|COCCYX|[CLS] ?SPINE|ELBOW|EXTREMITY|FEMUR|FINGER|FOOT|FOREARM|HAND"
+    r"|HEAD|HEEL|HIP|HUMERUS|JAW|KNEE|LEG|MANDIBLE|MAXILLA|ORBIT|PATELLA|PELVIS|SHOULDER|SINUS|SKULL|TEETH|THIGH|THUMB"
+    r"|TOE|WRIST|ZYGOMA)S?\b"
+)
 #: DICOM elements without which the pixels cannot be decoded; the last is the one with the tag.
 _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
 _PIXEL_DATA = 0x7FE00010
@@ -48,13 +56,17 @@ _PIXEL_DATA = 0x7FE00010
 #: or slope leads back to the beam's intensity: it is not for display (PS3.3 C.8.7.1.1.3), and DCMTK does not apply it.
 _ANGIOGRAPHY = tuple(f"1.2.840.10008.5.1.4.1.1.{number}" for number in ("12.1", "12.2", "12.3", "12.1.1", "12.2.1"))
 _NOT_LINEAR = ("LOG", "DISP")
+#: Key of ``Image.info`` for a body part other than the chest.
+OTHER_PART = "other_part"
 
 
 class Header(NamedTuple):
-    """Size of the image that :func:`open_image` returns, and a DICOM field that is not followed: it has no meaning."""
+    """Size of the image that :func:`open_image` returns; of a DICOM file any other body part than the chest, and a field
+    that is not followed because its value has no meaning."""
 
     width: int
     height: int
+    part: str | None = None
     ignored: str | None = None
 
 
@@ -74,7 +86,7 @@ def open_image(path: str | Path) -> Image.Image:
     one are scaled in the same way; MONOCHROME1 is inverted last, and padding is black. EXIF orientation is applied.
 
     Returns:
-        Mode "L" if the file has one channel (transparency is dropped), else "RGB".
+        Mode "L" if the file has one channel (transparency is dropped), else "RGB"; ``info`` has any :data:`OTHER_PART`.
 
     Raises:
         ImageError: the file is missing, is not an image, cannot be decoded, is :data:`WRONG_SIZE`, has one colour, or
@@ -95,7 +107,11 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
         if not _is_dicom(file, name):
             with Image.open(file, formats=formats) as image:
                 return as_radiograph(image, name)
-        return _with_contrast(Image.fromarray(_dicom_grey(_read_dicom(file))))
+        data = _read_dicom(file)
+        image = _with_contrast(Image.fromarray(_dicom_grey(data)))
+        if part := _other_part(data):
+            image.info[OTHER_PART] = part
+        return image
 
 
 def image_header(path: str | Path) -> Header:
@@ -109,7 +125,7 @@ def image_header(path: str | Path) -> Header:
             header = _read_dicom(file, header_only=True)
             _windowed(header, _measured(header, np.zeros(1)))  # refuses what open_image would refuse
             ignored = "RescaleSlope 0" if _number(header, "RescaleSlope", 1.0) == 0 else None
-            return Header(header.Columns, header.Rows, ignored)
+            return Header(header.Columns, header.Rows, _other_part(header), ignored)
         with Image.open(file) as image:
             _check_header(image)
             return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
@@ -287,6 +303,12 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
         raise RuntimeError
     return data
+
+
+def _other_part(data: Dataset) -> str | None:
+    part = str(data.get("BodyPartExamined") or "").upper().replace("_", " ")
+    other = None if re.search("CHEST|THORA", part) else _OTHER_PARTS.search(part)
+    return other and other[0]
 
 
 def _dicom_grey(data: FileDataset) -> np.ndarray:

@@ -34,11 +34,13 @@ def test_one_row_per_image(folder: Path) -> None:
 
 
 def test_a_field_that_is_ignored_is_no_problem(tmp_path: Path) -> None:
-    write_dicom(tmp_path / "a.dcm", np.arange(400).reshape(20, 20), RescaleSlope=0, RescaleIntercept=0)
+    written = {"RescaleSlope": 0, "RescaleIntercept": 0, "BodyPartExamined": "ABDOMEN"}
+    write_dicom(tmp_path / "a.dcm", np.arange(400).reshape(20, 20), **written)
     write_dicom(tmp_path / "b.dcm", np.arange(400).reshape(20, 20), PixelData=None)
     found = inspect_images(["a.dcm", "b.dcm"], tmp_path)
     lacking = "the image cannot be used: its DICOM header lacks PixelData"
-    assert found.select("problem", "ignored").rows() == [(None, "RescaleSlope 0"), (lacking, None)]
+    rows = [(None, "RescaleSlope 0", "ABDOMEN"), (lacking, None, None)]
+    assert found.select("problem", "ignored", "part").rows() == rows
 
 
 def test_problems(folder: Path) -> None:

@@ -27,7 +27,7 @@ from pydicom.uid import (
 
 from pacer.core.errors import DataError
 from pacer.data import radiographs as pixels
-from pacer.data.radiographs import ImageError, image_header, open_image
+from pacer.data.radiographs import OTHER_PART, ImageError, image_header, open_image
 from tests.support.dicom import write_dicom
 
 RAMP = np.array([[0, 1, 700], [1500, 2047, 900]])
@@ -538,3 +538,21 @@ def test_a_torn_file_cannot_be_decoded(tmp_path: Path, suffix: str) -> None:
 
 
 # --- real files ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tag", "part"),
+    [
+        ("HAND", "HAND"),
+        ("right knee", "KNEE"),
+        ("L_SPINE", "L SPINE"),
+        ("Thorax", None),
+        ("POITRINE", None),
+        ("CHEST ABDOMEN", None),
+        ("", None),
+    ],
+)
+def test_another_part_of_the_body_is_told_and_not_refused(tmp_path: Path, tag: str, part: str | None) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RAMP, BodyPartExamined=tag)
+    assert image_header(path).part == part
+    assert open_image(path).info == ({} if part is None else {OTHER_PART: part})
