@@ -79,7 +79,7 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     if expected.is_empty():
         raise DataError(f"{name}: there is no reference with a text")
     given = offered.drop_nulls("text")
-    _check_ids(expected, name, [offered, given], hypotheses, protocol)
+    _check_ids(expected, [offered, given], (name, str(hypotheses.path)), missing=protocol.missing == "empty")
     if protocol.reference_id is None and protocol.hypothesis_id is None:
         _check_second_ids(expected, offered, references, hypotheses)
     written = given.select("id", pl.col("text").alias("hypothesis"))
@@ -124,14 +124,12 @@ def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
     return rows, name
 
 
-def _check_ids(
-    expected: pl.DataFrame, name: str, sides: list[pl.DataFrame], hypotheses: Reports, protocol: Protocol
-) -> None:
+def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[str, str], missing: bool) -> None:
     """Check that the ids pair; ``sides``: the rows of the hypotheses, and those with a text."""
-    ids, missing = expected["id"].to_list(), protocol.missing == "empty"
+    ids = expected["id"].to_list()
     try:
         for rows in sides:  # an id without a text must also pair
-            check_pairs(ids, rows["id"].to_list(), name, str(hypotheses.path), missing=missing)
+            check_pairs(ids, rows["id"].to_list(), *names, missing=missing)
     except DataError as error:
         ways = [way for words, way in _WAYS.items() if words in str(error)]
         whole = [set(rows["id"].str.replace(WAS_DECIMAL, "$1")) for rows in (expected, sides[0])]

@@ -106,20 +106,16 @@ def _twins(records: pl.DataFrame, seed: int) -> dict[str, pl.DataFrame]:
     """Return the records of each kind of :data:`TITLES`, with their new inputs; ``seed``: the order of the patients,
     and the findings that are flipped."""
     with_lateral, with_prior = records.drop_nulls("lateral"), records.drop_nulls("prior_report")
+    mean_lateral = pl.when(pl.col("lateral").is_not_null()).then(pl.lit("mean-lateral")).alias("lateral")
     return {
         "another_radiograph": exchange(records, _VIEWS, ["context", "view"], seed),
-        "mean_radiograph": _mean_radiographs(records),
+        "mean_radiograph": records.with_columns(pl.format("mean-{}", "view").alias("frontal"), mean_lateral),
         "no_lateral": without("lateral", records),
         "another_lateral": exchange(with_lateral, ["lateral"], ["context"], seed),
         "no_prior": without("prior_report", records),
         "another_prior": exchange(with_prior, ["prior_report"], ["context"], seed),
         "flipped_prior": _flipped(with_prior, seed),
     }
-
-
-def _mean_radiographs(records: pl.DataFrame) -> pl.DataFrame:
-    lateral = pl.when(pl.col("lateral").is_not_null()).then(pl.lit("mean-lateral")).alias("lateral")
-    return records.with_columns(pl.format("mean-{}", "view").alias("frontal"), lateral)
 
 
 def _write_means(

@@ -58,7 +58,7 @@ def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_00
     rule = CONVENTIONS[convention]
     units = resampled_units(cases)
     rows = observation_rows(cases, rule).reshape(len(cases), 3, -1)
-    contexts = {context: rows[_in_context(cases, context)].sum(axis=0) for context in contexts_of(cases)}
+    contexts = {context: rows[(cases["context"] == context).to_numpy()].sum(axis=0) for context in contexts_of(cases)}
     labels = []
     summed: dict[Key, Summed] = {}
     for column, name in enumerate(rule.observations):
@@ -90,10 +90,6 @@ def resampled_units(cases: pl.DataFrame) -> Units:
     return Units(unit, codes, int(codes.max()) + 1)
 
 
-def _in_context(cases: pl.DataFrame, context: str) -> np.ndarray:
-    return (cases["context"] == context).to_numpy()
-
-
 def context_sums(cases: pl.DataFrame, convention: str, scores: Iterable[Score], units: Units) -> dict[Key, Summed]:
     """Return the ``scores`` that have sums, by context and over units."""
     rule = CONVENTIONS[convention]
@@ -104,7 +100,7 @@ def context_sums(cases: pl.DataFrame, convention: str, scores: Iterable[Score], 
         return lambda total: sums.score(total, rule)
 
     for context, part in by_context(cases).items():
-        codes = units.codes[_in_context(cases, context)]
+        codes = units.codes[(cases["context"] == context).to_numpy()]
         kinds = dict.fromkeys(sums.rows for sums in known.values())
         tables = {rows: by_unit(rows(part, rule), codes, units.count) for rows in kinds}
         found |= {(context, key): Summed(tables[sums.rows], bound(sums)) for key, sums in known.items()}
