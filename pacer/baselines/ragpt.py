@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -112,6 +112,7 @@ class RAGPT(Adapted):
     """
 
     name, settings_type = "ragpt", RAGPTSettings
+    only_in: ClassVar = {"added.lateral.": ("sn", "sw"), "added.prior.": ("sn", "mn")}
 
     def new_modules(self, settings: RAGPTSettings) -> nn.ModuleDict:
         """Return a generator each for the lateral and the prior slot, the prompter, and its projection to d."""

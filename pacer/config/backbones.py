@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,8 @@ _LOCATED_BY = {"bundled": (), "standin": (), "hub": ("id", "revision"), "local":
 
 class Backbone(Strict):
     """Where one frozen model comes from."""
+
+    form: ClassVar[str] = "{provider: hub, id: OWNER/NAME, revision: COMMIT}"
 
     provider: Literal["bundled", "standin", "hub", "local"]
     id: str | None = None
@@ -52,6 +54,12 @@ class VisionStandin(Standin):
     image_size: Positive
     patch_size: Positive
     images: Annotated[int, Field(ge=2)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.patch_size > self.image_size:
+            raise ValueError(f"patch_size {self.patch_size} is larger than image_size {self.image_size}")
+        return self
 
 
 class TextStandin(Standin):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import torch
 from peft import LoraConfig, inject_adapter_in_model
@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from pacer.backbones.families import lora_targets
-from pacer.core.contexts import availability
+from pacer.core.contexts import CONTEXTS, availability
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
@@ -169,7 +169,15 @@ class Pacer(nn.Module):
         language: a causal language model built like Llama (:mod:`pacer.backbones.families`), frozen here.
         endpoint_norm: the vision encoder's final LayerNorm, frozen here; maps the last depth's state to the endpoint.
         router, interface: Refine and the source interface. calibrator: None until the calibrate phase.
+
+    Attributes:
+        only_in: contexts by the prefixes of those parameters that a record of another context does not use.
     """
+
+    only_in: ClassVar[dict[str, tuple[str, ...]]] = {
+        "interface.lateral.": ("mn", "mw"),
+        "interface.prior.": ("sw", "mw"),
+    }
 
     def __init__(
         self,
@@ -218,6 +226,10 @@ class Pacer(nn.Module):
         """
         for block in self.language.model.layers[:-1]:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+    def contexts_of(self, parameter: str) -> tuple[str, ...]:
+        """Return the contexts whose records use the parameter of this name."""
+        return next((own for prefix, own in self.only_in.items() if parameter.startswith(prefix)), CONTEXTS)
 
     def refine(self, depths: Tensor) -> tuple[Tensor, Tensor]:
         """Refine depth states: [B, K, N, d_v] -> refined [B, N, d_v] and depth weights [B, N, K]."""

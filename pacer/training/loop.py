@@ -22,13 +22,14 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
+from pacer.core.contexts import context_of
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, uninterrupted
-from pacer.model.pacer import Pacer, TrainingBatch
+from pacer.model.pacer import Batch, Pacer, TrainingBatch
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.losses import EPSILON, LossWeights, denominators, objective
 from pacer.training.phases import Phase
@@ -103,7 +104,8 @@ class _Run:
     Attributes:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
         means: of the updates since the last logged point.
-        stopping: whether all processes stop after this update.
+        contexts: those of the train records. unseen: those of which no record was trained on yet.
+        unused: parameters without a gradient so far. stopping: whether all processes stop after this update.
     """
 
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
@@ -128,6 +130,10 @@ class _Run:
         self.means = Means()
         self.history: list[tuple[dict[str, float], int]] = []
         self.best: dict[str, Any] | None = None
+        self.unused = set(self.parameters)
+        rows = examples.table.rows("train", phase.contexts)
+        self.contexts = {context for context in rows if len(rows[context])}
+        self.unseen = set(self.contexts)
 
     @property
     def trained(self) -> dict[str, Tensor]:
@@ -183,6 +189,8 @@ class _Run:
         micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
         waited = time.perf_counter() - started
         means = self.gradient(micros)
+        if self.unused:
+            self._check_use([batch for _, batch in micros])
         self.optimizer.step()
         elapsed = time.perf_counter() - started
         tokens = means.pairs.pop("tokens")[0].item()
@@ -297,6 +305,24 @@ class _Run:
             now["alpha"] = self.model.router.scale.item()
         means, self.means = self.means, Means()
         return means.values() | now
+
+    def _check_use(self, batches: list[Batch]) -> None:
+        """Refuse a parameter that training cannot reach, as soon as every context of the phase had a record.
+
+        Raises:
+            PacerError: a parameter got no gradient so far, although records of a context that uses it were trained on.
+        """
+        self.unused -= {name for name, parameter in self.parameters.items() if parameter.grad is not None}
+        self.unseen -= {context_of(*sources) for batch in batches for sources in batch.availability.tolist()}
+        if self.unseen:
+            return
+        used = self.model.contexts_of
+        if unreached := sorted(name for name in self.unused if self.contexts.intersection(used(name))):
+            raise PacerError(
+                f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trained tensors got no gradient, such "
+                f"as {unreached[0]}, so training would not change them; if they are LoRA's, name other lora.targets"
+            )
+        self.unused.clear()
 
     def _stop(self, micros: list[Share], totals: list[Tensor], loss: float, norm: float) -> None:
         """Raise an error naming the records of micro-batches with a non-finite loss (all, if only the gradient is)."""

@@ -252,3 +252,20 @@ def test_a_validation_loss_that_is_not_finite_stops(run, monkeypatch: pytest.Mon
     monkeypatch.setattr(loop, "validate", lambda *arguments: {"validation/sn": 1.0, "validation/mean": float("nan")})
     with pytest.raises(PacerError, match="validation after update 3 gave"):
         run("parent", train={"checkpoint": "best"})
+
+
+def test_a_parameter_that_the_loss_never_reaches_is_refused(setting, accelerator, tmp_path: Path) -> None:
+    """The loss reads the head's weight and never calls the module, so LoRA beside it would stay zero."""
+    model, examples = setting("parent")
+    model.language.lm_head.lora_beside = torch.nn.Linear(2, 2)
+    message = r"parent: 2 of \d+ trained tensors got no gradient, such as language.lm_head.lora_beside.bias"
+    with pytest.raises(PacerError, match=message):
+        loop.train(model, examples, phase_of("parent", parameters()), accelerator, tmp_path, lambda *_: None)
+
+
+def test_a_parameter_is_not_excused_by_a_source_in_its_name(setting, accelerator, tmp_path: Path) -> None:
+    model, examples = setting("parent")
+    model.router.lateral = torch.nn.Linear(2, 2)
+    params = parameters(parent={"contexts": ["sn"]})
+    with pytest.raises(PacerError, match=r"got no gradient, such as router.lateral.bias"):
+        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda *_: None)

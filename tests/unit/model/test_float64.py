@@ -294,7 +294,7 @@ def setting(backbones, examples) -> SimpleNamespace:
         for name in names:
             setattr(owner, name, getattr(owner, name).double())
     own = [examples.table.row(row) for row in rows]
-    tokenizer = examples.tokenizer.tokenizer
+    tokenizer = examples.tokenizer
     return SimpleNamespace(model=model, batch=batch, records=own, commits=commits, tokenizer=tokenizer)
 
 
