@@ -85,9 +85,12 @@ def read_settings(directory: Path) -> PackageSettings:
             f"{directory} has version {version!r} of the layout, and this software reads version "
             f"{VERSION}; export the model again, or use the software that it was exported with"
         )
+    listed = manifest.get("files")
+    if not isinstance(listed, dict):
+        raise CheckpointError(f"{directory / MANIFEST} does not say which files there are; copy the folder again")
     # excludes files behind a link to a folder and files outside the directory
     there = {str(PurePosixPath(path.relative_to(directory))) for path in directory.rglob("*") if path.is_file()}
-    for name, expected in manifest["files"].items():
+    for name, expected in listed.items():
         if name not in there:
             raise CheckpointError(f"{directory} is incomplete: {name:.200} is missing; copy the folder again")
         if hash_file(directory / name) != expected:
