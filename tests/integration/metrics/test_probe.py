@@ -129,6 +129,8 @@ def test_the_inputs_are_what_their_names_say(corpus: Path, probe: Path) -> None:
     key = pl.read_parquet(probe / KEY)
     given = {row["record_id"]: row for row in key.filter(twin=GIVEN).iter_rows(named=True)}
     assert len(given) == 4 * PATIENTS
+    for twin, contexts in (("another_lateral", {"mn", "mw"}), ("another_prior", {"sw", "mw"})):
+        assert set(key.filter(twin=twin)["context"]) == contexts
     for row in key.iter_rows(named=True):
         own = given[row["record_id"]]
         changed = {name for name in ("frontal", "lateral", "prior_report", "view", "given") if row[name] != own[name]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def test_a_receipt_stands_for_the_run(tmp_path: Path, salt: Path) -> None:
     receipt = receipt_of(second, salt, tmp_path)
     text = receipt.read_text()
     assert not any(word in text for word in ("study-1", "pneumothorax .", "the heart"))
+    assert "findings_original" not in json.loads(text)["cases"][0]
     whole, hidden = compare(first, second), compare(first, receipt, salt=salt)
     assert replace(hidden, scores={}) == replace(whole, scores={}, groups=[])
     for key, expected in whole.scores["all"].items():  # hashes put the patients in another order, so resamples differ
