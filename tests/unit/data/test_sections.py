@@ -119,6 +119,7 @@ def test_a_report_without_headings_concludes_with_what_follows_its_first_paragra
     assert find_sections(text) == expected
     assert find_sections(" FINAL REPORT\n CHEST RADIOGRAPH\n \n Lungs clear.\n").impression == "Lungs clear."
     assert find_sections(" INDICATION: Cough.\n") == Sections(indication="Cough.")
+    assert find_sections(" INDICATION:\n \n Cough.\n \n Clear.\n") == Sections(impression="Cough. Clear.")
     assert find_sections(" INDICATION: Cough.\n \n \n") == Sections(indication="Cough.")
 
 

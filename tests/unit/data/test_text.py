@@ -117,6 +117,7 @@ def test_upstream_equals_reference(text: str) -> None:
         ("XXXX ___ x", "xxxx  x ."),
         ("a  b", "a  b ."),  # blanks are not collapsed
         ("clear.\nNo edema", "clear\nno edema ."),  # a line break is no blank, so no sentence ends there
+        ("1" + "." * 8 + " b c", "b c ."),
         ("1" + "." * 9 + " b c", "1 . b c ."),  # three passes leave two periods, which is no mark of enumeration
         ("", " ."),
     ],
