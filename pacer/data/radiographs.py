@@ -61,7 +61,7 @@ OTHER_PART = "other_part"
 
 
 class Header(NamedTuple):
-    """Size of the image that :func:`open_image` returns; of a DICOM file any other body part than the chest, and a field
+    """Size of the image that :func:`open_image` returns; of a DICOM file a body part that is not the chest, and a field
     that is not followed because its value has no meaning."""
 
     width: int
