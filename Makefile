@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 stand-ins: $(READY)  ## train the bundled stand-ins again (some minutes) and compare them with their card
-	$(BIN)/python -m pacer.backbones.bundle
+	$(BIN)/python bench/stand_ins.py
 
 radeval:  ## environment of RadEval's metrics, for scorers/radeval.py (docs/evaluation.md)
 	test -x .venv-radeval/bin/python || $(PYTHON) -m venv .venv-radeval

@@ -46,8 +46,8 @@ def locate_backbones(config: Backbones, out: Path) -> None:
 
 
 def unpack(role: str, out: Path) -> None:
-    """Write a model that comes with the package (:mod:`pacer.backbones.bundle`) into ``out``, which must not exist yet,
-    in the format of the model that it replaces."""
+    """Write a model that comes with the package into ``out``, which must not exist yet, in the format of the model that
+    it replaces."""
     card = read_json(CARD)
     shutil.copytree(CARD.parent / role, out, copy_function=shutil.copyfile)
     if role == "chexbert":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,6 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from pacer.backbones.bundle import compare
 from pacer.backbones.make_backbones import MODELS, unpack
 from pacer.backbones.pointers import is_standin, provenance
 from pacer.backbones.tokenizer import read_tokenizer
@@ -80,7 +81,15 @@ def card(*, auroc: float = 0.9, loss: float = 0.6, raw: float = 0.98, text: floa
     return {role: {"training": figure | {"first_losses": [first, 3.5]}} for role, figure in figures.items()}
 
 
-def test_models_that_are_made_again_are_compared_with_the_recorded_ones(capsys: pytest.CaptureFixture) -> None:
+@pytest.fixture
+def compare(monkeypatch: pytest.MonkeyPatch) -> Callable:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[3] / "bench"))
+    return import_module("stand_ins").compare
+
+
+def test_models_that_are_made_again_are_compared_with_the_recorded_ones(
+    compare: Callable, capsys: pytest.CaptureFixture
+) -> None:
     compare(card(), card(auroc=0.917, loss=0.589, raw=0.96, text=0.96, first=4.0009))
     assert capsys.readouterr().out.splitlines() == [
         "vision: held_out_auroc 0.9000 in the card, 0.9170 now; first losses 9.0e-04 apart at most",
@@ -100,6 +109,8 @@ def test_models_that_are_made_again_are_compared_with_the_recorded_ones(capsys: 
         ({"first": 3.998}, "vision, language, chexbert, text"),
     ],
 )
-def test_another_model_than_the_recorded_one_is_an_error(change: dict[str, float], role: str) -> None:
+def test_another_model_than_the_recorded_one_is_an_error(
+    compare: Callable, change: dict[str, float], role: str
+) -> None:
     with pytest.raises(BackboneError, match=rf"^{role}: not the recorded model \(quality within 2%, first losses "):
         compare(card(), card(**change))
