@@ -33,6 +33,8 @@ def test_answers_without_usage_cost_their_estimate(endpoint, asking, sample, rec
 
 def test_what_earlier_runs_cost_counts(endpoint, asking, sample, records, tmp_path) -> None:
     label_sample(sample.head(3), records, asking(), tmp_path)
+    with pytest.raises(ConfigError, match=r"max_requests: 5 does not cover 3 requests to send"):
+        label_sample(sample, records, asking(max_requests=5), tmp_path)
     with pytest.raises(ConfigError, match=r"max_dollars: 0.003 does not cover 3 requests to send \(3 paid before\)"):
         label_sample(sample, records, asking(max_dollars=0.003), tmp_path)
     label_sample(sample, records, asking(max_dollars=0.2), tmp_path)

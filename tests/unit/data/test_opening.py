@@ -269,6 +269,7 @@ def lut(entries: list[int], first: int, depth: int, vr: str = "US", first_vr: st
         (window(1000.5, 801), stretched(RAMP, 600, 1400)),
         (window(1000, 800) | {"VOILUTFunction": "LINEAR_EXACT"}, stretched(RAMP, 600, 1400)),
         (window(1000, 800) | {"VOILUTFunction": "SIGMOID"}, np.rint(255 / (1 + np.exp(-4 * (RAMP - 1000) / 800)))),
+        (window(900, 401), stretched(RAMP, 699.5, 1099.5)),
         (window(900, 1), np.where(RAMP > 899.5, 255, 0)),
         (window(0, 0), stretched(RAMP, 0, 2047)),
         ({"WindowCenter": "", "WindowWidth": ""}, stretched(RAMP, 0, 2047)),
