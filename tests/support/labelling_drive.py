@@ -13,8 +13,8 @@ from openai import _base_client
 
 from pacer.commitments.labelling import label_sample
 from pacer.config import Labelling
-from pacer.core.errors import run_stage
 from pacer.core.io import read_json, write_json
+from pacer.core.outputs import run_stage
 
 
 def main() -> None:
