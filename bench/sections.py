@@ -122,9 +122,8 @@ def official(section_text: Callable[[str], tuple[list[str], list[str], list[int]
     """The official sections, the last non-empty of each name; its last paragraph is an impression, as here."""
     texts, names, _ = section_text(report)
     found = {name: words for name, text in zip(names, texts) if (words := " ".join(text.split()))}
-    last = found.get("last_paragraph")
     findings, impression, indication, history = (found.get(name) for name in NAMES)
-    return Sections(findings, last or impression, indication, history, last is not None)
+    return Sections(findings, found.get("last_paragraph") or impression, indication, history)
 
 
 def main() -> int:

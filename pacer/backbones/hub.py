@@ -15,7 +15,7 @@ from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 from pacer.backbones.pointers import PROVENANCE, provenance, write_pointer
 from pacer.backbones.tokenizer import SENTENCEPIECE, read_tokenizer
 from pacer.config import Backbone
-from pacer.core.errors import BackboneError
+from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import read_json, write_json
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
@@ -106,5 +106,8 @@ def _missing(target: Path, role: str) -> list[str]:
         if file in names:
             return missing
         if (index := f"{file}.index.json") in names:
-            return missing + sorted(set(read_json(target / index)["weight_map"].values()) - names)
+            try:
+                return missing + sorted(set(read_json(target / index)["weight_map"].values()) - names)
+            except (DataError, LookupError, TypeError, AttributeError):
+                return [*missing, f"valid {index}"]
     return [*missing, f"weights ({' or '.join(_WEIGHTS)}, whole or in shards)"]

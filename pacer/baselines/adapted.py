@@ -123,7 +123,9 @@ def load_adapted(
     """
     record, _ = load_weights(checkpoint)  # checks that the parent is the same
     if record.phase != baseline.name or record.baseline is None or record.parent is None:
-        raise CheckpointError(f"{checkpoint} is a checkpoint of {record.phase}, expected one of {baseline.name}")
+        raise CheckpointError(
+            f"{checkpoint} is a checkpoint of {record.phase}, expected one of {baseline.name} of today; train it again"
+        )
     if record.baseline["made_with"] != made_with:
         raise CheckpointError(f"{checkpoint} was trained with another bank than this; train {baseline.name} again")
     settings = validated(record.baseline["settings"], f"{checkpoint / RECORD}: baseline", baseline.settings_type)

@@ -1,17 +1,4 @@
-"""The readers behind ``corpus.format``. To add one, write
-
-1. ``read(source, config, account)`` in a separate file. It returns a frame with columns of
-   :data:`pacer.data.studies.STUDY_SCHEMA`, counts each row in ``account.read`` and lists unused rows with
-   ``account.divert``. Rows used, listed and beyond ``corpus.limit`` must add up to the rows read. It raises DataError
-   if a file as a whole is missing or malformed, and may count topics of :mod:`pacer.data.audit`. The reader also finds
-   previous studies: either build one row per image and call :func:`pacer.data.readers.image_rows.studies_of`, which
-   reads dates, splits and views and finds the previous report, or call :func:`pacer.data.priors.choose_priors`;
-2. an entry of :data:`FORMATS`: the function, and the names of its fields in messages;
-3. its files by role in :func:`pacer.data.source.named_files`, and its keys in :mod:`pacer.config.corpus` and
-   ``configs/phantom.yaml``.
-
-Joining of sections, cleaning, contexts, limits, images, ids and the audit are shared by all formats.
-"""
+"""The readers behind ``corpus.format``; CONTRIBUTING.md says how to add one."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def open_table(path: str | Path, form: CsvForm | None = None) -> Table:
     try:
         if name.endswith((".csv", ".tsv")):
             return _read_csv(path, form or CsvForm())
-        if name.endswith(".parquet"):
+        if path.name.lower().endswith(".parquet"):
             with open(path, "rb") as file:
                 frame = pl.read_parquet(file)
             of_32_bits = frame.select(pl.col(pl.Float32)).columns
@@ -208,9 +208,9 @@ def _declared(sign: str, form: CsvForm, path: Path) -> str:
     return separator
 
 
-def other_separator(columns: Sequence[str]) -> str | None:
-    """Return the name of the separator that stands in the name of a file's only column; None if there is none."""
-    names = [name for name, sign in SEPARATORS.items() if len(columns) == 1 and sign in columns[0]]
+def other_separator(columns: Sequence[str], own: str = "") -> str | None:
+    """Return the name of a separator, other than its ``own``, that is in the name of a file's only column, or None."""
+    names = [name for name, sign in SEPARATORS.items() if name != own and len(columns) == 1 and sign in columns[0]]
     return names[0] if names else None
 
 

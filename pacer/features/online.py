@@ -32,7 +32,7 @@ def open_features(directory: Path, backbones: Path, device: torch.device | str) 
         if made_for != fingerprint(backbones / name):
             raise DataError(
                 f"{directory} was made with an encoder other than {backbones / name}; run the features stage again, "
-                "which reuses what does not depend on it, or name a new folder with `pacer decode --features`"
+                "which reuses what does not depend on it"
             )
     if store.encoding.mode == "states":
         return store

@@ -7,6 +7,7 @@ machine share and the system may drop.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -32,7 +33,7 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 #: Stored types by their names in safetensors.
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "U8": torch.uint8}
 
-_REMEDY = "run the features stage on this corpus, or let `pacer decode` encode its images, without --features"
+_REMEDY = "run the features stage on this corpus, or let `pacer decode` encode its images"
 
 
 class Encoding(Strict):
@@ -136,6 +137,8 @@ class FeatureStore:
                 start, (rows, *shape), dtype = self._header(shard)[tensor]
                 if number == 0:
                     batch = torch.empty(len(names), *shape, dtype=dtype)
+                if (list(batch.shape[1:]), batch.dtype) != (shape, dtype):
+                    raise ValueError("its rows have another shape or type than the others")
                 content = batch[number].view(torch.uint8).numpy()
                 if row >= rows:
                     raise IndexError(f"{tensor} has {rows} rows")
@@ -166,6 +169,10 @@ def _read_header(path: Path) -> dict[str, tuple[int, list[int], torch.dtype]]:
     header.pop("__metadata__", None)
     if start + max(tensor["data_offsets"][1] for tensor in header.values()) != size:
         raise ValueError("the file has another size than its header says")
+    for name, tensor in header.items():
+        first, last = tensor["data_offsets"]
+        if last - first != math.prod(tensor["shape"]) * TYPES[tensor["dtype"]].itemsize:
+            raise ValueError(f"{name} has another size than its shape says")
     return {
         name: (start + tensor["data_offsets"][0], tensor["shape"], TYPES[tensor["dtype"]])
         for name, tensor in header.items()

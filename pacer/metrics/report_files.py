@@ -92,8 +92,9 @@ def reports_of(
     if not ids and (id_column or len(table.columns) > 1):
         absent.append(_absent("ids", id_column, ID_COLUMNS, f"--{side}-id"))
     if absent and table.kind == "csv" and len(table.columns) == 1:
-        separator = other_separator(table.columns)
-        absent.append(f"separate cells by commas, not by {separator}" if separator else "its first line must be a name")
+        own = "tab" if ".tsv" in path.name.lower() else "comma"
+        other = other_separator(table.columns, own)
+        absent.append(f"separate cells by {own}s, not by {other}" if other else "its first line must be a name")
     if absent:
         raise DataError(f"{path} has the columns {_shown(table.columns)}: {'; '.join(absent)}")
     columns = {"id": ids[0], "text": candidates[0]} if ids else {"text": candidates[0]}

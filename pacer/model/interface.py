@@ -152,7 +152,7 @@ class SourceInterface(nn.Module):
         slots = [compressed]
         for column, (name, source, padding) in enumerate((("lateral", lateral, None), ("prior", prior, hidden))):
             rows, slot = availability[:, column].nonzero().squeeze(1), torch.zeros_like(compressed)
-            if source is not None and len(source) == len(availability):
+            if source is not None and len(rows) < len(source) == len(availability):
                 source, padding = source[rows], None if padding is None else padding[rows]
             given = 0 if source is None else len(source)
             if given != len(rows):

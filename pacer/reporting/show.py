@@ -11,7 +11,7 @@ import polars as pl
 
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
-from pacer.core.io import write_text
+from pacer.core.io import hash_json, write_text
 from pacer.data.schemas import read_images, read_records
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.nlg import single_line
@@ -67,7 +67,8 @@ def show_study(
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
         readings.append(Reading(context, SOURCES[context], prior_report, marked))
     views = _views([corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images)
-    path = out / f"study-{re.sub(r'[^A-Za-z0-9_-]', '_', study)}.html"
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", study)[:80]
+    path = out / f"study-{name if name == study else f'{name}-{hash_json(study)[:8]}'}.html"
     write_text(path, render("show.html", study=study, systems=systems, views=views, readings=readings))
     return path
 

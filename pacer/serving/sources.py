@@ -77,6 +77,8 @@ def _read(path: Path, name: str) -> bytes:
             return file.read()
     except OSError as error:
         raise DataError(f"{name}: the file {path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise DataError(f"{name}: the path contains a NUL character, which no path can have") from None
 
 
 def _dicom_view(content: bytes) -> View | None:

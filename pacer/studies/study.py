@@ -17,6 +17,9 @@ from pacer.reporting.published import load_published
 #: Prefix of keys for the baselines' own parameters, as with `dvc exp run -S`; other keys are PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
 
+#: Names that a study must not have: folders of `studies/results/` that all studies share.
+_SHARED = ("logs", "runs", "slots", "stages")
+
 #: Parameter -> value.
 Overrides = dict[str, JsonValue]
 
@@ -73,6 +76,8 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:
+        if any(one in self.replicates[:place] for place, one in enumerate(self.replicates)):
+            raise ValueError("replicates holds the same values twice")
         for key in {key for replicate in self.replicates for key in replicate}:
             if any(key not in replicate for replicate in self.replicates):
                 raise ValueError(f"replicates: {key} must be set in each")
@@ -140,4 +145,6 @@ def load_study(folder: Path, name: str) -> Study:
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(names_in(folder, 'studies'))}")
+    if name in _SHARED:
+        raise ConfigError(f"{path}: a study may not have the name {name}; rename the file")
     return read_params(path, Study).model_copy(update={"name": name})

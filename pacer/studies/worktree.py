@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import JsonValue
 from ruamel.yaml import YAML
 
-from pacer.core.errors import ConfigError
+from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json, write_json, write_text
 from pacer.studies.dvc import output_of
 from pacer.studies.plan import (
@@ -117,7 +117,12 @@ class Worktree:
     def _is_ours(self) -> bool:
         """Return whether ``tree`` is a worktree of this repository, not of one that this was copied or moved from."""
         known = git(self._repository.root, "worktree", "list", "--porcelain").splitlines()
-        return f"worktree {self.tree.resolve()}" in known and (self.tree / ".git").is_file()
+        if f"worktree {self.tree.resolve()}" not in known or not (self.tree / ".git").is_file():
+            return False
+        try:  # a kill may have left it half-made
+            return bool(git(self.tree, "rev-parse", "--absolute-git-dir"))
+        except PacerError:
+            return False
 
     @contextmanager
     def keep_appended(self, run: Run) -> Generator[None]:

@@ -21,9 +21,8 @@ class Mention(NamedTuple):
     """One mention of a finding in a report, for explanations.
 
     ``report[start:end]`` names the finding; ``polarity`` is None if the text does not state one. ``cue`` is the span of
-    the words that decided the polarity. ``kind`` is their kind: ``uncertain``, ``hint``, ``negative``, ``instead``,
-    ``silent``; ``normality`` if the mention itself states it; None for a plain mention. ``decided``: whether this
-    mention determines the finding's polarity in the anchor.
+    the words that decided the polarity; None for a plain mention. ``decided``: whether this mention determines the
+    finding's polarity in the anchor.
     """
 
     start: int
@@ -31,7 +30,6 @@ class Mention(NamedTuple):
     finding: str
     polarity: str | None
     cue: tuple[int, int] | None
-    kind: str | None
     decided: bool
 
 
@@ -59,14 +57,12 @@ def find_mentions(report: str) -> list[Mention]:
     last: tuple[str, ...] = ()
     for segment, places in located_segments(report):
         for (start, end, row), (polarity, cue) in _readings(segment):
-            span, kind = None, "normality" if row.says == "denies" else None
-            if cue is not None:
-                span, kind = (places[cue.start], places[cue.end - 1] + 1), cue.row.says
+            span = None if cue is None else (places[cue.start], places[cue.end - 1] + 1)
             last = row.findings or last
             for finding in last:
                 if polarity is not None and _overrides(polarity, verdict.get(finding, (None,))[0]):
                     verdict[finding] = polarity, len(mentions)
-                mentions.append(Mention(places[start], places[end - 1] + 1, finding, polarity, span, kind, False))
+                mentions.append(Mention(places[start], places[end - 1] + 1, finding, polarity, span, False))
     for _, place in verdict.values():
         mentions[place] = mentions[place]._replace(decided=True)
     return mentions

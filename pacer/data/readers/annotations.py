@@ -97,10 +97,12 @@ def read_records(path: Path, source: str, model: type[BaseModel], account: Accou
 def _problem(raw: Any, error: ValidationError, model: type[BaseModel]) -> dict[str, str | None]:
     """Return a record's id, and field, reason and value of its first problem; pydantic's reasons quote no value."""
     first = error.errors(include_url=False)[0]
+    known = model.model_fields.get(str(first["loc"][0])) if first["loc"] else None
+    absent = f" ({known.description})" if known and known.description else ""
     id = raw.get("id") if isinstance(raw, dict) else None
     return {
         "id": str(id).encode("utf-8", "backslashreplace").decode() if isinstance(id, str | int) else None,
         "field": str(first["loc"][0]) if first["loc"] else "-",
-        "reason": first["msg"].removeprefix("Value error, "),
+        "reason": first["msg"].removeprefix("Value error, ") + absent,
         "value": None if first["type"] == "missing" else shown(first["input"]),
     }

@@ -171,6 +171,8 @@ def _contradicts(path: Path, cases: pl.DataFrame) -> Any:
         return None
     stated = {row.get("case"): row.get("commitment") for row in read_jsonl(path)}
     anchors = [stated.get(case) or {} for case in cases["probe_id"]]
+    if any(anchor and (not isinstance(anchor, dict) or set(anchor) != set(POLARITIES)) for anchor in anchors):
+        raise DataError(f"{path}: a commitment must be an object with the lists {', '.join(POLARITIES)}")
     texts = pl.List(pl.String)
     lists = (pl.Series(f"anchor_{name}", [one.get(name) for one in anchors], texts) for name in POLARITIES)
     return (contradictions(cases.with_columns(lists)).list.len() > 0).mean()

@@ -183,6 +183,10 @@ def test_page_table_and_commitments(probe: Path, tmp_path: Path) -> None:
     assert record["systems"]["copies"]["contradicts_commitment"] is None
     edema = rows["report"].str.contains("there is edema").mean()
     assert record["systems"]["own"]["contradicts_commitment"] == pytest.approx(edema)
+    half = [line | {"commitment": {"negative": ["edema"]}} for line in lines]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(line) + "\n" for line in half))
+    command = ("probe", "score", "--probe", str(probe), "--reports", str(tmp_path / "own.jsonl"), "--out", "half")
+    assert "a commitment must be an object with the lists positive, negative" in str(run(*command).exception)
 
 
 def test_a_changed_key_is_refused(corpus: Path, tmp_path: Path) -> None:

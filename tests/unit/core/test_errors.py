@@ -54,8 +54,12 @@ def test_what_a_user_can_act_on_is_one_line(
     assert ended.value.code == code and capsys.readouterr().err == told
 
 
+def missing(name: str | None) -> ModuleNotFoundError:
+    return ModuleNotFoundError("No module", name=name)
+
+
 @pytest.mark.parametrize(
-    "error", [OSError(errno.EACCES, "Permission denied"), ModuleNotFoundError("No module", name="pacer.gone")]
+    "error", [OSError(errno.EACCES, "Permission denied"), *map(missing, ("pacer.gone", "my_scorer", None))]
 )
 def test_other_errors_keep_their_traceback(error: Exception) -> None:
     with pytest.raises(type(error)):

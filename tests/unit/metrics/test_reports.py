@@ -82,6 +82,8 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         ("r.csv", f"{SECRET}!,b\n1,x\n", "the columns a text, b: none is known as that of reports; .*; none .* of ids"),
         ("r.csv", f"id,id,report\n1,1,{SECRET}\n", "column name more than once"),
         ("r.csv", f"{SECRET} .\na .\n", "the columns a text: none is known .*; its first line must be a name"),
+        ("r.csv", '"heart normal , lungs clear ."\nb .\n', "the columns a text: .*; its first line must be a name"),
+        ("r.tsv", "id,report\n1,x\n", "none is known .*; separate cells by tabs, not by comma"),
         ("r.csv", "id;report\n1;x\n", "none is known .*; separate cells by commas, not by semicolon"),
         ("r.csv", f"id;report\n1;{SECRET}, small\n", "2 cells, but the header has 1; cells are separated by comma"),
         ("r.json", "[1]", "must be an object of ids and texts, a list of objects, .*, got 1;"),

@@ -156,7 +156,8 @@ def test_a_rows_own_value_wins_over_the_studys_and_every_replicate_has_a_name(tm
     [
         ("title: Two rows", "titel: Two rows", "unknown key titel"),
         ("[f1, bleu4]", "[f1, bleu4]\nbetter: {cider: higher}", "better: cider is not one of its metrics"),
-        ("train.seed: 2", "train.seed: 1", "two would have the same name"),
+        ("train.seed: 2", "train.seed: 1", "replicates holds the same values twice"),
+        ("train.seed: 2", "train.seed: 1.0", "replicates holds the same values twice"),
         ("train.seed: 2", "corpus.seed: 2", "seed must be set in each"),
         ("{train.seed: 2}", '{train.seed: "1"}', "two would have the same name"),
         ("name: two", "name: one", "the same name"),
@@ -242,3 +243,9 @@ def test_jobs_share_out_the_devices_and_the_cores() -> None:
     for jobs in range(2, 2 * len(cores) + 1):
         given = [core for share in shares("", jobs) for core in share.cores or ()]
         assert set(given) == cores and len(given) == max(len(cores), jobs)
+
+
+def test_a_study_has_no_name_of_a_folder_of_results(tmp_path: Path) -> None:
+    (tmp_path / "slots.yaml").write_text(GOOD)
+    with pytest.raises(ConfigError, match=r"slots\.yaml: a study may not have the name slots"):
+        load_study(tmp_path, "slots")

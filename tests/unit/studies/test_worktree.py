@@ -158,6 +158,8 @@ def test_a_copied_repository_makes_worktrees_of_its_own(tiny: TinyRepository) ->
     assert str(copied.folder) in (tree.tree / ".git").read_text()
     shutil.rmtree(tree.tree)  # by hand, so git still lists it
     assert prepared(copied)[0].tree.is_dir()
+    (copied.folder / ".git/worktrees/tree/HEAD").unlink()  # killed while git made it
+    assert prepared(copied)[0].tree.is_dir()
     assert (original.tree / "code/report.py").read_text() == "# of the original\n"
 
 
