@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def score(
         references, hypotheses: each ``{id: text}``, a sequence of texts in the same order, a polars or pandas frame, or
             the path of a file (docs/evaluation.md). References with a column ``context`` that names the four contexts
             are scored by context, others as one, ``all``.
-        out: folder for the files that `pacer score` writes; None: none is written.
+        out: folder for the files that `pacer score` writes, which are replaced; None: none is written.
         chexbert: folder of the labeller; None: no scores of its labels. labels: file for the references' labels; it is
             created if it does not exist.
         columns: table with your own scores and groups by ``record_id``.
@@ -68,7 +68,7 @@ def score(
         chosen = chosen.model_copy(update={"split": "test"})
     about = _about(expected, chosen)
     cases, counts = pair_reports(expected, generated, chosen)
-    loose = "by id, as protocol says" if counts["missing_hypotheses"] else STRICTLY
+    loose = "by id, as protocol says" if counts["missing_hypotheses"] or "left_out_references" in counts else STRICTLY
     files = {"references": expected, "hypotheses": generated}
     read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
     applied = read | chosen.model_dump() | counts | {"pairing": loose if "id" in generated.columns else "by position"}
@@ -103,6 +103,9 @@ def _train_reports(references: Reports, protocol: Protocol) -> list[str] | None:
     return [clean(text) for text in texts if text] or None
 
 
-def label(texts: Iterable[str]) -> list[Anchor]:
+def label(texts: str | Iterable[str] | Mapping[str, str]) -> list[Anchor]:
     """Return the commitment that the rules read in each report: findings present, absent and uncertain."""
-    return [extract_anchor(text) for text in ([texts] if isinstance(texts, str) else texts)]
+    given = [texts] if isinstance(texts, str) else list(texts.values() if isinstance(texts, Mapping) else texts)
+    if hasattr(texts, "columns") or not all(isinstance(text, str) for text in given):
+        raise DataError("pacer.label: expected reports as a str, a list of str or {id: str}")
+    return [extract_anchor(text) for text in given]

@@ -176,13 +176,13 @@ def _read_json(path: Path) -> Any:
 
 
 def _table_of(path: Path, content: Any) -> Table:
-    """Return the table that JSON or a Python object holds, in one of the forms at the top of this module. A value in a
-    list of one element stands for the value."""
+    """Return the table of JSON or a Python object, in a form named above; a list of one element stands for it."""
     if hasattr(content, "columns"):  # a frame; its missing values are NaN, None or pandas' own
+        if getattr(getattr(content, "index", None), "name", None) is not None:  # pandas' index with a name: ids
+            content = content.reset_index()
         columns = {str(name): [_plain(value) for value in content[name]] for name in content.columns}
-        return Table(
-            path, "parquet", list(columns), range(1, len(content) + 1), list(zip(*columns.values(), strict=True))
-        )
+        rows = list(zip(*columns.values(), strict=True))
+        return Table(path, "parquet", list(columns), range(1, len(content) + 1), rows)
     if isinstance(content, Mapping):
         content = _objects(path, content)
     elif not isinstance(content, Sequence) or isinstance(content, str):

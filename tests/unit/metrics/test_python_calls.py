@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -19,6 +20,15 @@ def frame(texts: dict[str, str]) -> pl.DataFrame:
     return pl.DataFrame({"id": list(texts), "report": list(texts.values())})
 
 
+class Indexed:
+    """Looks like a pandas frame whose ids are its index."""
+
+    columns, index = ("report",), SimpleNamespace(name="id")
+
+    def __init__(self, texts: dict[str, str]):
+        self.reset_index = lambda: frame(texts)
+
+
 def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quick_meteor) -> None:
     for name, texts in (("r.csv", REFERENCES), ("h.csv", REPORTS)):
         frame(texts).write_csv(tmp_path / name)
@@ -31,10 +41,13 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
         (tmp_path / "r.csv", str(tmp_path / "h.csv")),
         (list(REFERENCES.values()), in_order),
         (REFERENCES, tmp_path / "h.csv"),
+        (Indexed(REFERENCES), Indexed(REPORTS)),
     ):
         assert pacer.score(*pair).scores == found.scores
     with pytest.raises(DataError, match="references: the reference is missing for b"):
         pacer.score(REFERENCES | {"b": "nan"}, REPORTS)
+    fewer = pacer.score(REFERENCES | {"b": "nan"}, REPORTS, missing_references="leave-out")
+    assert fewer.signature.pairing == "by id, as protocol says"
     with pytest.raises(ConfigError, match=r"pacer\.score"):
         pacer.score(REFERENCES, REPORTS, missng="empty")
 
@@ -49,6 +62,10 @@ def test_two_systems_are_compared_from_memory_and_from_folders(tmp_path, quick_m
 def test_labels_are_commitments() -> None:
     present, absent = pacer.label(["a left pleural effusion .", "no pleural effusion ."])
     assert present.positive == absent.negative == ("pleural effusion",)
+    assert pacer.label({"a": "no pleural effusion ."}) == pacer.label("no pleural effusion .") == [absent]
+    for unreadable in ([None], {"a": float("nan")}, frame(REPORTS), [1]):
+        with pytest.raises(DataError, match=r"pacer\.label: expected reports"):
+            pacer.label(unreadable)
 
 
 @pytest.mark.parametrize("use", ["", "; pacer.score, pacer.compare, pacer.label", "; import pacer.cli"])
