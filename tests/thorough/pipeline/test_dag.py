@@ -83,7 +83,7 @@ def test_a_study_that_is_killed_three_times_ends_as_if_it_was_not(repository: Re
             time.sleep(0.2)
         process.kill()
         process.communicate()
-        assert "stopped; resume: `pacer study run components`" in repository.run(*command, "list")
+        assert "half-made; if no study runs, resume: `pacer study run components`" in repository.run(*command, "list")
     told = repository.run(*command, "run", "components", "--jobs", "2")
     assert repository.run("git", "status", "--porcelain") == before and "experiment components-" in told
     assert ran(repository.run("dvc", "repro")) == ()
