@@ -124,7 +124,7 @@ def load_adapted(
     record, _ = load_weights(checkpoint)  # checks that the parent is the same
     if record.phase != baseline.name or record.baseline is None or record.parent is None:
         raise CheckpointError(
-            f"{checkpoint} is a checkpoint of {record.phase}, expected one of {baseline.name} of today; train it again"
+            f"{checkpoint} is a checkpoint of {record.phase}, expected one of {baseline.name}; train it again"
         )
     if record.baseline["made_with"] != made_with:
         raise CheckpointError(f"{checkpoint} was trained with another bank than this; train {baseline.name} again")
