@@ -35,8 +35,8 @@ STAGES = (
     "score",
     "report",
 )
-#: Stages one after another in one process: importing takes longer than they do in miniature. Each has as many threads as
-#: in a process of its own: results depend on the number, and the launcher uses all cores.
+#: Stages one after another in one process: importing takes longer than they do in miniature. Each has as many threads
+#: as in a process of its own: results depend on the number, and the launcher uses all cores.
 SCRIPTS = """
 import runpy, sys, torch
 from pacer.core.devices import share_cores
