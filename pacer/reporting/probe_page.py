@@ -21,7 +21,8 @@ _NOTES = (
     "Gain: F1 with the record as given minus F1 with the changed source, over the same records, with its 95 % interval "
     "over patients (means over contexts). used: the interval lies above 0. ignored: every report stays the same, so "
     "the gain is exactly 0. no gain shown: reports change, but the interval holds 0. misled: it lies below 0. Verdicts "
-    "can be wrong by chance: intervals are not corrected for the number of rows.",
+    "can be wrong by chance: intervals are not corrected for the number of rows, and with n below 20 they are too "
+    "narrow.",
     "Only another patient's source tests whether its content is read; without a source, a system may also react to its "
     "absence. Radiographs are exchanged together, frontal and lateral.",
     "F1 counts positive findings; a report that affirms none scores 0.",
