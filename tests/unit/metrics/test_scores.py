@@ -41,10 +41,10 @@ def test_a_column_of_the_user_has_no_direction_until_he_gives_one(key: str) -> N
     assert (score.column, score.better, score.tested, score.place) == (key, None, True, "columns")
 
 
-def test_the_docs_name_the_scores_with_an_interval_or_a_test_and_those_where_less_is_better() -> None:
+def test_the_docs_name_the_scores_with_an_interval_or_a_test_and_those_where_lower_is_better() -> None:
     page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
     section = page.partition("### Scores with an interval")[2].partition("##")[0]
-    named = [re.findall(r"`(\w+)`", part) for part in re.split("`pacer compare`|Less is better", section)]
+    named = [re.findall(r"`(\w+)`", part) for part in re.split("`pacer compare`|Lower is better", section)]
     assert named == [
         [score.key for score in SCORES if score.sums],
         [score.key for score in SCORES if score.tested],
