@@ -20,7 +20,7 @@ import json
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
@@ -28,13 +28,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import torch
 from PIL import Image, ImageOps
 
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.progress import Ticker
 from pacer.data.radiographs import open_image
 from pacer.data.schemas import of_split, read_images, read_records
+from pacer.decoding.nearest import nearest_reports
 from pacer.features.store import FeatureStore
 from pacer.studies.run import finished, results_folder
 from pacer.studies.study import load_study
@@ -127,22 +127,6 @@ def constant_reports(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, str]:
         for context in test["context"].unique()
     }
     return {record: most[context] for record, context in test.select("record_id", "context").iter_rows()}
-
-
-def nearest_reports(train: pl.DataFrame, test: pl.DataFrame, store: FeatureStore) -> dict[str, str]:
-    """Return for each test record the report of the train record in its context with the nearest frontal radiograph."""
-
-    def directions(images: Sequence[str]) -> torch.Tensor:
-        means = [store.depth_states([image])[0, -1].float().mean(0) for image in images]
-        return torch.nn.functional.normalize(torch.stack(means), dim=-1)
-
-    reports: dict[str, str] = {}
-    for (context,), asked in test.group_by("context", maintain_order=True):
-        known = train.filter(context=context).sort("record_id")
-        likeness = directions(asked["frontal"].to_list()) @ directions(known["frontal"].to_list()).T
-        places = likeness.argmax(1).tolist()
-        reports |= dict(zip(asked["record_id"], known["report"][places], strict=True))
-    return reports
 
 
 # Files

@@ -14,6 +14,7 @@ def dvclive_log(scratch: Path, final: Path) -> Generator:
     live_directory = scratch / "live"
     shutil.rmtree(live_directory, ignore_errors=True)  # after a resume the earlier points are logged again
     with Live(str(live_directory), save_dvc_exp=False, dvcyaml=None, monitor_system=False) as live:
+        Path(live.plots_dir).mkdir(parents=True)  # DVC expects it, also of a phase that trains nothing
 
         def log(values: dict[str, float], step: int) -> None:
             live.step = step

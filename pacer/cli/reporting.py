@@ -179,10 +179,9 @@ def score(
         if len(chosen) > 1:
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
         check_exists(references, hypotheses)
-        _check_replaced(out, [hypotheses], force)
         from pacer.metrics.calls import score as score_files
 
-        files = {"out": out, "chexbert": chexbert, "labels": labels, "columns": columns}
+        files = {"out": out, "chexbert": chexbert, "labels": labels, "columns": columns, "force": force}
         scores = score_files(references, hypotheses, **files, settings=settings, **protocol.model_dump()).scores
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
@@ -191,10 +190,12 @@ def score(
                 "--references and --hypotheses"
             )
         check_exists(records, predictions, remedy=FROM_STAGE)
-        _check_replaced(out, sorted(predictions.glob("*.jsonl")), force)
+        from pacer.metrics.calls import check_replaced
         from pacer.metrics.score import score_decoded
         from pacer.metrics.signature import ScoreInputs
 
+        if not force:
+            check_replaced(out, sorted(predictions.glob("*.jsonl")))
         if columns is not None:
             settings = settings.model_copy(update={"columns": str(columns)})
         inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels)
@@ -210,31 +211,16 @@ def score(
         say(f"receipt without texts: {receipt}")
 
 
-def _check_replaced(out: Path, reports: list[Path], force: bool) -> None:
-    """Refuse to replace scores of other reports than these without ``--force``."""
-    from pacer.core.io import hash_file
-    from pacer.metrics.signature import Signature
-
-    path = out / "signature.json"
-    if force or not path.is_file():
-        return
-    scored = Signature.read(path)
-    known = {value for name, value in scored.data.items() if name.startswith(("hypotheses", "predictions/"))}
-    if known.isdisjoint(map(hash_file, reports)):
-        name = (scored.protocol or {}).get("hypotheses", {}).get("file", "other predictions")
-        raise ConfigError(f"{out} holds the scores of {name}; give another --out, or replace them with --force")
-
-
 def _print_scores(scores: dict, out: Path, convention: str) -> None:
     import polars as pl
 
     from pacer.metrics.scores import scores_at
-    from pacer.metrics.signature import Signature
+    from pacer.metrics.signature import Signature, reading_notes
     from pacer.metrics.statistics.bootstrap import LEVEL
     from pacer.metrics.statistics.groups import AGREEMENT, group_scores
     from pacer.metrics.statistics.sources import warnings
     from pacer.reporting.score_tables import column_table, convention_table, group_table, score_table
-    from pacer.reporting.signature import caution, reading_notes, signature_line
+    from pacer.reporting.signature import caution, signature_line
 
     signature, cases = Signature.read(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
     print_table(score_table(scores))

@@ -24,7 +24,7 @@ class Decode(Strict):
     length_penalty: LengthPenalty
     batch_size: Positive
     examples: Natural
-    controls: list[Literal["another_patient", "no_lateral", "no_prior"]]
+    controls: list[Literal["another_patient", "no_lateral", "no_prior", "nearest_report"]]
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

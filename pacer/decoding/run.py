@@ -25,6 +25,7 @@ from pacer.data.twins import CONTROLS
 from pacer.decoding.candidates import agreement
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Row
+from pacer.decoding.nearest import NEAREST, nearest_reports
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
@@ -109,11 +110,16 @@ def decode_records(
         lines, final = directory / "lines", directory / "out"
         if main:
             lines.mkdir(exist_ok=True)
+        wanted = main and NEAREST in config.controls
+        nearest = nearest_reports(of_split(records, "train"), cases, generator.features) if wanted else {}
+        floor = {(f"controls/{NEAREST}", key): _floor(key, report) for key, report in nearest.items()}
         state.wait_for_everyone()
         _decode(generator, runs, lines, state)
         state.wait_for_everyone()
         if main:
-            _collect(_finished(lines), runs, final)
+            if floor:
+                runs[f"controls/{NEAREST}"] = cases
+            _collect(_finished(lines) | floor, runs, final)
             # safetensors' own writer creates files that only the owner can read
             (final / "routing.safetensors").write_bytes(save(_routing(generator, shown)))
             manifest = {
@@ -148,7 +154,7 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
     if cases.is_empty():
         others = ", ".join(name for name in SPLITS if name in set(records["split"])) or "no split"
         raise DataError(f"split {config.split} has no record; records are in {others}: choose another decode.split")
-    runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
+    runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls if name in CONTROLS}
     return {name: part for name, part in runs.items() if len(part)}
 
 
@@ -183,6 +189,12 @@ def _line(record_id: str, result: Generated, commit: bool) -> dict[str, object]:
         "tokens": result.tokens,
         "agreement": agreement(anchor, report),
     }
+
+
+def _floor(record_id: str, report: str) -> dict[str, object]:
+    """Return the line of a report that no model wrote."""
+    unknown = dict.fromkeys(("anchor", "fallback", "gate", "tokens", "agreement"))
+    return {"record_id": record_id, "generated": report, "report": report} | unknown
 
 
 def _finished(folder: Path) -> dict[tuple[str, str], dict]:

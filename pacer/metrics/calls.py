@@ -14,6 +14,7 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import validated
 from pacer.config.decode import Score
 from pacer.core.errors import ConfigError, DataError
+from pacer.core.io import hash_file
 from pacer.data.cleaning import CLEANERS
 from pacer.data.schemas import read_about
 from pacer.metrics.pairing import Protocol, pair_reports
@@ -34,6 +35,7 @@ def score(
     labels: str | Path | None = None,
     columns: str | Path | None = None,
     settings: Score = DEFAULTS,
+    force: bool = False,
     **protocol: Any,
 ) -> Scores:
     """Score reports of any system against references.
@@ -42,22 +44,26 @@ def score(
         references, hypotheses: each ``{id: text}``, a sequence of texts in the same order, a polars or pandas frame, or
             the path of a file (docs/evaluation.md). References with a column ``context`` that names the four contexts
             are scored by context, others as one, ``all``.
-        out: folder for the files that `pacer score` writes, which are replaced; None: none is written.
+        out: folder for the files that `pacer score` writes; None: none is written. force: replace the scores of other
+            reports in it.
         chexbert: folder of the labeller; None: no scores of its labels. labels: file for the references' labels; it is
             created if it does not exist.
         columns: table with your own scores and groups by ``record_id``.
         protocol: fields of :class:`~pacer.metrics.pairing.Protocol`, such as ``missing="empty"``.
 
     Raises:
-        DataError: reports do not pair one to one, or an input is malformed. ConfigError: an option is not known.
+        DataError: reports do not pair one to one, or an input is malformed. ConfigError: an option is not known, or
+            ``out`` holds the scores of other reports.
     """
     chosen = validated(protocol, "pacer.score", Protocol)
+    paths = [Path(source) if isinstance(source, str | Path) else None for source in (references, hypotheses)]
+    if out is not None and not force:
+        check_replaced(Path(out), [path for path in paths[1:] if path is not None and path.is_file()])
     if columns is not None:
         settings = settings.model_copy(update={"columns": str(columns)})
     inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert, labels)))
     expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
     generated = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
-    paths = [Path(source) if isinstance(source, str | Path) else None for source in (references, hypotheses)]
     is_one_file = all(paths) and expected.path.samefile(generated.path)
     if is_one_file and expected.columns["text"] == generated.columns["text"]:
         raise DataError(
@@ -78,6 +84,22 @@ def score(
         scores = score_cases(cases, folder, inputs, settings, origin, _train_reports(expected, chosen))
         scored, signature = pl.read_parquet(folder / "cases.parquet"), Signature.read(folder / "signature.json")
     return Scores(scores, scored, signature, settings.convention)
+
+
+def check_replaced(out: Path, reports: Iterable[Path]) -> None:
+    """Refuse a folder with the scores of other reports than the files ``reports``.
+
+    Raises:
+        ConfigError: there are such scores.
+    """
+    path = out / "signature.json"
+    if not path.is_file():
+        return
+    scored = Signature.read(path)
+    known = {value for name, value in scored.data.items() if name.startswith(("hypotheses", "predictions/"))}
+    if known.isdisjoint(map(hash_file, reports)):
+        name = (scored.protocol or {}).get("hypotheses", {}).get("file", "other predictions")
+        raise ConfigError(f"{out} holds the scores of {name}; give another --out, or replace them with --force")
 
 
 def _about(references: Reports, protocol: Protocol) -> dict[str, Any]:

@@ -104,6 +104,8 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
         counts["blank_hypotheses"] = f"{len(blank)} ({named(blank)})"
     if unwritten:
         counts["left_out_references"] = len(unwritten)
+    if 2 * (equal := int((cases["report"] == cases["hypothesis"]).sum())) > len(cases):
+        counts["equal_hypotheses"] = equal
     for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
     return cases.with_columns(anchor_columns(cases["report_raw"], "reference")), counts
@@ -139,7 +141,18 @@ def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[s
 
 
 def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
-    """Refuse pairs of rows that another column of ids, which both files have, says are of different cases."""
+    """Refuse pairs of rows that another column of ids, which both files have, says are of different cases, and ids of
+    different columns if a further column of a file pairs as well."""
+    sides = (references.columns.get("id", ""), hypotheses.columns.get("id", ""))
+    if sides[0].lower() != sides[1].lower():
+        for rows, others, file in ((expected, offered, references), (offered, expected, hypotheses)):
+            for name in (name for name in rows.columns if name.startswith(ALSO)):
+                if set(rows[name]) == set(others["id"]) and not rows[name].equals(rows["id"]):
+                    raise DataError(
+                        f"{references.path} and {hypotheses.path} pair by {sides[0]} and {sides[1]}, but the column "
+                        f"{name.removeprefix(ALSO)} of {file.path} pairs as well, and otherwise; name the right ones "
+                        "with --reference-id and --hypothesis-id"
+                    )
     also = [name for name in expected.columns if name.startswith(ALSO) and name in offered.columns]
     pairs = expected.select("id", *also).join(offered.select("id", *also), on="id", suffix=" given")
     for name in also:

@@ -28,6 +28,7 @@ CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
+    "nearest_report": "Report of the nearest training radiograph",
 }
 #: Scores against the latent state of a generated world: words, with the case's own sources, and with others.
 TRUTH = (
@@ -75,7 +76,7 @@ def score_table(
     *,
     intervals: Intervals | None = None,
     notes: tuple[str, ...] = (),
-    floors: Mapping[str, float] | None = None,
+    floors: Mapping[str, float | None] | None = None,
 ) -> Table:
     """Return the contexts' scores and their plain mean, one column per score; columns that no context has are left out.
 
@@ -102,7 +103,7 @@ def score_table(
                 quiet.add(len(rows))
                 rows.append((f"{100 * intervals.level:g} %", *spans))
     if floors:
-        notes = (*notes, "Below the mean: F1 that needs no look at the case. A model has to be above both.")
+        notes = (*notes, "Below the mean: F1 that needs no model. A model has to be above it.")
     for name, f1 in (floors or {}).items():
         quiet.add(len(rows))
         rows.append((name, *(score_cell(f1) if score.key == "f1" else "" for score in shown)))

@@ -61,47 +61,6 @@ def _protocol(protocol: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "deduplicated", "sentences"
 
 
-def reading_notes(signature: Signature) -> list[str]:
-    """Describe how the files of other systems were read, one per line, and warn if most of their reports are empty.
-    There are no notes for the pipeline's own predictions."""
-    protocol = signature.protocol or {}
-    notes = [
-        f"{side}: {read['file']}, text: {read['text']}, paired by {read.get('id', 'position')}"
-        for side in ("references", "hypotheses")
-        if (read := protocol.get(side))
-    ]
-    counts = signature.counts.values()
-    empty, pairs = (sum(context.get(name, 0) for context in counts) for name in ("empty_hypotheses", "n"))
-    if protocol and 2 * empty > pairs:
-        missing = protocol.get("missing_hypotheses", 0)
-        notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
-    if blank := protocol.get("blank_hypotheses"):
-        notes.append(f"note: reports that are blank, or a word such as nan: {blank}; scored as empty reports")
-    if left_out := protocol.get("left_out_references"):
-        notes.append(f"note: {left_out} references without a text are left out, with their reports")
-    cleaners = {side: protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")}
-    unclean = {side: protocol.get(f"unclean_{side}", 0) for side in ("references", "hypotheses")}
-    if any(unclean.values()):
-        counted = " and ".join(f"{count} of {pairs} {side}" for side, count in unclean.items() if count)
-        cleaner = next((name for name in cleaners.values() if name != "none"), "upstream")
-        options = " ".join(f"--clean-{side} {cleaner}" for side, count in unclean.items() if count)
-        notes.append(
-            f"{counted} have capitals or periods without a blank before them, which move BLEU, ROUGE-L and CIDEr; to "
-            f"score cleaned text: {options}"
-        )
-    notes += [
-        f"{count} of {pairs} {side} have residue of another format (&lt; _x000D_ <br/>, soft hyphens, a written \\n), "
-        "which is scored as words; take it out of the file"
-        for side in unclean
-        if (count := protocol.get(f"residue_{side}", 0))
-    ]
-    if len(set(cleaners.values()) - {"none"}) > 1:
-        notes.append(
-            f"warning: references are cleaned by {cleaners['references']}, reports by {cleaners['hypotheses']}"
-        )
-    return notes
-
-
 def caution(signature: Signature) -> str | None:
     """Return a warning if models are stand-ins or of unknown origin; else None."""
     notes = []

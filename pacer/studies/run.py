@@ -114,7 +114,7 @@ class StudyRunner:
     def __init__(self, study: Study, repository: Repository, state: Path, dvc: Dvc, missing: list[Run], report: Report):
         self._study, self._repository, self._state, self._dvc = study, repository, state, dvc
         self._waiting, self._count, self._report = list(missing), len(missing), report
-        self._cache, self._taking, self._busy = dvc.cache(repository.root), threading.Lock(), set[str]()
+        self._cache, self._taking, self._busy = dvc.cache(repository.root), threading.Lock(), dict[str, Run]()
         self._sharers: dict[str, list[str]] = defaultdict(list)
         for run in missing:
             for key in run.keys.values():
@@ -147,24 +147,30 @@ class StudyRunner:
                 self._drop_waiting()
                 raise
             finally:
-                self._busy.discard(slot)
+                with self._taking:
+                    del self._busy[slot]
 
     def _drop_waiting(self) -> None:
         with self._taking:
             self._waiting.clear()
 
     def _take(self) -> tuple[int, Run, str] | None:
-        """Return the next run with its number, and a slot: the one in which it was interrupted, else an unused one."""
+        """Return a run with its number, and a slot: the one in which it was interrupted, else an unused one.
+
+        It is the first run of those that share the fewest stages with runs in progress, so that few wait for others.
+        """
         with self._taking:
             if not self._waiting:
                 return None
-            run = self._waiting.pop(0)
+            making = {key for run in self._busy.values() for key in run.keys.values()}
+            run = min(self._waiting, key=lambda run: len(making.intersection(run.keys.values())))
+            self._waiting.remove(run)
             # compare without hashes: half-trained state is also usable after code edits
             slots = {slot: name.rpartition("-")[0] for slot, _, name in stopped(self._state)}
             resumed = [slot for slot, name in slots.items() if name == run.name.rpartition("-")[0]]
             new = (slot for slot in map(str, count()) if slot not in slots)
             slot = next(slot for slot in chain(resumed, new) if slot not in self._busy)
-            self._busy.add(slot)
+            self._busy[slot] = run
             return self._count - len(self._waiting), run, slot
 
     def _make(self, run: Run, slot: str, share: Share, label: str) -> None:

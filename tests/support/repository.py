@@ -35,12 +35,18 @@ STAGES = (
     "score",
     "report",
 )
-#: Stages one after another in one process: importing takes longer than they do in miniature.
+#: Stages one after another in one process: importing takes longer than they do in miniature. Each has as many threads
+#: as in a process of its own: results depend on the number, and the launcher uses all cores.
 SCRIPTS = """
-import runpy, sys
+import runpy, sys, torch
+from pacer.core.devices import share_cores
 sys.path.insert(0, "stages")
+threads = torch.get_num_threads()
 for command in {commands!r}:
-    sys.argv = command.split()
+    launcher, *sys.argv = command.split()
+    torch.set_num_threads(threads)
+    if launcher.endswith("launch.py"):
+        share_cores(1)
     runpy.run_path(sys.argv[0])["main"]()
 """
 
@@ -97,7 +103,7 @@ class Repository:
     def without_dvc(self, *names: str) -> None:
         """Run these stages of the pipeline."""
         stages = YAML(typ="safe").load((self.folder / "dvc.yaml").read_text())["stages"]
-        self.run_in_one_process(*(stages[name]["cmd"].split(maxsplit=3)[3] for name in names))
+        self.run_in_one_process(*(stages[name]["cmd"].removeprefix("exec python ") for name in names))
 
 
 def ran(output: str) -> tuple[str, ...]:

@@ -17,10 +17,11 @@ from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
 from pacer.metrics.receipt import hidden, read_receipt
 from pacer.metrics.scores import summed_scores
-from pacer.metrics.signature import Signature
+from pacer.metrics.signature import Signature, reading_notes
 from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Key, Summed, differences
 from pacer.metrics.statistics.groups import GroupScore, group_differences
 from pacer.metrics.statistics.intervals import Intervals, context_sums, resampled_units, score_intervals
+from pacer.metrics.statistics.sources import warnings
 
 _NEEDED = (
     *("record_id", "context", "reference", "hypothesis", "reference_labels", "hypothesis_labels"),
@@ -60,9 +61,14 @@ class Scores:
     """
 
     scores: dict[str, dict[str, Any]]
-    cases: pl.DataFrame
-    signature: Signature
+    cases: pl.DataFrame = field(repr=False)
+    signature: Signature = field(repr=False)
     convention: str
+
+    @property
+    def notes(self) -> list[str]:
+        """How the reports were read, and what to check before trusting a score."""
+        return [*reading_notes(self.signature), *warnings(self.scores, self.cases, self.convention)]
 
     @cached_property
     def intervals(self) -> Intervals:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from pacer.metrics.cases import by_context, contexts_of, is_labelled, labels_of
-from pacer.metrics.clinical import CONVENTIONS, averaged, present
+from pacer.metrics.clinical import CONVENTIONS, averaged, case_efficacy, plain_mean, present
 from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, differences
 from pacer.metrics.statistics.intervals import context_sums, resampled_units
@@ -20,6 +20,8 @@ EXCESS = 0.25
 UNCHANGED = 0.5
 #: The control that gives each case another patient's sources.
 _CONTROL = "another_patient"
+#: The control that gives the report of the training record with the nearest radiograph.
+_NEAREST = "nearest_report"
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
@@ -62,20 +64,23 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
     return {context: found[context]["f1"] for context in by_context(cases)}
 
 
-def floors(cases: pl.DataFrame, convention: str) -> dict[str, float]:
-    """Return F1 of what needs no look at the case, the mean over contexts: of one report for all records with the best
-    choice of observations, and of the references of other records (their expected value). Empty without labels."""
-    rule, found = CONVENTIONS[convention], []
-    for part in by_context(cases).values() if is_labelled(cases) else ():
+def floors(cases: pl.DataFrame, convention: str) -> dict[str, float | None]:
+    """Return F1 of what needs no model, the mean over contexts: of one report for all records with the best choice of
+    observations, and of the report of the nearest training radiograph if it was looked up. Empty without labels."""
+    rule, contexts, best = CONVENTIONS[convention], by_context(cases), []
+    if not is_labelled(cases):
+        return {}
+    for part in contexts.values():
         counts = present(labels_of(part, "reference"), rule).sum(axis=0).astype(float)
         rank = counts.argsort()[::-1].argsort()  # the most frequent observation first
         affirmed = np.tri(len(counts), dtype=bool)[:, rank]
         constant = np.concatenate([counts * affirmed, len(part) * affirmed, np.tile(counts, (len(counts), 1))], axis=1)
-        other = np.concatenate([counts * (counts - 1) / max(len(part) - 1, 1), counts, counts])
-        f1 = [averaged(sums, "f1", rule.averages[0]) for sums in (constant, other)]
-        found.append([float(np.nan_to_num(value).max()) for value in f1])
-    names = ("One report for all, at best", "Another record's reference")
-    return dict(zip(names, np.mean(found, axis=0).tolist(), strict=True)) if found else {}
+        best.append(float(np.nan_to_num(averaged(constant, "f1", rule.averages[0])).max()))
+    found = {"One report for all, at best": plain_mean(best)}
+    if f"{_NEAREST}_labels" in cases.columns and not cases[f"{_NEAREST}_labels"].null_count():
+        nearest = [case_efficacy(part, convention, _NEAREST)["f1"] for part in contexts.values()]
+        found["Nearest training report"] = plain_mean(nearest)
+    return found
 
 
 def gains(

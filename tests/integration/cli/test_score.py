@@ -10,7 +10,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pacer.core.errors import ConfigError
 from pacer.core.io import read_json
+from pacer.metrics.calls import score
 from tests.support.cli import REPOSITORY, Outcome
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
@@ -98,6 +100,8 @@ def test_scores_of_other_reports_are_replaced_by_force_alone(pacer: Callable[...
     assert refused.error == (
         "error: scores holds the scores of reports.csv; give another --out, or replace them with --force\n"
     )
+    with pytest.raises(ConfigError, match="scores holds the scores of"):
+        score("references.csv", "other.csv", out="scores")
     assert pacer(*other, "--force").code == 0 and read_json("scores/scores.json")["all"]["bleu1"] > 0.9
 
 

@@ -22,8 +22,7 @@ from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.nlg import single_line
 from pacer.metrics.pairing import Protocol, last_box, pair_reports, without_repeats
 from pacer.metrics.report_files import EXTRA_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
-from pacer.metrics.signature import DEFAULTS, ScoreInputs
-from pacer.reporting.signature import reading_notes
+from pacer.metrics.signature import DEFAULTS, ScoreInputs, reading_notes
 from tests.support.metrics import score_predictions
 
 AS_IS = DEFAULTS.model_copy(update={"originals": "as_is"})

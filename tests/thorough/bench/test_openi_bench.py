@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from PIL import Image
 
 from pacer.commitments.rules.extract import extract_anchor
@@ -36,26 +34,6 @@ def corpus() -> pl.DataFrame:
     return records.with_columns(
         split=pl.when(last).then(pl.lit("test")).otherwise(pl.lit("train")), report=pl.col("report") + added
     )
-
-
-def test_the_nearest_is_by_direction_and_in_the_same_context(bench: ModuleType, corpus: pl.DataFrame) -> None:
-    angles = {"f0.png": 0.0, "f1.png": 0.5, "f2.png": 1.0, "f3.png": 1.5, "f4.png": 1.5}
-    angles |= {"f5.png": 0.45, "f6.png": 1.4, "f7.png": 0.1}
-
-    class Store:
-        def depth_states(self, images: Sequence[str]) -> torch.Tensor:
-            angle = torch.tensor(angles[images[0]])
-            state = torch.stack([angle.cos(), angle.sin()]) * (1 + 9 * angle)
-            return torch.stack([torch.zeros(2, 2), torch.stack([state * 0.5, state * 1.5])])[None]  # [1, K, N, d]
-
-    train, test = of_split(corpus, "train"), of_split(corpus, "test")
-    reports = dict(corpus.select("record_id", "report").iter_rows())
-    nearest = {5: 1, 6: 3, 7: 0}
-    assert bench.nearest_reports(train, test, Store()) == {
-        f"{context}-{number}": reports[f"{context}-{near}"]
-        for context in ("sn", "mn")
-        for number, near in nearest.items()
-    }
 
 
 def test_the_mean_radiograph_is_that_of_each_view(bench: ModuleType, corpus: pl.DataFrame, tmp_path: Path) -> None:

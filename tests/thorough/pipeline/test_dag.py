@@ -119,12 +119,12 @@ def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository)
     own.write_text(own.read_text().replace("weights: null", "weights: released.pth"))
     names = ("ragpt", "llm_rg4")
     commands = [
-        "stages/ragpt_bank.py",
-        "stages/baseline_train.py ragpt",
-        "stages/llm_rg4.py",
-        *(f"stages/{script}.py {name}" for script in ("baseline_decode", "score") for name in names),
+        "ragpt_bank.py",
+        "baseline_train.py ragpt",
+        "llm_rg4.py",
+        *(f"{script}.py {name}" for script in ("baseline_decode", "score") for name in names),
     ]
-    repository.run_in_one_process(*commands)
+    repository.run_in_one_process(*(f"stages/run.py stages/{command}" for command in commands))
     manifest = repository.json("baselines/predictions/llm_rg4/manifest.json")
     assert manifest["commit"] is False
     scores = repository.json("baselines/metrics/llm_rg4/scores.json")

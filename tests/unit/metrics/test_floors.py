@@ -14,9 +14,9 @@ from pacer.metrics.statistics.sources import floors
 
 
 def cases_of(labels: np.ndarray, contexts: list[str]) -> pl.DataFrame:
-    return pl.DataFrame(
-        {"context": contexts, "reference_labels": labels.tolist(), "hypothesis_labels": labels.tolist()}
-    )
+    ids = [str(number) for number in range(len(labels))]
+    sides = {f"{side}_labels": labels.tolist() for side in ("reference", "hypothesis")}
+    return pl.DataFrame({"context": contexts, "study_id": ids} | sides)
 
 
 def test_no_constant_report_is_better_than_the_best_one() -> None:
@@ -32,18 +32,18 @@ def test_no_constant_report_is_better_than_the_best_one() -> None:
     assert found["One report for all, at best"] == pytest.approx(max(tried))
 
 
-def test_another_records_reference_is_the_mean_over_all_pairs() -> None:
-    labels = (np.random.default_rng(1).random((12, 14)) < 0.3).astype(int)
-    turned = [np.roll(labels, shift, axis=0) for shift in range(1, 12)]
-    expected = clinical_efficacy(np.tile(labels, (11, 1)), np.concatenate(turned))["f1"]
-    found = floors(cases_of(labels, ["sn"] * 12), "llm-rg4")
-    assert found["Another record's reference"] == pytest.approx(expected)
+def test_the_nearest_report_is_scored_if_it_was_looked_up() -> None:
+    draw = np.random.default_rng(1)
+    labels, nearest = ((draw.random((12, 14)) < 0.3).astype(int) for _ in range(2))
+    cases = cases_of(labels, ["sn"] * 12).with_columns(nearest_report_labels=pl.Series(nearest.tolist()))
+    expected = clinical_efficacy(labels, nearest)["f1"]
+    assert floors(cases, "llm-rg4")["Nearest training report"] == pytest.approx(expected)
 
 
 def test_floors_are_means_over_contexts_and_need_labels() -> None:
     labels = (np.random.default_rng(2).random((20, 14)) < 0.3).astype(int)
     both = floors(cases_of(labels, ["sn"] * 8 + ["mw"] * 12), "weighted")
     apart = [floors(cases_of(part, ["sn"] * len(part)), "weighted") for part in (labels[:8], labels[8:])]
-    assert both == pytest.approx({name: (apart[0][name] + apart[1][name]) / 2 for name in both}) and len(both) == 2
+    assert both == pytest.approx({name: (apart[0][name] + apart[1][name]) / 2 for name in both}) and len(both) == 1
     unlabelled = cases_of(labels, ["sn"] * 20).with_columns(hypothesis_labels=pl.lit(None, pl.List(pl.Int64)))
     assert floors(unlabelled, "llm-rg4") == {}

@@ -160,3 +160,26 @@ def test_other_json_is_one_clear_error(tmp_path: Path, content: object) -> None:
         DataError, match=r"must be an object of ids and texts, .*evaluation\.md|must have the same length"
     ):
         reports_of(tmp_path / "r.json", HYPOTHESIS_COLUMNS)
+
+
+def test_two_columns_that_pair_differently_are_refused(tmp_path: Path) -> None:
+    """Row numbers of one file beside numbers of studies and images in the other: each pairs, so none is chosen."""
+    references = written(tmp_path / "r.csv", rows(TEXTS))
+    images = [IDS[2], IDS[0], IDS[1]]
+    turned = [
+        {"study_id": key, "image_id": image, "report": text}
+        for key, image, text in zip(IDS, images, TEXTS, strict=True)
+    ]
+    reports = written(tmp_path / "h.csv", turned)
+    with pytest.raises(DataError, match=r"pair by id and study_id, but the column image_id .* pairs as well"):
+        paired(references, reports)
+    assert paired(references, reports, hypothesis_id="study_id")[0]["101"] == (TEXTS[0], TEXTS[0])
+    alike = written(tmp_path / "a.csv", [{**row, "image_id": row["study_id"]} for row in turned])
+    assert paired(references, alike)[0]["101"] == (TEXTS[0], TEXTS[0])
+
+
+def test_reports_that_are_their_references_are_counted(tmp_path: Path) -> None:
+    """A file with the truth and the reports: its column `report` holds either."""
+    references = written(tmp_path / "r.csv", rows(TEXTS))
+    assert paired(references, rows(TEXTS))[1]["equal_hypotheses"] == 3
+    assert "equal_hypotheses" not in paired(references, rows([TEXTS[0], TEXTS[0], TEXTS[0]]))[1]

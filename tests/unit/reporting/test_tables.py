@@ -49,7 +49,7 @@ def test_intervals_stand_below_their_scores_and_floors_below_the_mean():
         ("Constant", "", "0.125", ""),
     )
     assert (table.summary, table.rules, table.quiet) == (3, {2, 3}, {1, 4, 5})
-    assert table.notes[0] == "a note" and "A model has to be above both" in table.notes[1]
+    assert table.notes[0] == "a note" and "A model has to be above it" in table.notes[1]
 
 
 def test_markdown_has_one_cell_a_column_in_every_line_and_latex_sets_the_mean_apart():
