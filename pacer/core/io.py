@@ -37,11 +37,9 @@ def hash_json(value: Any) -> str:
     return hash_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
 
 
-@contextmanager
-def opened(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
+def opened(path: str | Path) -> BufferedReader | gzip.GzipFile:
     """Open a file for reading bytes; decompress it if its name ends in ``.gz``."""
-    with gzip.open(path) if str(path).lower().endswith(".gz") else open(path, "rb") as file:
-        yield file
+    return gzip.open(path) if str(path).lower().endswith(".gz") else open(path, "rb")
 
 
 def files_below(folder: Path) -> Iterator[Path]:
