@@ -109,14 +109,14 @@ def write_jsonl(path: str | Path, rows: Iterable[dict], *, durable: bool = False
     write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), durable=durable)
 
 
-def read_json(path: str | Path) -> Any:
-    """Read a JSON file, with or without a byte order mark.
+def read_json(path: str | Path, **options: Any) -> Any:
+    """Read a JSON file, with or without a byte order mark; ``options``: of ``json.loads``.
 
     Raises:
         DataError: it is missing, unreadable or malformed.
     """
     try:
-        return json.loads(Path(path).read_bytes().decode("utf-8-sig"))
+        return json.loads(Path(path).read_bytes().decode("utf-8-sig"), **options)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except OSError as error:
