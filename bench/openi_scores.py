@@ -26,7 +26,7 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import of_split, read_records
 from pacer.metrics.cases import MEAN
-from pacer.metrics.nlg import nlg_scores
+from pacer.metrics.nlg import language_scores, with_language
 from pacer.metrics.statistics.bootstrap import Difference, Interval, Key, Summed, by_unit, differences, holm, intervals
 
 PACER, BOTH, BASE = "PACER (+ Calibrate)", "Refine + Commit", "Base"
@@ -271,8 +271,9 @@ def language_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series, prepa
 
 def scored(references: Sequence[str], written: Sequence[str]) -> Mapping[str, float | None]:
     """Return the language scores of pairs."""
-    numbered = (dict(enumerate(" ".join(text.split()) for text in texts)) for texts in (references, written))
-    return nlg_scores(*({str(number): text for number, text in texts.items()} for texts in numbered))
+    sides = {"reference": references, "hypothesis": written}
+    pairs = {side: [" ".join(text.split()) for text in texts] for side, texts in sides.items()}
+    return language_scores(with_language(pl.DataFrame(pairs)))
 
 
 def both_contexts(_: Corpus, texts: pl.DataFrame) -> tuple:

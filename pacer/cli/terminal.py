@@ -77,10 +77,8 @@ def print_rows(rows: Iterable[Iterable[str | Text]]) -> None:
     console.print(grid)
 
 
-def print_table(table: Table | None) -> None:
-    """Print a result table, if there is one, and its notes; numbers are not truncated in a file either."""
-    if table is None:
-        return
+def print_table(table: Table) -> None:
+    """Print a result table and its notes; numbers are not truncated in a file either."""
     grid = Grid(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column, right in zip(table.columns, table.numeric, strict=True):
         grid.add_column(column, justify="right" if right else "left")

@@ -287,11 +287,7 @@ class _Requests:
 
 
 def _check_budget(missing: Sequence[Question], earlier: Sequence[float], config: Labelling) -> None:
-    """Print the estimated maximum cost: characters / 4 as input tokens, ``max_tokens`` of output per request.
-
-    Raises:
-        ConfigError: the limits do not cover these requests and earlier runs; nothing was sent.
-    """
+    """Print the estimated maximum cost; refuse it, before anything is sent, if it is beyond the limits."""
     inputs, outputs = sum(question.prompt_tokens for question in missing), len(missing) * config.max_tokens
     dollars, spent = _dollars(inputs, outputs, config), sum(earlier)
     estimate = (

@@ -18,9 +18,6 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import read_records, write_table
 
-#: Origins of an anchor.
-ORIGINS = ("llm", "rules")
-
 
 def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful") -> dict[str, Any]:
     """Write the anchor of every record.
@@ -78,7 +75,7 @@ def _audit(
     """Summarise origins and content of the anchors; a row has a record's context, origin and anchor."""
     contexts = [context for context in CONTEXTS if any(context == of for of, _, _ in rows)]
     counts = Counter((context, origin) for context, origin, _ in rows)
-    origins = {context: {origin: counts[context, origin] for origin in ORIGINS} for context in contexts}
+    origins = {context: {origin: counts[context, origin] for origin in ("llm", "rules")} for context in contexts}
     statuses = {status: sum(answer.status == status for answer in answers) for status in STATUSES}
     named = [[(finding, name) for name in POLARITIES for finding in getattr(anchor, name)] for _, _, anchor in rows]
     states = Counter((context, *state) for (context, _, _), stated in zip(rows, named) for state in stated)

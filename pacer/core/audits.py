@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import NamedTuple
-
-from pacer.core.errors import DataError
 
 
 class Check(NamedTuple):
@@ -15,15 +12,6 @@ class Check(NamedTuple):
     name: str
     detail: str
     good: bool = True
-
-
-@contextmanager
-def reading_audit(of: str) -> Generator[None]:
-    """Turn a missing part of an audit into a :class:`DataError` that says what to make again."""
-    try:
-        yield
-    except KeyError as error:
-        raise DataError(f"the {of} audit lacks {error}; make the {of} again") from None
 
 
 def number(value: float | int | None, decimals: int = 3) -> str:

@@ -24,12 +24,6 @@ _ADVICE = {
     **dict.fromkeys(("allocate memory", "out of memory", "start new thread", "worker thread"), _NO_MEMORY),
 }
 
-#: Modules of the extra ``pipeline``.
-_OF_PIPELINE = (
-    *("accelerate", "captum", "dvc", "dvclive", "huggingface_hub", "matplotlib", "openai", "peft", "psutil"),
-    *("safetensors", "sentencepiece", "tokenizers", "torch", "transformers"),
-)
-
 
 class PacerError(Exception):
     """Base of all errors caused by input, configuration or the machine; shown as one line."""
@@ -84,7 +78,7 @@ def _message(error: Exception) -> str | None:
     """Return what the user can do about an error, or None if that is not known."""
     if isinstance(error, PacerError):
         return str(error)
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _OF_PIPELINE:
+    if isinstance(error, ModuleNotFoundError) and (error.name or "pacer").partition(".")[0] != "pacer":
         return (
             f"this command needs {error.name}, of the extra `pipeline`, which is not installed; in the clone: "
             "`make setup`, or `pip install -c constraints.txt '.[pipeline]'`"

@@ -37,11 +37,9 @@ def hash_json(value: Any) -> str:
     return hash_bytes(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
 
 
-@contextmanager
-def opened(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
+def opened(path: str | Path) -> BufferedReader | gzip.GzipFile:
     """Open a file for reading bytes; decompress it if its name ends in ``.gz``."""
-    with gzip.open(path) if str(path).lower().endswith(".gz") else open(path, "rb") as file:
-        yield file
+    return gzip.open(path) if str(path).lower().endswith(".gz") else open(path, "rb")
 
 
 def files_below(folder: Path) -> Iterator[Path]:
@@ -111,14 +109,14 @@ def write_jsonl(path: str | Path, rows: Iterable[dict], *, durable: bool = False
     write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), durable=durable)
 
 
-def read_json(path: str | Path) -> Any:
-    """Read a JSON file, with or without a byte order mark.
+def read_json(path: str | Path, **options: Any) -> Any:
+    """Read a JSON file, with or without a byte order mark; ``options``: of ``json.loads``.
 
     Raises:
         DataError: it is missing, unreadable or malformed.
     """
     try:
-        return json.loads(Path(path).read_bytes().decode("utf-8-sig"))
+        return json.loads(Path(path).read_bytes().decode("utf-8-sig"), **options)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except OSError as error:

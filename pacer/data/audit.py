@@ -151,11 +151,7 @@ def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _rows(read: Mapping[str, int], rows: Mapping[str, int]) -> Check:
-    """Account for every row that was read.
-
-    Raises:
-        RuntimeError: a row is missing from the account.
-    """
+    """Account for every row that was read."""
     if sum(read.values()) != sum(rows.values()):
         raise RuntimeError(f"{sum(read.values())} rows were read, but {sum(rows.values())} are accounted for")
     names = {"left_out": "left out", "beyond_limit": "beyond the limit"}

@@ -70,14 +70,10 @@ class Table(NamedTuple):
     of_32_bits: Collection[str] = ()
 
     @property
-    def unit(self) -> str:
-        """Unit of ``numbers``."""
-        return "line" if self.kind in ("csv", "jsonl") else "row"
-
-    @property
     def places(self) -> list[str]:
         """Location of each row, for messages: ``line 3``."""
-        return [f"{self.unit} {number}" for number in self.numbers]
+        unit = "line" if self.kind in ("csv", "jsonl") else "row"
+        return [f"{unit} {number}" for number in self.numbers]
 
     def only(self, name: str) -> str | None:
         """Return the column with a name, ignoring case and surrounding blanks; None if there is none.

@@ -65,10 +65,9 @@ def without(source: str, records: pl.DataFrame) -> pl.DataFrame:
     return kept.with_columns(pl.col("context").str.replace(letter, absent), pl.lit(None, pl.String).alias(source))
 
 
-#: Takes records and returns those that have a twin, with other inputs.
-Twin = Callable[[pl.DataFrame], pl.DataFrame]
-#: The controls of ``decode.controls``. Records without their one additional source are decoded as sn.
-CONTROLS: dict[str, Twin] = {
+#: The controls of ``decode.controls``: each takes records, and returns those that have a twin with its inputs. Records
+#: without their one additional source are decoded as sn.
+CONTROLS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "another_patient": another_patient,
     "no_lateral": lambda records: without("lateral", records.filter(context="mn")),
     "no_prior": lambda records: without("prior_report", records.filter(context="sw")),

@@ -9,7 +9,7 @@ own corpus aggregate.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -18,9 +18,7 @@ from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from pacer.core.errors import DataError
 from pacer.metrics.meteor import meteor, meteor_counts, meteor_statistics
-from pacer.metrics.predictions import check_pairs
 
 #: White space other than blanks.
 _BREAK = re.compile(r"[^\S ]")
@@ -37,17 +35,6 @@ def single_line(text: str) -> str:
     return " ".join(filter(None, (line.strip() for line in _BREAK.split(text))))
 
 
-def nlg_scores(references: Mapping[str, str], hypotheses: Mapping[str, str]) -> dict[str, float | None]:
-    """Return the language scores of ``hypotheses`` against ``references``, both id -> text, paired by id: each 0 to 1,
-    CIDEr 0 to 10. CIDEr weights n-grams by how few references contain them and is undefined (``None``) for a single
-    pair. Raises a :class:`~pacer.core.errors.DataError` if there are no pairs, or ids differ."""
-    check_pairs(list(references), list(hypotheses), "references", "hypotheses")
-    if not references:
-        raise DataError("there are no pairs to score")
-    texts = {"reference": list(references.values()), "hypothesis": [hypotheses[key] for key in references]}
-    return language_scores(with_language(pl.DataFrame(texts)))
-
-
 def with_language(cases: pl.DataFrame) -> pl.DataFrame:
     """Add to rows of ``reference`` and ``hypothesis`` their scores ``rougeL`` and ``meteor``, and METEOR's counts,
     ``meteor_statistics``."""
@@ -61,7 +48,8 @@ def with_language(cases: pl.DataFrame) -> pl.DataFrame:
 
 
 def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return the language scores of the rows returned by :func:`with_language`."""
+    """Return the language scores of the rows returned by :func:`with_language`: each 0 to 1, CIDEr 0 to 10. CIDEr
+    weights n-grams by how few references contain them and is undefined (``None``) for a single pair."""
     expected, generated = (
         {row: [text] for row, text in enumerate(cases[side])} for side in ("reference", "hypothesis")
     )

@@ -14,7 +14,6 @@ The caller names the columns, or they are looked up in the lists below. Several 
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from pacer.core.errors import DataError
+from pacer.core.io import read_json
 from pacer.data.tables import Table, open_table, other_separator
 from pacer.data.values import shown
 from pacer.metrics.columns import is_index
@@ -167,12 +167,7 @@ def _read_json(path: Path) -> Any:
             raise DataError(f"{path} holds the id {repeated} more than once")
         return content
 
-    try:
-        return json.loads(path.read_bytes().decode("utf-8-sig"), object_pairs_hook=once)
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path} cannot be read as JSON in UTF-8 ({type(error).__name__}); save it again") from None
+    return read_json(path, object_pairs_hook=once)
 
 
 def _table_of(path: Path, content: Any) -> Table:

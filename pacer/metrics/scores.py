@@ -104,10 +104,9 @@ class Score:
         return self.short or self.heading
 
 
-def by_case(
-    key: str, title: str, value: pl.Expr, *, interval: bool = True, tested: bool = True, **further: Any
-) -> Score:
-    """Return a score that is the mean of ``value`` over the cases that have one; left out if no case has."""
+def by_case(key: str, title: str, value: pl.Expr, *, interval: bool = True, **further: Any) -> Score:
+    """Return a score that is the mean of ``value`` over the cases that have one; left out if no case has. With an
+    interval it is also tested."""
     columns = value.meta.root_names()
 
     def numbers(cases: pl.DataFrame) -> np.ndarray:
@@ -120,9 +119,7 @@ def by_case(
         return {key: float(defined.mean())} if len(defined) else {}
 
     sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums))
-    return Score(
-        key, title, of, sums=sums if interval else None, tested=interval and tested, needs=columns[0], **further
-    )
+    return Score(key, title, of, sums=sums if interval else None, tested=interval, needs=columns[0], **further)
 
 
 def share(key: str, title: str, value: pl.Expr, place: Place, better: Direction | None = None) -> Score:

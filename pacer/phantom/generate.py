@@ -25,7 +25,7 @@ from pacer.data.sentences import sentence_ends, token_marks
 from pacer.data.source import describe_source
 from pacer.phantom.answers import recorded_answer
 from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, report_of
-from pacer.phantom.render import VIEWS, image_path, write_images
+from pacer.phantom.render import image_path, write_images
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.phantom.world import PhantomStudy, make_world
 
@@ -40,15 +40,14 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
     world = make_world(seed, **config.model_dump(exclude={"image_size", "vocabulary"}))
     studies = [study for patient in world for study in patient.studies]
     directory.mkdir(parents=True, exist_ok=True)
-    images = [(study, VIEWS[: 1 + study.has_lateral]) for study in studies]
     tokenizer = phantom_tokenizer(config.vocabulary)
     records = _write_annotations(studies, tokenizer, directory)
-    write_images(images, config.image_size, directory / "images")
+    images = write_images(studies, config.image_size, directory / "images")
     _write_answers(studies, directory)
     truth_table(studies).write_parquet(directory / "truth.parquet")
     files = {str(context): f"{context}.json" for context in CONTEXTS}
     write_json(directory / "source.json", describe_source(directory, ".", "images", files))
-    counts = {"patients": len(world), "studies": len(studies), "images": sum(len(views) for _, views in images)}
+    counts = {"patients": len(world), "studies": len(studies), "images": images}
     manifest = {
         "kind": "phantom",
         "seed": seed,

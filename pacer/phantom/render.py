@@ -22,7 +22,6 @@ View = Literal["frontal", "lateral"]
 _VIEWS = {"frontal": Frontal, "lateral": Lateral}
 VIEWS: tuple[View, ...] = ("frontal", "lateral")
 
-JPEG_QUALITY = 92
 #: Number of rendering processes.
 _PROCESSES = 2
 
@@ -73,20 +72,21 @@ def image_path(study: PhantomStudy, name: str) -> str:
     return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{parts}.jpg"
 
 
-def write_images(studies: Sequence[tuple[PhantomStudy, tuple[View, ...]]], size: int, folder: Path) -> None:
-    """Render and write the radiographs of each study in the given views."""
-    total = sum(len(views) for _, views in studies)
+def write_images(studies: Sequence[PhantomStudy], size: int, folder: Path) -> int:
+    """Render and write the radiographs of each study; return their number."""
+    total = sum(1 + study.has_lateral for study in studies)
     write = partial(_write_study, size=size, folder=folder)
     with Ticker("radiographs", total) as ticker, multiprocessing.Pool(_PROCESSES) as pool:
         for written in pool.imap_unordered(write, studies, chunksize=40):
             ticker.advance(written)
+    return total
 
 
-def _write_study(task: tuple[PhantomStudy, tuple[View, ...]], size: int, folder: Path) -> int:
+def _write_study(study: PhantomStudy, size: int, folder: Path) -> int:
     """Write the radiographs of one study; return their number."""
-    study, views = task
+    views = VIEWS[: 1 + study.has_lateral]
     for view in views:
         path = folder / image_path(study, view)
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(render(study, size, view)).save(path, quality=JPEG_QUALITY)
+        Image.fromarray(render(study, size, view)).save(path, quality=92)
     return len(views)

@@ -7,7 +7,6 @@ function of (seed, patient, study); nothing depends on dictionary or hash order.
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -85,7 +84,6 @@ class PhantomStudy:
     study_id: str
     subject_id: str
     split: Split
-    date: str
     view: Literal["AP", "PA"]
     has_lateral: bool
     findings: dict[str, FindingState]
@@ -174,7 +172,6 @@ def _make_studies(
         for finding, shift in TRAITS[trait]["shifts"].items():
             shifts[finding] += shift
     body = draw_body(np.random.default_rng([*key, 3]))
-    day = datetime.date(2110, 1, 1) + datetime.timedelta(days=int(rng.integers(0, 30_000)))
     studies: list[PhantomStudy] = []
     for number, study_id in enumerate(ids):
         rng = np.random.default_rng([*key, 2, number])
@@ -182,14 +179,14 @@ def _make_studies(
         moment = np.random.default_rng([*key, 4, number])
         prior = studies[-1] if studies else None
         findings, resolved = _next_state(rng, prior, shifts, has_lateral, boost)
-        bedside = "intensive care" in traits or "endotracheal tube" in _devices_of(findings)
+        devices = findings["support devices"].devices if "support devices" in findings else ()
+        bedside = "intensive care" in traits or "endotracheal tube" in devices
         portable = bool(rng.random() < (0.2 if has_lateral else 0.75 if bedside else 0.4))
         studies.append(
             PhantomStudy(
                 study_id=study_id,
                 subject_id=subject_id,
                 split=split,
-                date=day.isoformat(),
                 view="AP" if portable else "PA",
                 has_lateral=has_lateral,
                 findings=findings,
@@ -203,12 +200,7 @@ def _make_studies(
                 key=(*key, number),
             )
         )
-        day += datetime.timedelta(days=1 + int(rng.exponential(60.0)))
     return tuple(studies)
-
-
-def _devices_of(findings: dict[str, FindingState]) -> tuple[str, ...]:
-    return findings["support devices"].devices if "support devices" in findings else ()
 
 
 def _next_state(

@@ -15,8 +15,8 @@ from pacer.data.radiographs import ImageError, open_image
 LONGEST_EDGE = 384
 
 
-def read_grey(path: Path, edge: int = LONGEST_EDGE) -> Image.Image:
-    """Return the image at ``path`` as 8-bit grey, with no edge longer than ``edge``.
+def read_grey(path: Path) -> Image.Image:
+    """Return the image at ``path`` as 8-bit grey, with no edge longer than :data:`LONGEST_EDGE`.
 
     Raises:
         DataError: the file is missing or is not an image.
@@ -25,8 +25,7 @@ def read_grey(path: Path, edge: int = LONGEST_EDGE) -> Image.Image:
         grey = open_image(path).convert("L")
     except ImageError as error:
         raise DataError(f"{path} cannot be opened as an image: {error.problem}") from None
-    if max(grey.size) > edge:
-        grey.thumbnail((edge, edge), Image.Resampling.LANCZOS)
+    grey.thumbnail((LONGEST_EDGE, LONGEST_EDGE), Image.Resampling.LANCZOS)  # never enlarges
     return grey
 
 

@@ -16,7 +16,6 @@ from pacer.reporting.html import render
 from pacer.reporting.tables import Heading, Table, number, signed
 
 _F1 = {RULES: "F1 by rules", CHEXBERT: "CheXbert F1"}
-_CHANCE = "another patient's reference (chance)"
 _NOTES = (
     "Gain: F1 with the record as given minus F1 with the changed source, over the same records, with its 95 % interval "
     "over patients (means over contexts). used: the interval lies above 0. ignored: every report stays the same, so "
@@ -35,7 +34,7 @@ _NOTES = (
 def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest: Mapping[str, Any], out: Path) -> str:
     """Write ``index.html``, ``table.md``, ``use.svg`` and ``use.json`` into the folder ``out``, which is replaced, and
     return the table as Markdown."""
-    titles = {CHANCE: _CHANCE} | dict(kinds)
+    titles = {CHANCE: "another patient's reference (chance)"} | dict(kinds)
     table, chart = use_table(systems, titles), use_chart(systems, titles)
     record = {
         "probe": {"key": manifest["key"], "seed": manifest["seed"]},

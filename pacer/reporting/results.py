@@ -107,7 +107,11 @@ def read_results(
         raise DataError(f"{predictions} holds no predictions; expected {', '.join(f'{c}.jsonl' for c in CONTEXTS)}")
     routing = predictions / "routing.safetensors"
     # without a router all weight is on the endpoint, so there is nothing to draw
-    routed = routing.exists() and params.refine.variant != "endpoint"
+    routed, shares = routing.exists() and params.refine.variant != "endpoint", {}
+    if routed:
+        logged = read_json(metrics / "parent" / "metrics.json")
+        pairs = zip(logged["depth_weight"].values(), logged["depth_favourite"].values(), strict=True)
+        shares = dict(zip(params.features.depths, pairs, strict=True))
     return Results(
         params=params,
         records=read_records(corpus / "records.parquet"),
@@ -118,15 +122,8 @@ def read_results(
         predictions={row["record_id"]: row for path in generated for row in read_jsonl(path)},
         decoding=read_json(predictions / "manifest.json"),
         routing=load_file(routing) if routed else {},
-        shares=_shares(metrics / "parent" / "metrics.json", params.features.depths) if routed else {},
+        shares=shares,
         scores=read_json(metrics / "scores.json"),
         signature=Signature.read(metrics / "signature.json"),
         cases=pl.read_parquet(cases),
     )
-
-
-def _shares(path: Path, depths: list[int]) -> dict[int, tuple[float, float]]:
-    """Read :attr:`Results.shares`; empty if the parent was trained by a version that did not log them."""
-    logged = read_json(path)
-    weights, favourites = logged.get("depth_weight", {}), logged.get("depth_favourite", {})
-    return {depth: (weights[k], favourites[k]) for k, depth in zip(weights, depths, strict=False) if k in favourites}

@@ -128,18 +128,16 @@ def column_table(
 
 def convention_table(scores: Mapping, caption: str = "") -> Table | None:
     """Return precision, recall and F1 of the same labels under every convention and average: the mean over contexts, or
-    the only context. None for scores of an earlier version, which have no conventions."""
+    the only context. None without a labeller."""
     conventions = scores.get("conventions")
     if not conventions:
         return None
-    shown = rows_in(scores)[-1] if MEAN in scores else contexts_in(scores)[0]
     rows: list[tuple[str, ...]] = []
-    for name, rule in CONVENTIONS.items():
-        values = conventions.get(name, {}).get(shown, {})
-        for average in rule.averages:
+    for name, contexts in conventions.items():
+        values = contexts[rows_in(scores)[-1]]
+        for average in CONVENTIONS[name].averages:
             keys = [f"{ratio}_{average}" for ratio in ("precision", "recall", "f1")]
-            if all(key in values for key in keys):
-                rows.append((name, average, *(score_cell(values[key]) for key in keys)))
+            rows.append((name, average, *(score_cell(values[key]) for key in keys)))
     heads, numeric = ("Convention", "Average", "P", "R", "F1"), (False, False, True, True, True)
     return Table(heads, tuple(rows), caption, numeric, rules=first_cell_changes(rows))
 

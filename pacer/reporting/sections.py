@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pacer.core.audits import Check, number, percent, reading_audit
+from pacer.core.audits import Check, number, percent
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.metrics.scores import Place, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
@@ -188,7 +188,7 @@ def kept(results: Results) -> Section | None:
 def corpus(results: Results) -> Section:
     """The audits of the corpus and of the emphasis."""
     audit = results.corpus_audit
-    lines = _audit(corpus=audit, emphasis=results.emphasis_audit)
+    lines = _audit(audit, results.emphasis_audit)
     return Section("corpus", "Corpus", [TableBlock("corpus", corpus_table(audit)), lines])
 
 
@@ -200,13 +200,12 @@ def commitments(results: Results) -> Section:
         "the others by rules."
     )
     caption = "Commitment targets by finding and polarity, as a share of the records of each context"
-    with reading_audit("anchors"):
-        parts = [
-            Text(text),
-            Figure("commitments", charts.polarity_chart(audit["polarities_by_context"], audit["origins"]), caption),
-            *shown("agreement", agreement_table(audit), folded="Labels against rules, by finding"),
-            _audit(anchors=audit, labels=audit["labelling"]),
-        ]
+    parts = [
+        Text(text),
+        Figure("commitments", charts.polarity_chart(audit["polarities_by_context"], audit["origins"]), caption),
+        *shown("agreement", agreement_table(audit), folded="Labels against rules, by finding"),
+        _audit(audit, audit["labelling"]),
+    ]
     return Section("commitments", "Commitment targets", parts)
 
 
@@ -215,12 +214,9 @@ def _with_resampling(table: Table, results: Results) -> Table:
     return replace(table, notes=(*table.notes, results.resampling))
 
 
-def _audit(**audits: Mapping[str, Any]) -> Checks:
+def _audit(*audits: Mapping[str, Any]) -> Checks:
     """Return the lines of audits; the title counts those that deserve attention."""
-    checks: list[Check] = []
-    for of, audit in audits.items():
-        with reading_audit(of):
-            checks += [Check(**line) for line in audit["checks"]]
+    checks = [Check(**line) for audit in audits for line in audit["checks"]]
     looks = sum(not check.good for check in checks)
     return Checks(f"Audit: {looks} of {len(checks)} lines to look at", checks)
 

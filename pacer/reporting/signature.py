@@ -5,33 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pacer.core.errors import DataError
 from pacer.metrics.signature import Signature
 
 
 def signature_line(signature: Signature) -> str:
-    """Return what determines the numbers, in one line: ``name:value`` joined by bars.
-
-    Raises:
-        DataError: a part that every signature has is missing.
-    """
-    try:
-        counts, limit = signature.counts.values(), signature.decoding.get("limit")
-        parts = {
-            **_clinical(signature),
-            "clean": signature.language["cleaner"],
-            "tok": "blank",
-            "bleu": "corpus",
-            "meteor": "1.5",
-            "mean": "contexts",
-            "n": "+".join(str(context["n"]) for context in counts) + (f" (decode.limit {limit})" if limit else ""),
-            "empty": sum(context.get("empty_hypotheses", 0) for context in counts),
-            **dict(_protocol(signature.protocol or {})),
-            "data": (signature.data["records"] or "")[:8],
-            "version": signature.versions["pacer"],
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"the signature of the scores lacks {error}; score again") from None
+    """Return what determines the numbers, in one line: ``name:value`` joined by bars."""
+    counts, limit = signature.counts.values(), signature.decoding.get("limit")
+    parts = {
+        **_clinical(signature),
+        "clean": signature.language["cleaner"],
+        "tok": "blank",
+        "bleu": "corpus",
+        "meteor": "1.5",
+        "mean": "contexts",
+        "n": "+".join(str(context["n"]) for context in counts) + (f" (decode.limit {limit})" if limit else ""),
+        "empty": sum(context.get("empty_hypotheses", 0) for context in counts),
+        **dict(_protocol(signature.protocol or {})),
+        "data": (signature.data["records"] or "")[:8],
+        "version": signature.versions["pacer"],
+    }
     return " | ".join(f"{name}:{value}" for name, value in parts.items())
 
 

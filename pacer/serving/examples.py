@@ -34,11 +34,10 @@ def example_cases() -> list[Case]:
 
 def _example(title: str, study: PhantomStudy) -> Case:
     assert study.prior is not None
-    previous = fullest_report_of(study.prior)
     return Case(
         Image.fromarray(render(study, SIZE, "frontal")),
         Image.fromarray(render(study, SIZE, "lateral")),
-        " ".join(section for section in (previous.findings, previous.impression) if section),
+        fullest_report_of(study.prior).text,
         study.indication or "",
         study.history or "",
         study.view,

@@ -113,11 +113,7 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
 
 
 def _states(features: Path, record: CheckpointRecord) -> States:
-    """Return how the states in the store were computed, which training and decoding read.
-
-    Raises:
-        DataError: they do not belong to the model, or another version of this software computed them.
-    """
+    """Return how the states in the store were computed, which training and decoding read."""
     encoding = FeatureStore(features).encoding
     if any(record.frozen.get(name) != fingerprint for name, fingerprint in encoding.encoders.items()):
         raise DataError(

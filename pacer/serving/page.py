@@ -120,11 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(status, html.encode(), _HTML)
 
     def _answer(self, body: bytes) -> str | None:
-        """Return the HTML of an image's preview or of a case's reports; None if the browser no longer waits for it.
-
-        Raises:
-            DataError: the image or the case cannot be used.
-        """
+        """Return the HTML of an image's preview or of a case's reports; None if the browser no longer waits for it."""
         what, reporter = self.path.rpartition("/")[2], self.server.reporter
         if self.path.startswith("/look/"):
             image, seen = load_image(body, f"given as {what}")

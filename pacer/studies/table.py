@@ -36,8 +36,6 @@ from pacer.studies.run import SIGNATURE, finished
 from pacer.studies.study import Study
 from pacer.studies.worktree import Repository
 
-ABSENT = "–"
-
 
 class Block(NamedTuple):
     """Rows that are ranked together: label -> cells."""
@@ -90,7 +88,7 @@ def build_table(
     notes = _notes(study, runs) + _changed(study, runs) + _published_notes(published, runs, apart)
     table = Table(
         ("Model", *(score.column for score in study.columns)),
-        tuple((label, *(cell.text or ABSENT for cell in cells)) for label, cells in lines),
+        tuple((label, *(cell.text or "–" for cell in cells)) for label, cells in lines),
         study.title,
         rules=frozenset(opening),
         headings={row: block.heading for row, block in opening.items() if block.heading.text},

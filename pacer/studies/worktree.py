@@ -177,12 +177,8 @@ class Worktree:
         (folder / "tmp" / "rwlock").unlink(missing_ok=True)  # left by a killed DVC
 
     def _link(self, run: Run) -> None:
-        """Link the user's own files that parameters name by a relative path, so that they are found here.
-
-        Raises:
-            ConfigError: a path leads too far out of the repository to be linked here, or DVC would write through the
-                link into the user's outputs.
-        """
+        """Link the user's own files that parameters name by a relative path, so that they are found here. DVC must not
+        write through a link into the user's outputs."""
         root = self._repository.root
         outs = [(root / out).resolve() for out in all_outs(self._repository.read)]
         for name in _texts(list(run.values.values())):

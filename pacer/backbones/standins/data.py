@@ -14,7 +14,7 @@ import polars as pl
 from PIL import Image
 from tokenizers import Tokenizer
 
-from pacer.commitments.anchor import FINDINGS, Anchor, render_anchor
+from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor, render_anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.backbones import Backbones
 from pacer.core.errors import DataError
@@ -47,9 +47,8 @@ class LabelledText(NamedTuple):
     @property
     def statuses(self) -> list[int]:
         """CheXbert's class of each finding: 0 blank, 1 positive, 2 negative, 3 uncertain."""
-        lists = (self.anchor.positive, self.anchor.negative, self.anchor.uncertain)
-        classes = {finding: number for number, findings in enumerate(lists, start=1) for finding in findings}
-        return [classes.get(finding, 0) for finding in FINDINGS]
+        classes = (None, *POLARITIES)
+        return [classes.index(self.anchor.polarity(finding)) for finding in FINDINGS]
 
     @property
     def commitment_first(self) -> str:

@@ -16,10 +16,6 @@ from pacer.data.cleaning import clean_report
 from pacer.data.readers.mimic_cxr import read_reports, study_times
 from pacer.data.values import MIMIC_PATH
 
-#: Kind of the lines in ``problems.csv``, which cost no record.
-DOUBTED = "doubted"
-#: Topics of the audit.
-CHECKED, DOUBTS = "checked_priors", "doubted_priors"
 _EARLIER, _LATER, _SAME = "of an earlier study", "of a later study", "of the same study"
 _OTHER, _UNORDERED = "of another patient", "the order of the two studies is not known"
 _AMBIGUOUS, _NOT_FOUND = "its text is of several studies", "its study was not found"
@@ -34,7 +30,7 @@ def check_priors(records: pl.DataFrame, metadata: Path, reports: Path | None, ac
     """Count and list the records whose previous report is not of an earlier study of the same patient.
 
     A previous report is found by the path of its image (``prior_image``), else by its text among the patient's reports
-    (PhysioNet's ``reports``, if given). Each doubt is a line of kind :data:`DOUBTED` in the account.
+    (PhysioNet's ``reports``, if given). Each doubt is a line of kind ``doubted`` in the account, which costs no record.
     """
     of_prior = ("prior_image", "prior_findings", "prior_impression")
     with_prior = records.drop_nulls("prior_report").select(*_PLACE, "context", "subject_id", "study_id", *of_prior)
@@ -49,11 +45,11 @@ def check_priors(records: pl.DataFrame, metadata: Path, reports: Path | None, ac
             candidates = [(subject, study) for study in texts.get((subject, letters), ())]
         relations = {_relation(row, subject, study, known) for subject, study in candidates} or {_NOT_FOUND}
         relation = relations.pop() if len(relations) == 1 else _AMBIGUOUS
-        account.count(CHECKED if relation == _EARLIER else DOUBTS, row["context"], relation)
+        account.count("checked_priors" if relation == _EARLIER else "doubted_priors", row["context"], relation)
         if relation != _EARLIER:
             doubts.append((*(row[name] for name in _PLACE), relation))
     lines = pl.DataFrame(doubts, dict.fromkeys((*_PLACE, "reason"), pl.String()), orient="row")
-    account.add(lines.with_columns(field=pl.lit("last_finding"), kind=pl.lit(DOUBTED), rows=pl.lit(0)))
+    account.add(lines.with_columns(field=pl.lit("last_finding"), kind=pl.lit("doubted"), rows=pl.lit(0)))
 
 
 def _relation(row: dict[str, Any], subject: str, study: str, known: _Known) -> str:

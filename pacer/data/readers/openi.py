@@ -12,7 +12,7 @@ import re
 import xml.etree.ElementTree as ET
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -31,14 +31,6 @@ _FORMATS = (".png", ".jpg", ".jpeg", ".dcm")
 _TEXTS = ("file", "id", "field", "reason", "frontal", "lateral", "view", *SECTIONS)
 
 
-class OpenIReport(NamedTuple):
-    """A parsed report; images have the names of the distribution."""
-
-    uid: str
-    images: list[str]
-    texts: dict[str, str | None]
-
-
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """Return one study per report, with the first frontal and the first lateral image.
 
@@ -51,18 +43,18 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     for name, content in read_files(path, ".xml"):
         account.read["reports"] += 1
         try:
-            report = parse_report(content)
+            uid, images, texts = parse_report(content)
         except ValueError as error:
             field, reason = error.args
             rows.append({"file": f"{path}/{name}", "field": field, "reason": reason})
             continue
-        named += report.images
-        frontal, view, lateral = choose_images(report.images, views)
+        named += images
+        frontal, view, lateral = choose_images(images, views)
         shown = {
             kind: image and files.get(image_key(image), f"{image}.png")
             for kind, image in (("frontal", frontal), ("lateral", lateral))
         }
-        rows.append({"file": f"{path}/{name}", "id": report.uid, "view": view} | report.texts | shown)
+        rows.append({"file": f"{path}/{name}", "id": uid, "view": view} | texts | shown)
     count_unknown(projections, [image_key(name) in views for name in named], account)
     studies = pl.DataFrame(rows, dict.fromkeys(_TEXTS, pl.String()))
     studies = studies.with_columns(row=pl.lit(""), study_id="id", subject_id="id")
@@ -91,8 +83,8 @@ def _image_files(folder: Path) -> dict[str, str]:
     return {key: relative for _, _, relative, key in sorted(ranked, reverse=True)}
 
 
-def parse_report(content: bytes) -> OpenIReport:
-    """Parse a report.
+def parse_report(content: bytes) -> tuple[str, list[str], dict[str, str | None]]:
+    """Return a report's id, its images by their names in the distribution, and its texts by section.
 
     Raises:
         ValueError: the report is not valid XML, or has no number; the arguments are field and reason.
@@ -106,7 +98,7 @@ def parse_report(content: bytes) -> OpenIReport:
     if match is None:
         raise ValueError("uId/@id", "expected a number such as CXR1 or 1")
     images = [name for image in root.iter("parentImage") if (name := image.get("id", "").strip())]
-    return OpenIReport(f"CXR{match[1]}", images, {name: _section(root, name) for name in SECTIONS})
+    return f"CXR{match[1]}", images, {name: _section(root, name) for name in SECTIONS}
 
 
 def _section(root: ET.Element, name: str) -> str | None:

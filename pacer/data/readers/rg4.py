@@ -34,7 +34,6 @@ NAMES = {
     "prior_image": "last_APPA_imagepath",
     "emphasis": "new_scores",
 }
-_SECTIONS = ("findings", "impression", "prior_findings", "prior_impression")
 _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
 
 #: Text, or 0 for none.
@@ -89,7 +88,7 @@ def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
     of_another_study = int(records.select((study != study_of_lateral).sum()).item())
     account.count("lateral_of_another_study", context, "records", of_another_study)
     records = records.with_columns(
-        pl.col(_SECTIONS).replace(ABSENT_TEXT, None),
+        pl.col("findings", "impression", "prior_findings", "prior_impression").replace(ABSENT_TEXT, None),
         subject_id=pl.coalesce(bare_id("subject_id"), subject),
         study_id=pl.coalesce(bare_id("study_id"), study),
         contexts=pl.lit([context]),

@@ -18,8 +18,6 @@ from pacer.core.progress import Ticker
 from pacer.metrics.chexbert.network import CheXbertNetwork
 from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATIONS
 
-MAX_PIECES = 512
-
 
 class CheXbert:
     """Labels reports: 0 blank, 1 positive, 2 negative, 3 uncertain (No Finding: 0 or 1).
@@ -66,7 +64,7 @@ class CheXbert:
             )
         self.network.to(self.device)
         self.network.bert.to(getattr(torch, precision))
-        self.max_pieces = min(MAX_PIECES, self.network.bert.config.max_position_embeddings)
+        self.max_pieces = min(512, self.network.bert.config.max_position_embeddings)
 
     @torch.inference_mode()
     def __call__(self, reports: list[str]) -> Tensor:

@@ -34,11 +34,8 @@ def label_references(
     """Label ``records.report`` and write the columns of :data:`LABEL_SCHEMA` to the Parquet file ``out``.
 
     Raises:
-        DataError: a record id occurs twice or a report is null. BackboneError: the labeller is not usable.
+        BackboneError: the labeller is not usable.
     """
-    unfit = records.filter(pl.col("record_id").is_duplicated() | pl.col("report").is_null())
-    if len(unfit):
-        raise DataError(f"record {unfit['record_id'][0]} occurs more than once or has no report to label")
     reports = records["report"].to_list()
     labels = CheXbert(chexbert_dir, batch_size, precision=precision)(reports).tolist()
     columns = {"record_id": records["record_id"], "labels": labels, "text": list(map(_hash, reports))}

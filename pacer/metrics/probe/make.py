@@ -145,16 +145,11 @@ def _flipped(records: pl.DataFrame, seed: int) -> pl.DataFrame:
     priors = []
     with Ticker("flip previous reports", len(records)) as ticker:
         for prior in records["prior_report"]:
-            findings = flippable(prior)
+            anchor = extract_anchor(prior)
+            findings = [name for name in (*anchor.positive, *anchor.negative) if flip(prior, name) is not None]
             priors.append(flip(prior, findings[draw.integers(len(findings))]) if findings else None)
             ticker.advance()
     return records.with_columns(pl.Series("prior_report", priors, dtype=pl.String)).drop_nulls("prior_report")
-
-
-def flippable(report: str) -> list[str]:
-    """Return the findings that :func:`flip` can change in a cleaned report."""
-    anchor = extract_anchor(report)
-    return [finding for finding in (*anchor.positive, *anchor.negative) if flip(report, finding) is not None]
 
 
 def flip(report: str, finding: str) -> str | None:

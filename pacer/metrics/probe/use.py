@@ -32,7 +32,6 @@ CHANCE = "chance"
 _CONVENTION = "llm-rg4"
 #: Resamples of an interval; a probe has one for each kind of twin and score.
 _RESAMPLES = 2_000
-_REFERENCE = tuple(f"reference_{polarity}" for polarity in POLARITIES)
 _LATERAL = re.compile(r"\blateral (?:view|radiograph|image|projection|film|chest)|\b(?:and|on(?: the)?) lateral\b")
 
 
@@ -107,7 +106,7 @@ def system_use(name: str, key: pl.DataFrame, reports: Path, chexbert: Path | Non
     cases, scores = _cases(key, reports, chexbert)
     groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
     given = groups.pop(GIVEN)
-    other = [*_REFERENCE, *(["reference_labels"] if chexbert else [])]
+    other = [*(f"reference_{polarity}" for polarity in POLARITIES), *(["reference_labels"] if chexbert else [])]
     others = exchange(given, other, ["context"])
     uses = {}
     if len(others):  # else one patient has more than half of the records

@@ -206,16 +206,14 @@ def test_a_real_corpus_without_truth_gate_router_or_examples(make_run, tmp_path:
 
 
 def test_direct_reports_of_a_model_without_a_router(full_run, tmp_path: Path):
-    """Their text is escaped, and a side that differs is marked in both texts; metrics of an earlier version name no
-    shares."""
+    """Their text is escaped, and a side that differs is marked in both texts."""
     text = "<script>alert(1)</script> & a right pleural effusion"
     change_predictions(full_run, lambda row: {"report": text, "anchor": None, "fallback": False})
-    write_json(full_run.root / "metrics" / "parent" / "metrics.json", {"depth_weight": {"0": 1.0}})
     routed = page_of(full_run, tmp_path / "reports")
     assert "<script>alert(1)</script> & a right" in routed.text and "<script" not in routed.html
     for side in ("generated", "reference"):
         assert re.search(rf'Report, {side}</h5>\s*<p class="text">[^\n]*<mark class="matching aside', routed.html)
-    assert "none: direct report" in routed.text and "Mean depth weights" not in routed.text
+    assert "none: direct report" in routed.text
     refine = full_run.params.refine.model_copy(update={"variant": "endpoint"})
     page = page_of(full_run, tmp_path / "reports", params=full_run.params.model_copy(update={"refine": refine}))
     assert "block 12" in routed.text and "block 12" not in page.text and "image/png" not in "".join(page.addresses)
@@ -249,10 +247,6 @@ def another_corpus(root: Path) -> None:
         (lambda root: (root / "metrics" / "scores.json").unlink(), r"scores\.json does not exist"),
         (lambda root: (root / "metrics" / "cases.parquet").unlink(), r"cases\.parquet does not exist; the score stage"),
         (lambda root: [path.unlink() for path in root.glob("predictions/*.jsonl")], "holds no predictions; expected"),
-        (
-            lambda root: change_json(root / "corpus" / "audit.json", lambda audit: audit.pop("checks")),
-            "lacks 'checks'; make the corpus again",
-        ),
     ],
 )
 def test_nothing_is_left_when_an_input_is_missing(full_run, tmp_path: Path, damage: Callable, said: str):

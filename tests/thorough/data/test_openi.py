@@ -38,7 +38,7 @@ def distributed(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row]
 
 def test_the_cleaner_for_this_corpus_differs_in_few_whole_reports() -> None:
     """The figure of docs/data.md."""
-    found = [openi.parse_report(content).texts for _, content in read_files(real(ARCHIVE), ".xml")]
+    found = [openi.parse_report(content)[2] for _, content in read_files(real(ARCHIVE), ".xml")]
     whole = [text for texts in found if (text := " ".join(filter(None, (texts["findings"], texts["impression"]))))]
     differ = sum(clean_report(text) != clean_report_iu_xray(text) for text in whole)
     assert (len(found), len(whole), differ) == (3955, 3927, 17)

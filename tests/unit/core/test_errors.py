@@ -58,9 +58,7 @@ def missing(name: str | None) -> ModuleNotFoundError:
     return ModuleNotFoundError("No module", name=name)
 
 
-@pytest.mark.parametrize(
-    "error", [OSError(errno.EACCES, "Permission denied"), *map(missing, ("pacer.gone", "my_scorer", None))]
-)
+@pytest.mark.parametrize("error", [OSError(errno.EACCES, "Permission denied"), *map(missing, ("pacer.gone", None))])
 def test_other_errors_keep_their_traceback(error: Exception) -> None:
     with pytest.raises(type(error)):
         run_cleanly(lambda: fail(error))

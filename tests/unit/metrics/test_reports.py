@@ -92,7 +92,7 @@ def test_blank_cells_say_nothing(tmp_path, blank):
         ("r.json", f'{{"s1": "{SECRET}", "s2": "a", "s1": "b"}}', "holds the id s1 more than once"),
         ("r.jsonl", json.dumps({"id": 1.5, "report": SECRET}), "line 1, id: expected an id"),
         ("r.jsonl", json.dumps({"id": 1, "report": [SECRET]}), "line 1, report: expected text, got a list of 1"),
-        ("r.json", "{cut", "cannot be read as JSON in UTF-8"),
+        ("r.json", "{cut", "r.json is not valid JSON"),
     ],
 )
 def test_bad_files_are_one_clear_error_without_text(tmp_path, name, content, problem):
