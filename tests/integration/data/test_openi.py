@@ -18,10 +18,8 @@ from pacer.data.account import Account
 from pacer.data.readers.openi import read
 from pacer.data.source import Source
 from pacer.data.studies import seeded_split
-from tests.support.profiles import profile
+from tests.support.corpus import BASE
 from tests.support.rows import Examination, LeftOut, Problem, Row, read_rows
-
-PHANTOM = profile("phantom").corpus.model_dump()
 
 FRONTAL, LATERAL = "CXR1_1_IM-0001-4001", "CXR1_1_IM-0001-3001"
 VIEWS = "image,view\n1_IM-0001-4001,PA\n1_IM-0001-3001,Lateral\n1_IM-0001-5001,AP\n1_IM-0001-6001,LL\n"
@@ -81,10 +79,8 @@ class OpenI:
 
     def rows(self) -> list[Row]:
         values = {"reports": "-", "projections": "-"} | self.config
-        config = Corpus.model_validate(
-            PHANTOM
-            | {"source": "files", "format": "openi", "root": str(self.root), "openi": values, "contexts": ["sn", "mn"]}
-        )
+        files = {"source": "files", "root": str(self.root), "contexts": ["sn", "mn"]}
+        config = Corpus.model_validate(BASE | files | {"format": "openi", "openi": values})
         rows, self.notes = read_rows(read, Source(self.root / "images", self.files, None), config)
         assert sum(row.rows for row in rows) == sum(self.notes.read.values())
         return rows

@@ -45,6 +45,7 @@ def test_versions_by_name() -> None:
         ("1. a 1. b", "a b ."),
         ("2. 2. 2. ", "2 ."),  # marks behind a period go first, the small numbers before the large
         ("2. 5. 2. ", "2 ."),
+        ("2. 5. 2. 2. ", "2 ."),
         ("5. 5. 5. ", "5 ."),
         (" 2. 2. 5. 2. ", " ."),
         ("a. 6. b", "a . 6 . b ."),
