@@ -12,11 +12,13 @@ import pytest
 
 from pacer.commitments.anchor import ANCHOR_SCHEMA
 from pacer.commitments.answers import StoredAnswer
+from pacer.commitments.labelling import label_sample
 from pacer.commitments.sampling import sample_records
 from pacer.commitments.targets import build_anchors
 from pacer.config import Labelling
 from pacer.data.schemas import RECORD_SCHEMA, read_table
 from tests.support.endpoint import Endpoint
+from tests.support.profiles import profile
 
 REPORTS = (
     "Possible pneumonia. No effusion.",
@@ -49,25 +51,8 @@ def records() -> pl.DataFrame:
 @pytest.fixture
 def labelling() -> Callable[..., Labelling]:
     def make(**changes: Any) -> Labelling:
-        settings: dict[str, Any] = {
-            "provider": "none",
-            "recorded": None,
-            "model": "gpt-4.1-mini",
-            "base_url": None,
-            "temperature": 0.0,
-            "max_tokens": 600,
-            "concurrency": 2,
-            "timeout": 20.0,
-            "attempts": 8,
-            "unanswered": "stop",
-            "max_requests": None,
-            "max_dollars": None,
-            "input_price": 0.4,
-            "output_price": 1.6,
-            "send_reports_to": None,
-            "prompt_file": None,
-        }
-        return Labelling.model_validate(settings | changes)
+        given = {"provider": "none", "recorded": None, "concurrency": 2, "timeout": 20.0}
+        return Labelling.model_validate(profile("phantom").anchors.llm.model_dump() | given | changes)
 
     return make
 
@@ -100,6 +85,24 @@ def asking(endpoint: Endpoint, labelling: Callable[..., Labelling]) -> Callable[
 
     def make(**changes: Any) -> Labelling:
         return labelling(provider="openai", base_url=endpoint.url, send_reports_to="127.0.0.1", **changes)
+
+    return make
+
+
+@pytest.fixture
+def label(
+    records: pl.DataFrame, sample: pl.DataFrame, asking: Callable[..., Labelling], tmp_path: Path
+) -> Callable[..., dict[str, Any]]:
+    """The audit of a labelling of the sample, or of another, at the loopback server, or as ``config`` says."""
+
+    def make(
+        of: pl.DataFrame = sample,
+        records: pl.DataFrame = records,
+        config: Labelling | None = None,
+        rules: str = "careful",
+        **changes: Any,
+    ):
+        return label_sample(of, records, config or asking(**changes), tmp_path, rules)
 
     return make
 
