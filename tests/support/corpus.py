@@ -1,8 +1,9 @@
-"""Two small corpora that a test may change before they are read: in MIMIC-RG4's layout, and as a table of studies."""
+"""Small corpora that a test may change before they are read: in MIMIC-RG4's layout, and as a table of studies."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,9 +13,11 @@ import pytest
 from PIL import Image
 
 from pacer.config import Corpus
+from pacer.data.account import Account
 from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
-from pacer.data.source import point_to_files
+from pacer.data.source import Source, point_to_files
+from pacer.data.studies import study_frame
 from tests.support.profiles import profile
 
 CONTEXTS = ("sn", "sw", "mn", "mw")
@@ -136,6 +139,16 @@ class Studies:
 @pytest.fixture
 def studies(tmp_path: Path) -> Studies:
     return Studies(tmp_path)
+
+
+def read_rows(
+    read: Callable[[Source, Corpus, Account], pl.DataFrame], source: Source, config: Corpus
+) -> tuple[list[dict[str, Any]], Account]:
+    """What a reader gives for its input: the values of each study, then those of each row that it does not use."""
+    account = Account()
+    studies = study_frame(read(source, config, account), config)
+    rows = [*studies.to_dicts(), *account.problems.to_dicts()]
+    return [{name: value for name, value in row.items() if value is not None} for row in rows], account
 
 
 def lines_of(audit: dict[str, Any]) -> dict[str, str]:

@@ -19,10 +19,10 @@ from pacer.data.account import Account
 from pacer.data.readers.table import read
 from pacer.data.source import Source
 from pacer.data.studies import seeded_split
-from tests.support.corpus import BASE
-from tests.support.rows import Examination, Prior, Problem, Row, read_rows
+from tests.support.corpus import BASE, read_rows
 
 SECRET = "Zephyrine opacity"  # a report text that no message may hold
+Rows = list[dict[str, Any]]
 
 
 def config_of(columns: dict[str, str] | None = None, **more: Any) -> Corpus:
@@ -53,18 +53,16 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     return path
 
 
-def read_file(path: Path, config: Corpus | None = None) -> tuple[list[Row], Account]:
+def read_file(path: Path, config: Corpus | None = None) -> tuple[Rows, Account]:
     found, notes = read_rows(read, Source(path.parent, {"table": path}, None), config or config_of())
-    assert sum(entry.rows for entry in found) == notes.read["table"]
-    assert SECRET not in repr([entry for entry in found if not isinstance(entry, Examination)])
+    assert sum(entry["rows"] for entry in found) == notes.read["table"]
+    assert SECRET not in repr([entry for entry in found if "kind" in entry])
     return found, notes
 
 
 @pytest.fixture
 def reading(tmp_path: Path):
-    def read_table(
-        rows: Sequence[dict[str, Any]], name: str = "t.parquet", **settings: Any
-    ) -> tuple[list[Row], Account]:
+    def read_table(rows: Sequence[dict[str, Any]], name: str = "t.parquet", **settings: Any) -> tuple[Rows, Account]:
         found, notes = read_file(write(tmp_path / name, rows), config_of(**settings))
         assert notes.read["table"] == len(rows)
         return found, notes
@@ -72,24 +70,25 @@ def reading(tmp_path: Path):
     return read_table
 
 
-def only(rows: list[Row]) -> Row:
-    assert len(rows) == 1
-    return rows[0]
+def exams(rows: Rows) -> dict[str, dict[str, Any]]:
+    found = [entry for entry in rows if "kind" not in entry]
+    assert len({entry["id"] for entry in found}) == len(found)
+    return {entry["id"]: entry for entry in found}
 
 
-def exams(rows: list[Row]) -> dict[str, Examination]:
-    found = [entry for entry in rows if isinstance(entry, Examination)]
-    assert len({entry.id for entry in found}) == len(found)
-    return {entry.id: entry for entry in found}
-
-
-def others(rows: list[Row]) -> list[tuple]:
-    """What is no examination: how many lines below the first, reason (field and reason of a problem), rows."""
+def others(rows: Rows) -> list[tuple]:
+    """What is no examination: place, field (of a problem), reason and rows."""
     return [
-        (entry.place.index - 1, *((entry.field,) if isinstance(entry, Problem) else ()), entry.reason, entry.rows)
+        (entry["row"], *filter(None, [entry["field"]]), entry["reason"], entry["rows"])
         for entry in rows
-        if not isinstance(entry, Examination)
+        if "kind" in entry
     ]
+
+
+def prior_of(study: dict[str, Any]) -> tuple:
+    """Both texts, the study, and how it was chosen."""
+    names = ("prior_findings", "prior_impression", "prior_study_id", "gap_days", "rule", "tied", "passed_over")
+    return tuple(study.get(name) for name in names)
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
@@ -112,14 +111,34 @@ FULL = [
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.parquet", "T.JSONL.GZ"])
 def test_all_kinds_of_file_give_the_same(reading, name: str) -> None:
     first, second = reading(FULL, name)[0]
-    assert isinstance(first, Examination) and isinstance(second, Examination)
-    assert first.place[1:] == ("", 1 if "sv" not in name.lower() else 2) and first.place.file.endswith(name)
-    images = ("PA", "050_PA.jpg", "050_LATERAL.jpg")
-    texts = (f"{SECRET} 050.", "I.", None, "Cough.", "H.", None)
-    assert first[1:] == ("050", ("sn", "mn"), "val", "050", "007", *images, *texts, 2)
-    prior = Prior(f"{SECRET} 050.", "I.", "050", 25 / 24, "date and time", False, 0)
-    texts = ('One\n"two", three.', None, prior, None, None, None)
-    assert second[1:] == ("049", ("sn", "sw"), "val", "049", "007", "AP", "049_AP.jpg", None, *texts, 1)
+    file = first.pop("file")
+    assert file == second.pop("file") and file.endswith(name)
+    unit = "row" if name.endswith("parquet") else "line"
+    below = "sv" in name  # the header
+    shared = {"split": "val", "subject_id": "007", "contexts": ["sn", "mn"], "rows": 2}
+    assert first == shared | {
+        "row": f"{unit} {1 + below}",
+        "id": "050",
+        "study_id": "050",
+        "view": "PA",
+        "frontal": "050_PA.jpg",
+        "lateral": "050_LATERAL.jpg",
+        "findings": f"{SECRET} 050.",
+        "impression": "I.",
+        "indication": "Cough.",
+        "history": "H.",
+    }
+    assert prior_of(second) == (f"{SECRET} 050.", "I.", "050", 25 / 24, "date and time", False, 0)
+    assert {name: value for name, value in second.items() if name in first} == shared | {
+        "row": f"{unit} {3 + below}",
+        "id": "049",
+        "study_id": "049",
+        "view": "AP",
+        "frontal": "049_AP.jpg",
+        "findings": 'One\n"two", three.',
+        "contexts": ["sn", "sw"],
+        "rows": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -146,8 +165,8 @@ def test_typed_dates_and_times(tmp_path: Path, dates: list, times: list | None) 
     }
     pl.DataFrame(columns | ({"time": times} if times else {})).write_parquet(tmp_path / "t.parquet")
     found = exams(read_file(tmp_path / "t.parquet")[0])
-    assert found["1"].prior == Prior(None, "A", "2", 1.5, "date and time", False, 0)
-    assert found["1"].subject_id == "7" and found["1"].findings is None
+    assert prior_of(found["1"]) == (None, "A", "2", 1.5, "date and time", False, 0)
+    assert found["1"]["subject_id"] == "7" and "findings" not in found["1"]
 
 
 def test_instants_that_are_all_midnight_are_days(reading) -> None:
@@ -158,7 +177,7 @@ def test_instants_that_are_all_midnight_are_days(reading) -> None:
 
 def test_numbers_in_jsonl(reading) -> None:
     found = exams(reading([row(7.0, 12, date=21800506), row(7, 13.0, date="2180-05-07", time="0.0")], "t.jsonl")[0])
-    assert found["13"].prior and {exam.subject_id for exam in found.values()} == {"7"}
+    assert found["13"]["prior_study_id"] == "12" and {exam["subject_id"] for exam in found.values()} == {"7"}
 
 
 GOOD = b"subject,study,view,image,findings\n"
@@ -207,7 +226,7 @@ def test_a_table_of_a_header_alone(tmp_path: Path) -> None:
 def test_stray_quotes_and_mixed_line_ends(tmp_path: Path, rows: bytes, findings: list[str]) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(GOOD + rows)
-    assert [exam.findings for exam in exams(read_file(path)[0]).values()] == findings
+    assert [exam["findings"] for exam in exams(read_file(path)[0]).values()] == findings
 
 
 # Columns -------------------------------------------------------------------------------------------------------------
@@ -216,9 +235,8 @@ def test_stray_quotes_and_mixed_line_ends(tmp_path: Path, rows: bytes, findings:
 def test_columns_are_mapped(reading) -> None:
     content = {"subject_id": "p", "study": "s", "path": "i", "view": "PA", "history": "F", "subject": "x", "Age": 3}
     found, notes = reading([content], columns={"subject": "subject_id", "image": "path", "findings": "history"})
-    exam = only(found)
-    assert isinstance(exam, Examination)
-    assert (exam.subject_id, exam.frontal, exam.findings, exam.history) == ("p", "i", "F", None)
+    (exam,) = found
+    assert (exam["subject_id"], exam["frontal"], exam["findings"], exam.get("history")) == ("p", "i", "F", None)
     assert notes.notes.get("unknown_fields", {}) == {"table": {"Age": 1, "subject": 1}}
 
 
@@ -270,16 +288,16 @@ def test_columns_that_do_not_fit(reading, columns: dict[str, str] | str, expecte
 def test_choice_of_images(reading, views: list, frontal: int | None, lateral: int | None, rest: list[tuple]) -> None:
     rows = [row(view=view, image=f"{number}.jpg") for number, view in enumerate(views)]
     found, notes = reading(rows)
-    assert others(found) == rest
+    assert others(found) == [(f"row {place + 1}", *about) for place, *about in rest]
     if frontal is None:
         assert not exams(found)
     else:
         exam = exams(found)["s1"]
-        assert (exam.place.index - 1, exam.frontal) == (frontal, f"{frontal}.jpg")
-        assert exam.lateral == (None if lateral is None else f"{lateral}.jpg")
-        assert exam.view == {"LL": "other", "Frontal": "other"}.get(views[frontal], views[frontal])
-        assert exam.contexts == (("sn",) if lateral is None else ("sn", "mn"))
-        assert exam.rows == 1 + (lateral is not None)
+        assert (exam["row"], exam["frontal"]) == (f"row {frontal + 1}", f"{frontal}.jpg")
+        assert exam.get("lateral") == (None if lateral is None else f"{lateral}.jpg")
+        assert exam["view"] == {"LL": "other", "Frontal": "other"}.get(views[frontal], views[frontal])
+        assert exam["contexts"] == (["sn"] if lateral is None else ["sn", "mn"])
+        assert exam["rows"] == 1 + (lateral is not None)
     unknown = Counter("(none)" if view is None else view for view in views if view in ("oblique", None, "?"))
     assert notes.notes.get("unknown_views", {}).get("table", {}) == dict(unknown)
 
@@ -305,7 +323,7 @@ def test_rows_of_a_study_must_agree(reading, name: str, values: tuple[str, str],
     rows = [row(image=f"{n}", **{name: values[k]}) for n, k in enumerate(order)]
     rows += [row(image="2", **{name: None}), row(study="s2", split="test" if name == "split" else None)]
     found, _ = reading(rows)
-    assert others(found) == [(0, name, "the study has different values of it; its rows must agree", 3)]
+    assert others(found) == [("row 1", name, "the study has different values of it; its rows must agree", 3)]
     assert list(exams(found)) == ["s2"]
 
 
@@ -316,7 +334,7 @@ def test_the_same_value_in_two_forms_is_no_conflict(reading) -> None:
             row(view="LL", date="21800506", time="85027.0", split=" Validation "),
         ]
     )
-    assert exams(found)["s1"].split == "val"
+    assert exams(found)["s1"]["split"] == "val"
 
 
 def test_gaps_are_filled_from_the_other_rows(reading) -> None:
@@ -324,8 +342,9 @@ def test_gaps_are_filled_from_the_other_rows(reading) -> None:
     rows = [row(view="LL", **dict.fromkeys(fields)), row(findings=None, **fields)]
     found, _ = reading([*rows, row(study="s2", date="2180-05-08", split="test")])
     exam = exams(found)["s1"]
-    assert exam[9:11] == (f"{SECRET} s1.", "I.") and exam[12:14] == ("N.", "H.") and exam.split == "test"
-    assert exams(found)["s2"].prior == Prior(f"{SECRET} s1.", "I.", "s1", 2.0, "date", False, 0)
+    texts = {"findings": f"{SECRET} s1.", "impression": "I.", "indication": "N.", "history": "H."}
+    assert exam.items() >= (texts | {"split": "test"}).items()
+    assert prior_of(exams(found)["s2"]) == (f"{SECRET} s1.", "I.", "s1", 2.0, "date", False, 0)
 
 
 @pytest.mark.parametrize("given", [{}, {"split": None}])
@@ -333,8 +352,8 @@ def test_split_by_subject_where_the_table_has_none(reading, given: dict) -> None
     rows = [row(f"p{n % 40}", f"s{n}", **given) for n in range(80)]
     found, _ = reading(rows, split={"val": 0.3, "test": 0.3}, seed=3)
     for exam in exams(found).values():
-        assert exam.split == seeded_split(exam.subject_id, 3, 0.3, 0.3)
-    assert {exam.split for exam in exams(found).values()} == {"train", "val", "test"}
+        assert exam["split"] == seeded_split(exam["subject_id"], 3, 0.3, 0.3)
+    assert {exam["split"] for exam in exams(found).values()} == {"train", "val", "test"}
 
 
 # Priors --------------------------------------------------------------------------------------------------------------
@@ -349,8 +368,7 @@ def test_a_prior_needs_a_report_not_images(reading) -> None:
         row(study="e", date="2180-01-05"),
     ]
     found, _ = reading(rows)
-    prior = exams(found)["e"].prior
-    assert prior == Prior(f"{SECRET} c.", None, "c", 2.0, "date", False, 1)
+    assert prior_of(exams(found)["e"]) == (f"{SECRET} c.", None, "c", 2.0, "date", False, 1)
 
 
 def test_a_study_that_is_a_problem_is_passed_over(reading) -> None:
@@ -360,8 +378,8 @@ def test_a_study_that_is_a_problem_is_passed_over(reading) -> None:
         row(study="b", view="AP", findings="B."),
         row(study="c", date="2180-01-03"),
     ]
-    prior = exams(reading(rows)[0])["c"].prior
-    assert prior is not None and (prior.study_id, prior.passed_over) == ("a", 1)
+    study = exams(reading(rows)[0])["c"]
+    assert (study["prior_study_id"], study["passed_over"]) == ("a", 1)
 
 
 def test_what_is_counted_about_priors(reading) -> None:
