@@ -28,23 +28,21 @@ REPORTS = (
 )
 
 
+def record(context: str, name: str, split: str, report: str) -> dict[str, str]:
+    """What the labelling reads of a record, of a study and a subject of their own."""
+    ids = {"record_id": f"{context}-{name}", "study_id": f"study-{name}", "subject_id": f"subject-{name}"}
+    return ids | {"context": context, "split": split, "report_raw": report}
+
+
 @pytest.fixture
 def records() -> pl.DataFrame:
     """40 training records of sn and 12 of mw, and four each in val and test; all studies and subjects differ."""
-    rows = []
-    for context, split, count in (("sn", "train", 40), ("mw", "train", 12), ("sn", "val", 4), ("sn", "test", 4)):
-        for number in range(count):
-            name = f"{split}{number}{context}"
-            rows.append(
-                {
-                    "record_id": f"{context}-{name}",
-                    "context": context,
-                    "split": split,
-                    "study_id": f"study-{name}",
-                    "subject_id": f"subject-{name}",
-                    "report_raw": REPORTS[number % len(REPORTS)],
-                }
-            )
+    counts = {("sn", "train"): 40, ("mw", "train"): 12, ("sn", "val"): 4, ("sn", "test"): 4}
+    rows = [
+        record(context, f"{split}{number}{context}", split, REPORTS[number % len(REPORTS)])
+        for (context, split), count in counts.items()
+        for number in range(count)
+    ]
     return pl.DataFrame(rows, schema=RECORD_SCHEMA)
 
 

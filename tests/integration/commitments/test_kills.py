@@ -22,7 +22,7 @@ from pacer.core.io import read_json, write_json
 from pacer.core.stops import LAST_WORDS, STOPPED
 from pacer.data.schemas import RECORD_SCHEMA
 from tests.support.endpoint import Endpoint, Misbehaviour
-from tests.support.labelling import KEY, REPORTS, build, cached
+from tests.support.labelling import KEY, REPORTS, build, cached, record
 
 ROOT = Path(__file__).parents[3]
 SLOTS = 16
@@ -68,14 +68,7 @@ class Work:
         self.folder, self.cache, self.output = folder, folder / "llm_cache.jsonl", ""
         folder.mkdir(exist_ok=True)
         rows = [
-            {
-                "record_id": f"{context}-{n}",
-                "context": context,
-                "split": "train",
-                "study_id": f"study-{n}",
-                "subject_id": f"subject-{n}",
-                "report_raw": f"{REPORTS[n % len(REPORTS)]} Image {n}.",
-            }
+            record(context, str(n), "train", f"{REPORTS[n % len(REPORTS)]} Image {n}.")
             for context in ("sn", "sw", "mn", "mw")
             for n in range(count // 4)
         ]

@@ -75,15 +75,13 @@ def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_p
         ([line("sn-nobody")], "answers for 1 records that the corpus lacks, such as sn-nobody"),
         ([line("sn-train0sn"), line("sn-train0sn")], "record sn-train0sn has two answers"),
         ([{"record_id": "sn-train0sn"}], r"line 1, raw: Field required"),
+        (None, "does not exist"),
     ],
 )
-def test_bad_cache(records: pl.DataFrame, tmp_path: Path, lines: list[dict], message: str) -> None:
+def test_bad_cache(records: pl.DataFrame, tmp_path: Path, lines: list[dict] | None, message: str) -> None:
+    if lines is not None:
+        write(tmp_path / "cache.jsonl", lines)
     with pytest.raises(DataError, match=message):
-        build(records, write(tmp_path / "cache.jsonl", lines))
-
-
-def test_missing_cache(records: pl.DataFrame, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="does not exist"):
         build(records, tmp_path / "cache.jsonl")
 
 
