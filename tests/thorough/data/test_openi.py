@@ -19,7 +19,7 @@ from tests.support.real import DATA, real
 ARCHIVE = "openi/NLMCXR_reports.tgz"
 
 
-def distributed(folder: Path, uncertain: bool, **config: Any) -> tuple[list[dict[str, Any]], Account]:
+def distributed(folder: Path) -> tuple[list[dict[str, Any]], Account]:
     """The distributed archive with views from the table beside it."""
     archive = real(ARCHIVE)
     with gzip.open(DATA / "openi" / "reports.jsonl.gz", "rt") as lines, open(folder / "v.csv", "w", newline="") as file:
@@ -27,10 +27,9 @@ def distributed(folder: Path, uncertain: bool, **config: Any) -> tuple[list[dict
         table.writerow(("image", "view", "projection"))
         for line in lines:
             for image in json.loads(line)["images"]:
-                known = uncertain or not image["view_uncertain"]
-                table.writerow((image["id"], *((image["view"], image["dicom_view"]) if known else ("", ""))))
+                table.writerow((image["id"], image["view"], image["dicom_view"]))
     made = OpenI(folder, {"reports": archive, "projections": folder / "v.csv"})
-    made.config |= {"split": "r2gen"} | config
+    made.config["split"] = "r2gen"
     (folder / "images").symlink_to(DATA)
     return made.rows(), made.notes
 
@@ -44,7 +43,7 @@ def test_the_cleaner_for_this_corpus_differs_in_few_whole_reports() -> None:
 
 
 def test_real_reports_and_split(tmp_path: Path) -> None:
-    rows, notes = distributed(tmp_path, uncertain=True)
+    rows, notes = distributed(tmp_path)
     assert notes.read == {"reports": 3955}
     left_out = [row for row in rows if row.get("kind") == LEFT_OUT]
     assert Counter(row["reason"] for row in left_out) == {"not in the split": 1000, "no frontal image": 8}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from pacer.commitments.labelling import MAX_IN_A_ROW
@@ -12,37 +10,18 @@ from pacer.core.errors import PacerError
 from tests.support.endpoint import Reply, answer, completion, good
 
 
-def odd(asked: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
-    """A good completion but for one value."""
-    body = completion(answer(asked, positive=[value]) if where == "finding" else answer(asked))
-    match where:
-        case "usage":
-            body["usage"] = {"prompt_tokens": value, "completion_tokens": value}
-        case "all usage":
-            body["usage"] = value
-        case "model":
-            body["model"] = value
-        case "finish_reason":
-            body["choices"][0]["finish_reason"] = value
-    return body
-
-
 @pytest.mark.parametrize(
-    ("where", "value"),
+    ("finish", "change"),
     [
-        ("finding", "\ud83d"),
-        ("model", "\ud800"),
-        ("model", 7),
-        ("finish_reason", "\ud800"),
-        ("usage", 10**400),
-        ("usage", True),
-        ("usage", 12.0),
-        ("usage", -1),
-        ("all usage", []),
+        ("stop", {}),
+        ("\ud800", {}),
+        *(("stop", {"model": model}) for model in ("\ud800", 7)),
+        *(("stop", {"usage": {"prompt_tokens": n, "completion_tokens": n}}) for n in (10**400, True, 12.0, -1)),
+        ("stop", {"usage": []}),
     ],
 )
-def test_odd_values(endpoint, label, where, value) -> None:
-    endpoint.replies = lambda asked, _: Reply(body=odd(asked, where, value))
+def test_odd_values(endpoint, label, finish, change) -> None:
+    endpoint.replies = lambda asked, _: Reply(body=completion(answer(asked, positive=["\ud83d"]), finish) | change)
     for _ in range(2):
         audit = label()
         assert audit["statuses"] == {"ok": 6}

@@ -353,14 +353,13 @@ def test_a_field_is_read_by_its_content(
 @pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
 def test_padding_is_black_and_decides_nothing(tmp_path: Path, photometric: str) -> None:
     stored = np.array([[-2000, -2000, 10], [20, 30, -1990]])
-    padding = {"PixelPaddingValue": -2000, "PixelPaddingRangeLimit": -1990}
+    padding: dict[str, Any] = {"PixelPaddingValue": -2000, "PixelPaddingRangeLimit": -1990}
     result = opened(write_dicom(tmp_path / "a.dcm", stored, 16, True, photometric, **padding))
     inside = [255, 127, 0] if photometric == "MONOCHROME1" else [0, 128, 255]
     np.testing.assert_array_equal(result, [[0, 0, inside[0]], [inside[1], inside[2], 0]])
-    data = pydicom.dcmread(tmp_path / "a.dcm")
-    data.add_new("PixelPaddingValue", "US", 63536)  # the same number in the other VR
-    data.save_as(tmp_path / "a.dcm")
-    np.testing.assert_array_equal(opened(tmp_path / "a.dcm"), result)
+    padding["PixelPaddingValue"] = ("US", 63536)  # the same number in the other VR
+    other = opened(write_dicom(tmp_path / "b.dcm", stored, 16, True, photometric, **padding))
+    np.testing.assert_array_equal(other, result)
     only = write_dicom(tmp_path / "b.dcm", np.full((2, 2), 7), photometric=photometric, PixelPaddingValue=7)
     with pytest.raises(ImageError, match="one colour"):
         open_image(only)
@@ -469,10 +468,7 @@ def test_jpeg_inside_dicom(tmp_path: Path) -> None:
 @pytest.mark.parametrize("read", [open_image, image_header])
 @pytest.mark.parametrize("name", ["RescaleSlope", "RescaleIntercept", "WindowCenter", "WindowWidth"])
 def test_a_field_that_is_no_number_is_named_from_the_header(tmp_path: Path, read: Any, name: str) -> None:
-    path = write_dicom(tmp_path / "a.dcm", RAMP)
-    data = pydicom.dcmread(path)
-    data.add_new(name, "LO", "none")
-    data.save_as(path)
+    path = write_dicom(tmp_path / "a.dcm", RAMP, **{name: ("LO", "none")})
     with pytest.raises(ImageError, match=f"its {name} is not a number"):
         read(path)
 
