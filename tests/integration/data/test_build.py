@@ -61,9 +61,11 @@ def test_rows_of_the_four_contexts(tiny) -> None:
     assert audit["contexts"]["sn"]["train"] == {"records": 2, "studies": 2, "subjects": 1, "paper": 172608}
 
 
-def test_explicit_ids_views_and_absent_parts(tiny) -> None:
+@pytest.mark.parametrize("flag", ["lordotic", 0, None])
+def test_explicit_ids_unknown_views_and_absent_parts(tiny, flag) -> None:
+    """A flag that is neither AP nor PA is an unknown view as for upstream, which asks for the findings then."""
     row = tiny.files["sn"]["train"][0]
-    row |= {"study_id": "s7", "subject_id": "CXR7", "APPA_flag": "lordotic", "impression": "s", "extra": 1}
+    row |= {"study_id": "s7", "subject_id": "CXR7", "APPA_flag": flag, "impression": "s", "extra": 1}
     del row["new_scores"]
     audit = tiny.build()
     record = tiny.records.row(0, named=True)
@@ -71,14 +73,6 @@ def test_explicit_ids_views_and_absent_parts(tiny) -> None:
     assert record["sections"] == "findings"
     assert record["emphasis"] is None
     assert audit["notes"]["unknown_fields"]["sn"] == {"extra": 1}
-
-
-@pytest.mark.parametrize("flag", [0, None])
-def test_a_view_flag_that_is_zero_or_null_is_an_unknown_view(tiny, flag) -> None:
-    """As upstream, which asks for the findings wherever the flag is neither AP nor PA."""
-    tiny.files["sn"]["train"][0]["APPA_flag"] = flag
-    tiny.build()
-    assert tiny.records["view"][0] == "other"
 
 
 @pytest.mark.parametrize(
