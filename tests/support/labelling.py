@@ -16,6 +16,7 @@ from pacer.commitments.labelling import label_sample
 from pacer.commitments.sampling import sample_records
 from pacer.commitments.targets import build_anchors
 from pacer.config import Labelling
+from pacer.core.io import write_jsonl
 from pacer.data.schemas import RECORD_SCHEMA, read_table
 from tests.support.endpoint import Endpoint
 from tests.support.profiles import profile
@@ -105,8 +106,10 @@ def label(
     return make
 
 
-def build(records: pl.DataFrame, cache: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """The anchors and their audit, by way of files in several row groups."""
+def build(records: pl.DataFrame, cache: Path, lines: list[dict] | None = None) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The anchors and their audit, by way of files in several row groups; ``lines``: what to write to the cache."""
+    if lines is not None:
+        write_jsonl(cache, lines)
     table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")
     records.write_parquet(table, row_group_size=7)
     audit = build_anchors(table, cache, out)

@@ -51,13 +51,6 @@ def test_requests_that_are_lost_are_counted_and_asked_again(
     assert set(endpoint.seen.values()) == {2}
 
 
-def test_an_endpoint_that_asks_to_wait_for_hours_is_not_asked_again(endpoint, label) -> None:
-    endpoint.replies = lambda *_: Reply(429, {"error": {}}, {"Retry-After": "7200"})
-    with pytest.raises(PacerError, match=r"6 of 6 requests got no answer .*\(HTTP 429\)"):
-        label()
-    assert set(endpoint.seen.values()) == {1}
-
-
 @pytest.mark.parametrize(
     "body", [b"<html>", b"", b"{", b"[]", b'{"choices": []}', b"\xff\xfe", b'{"choices": [{"message": 1}]}', b"1" * 9]
 )
@@ -94,15 +87,22 @@ def test_unanswered_requests_may_fall_to_the_rules(endpoint, label, sample, reco
     assert anchors.row(by_predicate=pl.col("record_id") == down, named=True)["origin"] == "rules"
 
 
-@pytest.mark.parametrize("status", [401, 402, 403, 404, 400, 307])
-def test_endpoint_that_refuses_everything(endpoint, label, status) -> None:
-    endpoint.replies = lambda *_: Reply(
-        status, {"error": {"message": "report text echoed"}}, {"Location": endpoint.url + "/elsewhere"}
-    )
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        *((status, {"message": "report text echoed"}) for status in (401, 402, 403, 404, 400, 307, 429)),
+        *((200, error) for error in ({"code": 502, "message": "upstream"}, {"code": 400}, "text")),
+    ],
+)
+def test_endpoint_that_refuses_everything(endpoint, label, status, error) -> None:
+    """With another address, and a wait of two hours: neither is followed."""
+    headers = {"Location": endpoint.url + "/elsewhere", "Retry-After": "7200"}
+    endpoint.replies = lambda *_: Reply(status, {"error": error}, headers)
+    reason = f"HTTP {status}" + " with an error" * (status == 200)
     expected = "gave no usable answer for 6 records in a row" if status == 400 else "6 of 6 requests got no answer"
-    with pytest.raises(PacerError, match=rf"{expected}.*\(HTTP {status}\)") as error:
+    with pytest.raises(PacerError, match=rf"{expected}.*\({reason}\)") as raised:
         label()
-    assert "echoed" not in str(error.value)
+    assert "echoed" not in str(raised.value)
     assert set(endpoint.seen.values()) == {1}
     endpoint.replies = good
     assert label()["statuses"] == {"ok": 6}

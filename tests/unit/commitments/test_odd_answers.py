@@ -68,12 +68,3 @@ def test_refusals_between_answers_are_believed(endpoint, label, records) -> None
     assert audit["statuses"] == {"ok": len(well)}
     refused = sample.height - len(well)
     assert (audit["troubles"], audit["unanswered"]) == ({"HTTP 400": refused}, refused)
-
-
-@pytest.mark.parametrize("error", [{"code": 502, "message": "upstream"}, {"code": 400}, "text"])
-def test_an_error_in_place_of_the_choices_is_no_answer(endpoint, label, error) -> None:
-    endpoint.replies = lambda *_: Reply(body={"error": error})
-    with pytest.raises(PacerError, match=r"6 of 6 requests got no answer .*\(HTTP 200 with an error\)"):
-        label()
-    endpoint.replies = good
-    assert label()["statuses"] == {"ok": 6}

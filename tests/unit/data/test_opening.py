@@ -525,9 +525,6 @@ def test_a_torn_file_cannot_be_decoded(tmp_path: Path, suffix: str) -> None:
     path.write_bytes(path.read_bytes()[:-1500])
     with pytest.raises(ImageError, match=r"the file cannot be decoded \(it is cut off or damaged\)"):
         open_image(path)
-    for read in (open_image, image_header):
-        with pytest.raises(ImageError, match="the file cannot be read \\(Is a directory\\)"):
-            read(tmp_path)
 
 
 # --- real files ---------------------------------------------------------------------------------------------------
