@@ -1,23 +1,36 @@
-"""A tiny corpus in MIMIC-RG4's layout that a test may change before it is read."""
+"""Small corpora that a test may change before they are read: in MIMIC-RG4's layout, and as a table of studies."""
 
 from __future__ import annotations
 
-import copy
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import polars as pl
 import pytest
 from PIL import Image
 
 from pacer.config import Corpus
+from pacer.data.account import Account
 from pacer.data.build_corpus import build_corpus
-from pacer.data.source import point_to_files
+from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
+from pacer.data.source import Source, point_to_files
+from pacer.data.studies import study_frame
 from tests.support.profiles import profile
 
 CONTEXTS = ("sn", "sw", "mn", "mw")
-ROOT = Path(__file__).resolve().parents[2]
+BASE = profile("phantom").corpus.model_dump()
+
+
+def built(config: Corpus, folder: Path) -> dict[str, Any]:
+    """The audit of the corpus in ``folder / "corpus"``, whose account has every row that was read."""
+    point_to_files(config, folder / "source")
+    audit = build_corpus(config, folder / "source", folder / "corpus")
+    rows = audit["rows"]
+    assert sum(rows["read"].values()) == sum(rows[name] for name in ("used", "bad", "left_out", "beyond_limit"))
+    return audit
 
 
 def record(context: str, subject: int, study: int) -> dict[str, Any]:
@@ -49,15 +62,9 @@ class TinyCorpus:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def config(self) -> Corpus:
-        base = profile("phantom").corpus.model_dump()
-        base |= {
-            "source": "files",
-            "root": str(self.root),
-            "images": "files",
-            "contexts": list(self.files),
-            "annotations": {c: f"{c}.json" for c in self.files},
-        }
-        return Corpus.model_validate(base | self.settings)
+        annotations = {"contexts": list(self.files), "annotations": {c: f"{c}.json" for c in self.files}}
+        files = {"source": "files", "root": str(self.root), "images": "files"} | annotations
+        return Corpus.model_validate(BASE | files | self.settings)
 
     def write(self) -> None:
         for context, content in self.files.items():
@@ -65,8 +72,11 @@ class TinyCorpus:
 
     def build(self) -> dict[str, Any]:
         self.write()
-        point_to_files(self.config(), self.out / "source")
-        return build_corpus(self.config(), self.out / "source", self.out / "corpus")
+        return built(self.config(), self.out)
+
+    @property
+    def records(self) -> pl.DataFrame:
+        return read_records(self.out / "corpus" / "records.parquet")
 
 
 @pytest.fixture
@@ -78,12 +88,67 @@ def tiny(tmp_path: Path) -> TinyCorpus:
     }
     corpus = TinyCorpus(tmp_path / "raw", tmp_path / "out")
     corpus.files = {c: {s: [record(c, *ids) for ids in rows] for s, rows in studies.items()} for c in CONTEXTS}
-    for row in copy.deepcopy([r for rows in corpus.files["mn"].values() for r in rows]):
+    for row in (row for rows in corpus.files["mn"].values() for row in rows):
         for name in ("APPA_imagepath", "lateral_imagepath"):
             path = corpus.root / "files" / row[name]
             path.parent.mkdir(parents=True, exist_ok=True)
-            Image.linear_gradient("L").resize((20, 30)).save(path, comment=row["id"] + name)
+            Image.new("L", (20, 30)).save(path)
     return corpus
+
+
+class Studies:
+    """Rows of a table, written and read as a corpus of all four contexts."""
+
+    delimiter: str | None = None
+    encoding = "utf-8"
+    dates: str | None = None
+    columns: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, folder: Path):
+        self.folder, self.rows, self.settings = folder, [], {}
+        (folder / "images").mkdir()
+
+    def add(self, study: str, date: str, view: str = "PA", image: str | None = "", subject: str = "p1", **more: Any):
+        image = f"{study}-{view}.png" if image == "" else image
+        if image:
+            Image.new("L", (16, 16)).save(self.folder / "images" / image)
+        row = {"subject": subject, "study": study, "date": date, "view": view, "image": image, "split": "train"}
+        self.rows.append(row | {"findings": f"Report of {study}."} | more)
+
+    def build(self) -> dict[str, Any]:
+        separator = ";" if self.delimiter == "semicolon" else ","
+        text = pl.DataFrame(self.rows, infer_schema_length=None).write_csv(separator=separator)
+        (self.folder / "studies.csv").write_bytes(text.encode(self.encoding))
+        form = {"delimiter": self.delimiter, "encoding": self.encoding, "dates": self.dates}
+        table = {"file": "studies.csv", "columns": self.columns} | form
+        files = {"source": "files", "format": "table", "root": str(self.folder), "images": "images", "table": table}
+        audit = built(Corpus.model_validate(BASE | files | self.settings), self.folder)
+        assert sum(audit["rows"]["read"].values()) == len(self.rows)
+        return audit
+
+    @property
+    def records(self) -> pl.DataFrame:
+        return read_records(self.folder / "corpus" / "records.parquet")
+
+    @property
+    def priors(self) -> list[tuple]:
+        table = read_table(self.folder / "corpus" / "priors.parquet", PRIOR_SCHEMA)
+        return table.select("study_id", "prior_study_id", "gap_days", "rule").rows()
+
+
+@pytest.fixture
+def studies(tmp_path: Path) -> Studies:
+    return Studies(tmp_path)
+
+
+def read_rows(
+    read: Callable[[Source, Corpus, Account], pl.DataFrame], source: Source, config: Corpus
+) -> tuple[list[dict[str, Any]], Account]:
+    """What a reader gives for its input: the values of each study, then those of each row that it does not use."""
+    account = Account()
+    studies = study_frame(read(source, config, account), config)
+    rows = [*studies.to_dicts(), *account.problems.to_dicts()]
+    return [{name: value for name, value in row.items() if value is not None} for row in rows], account
 
 
 def lines_of(audit: dict[str, Any]) -> dict[str, str]:

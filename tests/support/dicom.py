@@ -28,7 +28,7 @@ def write_dicom(
     pixel_data: bytes | None = None,
     **fields: Any,
 ) -> Path:
-    """A secondary capture with these stored values; ``fields`` set or (None) remove elements."""
+    """A secondary capture with these stored values; ``fields`` are set, also as (VR, value), or removed (None)."""
     meta = FileMetaDataset()
     meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = SecondaryCaptureImageStorage, generate_uid()
     meta.TransferSyntaxUID = pydicom.uid.UID(syntax)
@@ -46,6 +46,8 @@ def write_dicom(
     for name, value in fields.items():
         if value is None:
             delattr(data, name)
+        elif isinstance(value, tuple):
+            data.add_new(name, *value)
         else:
             setattr(data, name, value)
     data.save_as(path, enforce_file_format=True)

@@ -31,11 +31,14 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class Drop(Exception):
+@dataclass
+class Drop:
     """Close the connection: after ``sent`` characters of a body announced in full, with a reset or an orderly end."""
 
-    def __init__(self, body: Any = None, sent: int | None = None, reset: bool = False, after: float = 0.0):
-        self.body, self.sent, self.reset, self.after = body, sent, reset, after
+    body: Any = None
+    sent: int | None = None
+    reset: bool = False
+    after: float = 0.0
 
 
 def answer(asked: dict[str, Any], **changes: Any) -> str:
@@ -71,7 +74,7 @@ class Endpoint:
     """
 
     def __init__(self) -> None:
-        self.replies: Callable[[dict[str, Any], int], Reply] = good
+        self.replies: Callable[[dict[str, Any], int], Reply | Drop] = good
         self.requests: list[dict[str, Any]] = []
         self.keep = True
         self.paid: Counter[str] = Counter()
@@ -90,9 +93,9 @@ class Endpoint:
                 endpoint.keys.add(self.headers.get("Authorization", ""))
                 try:
                     key, reply = endpoint.chat(json.loads(content))
-                except Drop as drop:
-                    self.drop(drop)
-                    return
+                    if isinstance(reply, Drop):
+                        self.drop(reply)
+                        return
                 finally:
                     with endpoint.lock:
                         endpoint.in_flight -= 1
@@ -144,7 +147,7 @@ class Endpoint:
         """Record ids of the requests that arrived."""
         return [json.loads(r["messages"][1]["content"])["sample_uid"] for r in self.requests]
 
-    def chat(self, request: dict[str, Any]) -> tuple[str, Reply]:
+    def chat(self, request: dict[str, Any]) -> tuple[str, Reply | Drop]:
         key = hash_json(request)
         with self.lock:
             self.in_flight += 1
@@ -181,53 +184,38 @@ class Misbehaviour:
         weights = (90, 1, 1, 2, 2, 0.5, 0.5, 1, 1, 1)
         return random.Random(f"{self.seed}:kind:{record_id}").choices(names, weights)[0]
 
-    def __call__(self, asked: dict[str, Any], before: int) -> Reply:
+    def __call__(self, asked: dict[str, Any], before: int) -> Reply | Drop:
         record_id = asked["sample_uid"]
         troubles = self.troubles(record_id)
         if before >= len(troubles):
             return self.final(self.kind(record_id), asked)
-        good = completion(answer(asked))
+        whole = completion(answer(asked))
         wait = random.Random(f"{record_id}:{before}").uniform(0.0, 0.02)
-        match troubles[before]:
-            case "limit":
-                return Reply(429, {"error": {"message": asked["report"]}}, {"Retry-After": f"{wait:.3f}"})
-            case "limit_date":
-                return Reply(429, {"error": {}}, {"Retry-After": formatdate(time.time(), usegmt=True)})
-            case "limit_ms":
-                return Reply(429, {"error": {}}, {"Retry-After-Ms": f"{1000 * wait:.0f}"})
-            case "error":
-                return Reply(500, {"error": {"message": asked["report"]}})
-            case "overloaded":
-                return Reply(503, b"<html>", {"Content-Type": "text/html"})
-            case "hang":
-                raise Drop(after=self.hang)
-            case "truncated":
-                raise Drop(good, sent=len(json.dumps(good)) // 2)
-            case "reset":
-                raise Drop(good, sent=20, reset=True)
-            case _:
-                raise Drop()
+        replies = {
+            "limit": Reply(429, {"error": {"message": asked["report"]}}, {"Retry-After": f"{wait:.3f}"}),
+            "limit_date": Reply(429, {"error": {}}, {"Retry-After": formatdate(time.time(), usegmt=True)}),
+            "limit_ms": Reply(429, {"error": {}}, {"Retry-After-Ms": f"{1000 * wait:.0f}"}),
+            "error": Reply(500, {"error": {"message": asked["report"]}}),
+            "overloaded": Reply(503, b"<html>", {"Content-Type": "text/html"}),
+            "hang": Drop(after=self.hang),
+            "truncated": Drop(whole, sent=len(json.dumps(whole)) // 2),
+            "reset": Drop(whole, sent=20, reset=True),
+            "closed": Drop(),
+        }
+        return replies[troubles[before]]
 
     @staticmethod
     def final(kind: str, asked: dict[str, Any]) -> Reply:
-        match kind:
-            case "prose":
-                return Reply(body=completion("There is no JSON in this answer."))
-            case "no_completion":
-                return Reply(body={"detail": "no choices here"})
-            case "foreign":
-                return Reply(body=completion(answer(asked, positive=["Mass", "Edema", "nodule"])))
-            case "twice":
-                return Reply(body=completion(answer(asked, negative=["edema", "pneumonia"], uncertain=["pneumonia"])))
-            case "other":
-                return Reply(body=completion(answer({"sample_uid": "sn-other"})))
-            case "empty":
-                return Reply(body=completion(""))
-            case "refusal":
-                return Reply(body=completion(None, refusal="I cannot help with that."))
-            case "length":
-                return Reply(body=completion(answer(asked)[:30], finish="length"))
-            case "page":
-                return Reply(body=b"<html>an HTTP 200 that is no API answer</html>")
-            case _:
-                return Reply(body=completion(answer(asked)))
+        bodies = {
+            "good": completion(answer(asked)),
+            "prose": completion("There is no JSON in this answer."),
+            "no_completion": {"detail": "no choices here"},
+            "foreign": completion(answer(asked, positive=["Mass", "Edema", "nodule"])),
+            "twice": completion(answer(asked, negative=["edema", "pneumonia"], uncertain=["pneumonia"])),
+            "other": completion(answer({"sample_uid": "sn-other"})),
+            "empty": completion(""),
+            "refusal": completion(None, refusal="I cannot help with that."),
+            "length": completion(answer(asked)[:30], finish="length"),
+            "page": b"<html>an HTTP 200 that is no API answer</html>",
+        }
+        return Reply(body=bodies[kind])

@@ -12,11 +12,14 @@ import pytest
 
 from pacer.commitments.anchor import ANCHOR_SCHEMA
 from pacer.commitments.answers import StoredAnswer
+from pacer.commitments.labelling import label_sample
 from pacer.commitments.sampling import sample_records
 from pacer.commitments.targets import build_anchors
 from pacer.config import Labelling
+from pacer.core.io import write_jsonl
 from pacer.data.schemas import RECORD_SCHEMA, read_table
 from tests.support.endpoint import Endpoint
+from tests.support.profiles import profile
 
 REPORTS = (
     "Possible pneumonia. No effusion.",
@@ -26,48 +29,29 @@ REPORTS = (
 )
 
 
+def record(context: str, name: str, split: str, report: str) -> dict[str, str]:
+    """What the labelling reads of a record, of a study and a subject of their own."""
+    ids = {"record_id": f"{context}-{name}", "study_id": f"study-{name}", "subject_id": f"subject-{name}"}
+    return ids | {"context": context, "split": split, "report_raw": report}
+
+
 @pytest.fixture
 def records() -> pl.DataFrame:
     """40 training records of sn and 12 of mw, and four each in val and test; all studies and subjects differ."""
-    rows = []
-    for context, split, count in (("sn", "train", 40), ("mw", "train", 12), ("sn", "val", 4), ("sn", "test", 4)):
-        for number in range(count):
-            name = f"{split}{number}{context}"
-            rows.append(
-                {
-                    "record_id": f"{context}-{name}",
-                    "context": context,
-                    "split": split,
-                    "study_id": f"study-{name}",
-                    "subject_id": f"subject-{name}",
-                    "report_raw": REPORTS[number % len(REPORTS)],
-                }
-            )
+    counts = {("sn", "train"): 40, ("mw", "train"): 12, ("sn", "val"): 4, ("sn", "test"): 4}
+    rows = [
+        record(context, f"{split}{number}{context}", split, REPORTS[number % len(REPORTS)])
+        for (context, split), count in counts.items()
+        for number in range(count)
+    ]
     return pl.DataFrame(rows, schema=RECORD_SCHEMA)
 
 
 @pytest.fixture
 def labelling() -> Callable[..., Labelling]:
     def make(**changes: Any) -> Labelling:
-        settings: dict[str, Any] = {
-            "provider": "none",
-            "recorded": None,
-            "model": "gpt-4.1-mini",
-            "base_url": None,
-            "temperature": 0.0,
-            "max_tokens": 600,
-            "concurrency": 2,
-            "timeout": 20.0,
-            "attempts": 8,
-            "unanswered": "stop",
-            "max_requests": None,
-            "max_dollars": None,
-            "input_price": 0.4,
-            "output_price": 1.6,
-            "send_reports_to": None,
-            "prompt_file": None,
-        }
-        return Labelling.model_validate(settings | changes)
+        given = {"provider": "none", "recorded": None, "concurrency": 2, "timeout": 20.0}
+        return Labelling.model_validate(profile("phantom").anchors.llm.model_dump() | given | changes)
 
     return make
 
@@ -104,8 +88,28 @@ def asking(endpoint: Endpoint, labelling: Callable[..., Labelling]) -> Callable[
     return make
 
 
-def build(records: pl.DataFrame, cache: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """The anchors and their audit, by way of files in several row groups."""
+@pytest.fixture
+def label(
+    records: pl.DataFrame, sample: pl.DataFrame, asking: Callable[..., Labelling], tmp_path: Path
+) -> Callable[..., dict[str, Any]]:
+    """The audit of a labelling of the sample, or of another, at the loopback server, or as ``config`` says."""
+
+    def make(
+        of: pl.DataFrame = sample,
+        records: pl.DataFrame = records,
+        config: Labelling | None = None,
+        rules: str = "careful",
+        **changes: Any,
+    ):
+        return label_sample(of, records, config or asking(**changes), tmp_path, rules)
+
+    return make
+
+
+def build(records: pl.DataFrame, cache: Path, lines: list[dict] | None = None) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The anchors and their audit, by way of files in several row groups; ``lines``: what to write to the cache."""
+    if lines is not None:
+        write_jsonl(cache, lines)
     table, out = cache.with_name("records.parquet"), cache.with_name("anchors.parquet")
     records.write_parquet(table, row_group_size=7)
     audit = build_anchors(table, cache, out)

@@ -6,24 +6,131 @@ but for what was under way at a kill.
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 
-from pacer.core.io import read_json
+import polars as pl
+
+from pacer.config import Labelling
+from pacer.core.io import read_json, write_json
 from pacer.core.stops import LAST_WORDS, STOPPED
-from tests.support.endpoint import Misbehaviour
-from tests.support.labelling_work import SLOTS, Work, label_with_kills
+from pacer.data.schemas import RECORD_SCHEMA
+from tests.support.endpoint import Endpoint, Misbehaviour
+from tests.support.labelling import KEY, REPORTS, build, cached, record
+
+ROOT = Path(__file__).parents[3]
+SLOTS = 16
+#: Labels the sample in a folder in a process of its own.
+SCRIPT = """
+import sys
+from pathlib import Path
+import polars as pl
+from openai import _base_client
+from pacer.commitments.labelling import label_sample
+from pacer.config import Labelling
+from pacer.core.io import read_json, write_json
+from pacer.core.outputs import run_stage
+
+def main():
+    _base_client.INITIAL_RETRY_DELAY = 0.01
+    folder = Path(sys.argv[1])
+    config = Labelling.model_validate(read_json(folder / "config.json"))
+    sample, records = pl.read_parquet(folder / "sample.parquet"), pl.read_parquet(folder / "records.parquet")
+    write_json(folder / "audit.json", label_sample(sample, records, config, folder))
+
+run_stage(main)
+"""
+#: The status of an answer of each kind that the server gives.
+STATUS = {
+    "good": "ok",
+    "foreign": "ok",
+    "twice": "ok",
+    "prose": "unparseable",
+    "page": "unparseable",
+    "no_completion": "malformed",
+    "other": "other_record",
+    "empty": "empty",
+    "refusal": "refused",
+    "length": "cut_off",
+}
 
 
-def test_requests_killed_twice(endpoint, asking, tmp_path) -> None:
+class Work:
+    """Records, their sample, and processes that label it."""
+
+    def __init__(self, folder: Path, count: int, config: Labelling):
+        self.folder, self.cache, self.output = folder, folder / "llm_cache.jsonl", ""
+        folder.mkdir(exist_ok=True)
+        rows = [
+            record(context, str(n), "train", f"{REPORTS[n % len(REPORTS)]} Image {n}.")
+            for context in ("sn", "sw", "mn", "mw")
+            for n in range(count // 4)
+        ]
+        self.records = pl.DataFrame(rows, schema=RECORD_SCHEMA)
+        self.records.write_parquet(folder / "records.parquet")
+        sample = self.records.select("record_id", "context", pl.lit(["negation"]).alias("strata"))
+        sample.write_parquet(folder / "sample.parquet")
+        write_json(folder / "config.json", config.model_dump())
+
+    def label(self, kill_when: Callable[[], bool] = lambda: False, number: int = signal.SIGKILL) -> int:
+        """The exit code of a process that labels; it gets the signal as soon as the condition holds."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_LOG": "debug", "PYTHONWARNINGS": "error"}
+        command = [sys.executable, "-c", SCRIPT, str(self.folder)]
+        log = self.folder / "log.txt"
+        with open(log, "w") as file:
+            process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
+            while process.poll() is None:
+                if kill_when():
+                    process.send_signal(number)
+                    break
+                time.sleep(0.005)
+            process.wait(30)
+        self.output += log.read_text()
+        return process.returncode
+
+
+def test_requests_killed_twice(endpoint: Endpoint, asking: Callable[..., Labelling], tmp_path: Path) -> None:
     endpoint.keep = False
     world = endpoint.replies = Misbehaviour(seed=7, hang=3.0, stuck={"mw-199"})
-    work = Work(tmp_path, endpoint, 800, asking(concurrency=SLOTS, timeout=2.0, attempts=6))
-    label_with_kills(work, world, kills=(250, 500))
+    work = Work(tmp_path, 800, asking(concurrency=SLOTS, timeout=2.0, attempts=6))
+    for count in (250, 500):
+        assert work.label(lambda count=count: endpoint.paid.total() >= count) == -9
+        work.cache.write_bytes(work.cache.read_bytes()[:-9])  # the last line is torn
+    assert 500 <= endpoint.paid.total() < 800
+    assert work.label() == 1, "the stuck request fails this time"
+    assert "run the stage again for the rest" in work.output
+    assert work.label() == 0
+
+    lines, audit = cached(tmp_path), read_json(tmp_path / "audit.json")
+    assert len({line["request_hash"] for line in lines}) == len(lines) == 800 == audit["answered"]
+    assert audit["unanswered"] == 0
+    expected = {record: STATUS[world.kind(record)] for record in work.records["record_id"]}
+    assert {line["record_id"]: line["status"] for line in lines} == expected
+    assert set(audit["statuses"]) == set(STATUS.values())
+    anchors, built = build(work.records, work.cache)
+    assert Counter(anchors["origin"]) == {"llm": audit["statuses"]["ok"], "rules": 800 - audit["statuses"]["ok"]}
+    assert {name: n for name, n in built["answers"]["statuses"].items() if n} == audit["statuses"]
+    # nothing is paid twice but what was under way at a kill, and the answer whose line was torn
+    assert set(endpoint.paid) == {line["request_hash"] for line in lines}
+    assert endpoint.paid.total() - len(endpoint.paid) <= 2 * (SLOTS + 1)
+    assert endpoint.most_in_flight <= 3 * SLOTS  # the server finishes what a killed client began
+    files = "".join(path.read_text() for path in tmp_path.glob("*.json*"))
+    assert KEY not in files + work.output and "Traceback" not in work.output
+    assert "Image" not in files + work.output
+    seen = endpoint.seen.total()
+    assert work.label() == 0
+    assert endpoint.seen.total() == seen
 
 
-def test_requests_stopped_in_the_middle(endpoint, asking, tmp_path) -> None:
+def test_requests_stopped_in_the_middle(endpoint: Endpoint, asking: Callable[..., Labelling], tmp_path: Path) -> None:
     """SIGTERM: the answers under way are kept, and the files are those of a labelling without a stop."""
-    whole, work = (Work(tmp_path / name, endpoint, 400, asking(concurrency=SLOTS)) for name in ("whole", "stopped"))
+    whole, work = (Work(tmp_path / name, 400, asking(concurrency=SLOTS)) for name in ("whole", "stopped"))
     assert whole.label() == 0
     endpoint.paid.clear()
     assert work.label(lambda: endpoint.paid.total() >= 100, signal.SIGTERM) == STOPPED

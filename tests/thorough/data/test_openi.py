@@ -9,18 +9,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from pacer.data.account import Account
+from pacer.data.account import LEFT_OUT, Account
 from pacer.data.cleaning import clean_report, clean_report_iu_xray
 from pacer.data.readers import openi
 from pacer.data.readers.files import read_files
 from tests.integration.data.test_openi import OpenI
 from tests.support.real import DATA, real
-from tests.support.rows import Examination, LeftOut, Row
 
 ARCHIVE = "openi/NLMCXR_reports.tgz"
 
 
-def distributed(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row], Account]:
+def distributed(folder: Path) -> tuple[list[dict[str, Any]], Account]:
     """The distributed archive with views from the table beside it."""
     archive = real(ARCHIVE)
     with gzip.open(DATA / "openi" / "reports.jsonl.gz", "rt") as lines, open(folder / "v.csv", "w", newline="") as file:
@@ -28,10 +27,9 @@ def distributed(folder: Path, uncertain: bool, **config: Any) -> tuple[list[Row]
         table.writerow(("image", "view", "projection"))
         for line in lines:
             for image in json.loads(line)["images"]:
-                known = uncertain or not image["view_uncertain"]
-                table.writerow((image["id"], *((image["view"], image["dicom_view"]) if known else ("", ""))))
+                table.writerow((image["id"], image["view"], image["dicom_view"]))
     made = OpenI(folder, {"reports": archive, "projections": folder / "v.csv"})
-    made.config |= {"split": "r2gen"} | config
+    made.config["split"] = "r2gen"
     (folder / "images").symlink_to(DATA)
     return made.rows(), made.notes
 
@@ -45,12 +43,14 @@ def test_the_cleaner_for_this_corpus_differs_in_few_whole_reports() -> None:
 
 
 def test_real_reports_and_split(tmp_path: Path) -> None:
-    rows, notes = distributed(tmp_path, uncertain=True)
+    rows, notes = distributed(tmp_path)
     assert notes.read == {"reports": 3955}
-    left_out = [row for row in rows if isinstance(row, LeftOut)]
-    assert Counter(row.reason for row in left_out) == {"not in the split": 1000, "no frontal image": 8}
-    exams = {row.id: row for row in rows if isinstance(row, Examination)}
+    left_out = [row for row in rows if row.get("kind") == LEFT_OUT]
+    assert Counter(row["reason"] for row in left_out) == {"not in the split": 1000, "no frontal image": 8}
+    exams = {row["id"]: row for row in rows if "kind" not in row}
     assert len(exams) + len(left_out) == 3955
     # six of train and two of val have no frontal image: 2,069/296/590 are in the split
-    assert Counter(row.split for row in exams.values()) == {"train": 2063, "val": 294, "test": 590}
-    assert all((DATA / image).is_file() for row in exams.values() for image in (row.frontal, row.lateral) if image)
+    assert Counter(row["split"] for row in exams.values()) == {"train": 2063, "val": 294, "test": 590}
+    assert all(
+        (DATA / image).is_file() for row in exams.values() for image in (row["frontal"], row.get("lateral")) if image
+    )

@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 
 from pacer.config import Corpus
-from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import read_records
-from pacer.data.source import point_to_files
-from tests.support.profiles import profile
+from tests.support.corpus import BASE, built
 from tests.support.real import DATA, real
 
-ROOT = Path(__file__).resolve().parents[3]
 COUNTS = {
     "openi": {"sn": (2061, 294, 590), "mn": (2057, 294, 590)},
     "covid": {"sn": (0, 0, 102), "sw": (0, 0, 55), "mn": (0, 0, 27), "mw": (0, 0, 7)},
@@ -23,14 +20,10 @@ COUNTS = {
 @pytest.mark.parametrize("name", list(COUNTS))
 def test_real_corpus(name: str, tmp_path: Path) -> None:
     real(f"rg4/{name}")
-    base = profile("phantom").corpus.model_dump()
     contexts = list(COUNTS[name])
     annotations = {context: f"rg4/{name}/{context}.json" for context in contexts}
-    config = Corpus.model_validate(
-        base | {"source": "files", "root": str(DATA), "images": ".", "contexts": contexts, "annotations": annotations}
-    )
-    point_to_files(config, tmp_path / "source")
-    audit = build_corpus(config, tmp_path / "source", tmp_path / "corpus")
+    files = {"source": "files", "root": str(DATA), "images": ".", "contexts": contexts, "annotations": annotations}
+    audit = built(Corpus.model_validate(BASE | files), tmp_path)
     for context, counts in COUNTS[name].items():
         assert tuple(audit["contexts"][context][split]["records"] for split in ("train", "val", "test")) == counts
     assert audit["excluded"]["count"] == 0

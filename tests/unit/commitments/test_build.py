@@ -20,18 +20,13 @@ def line(record_id: str, raw: str | None = None, **lists: list[str]) -> dict:
     return cache_line(record_id, json.dumps(content) if raw is None else raw)
 
 
-def write(path: Path, lines: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(content) + "\n" for content in lines))
-    return path
-
-
 def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp_path: Path) -> None:
     lines = [
         line("sn-train0sn", positive=["Pneumonia"], negative=["pneumonia", "hernia"]),
         line("sn-train1sn", raw="no json"),
         line("mw-train0mw", uncertain=["pneumonia"], negative=["pleural effusion"]),
     ]
-    anchors, audit = build(records, write(tmp_path / "cache.jsonl", lines))
+    anchors, audit = build(records, tmp_path / "cache.jsonl", lines)
     assert dict(anchors.schema) == ANCHOR_SCHEMA
     assert anchors["record_id"].to_list() == records["record_id"].to_list()
     rows = {row["record_id"]: row for row in anchors.iter_rows(named=True)}
@@ -60,7 +55,7 @@ def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp
 
 
 def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_path: Path) -> None:
-    anchors, audit = build(records, write(tmp_path / "cache.jsonl", []))
+    anchors, audit = build(records, tmp_path / "cache.jsonl", [])
     assert set(anchors["origin"]) == {"rules"}
     for text, *fields in zip(records["report_raw"], *(anchors[name] for name in POLARITIES), strict=True):
         assert extract_anchor(text) == Anchor(*(tuple(field) for field in fields))
@@ -75,16 +70,12 @@ def test_empty_cache_leaves_everything_to_the_rules(records: pl.DataFrame, tmp_p
         ([line("sn-nobody")], "answers for 1 records that the corpus lacks, such as sn-nobody"),
         ([line("sn-train0sn"), line("sn-train0sn")], "record sn-train0sn has two answers"),
         ([{"record_id": "sn-train0sn"}], r"line 1, raw: Field required"),
+        (None, "does not exist"),
     ],
 )
-def test_bad_cache(records: pl.DataFrame, tmp_path: Path, lines: list[dict], message: str) -> None:
+def test_bad_cache(records: pl.DataFrame, tmp_path: Path, lines: list[dict] | None, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        build(records, write(tmp_path / "cache.jsonl", lines))
-
-
-def test_missing_cache(records: pl.DataFrame, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="does not exist"):
-        build(records, tmp_path / "cache.jsonl")
+        build(records, tmp_path / "cache.jsonl", lines)
 
 
 def test_kappa() -> None:
@@ -99,7 +90,7 @@ def test_kappa() -> None:
 
 def test_the_rules_of_the_paper(tmp_path: Path, records: pl.DataFrame) -> None:
     cache, table, out = (tmp_path / name for name in ("cache.jsonl", "records.parquet", "anchors.parquet"))
-    write(cache, [])
+    cache.touch()
     records.with_columns(report_raw=pl.lit("Likely edema.")).write_parquet(table)
     build_anchors(table, cache, out, "paper")
     assert pl.read_parquet(out)["positive"].to_list() == [["edema"]] * len(records)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pacer.commitments.answers import read_answers
-from pacer.commitments.labelling import label_sample
 from pacer.core.errors import DataError
 from tests.support.labelling import cache_line
 
@@ -47,10 +46,10 @@ def test_lines_of_something_else(tmp_path: Path, content: bytes) -> None:
         read_answers(tmp_path / "cache.jsonl")
 
 
-def test_a_file_that_dvc_linked_to_its_cache_does_not_grow(endpoint, asking, sample, records, tmp_path) -> None:
-    label_sample(sample.head(2), records, asking(), tmp_path)
+def test_a_file_that_dvc_linked_to_its_cache_does_not_grow(label, sample, tmp_path) -> None:
+    label(sample.head(2))
     kept = tmp_path / "kept"
     os.link(tmp_path / "llm_cache.jsonl", kept)
     before = kept.read_bytes()
-    assert label_sample(sample, records, asking(), tmp_path)["reused"] == 2
+    assert label()["reused"] == 2
     assert kept.read_bytes() == before

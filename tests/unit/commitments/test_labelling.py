@@ -7,7 +7,6 @@ import json
 import polars as pl
 import pytest
 
-from pacer.commitments.labelling import label_sample
 from pacer.commitments.request import system_prompt
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.errors import DataError
@@ -16,8 +15,8 @@ from tests.support.endpoint import Reply, answer, completion
 from tests.support.labelling import build, cached
 
 
-def test_success_and_request_of_the_paper(endpoint, asking, sample, records, tmp_path) -> None:
-    audit = label_sample(sample, records, asking(), tmp_path)
+def test_success_and_request_of_the_paper(endpoint, label, sample, records, tmp_path) -> None:
+    audit = label()
     assert (audit["sampled"], audit["answered"], audit["unanswered"], audit["reused"]) == (6, 6, 0, 0)
     assert audit["statuses"] == {"ok": 6}
     assert audit["models"] == {"served-1": 6}
@@ -42,16 +41,16 @@ def test_success_and_request_of_the_paper(endpoint, asking, sample, records, tmp
     assert content["risk_buckets"] == strata
 
 
-def test_the_candidate_is_that_of_the_chosen_rules(endpoint, asking, sample, records, tmp_path) -> None:
-    label_sample(sample, records.with_columns(report_raw=pl.lit("Likely edema.")), asking(), tmp_path, "paper")
+def test_the_candidate_is_that_of_the_chosen_rules(endpoint, label, records) -> None:
+    label(records=records.with_columns(report_raw=pl.lit("Likely edema.")), rules="paper")
     content = json.loads(endpoint.requests[0]["messages"][1]["content"])
     assert content["regex_anchor"] == {"positive": ["edema"], "negative": [], "uncertain": []}
 
 
-def test_evidence_is_counted_and_never_named(endpoint, asking, sample, records, tmp_path, capfd) -> None:
+def test_evidence_is_counted_and_never_named(endpoint, label, sample, records, capfd) -> None:
     rationale = {"edema": "an invented phrase", "pneumonia": "heart size, is NORMAL", "hernia": ["Lungs clear", ""]}
     endpoint.replies = lambda asked, _: Reply(body=completion(answer(asked, rationale=rationale)))
-    audit = label_sample(sample, records, asking(), tmp_path)
+    audit = label()
     reports = records.join(sample, on="record_id", how="semi")["report_raw"]
     present = sum(("Heart size is normal" in report) + ("Lungs clear" in report) for report in reports)
     assert present > 0
@@ -61,19 +60,21 @@ def test_evidence_is_counted_and_never_named(endpoint, asking, sample, records, 
     assert "invented" not in json.dumps(audit) + "".join(capfd.readouterr())
 
 
-def test_an_answer_is_used_as_long_as_the_question_is_the_same(endpoint, asking, sample, records, tmp_path) -> None:
+def test_an_answer_is_used_as_long_as_the_question_is_the_same(
+    endpoint, asking, label, sample, records, tmp_path
+) -> None:
     """Changes of prompt, report, candidate and settings ask again; old answers stay and come back with their question;
     other parameters never ask."""
-    label_sample(sample, records, asking(), tmp_path)
+    label()
     first = (tmp_path / "llm_cache.jsonl").read_text()
     limits = ({"max_requests": 99}, {"max_dollars": 5.0}, {"input_price": 0.1}, {"output_price": 0.1})
     for change in (*limits, {"concurrency": 1}, {"timeout": 3.0}, {"attempts": 1}, {"unanswered": "rules"}):
-        assert label_sample(sample, records, asking(**change), tmp_path)["reused"] == 6
+        assert label(**change)["reused"] == 6
     assert (tmp_path / "llm_cache.jsonl").read_text() == first
     assert sum(endpoint.seen.values()) == 6
 
     (tmp_path / "prompt.md").write_text("Answer in JSON.")
-    audit = label_sample(sample, records, asking(prompt_file=str(tmp_path / "prompt.md")), tmp_path)
+    audit = label(prompt_file=str(tmp_path / "prompt.md"))
     assert (audit["reused"], audit["older_answers"], audit["answered"]) == (0, 6, 6)
     lines = cached(tmp_path)
     assert len(lines) == 12 and sum(line["current"] for line in lines) == 6
@@ -81,24 +82,24 @@ def test_an_answer_is_used_as_long_as_the_question_is_the_same(endpoint, asking,
     assert built["answers"]["read"] == 6
 
     changed = pl.when(pl.col("record_id") == sample["record_id"][0]).then(pl.lit("New.")).otherwise("report_raw")
-    assert label_sample(sample, records.with_columns(changed.alias("report_raw")), asking(), tmp_path)["reused"] == 5
+    assert label(records=records.with_columns(changed.alias("report_raw")))["reused"] == 5
     for change in ({"max_tokens": 500}, {"model": "other"}, {"temperature": 0.5}):
-        assert label_sample(sample, records, asking(**change), tmp_path)["reused"] == 0
+        assert label(**change)["reused"] == 0
     before = sum(endpoint.seen.values())
-    assert label_sample(sample, records, asking(), tmp_path)["reused"] == 6
+    assert label()["reused"] == 6
     assert sum(endpoint.seen.values()) == before
 
 
-def test_other_providers_keep_paid_answers_and_use_none(endpoint, asking, labelling, sample, records, tmp_path) -> None:
-    label_sample(sample, records, asking(), tmp_path)
-    audit = label_sample(sample, records, labelling(), tmp_path)
+def test_other_providers_keep_paid_answers_and_use_none(label, records, labelling, tmp_path) -> None:
+    label()
+    audit = label(config=labelling())
     assert (audit["answered"], audit["unanswered"], audit["older_answers"]) == (0, 6, 6)
     anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert set(anchors["origin"]) == {"rules"}
-    assert label_sample(sample, records, asking(), tmp_path)["reused"] == 6
+    assert label()["reused"] == 6
 
 
-def test_recorded_answers(sample, records, labelling, tmp_path) -> None:
+def test_recorded_answers(label, sample, labelling, tmp_path) -> None:
     ids = sample["record_id"].to_list()
     lines = [{"record_id": i, "response": completion(answer({"sample_uid": i}))} for i in [*ids[:4], "sn-unsampled"]]
     lines.append({"record_id": ids[4], "response": completion(answer({"sample_uid": ids[0]}))})
@@ -107,20 +108,20 @@ def test_recorded_answers(sample, records, labelling, tmp_path) -> None:
     path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8-sig")
     config = labelling(provider="recorded", recorded=str(path))
     for _ in range(2):
-        audit = label_sample(sample, records, config, tmp_path)
+        audit = label(config=config)
         assert (audit["answered"], audit["unanswered"], audit["older_answers"]) == (5, 1, 0)
         assert audit["statuses"] == {"ok": 4, "other_record": 1}
         assert audit["dollars"] == 0
     path.write_text("".join(json.dumps(lines[0]) + "\n" for _ in range(2)))
     with pytest.raises(DataError, match=rf"record {ids[0]} has two answers"):
-        label_sample(sample, records, config, tmp_path)
+        label(config=config)
     path.write_text(json.dumps({"record_id": ids[0]}) + "\n")
     with pytest.raises(DataError, match="line 1, response: Field required"):
-        label_sample(sample, records, config, tmp_path)
+        label(config=config)
 
 
 def test_recorded_answers_and_paid_ones_to_the_same_questions(
-    endpoint, asking, labelling, sample, records, tmp_path
+    endpoint, label, sample, records, labelling, tmp_path
 ) -> None:
     """Recorded answers are never taken for the endpoint's, and put none of those aside."""
     path = tmp_path / "answers.jsonl"
@@ -129,13 +130,13 @@ def test_recorded_answers_and_paid_ones_to_the_same_questions(
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     recorded = labelling(provider="recorded", recorded=str(path))
-    label_sample(sample, records, recorded, tmp_path)
-    audit = label_sample(sample, records, asking(), tmp_path)
+    label(config=recorded)
+    audit = label()
     assert (audit["reused"], audit["models"]) == (0, {"served-1": 6})
     assert sum(endpoint.paid.values()) == 6 and len(cached(tmp_path)) == 6
-    audit = label_sample(sample, records, recorded, tmp_path)
+    audit = label(config=recorded)
     assert (audit["older_answers"], len(cached(tmp_path))) == (6, 12)
     anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert anchors.filter(origin="llm")["positive"].list.len().sum() == 0
-    assert label_sample(sample, records, asking(), tmp_path)["reused"] == 6
+    assert label()["reused"] == 6
     assert len(cached(tmp_path)) == 6

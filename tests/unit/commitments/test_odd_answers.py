@@ -2,59 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from pacer.commitments.labelling import MAX_IN_A_ROW, label_sample
+from pacer.commitments.labelling import MAX_IN_A_ROW
 from pacer.commitments.sampling import sample_records
 from pacer.core.errors import PacerError
 from tests.support.endpoint import Reply, answer, completion, good
 
 
-def odd(asked: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
-    """A good completion but for one value."""
-    body = completion(answer(asked, positive=[value]) if where == "finding" else answer(asked))
-    match where:
-        case "usage":
-            body["usage"] = {"prompt_tokens": value, "completion_tokens": value}
-        case "all usage":
-            body["usage"] = value
-        case "model":
-            body["model"] = value
-        case "finish_reason":
-            body["choices"][0]["finish_reason"] = value
-    return body
-
-
 @pytest.mark.parametrize(
-    ("where", "value"),
+    ("finish", "change"),
     [
-        ("finding", "\ud83d"),
-        ("model", "\ud800"),
-        ("model", 7),
-        ("finish_reason", "\ud800"),
-        ("usage", 10**400),
-        ("usage", True),
-        ("usage", 12.0),
-        ("usage", -1),
-        ("all usage", []),
+        ("stop", {}),
+        ("\ud800", {}),
+        *(("stop", {"model": model}) for model in ("\ud800", 7)),
+        *(("stop", {"usage": {"prompt_tokens": n, "completion_tokens": n}}) for n in (10**400, True, 12.0, -1)),
+        ("stop", {"usage": []}),
     ],
 )
-def test_odd_values(endpoint, asking, sample, records, tmp_path, where, value) -> None:
-    endpoint.replies = lambda asked, _: Reply(body=odd(asked, where, value))
+def test_odd_values(endpoint, label, finish, change) -> None:
+    endpoint.replies = lambda asked, _: Reply(body=completion(answer(asked, positive=["\ud83d"]), finish) | change)
     for _ in range(2):
-        audit = label_sample(sample, records, asking(), tmp_path)
+        audit = label()
         assert audit["statuses"] == {"ok": 6}
     assert set(endpoint.seen.values()) == {1}
 
 
 @pytest.mark.parametrize("charset", ["utf-16", "hex", "undefined"])
 @pytest.mark.parametrize("status", [200, 500])
-def test_charset_that_is_none(endpoint, asking, sample, records, tmp_path, charset, status) -> None:
+def test_charset_that_is_none(endpoint, label, sample, charset, status) -> None:
     headers = {"Content-Type": f"application/json; charset={charset}"}
     endpoint.replies = lambda asked, before: Reply(200 if before else status, completion(answer(asked)), headers)
-    assert label_sample(sample.head(1), records, asking(), tmp_path)["statuses"] == {"ok": 1}
+    assert label(sample.head(1))["statuses"] == {"ok": 1}
 
 
 @pytest.mark.parametrize(
@@ -66,37 +45,26 @@ def test_charset_that_is_none(endpoint, asking, sample, records, tmp_path, chars
     ],
 )
 def test_an_endpoint_that_gives_no_usable_answer_does_not_use_up_the_sample(
-    endpoint, asking, records, tmp_path, reply, result, status
+    endpoint, label, records, reply, result, status
 ) -> None:
     """Whatever was answered earlier: 20 in a row end the run, and the endpoint is asked again when it is well."""
     sample = sample_records(records, 40, seed=1)[0]
-    label_sample(sample.head(1), records, asking(), tmp_path)
+    label(sample.head(1))
     endpoint.replies = lambda *_: reply
     with pytest.raises(PacerError, match=rf"127.0.0.1:\d+ gave no usable answer for 20 records in a row.*\({result}\)"):
-        label_sample(sample, records, asking(concurrency=1, attempts=1), tmp_path)
+        label(sample, concurrency=1, attempts=1)
     assert sum(endpoint.seen.values()) == 1 + MAX_IN_A_ROW
     endpoint.replies = good
-    audit = label_sample(sample, records, asking(), tmp_path)
+    audit = label(sample)
     kept = {status: 20} if status else {}
     assert audit["statuses"] == {"ok": sample.height - sum(kept.values())} | kept
 
 
-def test_refusals_between_answers_are_believed(endpoint, asking, records, tmp_path) -> None:
+def test_refusals_between_answers_are_believed(endpoint, label, records) -> None:
     sample = sample_records(records, 40, seed=1)[0]
     well = set(sample["record_id"].to_list()[10::15])
     endpoint.replies = lambda asked, _: good(asked) if asked["sample_uid"] in well else Reply(400, {})
-    audit = label_sample(sample, records, asking(concurrency=1), tmp_path)
+    audit = label(sample, concurrency=1)
     assert audit["statuses"] == {"ok": len(well)}
-    assert (
-        audit["troubles"] == {"HTTP 400": sample.height - len(well)}
-        and audit["unanswered"] == audit["troubles"]["HTTP 400"]
-    )
-
-
-@pytest.mark.parametrize("error", [{"code": 502, "message": "upstream"}, {"code": 400}, "text"])
-def test_an_error_in_place_of_the_choices_is_no_answer(endpoint, asking, sample, records, tmp_path, error) -> None:
-    endpoint.replies = lambda *_: Reply(body={"error": error})
-    with pytest.raises(PacerError, match=r"6 of 6 requests got no answer .*\(HTTP 200 with an error\)"):
-        label_sample(sample, records, asking(), tmp_path)
-    endpoint.replies = good
-    assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"ok": 6}
+    refused = sample.height - len(well)
+    assert (audit["troubles"], audit["unanswered"]) == ({"HTTP 400": refused}, refused)

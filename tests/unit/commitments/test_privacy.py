@@ -5,7 +5,6 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from pacer.commitments.labelling import label_sample
 from pacer.core.errors import ConfigError, PacerError
 from tests.support.endpoint import Reply, good
 from tests.support.labelling import KEY
@@ -23,37 +22,33 @@ from tests.support.labelling import KEY
         ("127.0.0.1.example.org", "'127.0.0.1.example.org'"),
     ],
 )
-def test_nothing_is_sent_without_consent(endpoint, asking, sample, records, tmp_path, consent, said) -> None:
-    config = asking().model_copy(update={"send_reports_to": consent})
+def test_nothing_is_sent_without_consent(endpoint, asking, label, consent, said) -> None:
     message = f"send_reports_to is {said}, but the host of anchors.llm.base_url is '127.0.0.1': no report text was sent"
     with pytest.raises(ConfigError, match=message):
-        label_sample(sample, records, config, tmp_path)
+        label(config=asking().model_copy(update={"send_reports_to": consent}))
     assert endpoint.keys == set()
 
 
-def test_endpoint_of_the_environment_needs_consent_too(
-    endpoint, sample, records, labelling, tmp_path, monkeypatch
-) -> None:
+def test_endpoint_of_the_environment_needs_consent_too(endpoint, label, labelling, monkeypatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
-    config = labelling(provider="openai", send_reports_to="api.openai.com")
     with pytest.raises(ConfigError, match="no report text was sent"):
-        label_sample(sample, records, config, tmp_path)
+        label(config=labelling(provider="openai", send_reports_to="api.openai.com"))
     assert endpoint.keys == set()
 
 
-def test_no_proxy_sees_reports_without_encryption(endpoint, asking, sample, records, tmp_path, monkeypatch) -> None:
+def test_no_proxy_sees_reports_without_encryption(label, monkeypatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    assert label_sample(sample, records, asking(), tmp_path)["statuses"] == {"ok": 6}
+    assert label()["statuses"] == {"ok": 6}
 
 
 @pytest.mark.parametrize("key", [None, "", "sk-k\u00e9", "sk-x\n", "two words"])
-def test_key_that_cannot_be_sent(endpoint, asking, sample, records, tmp_path, monkeypatch, key) -> None:
+def test_key_that_cannot_be_sent(endpoint, label, monkeypatch, key) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     if key is not None:
         monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(ConfigError, match="needs an API key in OPENAI_API_KEY") as error:
-        label_sample(sample, records, asking(), tmp_path)
+        label()
     assert not key or key.strip() not in str(error.value)
     assert endpoint.keys == set()
 
@@ -62,22 +57,21 @@ def test_key_that_cannot_be_sent(endpoint, asking, sample, records, tmp_path, mo
     ("address", "consent"),
     [("", ""), ("http://[::1/v1", "::1"), ("ftp://localhost/v1", "localhost"), ("localhost:8000/v1", "localhost")],
 )
-def test_address_that_is_none(endpoint, asking, sample, records, tmp_path, address, consent) -> None:
-    config = asking().model_copy(update={"base_url": address, "send_reports_to": consent})
+def test_address_that_is_none(asking, label, address, consent) -> None:
     with pytest.raises(ConfigError, match=r"host of anchors.llm.base_url is ''"):
-        label_sample(sample, records, config, tmp_path)
+        label(config=asking().model_copy(update={"base_url": address, "send_reports_to": consent}))
 
 
-def test_the_key_and_reports_turn_up_nowhere(endpoint, asking, sample, records, tmp_path, capfd, caplog) -> None:
+def test_the_key_and_reports_turn_up_nowhere(endpoint, label, records, tmp_path, capfd, caplog) -> None:
     """Whatever the client is asked to log."""
     caplog.set_level("DEBUG")
     caplog.set_level("DEBUG", "openai")
     secret = records.with_columns(pl.lit("Zebrafish seen. No effusion.").alias("report_raw"))
     endpoint.replies = lambda asked, before: good(asked) if before else Reply(500, {"error": {"message": KEY}})
-    label_sample(sample, secret, asking(), tmp_path)
+    label(records=secret)
     endpoint.replies = lambda asked, _: Reply(401, {"error": {"message": f"{KEY} {asked['report']}"}})
     with pytest.raises(PacerError) as error:
-        label_sample(sample, secret, asking(max_tokens=9), tmp_path)
+        label(records=secret, max_tokens=9)
     shown = "".join(capfd.readouterr()) + caplog.text + repr(error.value)
     for cause in (error.value.__cause__, error.value.__context__):
         assert cause is None or error.value.__suppress_context__

@@ -10,11 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import torch
-from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError, run_cleanly
 
-ROOT = Path(__file__).parents[3]
 STOPPED = "stopped; run the same command again to continue from what was saved\n"
 FULL = "error: the disk is full; free some space and run the same command again\n"
 NO_MEMORY = "error: out of memory; docs/training.md lists what each phase needs, and which settings need less\n"
@@ -62,11 +60,3 @@ def missing(name: str | None) -> ModuleNotFoundError:
 def test_other_errors_keep_their_traceback(error: Exception) -> None:
     with pytest.raises(type(error)):
         run_cleanly(lambda: fail(error))
-
-
-def test_every_stage_is_run_so() -> None:
-    for name in ("dvc.yaml", "baselines/stages.yaml"):
-        for stage in YAML(typ="safe").load(ROOT / name)["stages"].values():
-            assert stage["cmd"].startswith(("exec python stages/run.py ", "exec python stages/launch.py ")), stage
-    for starter in ("run.py", "launch.py"):
-        assert "    run_stage(" in (ROOT / "stages" / starter).read_text(encoding="utf-8")

@@ -1,8 +1,7 @@
-"""Files that are read and written: gzip by name, atomic names, folders that may be replaced."""
+"""Files that are read and written: atomic names, folders that may be replaced."""
 
 from __future__ import annotations
 
-import gzip
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_directory, atomic_path, check_replaceable, files_below, opened
-
-
-def test_a_file_is_opened_and_its_gzip_form_unpacked(tmp_path: Path) -> None:
-    (tmp_path / "plain").write_bytes(b"words")
-    (tmp_path / "packed.GZ").write_bytes(gzip.compress(b"words"))
-    for name in ("plain", "packed.GZ"):
-        with opened(tmp_path / name) as file:
-            assert file.read() == b"words"
+from pacer.core.io import atomic_directory, atomic_path, check_replaceable, files_below
 
 
 def test_an_output_that_is_a_link_is_replaced_and_what_it_points_to_stays(tmp_path: Path) -> None:

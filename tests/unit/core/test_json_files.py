@@ -38,7 +38,9 @@ def test_a_gzip_file_that_is_cut_off_or_none_is_named(tmp_path: Path) -> None:
             list(numbered_jsonl(tmp_path / "rows.jsonl.gz"))
 
 
-@pytest.mark.parametrize("line", [b"\0\0\0\0", b'{"a": "\0"}', b'{"a": ', b'{"a": "\xff"}'])
+@pytest.mark.parametrize(
+    "line", [b"\0\0\0\0", b'{"a": "\0"}', b'{"a": ', b'{"a": "\xff"}', b"[" * 100_000, b"9" * 5000]
+)
 def test_a_line_that_cannot_be_read_is_named(path: Path, line: bytes) -> None:
     path.write_bytes(b"\n{}\n" + line + b"\n")
     with pytest.raises(DataError, match=r"rows.jsonl, line 3 is not valid JSON"):

@@ -1,2 +1,1 @@
 from tests.support.corpus import *
-from tests.support.models import *

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -43,7 +42,7 @@ def checked(corpus: TinyCorpus, reports: bool = True, **prior: Any) -> tuple[dic
     corpus.files["sw"]["train"][0] |= prior
     audit = corpus.build()
     problems = pl.read_csv(corpus.out / "corpus" / "problems.csv", infer_schema=False)
-    assert pl.read_parquet(corpus.out / "corpus" / "records.parquet").height == 1
+    assert corpus.records.height == 1
     return audit, problems.to_dicts()
 
 
@@ -103,16 +102,18 @@ def test_a_day_without_a_time(corpus: TinyCorpus, date: str, time: str, outcome:
     assert audit["notes"]["doubted_priors"] == {"sw": {outcome: 1}}
 
 
-def test_the_cleaned_text_of_a_numbered_list_is_found(corpus: TinyCorpus) -> None:
-    (corpus.root / "reports" / "s50000009.txt").write_text(" FINDINGS:\n 1. No effusion.\n 2. Clear lungs.\n")
-    audit, _ = checked(corpus, last_APPA_imagepath=WITHOUT_PATH, last_finding="no effusion . clear lungs .")
-    assert audit["notes"]["checked_priors"] == {"sw": {"of an earlier study": 1}}
-
-
-def test_a_text_of_an_earlier_and_a_later_study_is_ambiguous(corpus: TinyCorpus) -> None:
-    (corpus.root / "reports" / "s50000009.txt").write_text(" FINDINGS:\n Same words.\n\n IMPRESSION:\n Stable.\n")
-    audit, _ = checked(corpus, last_APPA_imagepath=WITHOUT_PATH, last_finding="Same words.")
-    assert audit["notes"]["doubted_priors"] == {"sw": {"its text is of several studies": 1}}
+@pytest.mark.parametrize(
+    ("earlier", "text", "notes"),
+    [
+        ("1. No effusion.\n 2. Clear lungs.", "no effusion . clear lungs .", ("checked", "of an earlier study")),
+        ("Same words.\n\n IMPRESSION:\n Stable.", "Same words.", ("doubted", "its text is of several studies")),
+    ],
+    ids=["a numbered list", "of an earlier and a later study"],
+)
+def test_a_text_by_the_reports(corpus: TinyCorpus, earlier: str, text: str, notes: tuple[str, str]) -> None:
+    (corpus.root / "reports" / "s50000009.txt").write_text(f" FINDINGS:\n {earlier}\n")
+    audit, _ = checked(corpus, last_APPA_imagepath=WITHOUT_PATH, last_finding=text)
+    assert audit["notes"][f"{notes[0]}_priors"] == {"sw": {notes[1]: 1}}
 
 
 def test_without_reports_no_text_is_compared(corpus: TinyCorpus) -> None:
@@ -137,15 +138,13 @@ def test_a_table_of_splits_beside_annotations_is_refused(corpus: TinyCorpus) -> 
 def test_only_records_in_use_are_counted(corpus: TinyCorpus) -> None:
     """The second record has no text, and the third is beyond the limit."""
     first = corpus.files["sw"]["train"][0] | {"last_APPA_imagepath": path(PATIENT, "50000009")}
-    corpus.files["sw"]["train"] += [first | {"id": "a", "finding": "s", "impression": "s"}, first | {"id": "b"}]
-    corpus.settings = {"limit": 1, "max_bad_rows": 1}
-    corpus.files["sw"]["train"][2] |= {"study_id": "50000001"}
+    without_text = first | {"id": "a", "finding": "s", "impression": "s"}
+    corpus.files["sw"]["train"] = [first, without_text, first | {"id": "b", "study_id": "50000001"}]
     files = {"reports": None, "metadata": "metadata.csv", "split": None}
-    corpus.settings |= {"mimic_cxr": files}
-    corpus.files["sw"]["train"][0] = first
+    corpus.settings = {"limit": 1, "max_bad_rows": 1, "mimic_cxr": files}
     assert corpus.build()["notes"]["checked_priors"] == {"sw": {"of an earlier study": 1}}
 
 
 @pytest.mark.parametrize("image", [0, None, [1], "\ud800"])
-def test_a_record_needs_no_previous_image(corpus: TinyCorpus, image: Any, tmp_path: Path) -> None:
+def test_a_record_needs_no_previous_image(corpus: TinyCorpus, image: Any) -> None:
     checked(corpus, last_APPA_imagepath=image)

@@ -36,10 +36,9 @@ def test_malformed_files(tmp_path, text, message) -> None:
 
 
 def test_missing_file_and_folder(tmp_path) -> None:
-    with pytest.raises(DataError, match="No such file or directory"):
-        read_annotations(tmp_path / "none.json")
-    with pytest.raises(DataError, match="cannot be read"):
-        read_annotations(tmp_path)
+    for path, reason in ((tmp_path / "none.json", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(DataError, match=rf"cannot be read as JSON: {reason}"):
+            read_annotations(path)
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz", "A.JSON.GZ"])

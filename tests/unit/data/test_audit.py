@@ -36,14 +36,6 @@ def test_repeated_test_reports_are_a_share_of_each_context() -> None:
     assert not [*audit._repeats(present(1), ("val", "test"))]
 
 
-def test_leaks_are_marked() -> None:
-    records = pl.DataFrame({"split": ["train", "test", "test"], "subject_id": ["p1", "p1", "p2"]})
-    shared = audit._overlap(records, "subject_id")
-    assert shared["train-test"] == {"count": 1, "examples": ["p1"]}
-    assert audit._shared(shared) == "1 in train and test"
-    assert audit._fault("Patients in two splits", "1 in train and test").good is False
-
-
 def test_a_row_that_is_not_accounted_for_is_a_bug() -> None:
     rows = {"used": 3, "bad": 0, "left_out": 1, "beyond_limit": 2}
     assert audit._rows({"sn": 4, "mn": 2}, rows).detail == "6 (sn 4, mn 2): 3 used, 1 left out, 2 beyond the limit"

@@ -75,23 +75,25 @@ def test_the_separator_is_the_one_that_is_set(delimiter: str, mark: str, tmp_pat
     assert open_table(tmp_path / "t.csv", CsvForm(delimiter)).rows == [("1", "a b")]
 
 
-@pytest.mark.parametrize(("name", "encoding"), [("t.csv", "cp1252"), ("t.csv.gz", "utf-16"), ("t.csv", "UTF-8")])
-def test_encodings(name: str, encoding: str, tmp_path: Path) -> None:
-    text = 'id;text\r\n\r\n1;"größer, als\r\nvorher"\r\n2;é\r\n'
+@pytest.mark.parametrize(
+    ("name", "encoding", "mark"),
+    [
+        ("t.csv", "cp1252", ""),
+        ("t.csv.gz", "utf-16", ""),
+        ("t.csv", "UTF-8", ""),
+        *(("t.csv", encoding, "\ufeff") for encoding in ("utf-8", "utf-8-sig", "utf-16-le", "utf-16")),
+    ],
+)
+def test_encodings(name: str, encoding: str, mark: str, tmp_path: Path) -> None:
+    """With and without a byte order mark, which is no part of the header."""
+    text = mark + 'id;text\r\n\r\n1;"größer, als\r\nvorher"\r\n2;é\r\n'
     content = text.encode(encoding)
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     table = open_table(tmp_path / name, CsvForm("semicolon", encoding))
+    assert table.columns == ["id", "text"]
     assert table.rows == [(None, None), ("1", "größer, als\r\nvorher"), ("2", "é")]
     assert list(table.numbers) == [2, 3, 5] and table.places[0] == "line 2"
     assert table.frame(["text"])["text"].drop_nulls().to_list() == ["größer, als\r\nvorher", "é"]
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-le", "utf-16"])
-def test_a_byte_order_mark_is_no_part_of_the_header(encoding: str, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes("\ufeffid,text\n1,größer\n".encode(encoding))
-    table = open_table(tmp_path / "t.csv", CsvForm(encoding=encoding))
-    assert table.columns == ["id", "text"]
-    assert table.frame(["id", "text"]).rows() == [("1", "größer")]
 
 
 def test_another_encoding_is_named_where_it_can_be_said(tmp_path: Path) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, time
+from datetime import date, time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pacer.data.values import parse_day, parse_time
 
@@ -65,11 +63,3 @@ def test_times_that_are_read(text: str, expected: time) -> None:
 @pytest.mark.parametrize("text", ["", "13:00 PM", "1:00  PM", *REFUSED_TIMES.split()])
 def test_times_that_are_refused(text: str) -> None:
     assert parse_time(text) is None
-
-
-@given(st.datetimes())
-def test_all_forms_of_an_instant_agree(instant: datetime) -> None:
-    day, clock = instant.date(), instant.time()
-    assert parse_day(day.isoformat()) == parse_day(day.isoformat().replace("-", "")) == day
-    number = f"{clock.hour:02}{clock.minute:02}{clock.second:02}.{clock.microsecond:06}"
-    assert parse_time(number) == parse_time(clock.isoformat()) == clock

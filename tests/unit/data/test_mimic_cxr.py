@@ -15,10 +15,9 @@ from PIL import Image
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.data.build_corpus import build_corpus
 from pacer.data.readers.mimic_cxr import read_original_findings
 from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
-from pacer.data.source import point_to_files
+from tests.support.corpus import built
 from tests.support.profiles import profile
 
 BASE = profile("mimic_cxr").corpus.model_dump()
@@ -66,14 +65,13 @@ class Tree:
             for name, text in self.reports.items():
                 archive.writestr(name, text)
 
+    def config(self) -> Corpus:
+        return Corpus.model_validate(BASE | self.settings)
+
     def build(self) -> dict[str, Any]:
         """The audit; no text of a report is in it or in the list of problems."""
         self.write()
-        config = Corpus.model_validate(BASE | self.settings)
-        point_to_files(config, self.root / "source")
-        audit = build_corpus(config, self.root / "source", self.root / "corpus")
-        account = audit["rows"]
-        assert sum(account["read"].values()) == sum(account[n] for n in ("used", "bad", "left_out", "beyond_limit"))
+        audit = built(self.config(), self.root)
         assert "Zephyrine" not in json.dumps(audit) + (self.root / "corpus" / "problems.csv").read_text()
         return audit
 
@@ -172,22 +170,21 @@ def test_rows_of_the_split_table_without_a_study(tree: Tree) -> None:
     assert (audit["rows"]["left_out"], audit["left_out"]["reasons"]) == (2, {reason: 2})
 
 
-def test_images_of_a_study_at_different_times_count_as_at_the_first(tree: Tree) -> None:
-    tree.add(50000001, "PA,LL", time=130500.25)
-    tree.metadata[0]["StudyTime"] = 130501.0
-    tree.metadata[1]["StudyTime"] = 95959.0  # earlier, although later as text
-    tree.add(50000002, time=130000)
+@pytest.mark.parametrize(
+    ("times", "later", "gap"),
+    [
+        ((130501.0, 95959.0), 130000, 3 * 3600 + 1),  # the second is earlier, although later as text
+        (("0", "0"), "900", 9 * 60),  # numbers whose first zeros are lost
+    ],
+)
+def test_the_time_of_a_study_is_that_of_its_first_image(tree: Tree, times: tuple, later: Any, gap: int) -> None:
+    tree.add(50000001, "PA,LL")
+    for row, time in zip(tree.metadata, times, strict=True):
+        row["StudyTime"] = time
+    tree.add(50000002, time=later)
     tree.build()
     prior = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA).row(0, named=True)
-    assert (prior["study_id"], prior["gap_days"] * 86400) == ("50000002", pytest.approx(3 * 3600 + 1))
-
-
-def test_times_are_numbers_whose_first_zeros_are_lost(tree: Tree) -> None:
-    tree.add(50000001, time="0")
-    tree.add(50000002, time="900")
-    tree.build()
-    prior = read_table(tree.root / "corpus" / "priors.parquet", PRIOR_SCHEMA).row(0, named=True)
-    assert (prior["study_id"], prior["gap_days"] * 86400) == ("50000002", pytest.approx(9 * 60))
+    assert (prior["study_id"], prior["gap_days"] * 86400) == ("50000002", pytest.approx(gap))
 
 
 def test_a_table_without_its_header_is_not_quoted(tree: Tree) -> None:
@@ -195,10 +192,8 @@ def test_a_table_without_its_header_is_not_quoted(tree: Tree) -> None:
     tree.write()
     path = tree.root / BASE["mimic_cxr"]["metadata"]
     path.write_bytes(gzip.compress(f"1,{SECRET} in the left lower lobe,PA\n2,Clear,AP\n".encode()))
-    config = Corpus.model_validate(BASE | tree.settings)
-    point_to_files(config, tree.root / "source")
     with pytest.raises(DataError, match=r"it has 1, text of 40 characters, PA$"):
-        build_corpus(config, tree.root / "source", tree.root / "corpus")
+        built(tree.config(), tree.root)
 
 
 def test_report_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -132,24 +132,20 @@ def test_deep_png_with_several_channels_is_refused(tmp_path: Path, read: Any, co
 
 @pytest.mark.parametrize("read", [open_image, image_header])
 def test_deep_tiff_that_pillow_would_wrap_or_cut_is_refused(tmp_path: Path, read: Any) -> None:
-    def tiff(bits: int, kind: int, samples: int = 1) -> Path:
-        """Little-endian, 2 x 1 pixels, one strip behind the header."""
-        data = bytes(samples * bits // 8) + b"\1" * (samples * bits // 8)
-        shorts = {256: 2, 257: 1, 258: bits, 259: 1, 262: 1, 277: samples, 278: 1, 339: kind}
-        fields = sorted(
-            [(tag, 3, 1, value) for tag, value in shorts.items()] + [(273, 4, 1, 8), (279, 4, 1, len(data))]
-        )
-        entries = b"".join(struct.pack("<HHII", *field) for field in sorted(fields))
-        directory = struct.pack("<H", len(fields)) + entries + bytes(4)
-        path = tmp_path / f"{bits}-{kind}.tif"
-        path.write_bytes(b"II*\0" + struct.pack("<I", 8 + len(data)) + data + directory)
+    def tiff(kind: type, sample_format: int) -> Path:
+        """Pixels of a kind, under a header that says how they are to be read: 1 unsigned, 2 signed, 3 floating."""
+        path = tmp_path / f"{kind.__name__}-{sample_format}.tif"
+        Image.fromarray(np.array([[0, 1]], dtype=kind)).save(path, tiffinfo={339: sample_format})
+        entry, content = struct.pack("<HHI", 339, 3, 1), path.read_bytes()
+        place = content.index(entry) + len(entry)
+        path.write_bytes(content[:place] + struct.pack("<I", sample_format) + content[place + 4 :])
         return path
 
-    for bits, kind in ((16, 1), (16, 2), (8, 1), (32, 3)):
-        read(tiff(bits, kind))
-    for bits, kind in ((32, 1), (8, 2)):
+    for kind, sample_format in ((np.uint16, 1), (np.uint16, 2), (np.uint8, 1), (np.float32, 3)):
+        read(tiff(kind, sample_format))
+    for kind, sample_format in ((np.int32, 1), (np.uint8, 2)):
         with pytest.raises(ImageError, match="signed 8-bit or unsigned 32-bit"):
-            read(tiff(bits, kind))
+            read(tiff(kind, sample_format))
     Image.fromarray(np.array([[0, np.nan]], dtype=np.float32)).save(tmp_path / "a.tif")
     with pytest.raises(ImageError, match="not finite"):
         open_image(tmp_path / "a.tif")
@@ -357,14 +353,13 @@ def test_a_field_is_read_by_its_content(
 @pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
 def test_padding_is_black_and_decides_nothing(tmp_path: Path, photometric: str) -> None:
     stored = np.array([[-2000, -2000, 10], [20, 30, -1990]])
-    padding = {"PixelPaddingValue": -2000, "PixelPaddingRangeLimit": -1990}
+    padding: dict[str, Any] = {"PixelPaddingValue": -2000, "PixelPaddingRangeLimit": -1990}
     result = opened(write_dicom(tmp_path / "a.dcm", stored, 16, True, photometric, **padding))
     inside = [255, 127, 0] if photometric == "MONOCHROME1" else [0, 128, 255]
     np.testing.assert_array_equal(result, [[0, 0, inside[0]], [inside[1], inside[2], 0]])
-    data = pydicom.dcmread(tmp_path / "a.dcm")
-    data.add_new("PixelPaddingValue", "US", 63536)  # the same number in the other VR
-    data.save_as(tmp_path / "a.dcm")
-    np.testing.assert_array_equal(opened(tmp_path / "a.dcm"), result)
+    padding["PixelPaddingValue"] = ("US", 63536)  # the same number in the other VR
+    other = opened(write_dicom(tmp_path / "b.dcm", stored, 16, True, photometric, **padding))
+    np.testing.assert_array_equal(other, result)
     only = write_dicom(tmp_path / "b.dcm", np.full((2, 2), 7), photometric=photometric, PixelPaddingValue=7)
     with pytest.raises(ImageError, match="one colour"):
         open_image(only)
@@ -473,10 +468,7 @@ def test_jpeg_inside_dicom(tmp_path: Path) -> None:
 @pytest.mark.parametrize("read", [open_image, image_header])
 @pytest.mark.parametrize("name", ["RescaleSlope", "RescaleIntercept", "WindowCenter", "WindowWidth"])
 def test_a_field_that_is_no_number_is_named_from_the_header(tmp_path: Path, read: Any, name: str) -> None:
-    path = write_dicom(tmp_path / "a.dcm", RAMP)
-    data = pydicom.dcmread(path)
-    data.add_new(name, "LO", "none")
-    data.save_as(path)
+    path = write_dicom(tmp_path / "a.dcm", RAMP, **{name: ("LO", "none")})
     with pytest.raises(ImageError, match=f"its {name} is not a number"):
         read(path)
 
@@ -533,9 +525,6 @@ def test_a_torn_file_cannot_be_decoded(tmp_path: Path, suffix: str) -> None:
     path.write_bytes(path.read_bytes()[:-1500])
     with pytest.raises(ImageError, match=r"the file cannot be decoded \(it is cut off or damaged\)"):
         open_image(path)
-    for read in (open_image, image_header):
-        with pytest.raises(ImageError, match="the file cannot be read \\(Is a directory\\)"):
-            read(tmp_path)
 
 
 # --- real files ---------------------------------------------------------------------------------------------------

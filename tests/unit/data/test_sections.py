@@ -113,16 +113,6 @@ def test_impression(text: str, impression: str) -> None:
     assert find_sections(text).impression == impression
 
 
-def test_a_report_without_headings_concludes_with_what_follows_its_first_paragraph() -> None:
-    text = "  FINAL REPORT\n INDICATION:  Cough.\n COMPARISON:  ___.\n \n Lungs clear.\n \n Heart normal.\n"
-    expected = Sections(impression="Lungs clear. Heart normal.", indication="Cough.")
-    assert find_sections(text) == expected
-    assert find_sections(" FINAL REPORT\n CHEST RADIOGRAPH\n \n Lungs clear.\n").impression == "Lungs clear."
-    assert find_sections(" INDICATION: Cough.\n") == Sections(indication="Cough.")
-    assert find_sections(" INDICATION:\n \n Cough.\n \n Clear.\n") == Sections(impression="Cough. Clear.")
-    assert find_sections(" INDICATION: Cough.\n \n \n") == Sections(indication="Cough.")
-
-
 @pytest.mark.parametrize(
     "words", ["Comparison", "Recommendation", "Technique", "Exam", "Addendum", "History", "Impression"]
 )
@@ -133,12 +123,6 @@ def test_a_heading_in_small_letters_stays_in_its_section(words: str) -> None:
     expected = Sections(findings=f"Clear. {words}: CT chest. No effusion.", impression=f"Normal. {words}: CT.")
     assert find_sections(text) == expected
     assert find_sections(text.replace("FINDINGS:", "FINDINGS")) == expected
-
-
-def test_a_paragraph_without_a_heading_keeps_headings_in_small_letters() -> None:
-    text = " COMPARISON: ___.\n \n Lungs clear.\n Recommendation: CT chest.\n"
-    expected = Sections(impression="Lungs clear. Recommendation: CT chest.")
-    assert find_sections(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -152,7 +136,25 @@ def test_headings_in_small_letters_count_where_none_is_in_capitals(title: str) -
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # else the report would be part of the indication, which the prompt shows
+        # a report without headings concludes with what follows its first paragraph
+        (
+            "  FINAL REPORT\n INDICATION:  Cough.\n COMPARISON:  ___.\n \n Lungs clear.\n \n Heart normal.\n",
+            Sections(None, "Lungs clear. Heart normal.", "Cough."),
+        ),
+        (" FINAL REPORT\n CHEST RADIOGRAPH\n \n Lungs clear.\n", Sections(None, "Lungs clear.")),
+        (" INDICATION: Cough.\n", Sections(indication="Cough.")),
+        (" INDICATION:\n \n Cough.\n \n Clear.\n", Sections(None, "Cough. Clear.")),
+        (" INDICATION: Cough.\n \n \n", Sections(indication="Cough.")),
+        (
+            " INDICATION: \n \n Cough and\n fever.\n \n Lungs clear.\n \n IMPRESSION: Normal.\n",
+            Sections(None, "Normal.", "Cough and fever."),
+        ),
+        (
+            " COMPARISON: ___.\n \n Lungs clear.\n Recommendation: CT chest.\n",
+            Sections(None, "Lungs clear. Recommendation: CT chest."),
+        ),
+        # history, findings and impression in small letters begin below other headings in capitals: else the report
+        # would be part of the indication, which the prompt shows
         (" INDICATION: Cough.\n Findings: Clear.\n IMPRESSION: Normal.\n", Sections("Clear.", "Normal.", "Cough.")),
         (" INDICATION: Cough.\n Findings: Clear.\n Impression: Normal.\n", Sections("Clear.", "Normal.", "Cough.")),
         (" PORTABLE CHEST:\n Findings: Clear.\n Impression: Normal.\n", Sections("Clear.", "Normal.")),
@@ -163,9 +165,7 @@ def test_headings_in_small_letters_count_where_none_is_in_capitals(title: str) -
         ),
     ],
 )
-def test_history_findings_and_impression_in_small_letters_begin_below_other_headings_in_capitals(
-    text: str, expected: Sections
-) -> None:
+def test_whole_reports(text: str, expected: Sections) -> None:
     assert find_sections(text) == expected
 
 
@@ -177,11 +177,6 @@ def test_the_time_of_day_in_a_title_makes_it_no_heading(title: str) -> None:
     assert find_sections(text) == Sections(impression="Lungs clear.")
     text = f" FINAL REPORT\n {title}\n \n HISTORY: Cough.\n \n IMPRESSION:1. Lungs clear.\n"
     assert find_sections(text) == Sections(impression="1. Lungs clear.", history="Cough.")
-
-
-def test_an_indication_does_not_hold_the_report_below_it() -> None:
-    found = find_sections(" INDICATION: \n \n Cough and\n fever.\n \n Lungs clear.\n \n IMPRESSION: Normal.\n")
-    assert found == Sections(indication="Cough and fever.", impression="Normal.")
 
 
 def test_reports_whose_headings_mislead() -> None:

@@ -2,71 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, ClassVar
-
 import polars as pl
 import pytest
-from PIL import Image
 
-from pacer.config import Corpus
 from pacer.core.errors import DataError
-from pacer.data.build_corpus import build_corpus
 from pacer.data.readers.table import _columns
-from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
-from pacer.data.source import point_to_files
 from pacer.data.tables import CsvForm, open_table
-from tests.support.corpus import lines_of
-from tests.support.profiles import profile
-
-
-class Studies:
-    """Rows of a table, written and read as a corpus of all four contexts."""
-
-    delimiter: str | None = None
-    encoding = "utf-8"
-    dates: str | None = None
-    columns: ClassVar[dict[str, str]] = {}
-
-    def __init__(self, folder: Path):
-        self.folder, self.rows, self.settings = folder, [], {}
-        (folder / "images").mkdir()
-
-    def add(self, study: str, date: str, view: str = "PA", image: str | None = "", subject: str = "p1", **more: Any):
-        image = f"{study}-{view}.png" if image == "" else image
-        if image:
-            Image.new("L", (16, 16)).save(self.folder / "images" / image)
-        row = {"subject": subject, "study": study, "date": date, "view": view, "image": image, "split": "train"}
-        self.rows.append(row | {"findings": f"Report of {study}."} | more)
-
-    def build(self) -> dict[str, Any]:
-        separator = ";" if self.delimiter == "semicolon" else ","
-        text = pl.DataFrame(self.rows, infer_schema_length=None).write_csv(separator=separator)
-        (self.folder / "studies.csv").write_bytes(text.encode(self.encoding))
-        form = {"delimiter": self.delimiter, "encoding": self.encoding, "dates": self.dates}
-        table = {"file": "studies.csv", "columns": self.columns} | form
-        files = {"source": "files", "format": "table", "root": str(self.folder), "images": "images", "table": table}
-        config = Corpus.model_validate(profile("phantom").corpus.model_dump() | files | self.settings)
-        point_to_files(config, self.folder / "source")
-        audit = build_corpus(config, self.folder / "source", self.folder / "corpus")
-        account = audit["rows"]
-        assert sum(account["read"].values()) == len(self.rows)
-        assert len(self.rows) == sum(account[name] for name in ("used", "bad", "left_out", "beyond_limit"))
-        return audit
-
-    @property
-    def records(self) -> pl.DataFrame:
-        return read_records(self.folder / "corpus" / "records.parquet")
-
-    @property
-    def priors(self) -> list[tuple]:
-        table = read_table(self.folder / "corpus" / "priors.parquet", PRIOR_SCHEMA)
-        return table.select("study_id", "prior_study_id", "gap_days", "rule").rows()
-
-
-@pytest.fixture
-def studies(tmp_path: Path) -> Studies:
-    return Studies(tmp_path)
+from tests.support.corpus import Studies, lines_of
 
 
 def test_a_study_gives_every_context_that_its_sources_allow(studies: Studies) -> None:
@@ -184,13 +126,6 @@ def test_words_for_no_text_are_none(studies: Studies) -> None:
     assert records["sw-c"]["prior_report"] == "clear ."  # b has none
     assert audit["left_out"]["reasons"] == {"neither findings nor impression": 1}
     assert audit["notes"]["absent_words"] == {"texts": {"findings": 2, "impression": 2, "indication": 1}}
-
-
-def test_slashes_and_dots_may_stay_in_an_id(studies: Studies) -> None:
-    for study in ("2019/0012", "../../x"):
-        studies.add(study, "2180-01-01", image="one.png", subject=f"patient of {study}")
-    studies.build()
-    assert set(studies.records["study_id"]) == {"2019/0012", "../../x"}
 
 
 @pytest.mark.parametrize("rounded", ["1.23457E+12", "1,23457e+12", "1.2E+05"])

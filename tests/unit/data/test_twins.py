@@ -24,13 +24,8 @@ def test_exchanged_inputs_are_of_another_patient(data: st.DataObject, seed: int)
     twins = exchange(records, ["frontal"], ["context"], seed)
     for record_id, frontal in twins.select("record_id", "frontal").iter_rows():
         assert owner[record_id] != owner[frontal] and context[record_id] == context[frontal]
-    assert (
-        twins.drop("frontal")
-        .sort("record_id")
-        .equals(
-            records.filter(pl.col("record_id").is_in(twins["record_id"].to_list())).drop("frontal").sort("record_id")
-        )
-    )
+    others = records.filter(pl.col("record_id").is_in(twins["record_id"].to_list())).drop("frontal")
+    assert twins.drop("frontal").sort("record_id").equals(others.sort("record_id"))
     assert sorted(twins["frontal"]) == sorted(twins["record_id"])  # each given once
     for (name,), part in records.group_by("context"):
         most = max(part["subject_id"].value_counts()["count"].to_list())
@@ -45,9 +40,8 @@ def test_a_seed_chooses_other_donors() -> None:
 def test_another_patient_refuses_a_crowd_of_one() -> None:
     assert set(another_patient(RECORDS).columns) == set(RECORDS.columns) and "view" in INPUTS
     with pytest.raises(DataError, match="context mn: one patient has 8 of 8 records"):
-        another_patient(
-            RECORDS.with_columns(subject_id=pl.when(context="mn").then(pl.lit("p0")).otherwise("subject_id"))
-        )
+        of_one = pl.when(context="mn").then(pl.lit("p0")).otherwise("subject_id")
+        another_patient(RECORDS.with_columns(subject_id=of_one))
 
 
 @pytest.mark.parametrize("source", ["lateral", "prior_report"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from pacer.core.errors import DataError
@@ -34,33 +33,24 @@ def test_parse_view(texts: list[Any], view: View | None) -> None:
         assert parse_view(text) == view, text
 
 
+KEY = "1_IM-0001-4001"  # in all distributions
+
+
 @pytest.mark.parametrize(
-    "name",
+    ("name", "key"),
     [
-        "CXR1_1_IM-0001-4001",
-        "1_IM-0001-4001.dcm.png",
-        "1_IM-0001-4001.jpg",
-        "CXR1_IM-0001-4001.dcm",
-        "1_IM-0001-4001",
-        "CXR1_1_IM-0001-4001.PNG",
-        " 1_IM-0001-4001.jpeg ",
+        *((name, KEY) for name in ("CXR1_1_IM-0001-4001", "1_IM-0001-4001.dcm.png", "1_IM-0001-4001.jpg")),
+        *((name, KEY) for name in ("CXR1_IM-0001-4001.dcm", "1_IM-0001-4001", "CXR1_1_IM-0001-4001.PNG")),
+        (" 1_IM-0001-4001.jpeg ", KEY),
+        ("CXR10_IM-0002-1001", "10_IM-0002-1001"),  # what tells images apart is kept
+        ("CXR1_11_IM-0001", "1_11_IM-0001"),
+        ("CXR2384_IM-0942/0.png", "CXR2384_IM-0942/0"),
+        ("p10/p1/s5/02aa804e-bde0afdd.jpg", "p10/p1/s5/02aa804e-bde0afdd"),
+        ("1.2.840.113", "1.2.840.113"),
     ],
 )
-def test_one_key_for_all_distributions(name: str) -> None:
-    assert image_key(name) == "1_IM-0001-4001"
-
-
-def test_keys_keep_what_tells_images_apart() -> None:
-    assert image_key("CXR10_IM-0002-1001") == "10_IM-0002-1001"
-    assert image_key("CXR1_11_IM-0001") == "1_11_IM-0001"
-    assert image_key("CXR2384_IM-0942/0.png") == "CXR2384_IM-0942/0"
-    assert image_key("p10/p1/s5/02aa804e-bde0afdd.jpg") == "p10/p1/s5/02aa804e-bde0afdd"
-    assert image_key("1.2.840.113") == "1.2.840.113"
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    pl.DataFrame(rows).write_csv(path)
-    return path
+def test_keys_of_images(name: str, key: str) -> None:
+    assert image_key(name) == key
 
 
 @pytest.mark.parametrize(
@@ -70,6 +60,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
         ("image,view\n,PA\n", "line 2 names no image"),
         ("image,view\na,PA\na,AP\n", "line 3 gives image a another view"),
         ("image,View,view\na,PA,AP\n", r"column view more than once \(View, view\)"),
+        ("image,view\na,PA\n1.23457E+12,LL\n", r"line 3, image: 1.23457E\+12 is an id that .* has rounded"),
     ],
 )
 def test_broken_tables(content: str, message: str, tmp_path: Path) -> None:
@@ -78,55 +69,40 @@ def test_broken_tables(content: str, message: str, tmp_path: Path) -> None:
         read_views(tmp_path / "v.csv")
 
 
-def test_kaggle_and_byte_order_mark(tmp_path: Path) -> None:
-    path = tmp_path / "indiana_projections.csv"
-    path.write_text(
-        "\ufeffuid,filename,projection\n1,1_IM-0001-4001.dcm.png,Frontal\n,,\n1,1_IM-0001-3001.dcm.png,Lateral\n"
-    )
-    assert read_views(path) == {"1_IM-0001-4001": OTHER, "1_IM-0001-3001": LATERAL}
+#: Two views in one table: the first that is understood decides, and others add a direction.
+TWO_VIEWS = "image,view,projection\na,frontal,PA\nb,lateral,PA\nc,frontal,LL\nd,,AP\ne,,\n"
+#: The view in full counts where the position is empty.
+IN_FULL = """dicom_id,ViewPosition,ViewCodeSequence_CodeMeaning
+a,,antero-posterior
+b,,left lateral
+c,PA,lateral
+d,SWIMMERS,lateral
+e,nan,postero-anterior
+"""
+KAGGLES = "\ufeffuid,filename,projection\n1,1_IM-0001-4001.dcm.png,Frontal\n,,\n1,1_IM-0001-3001.dcm.png,Lateral\n"
 
 
-def test_a_view_in_full_counts_where_the_position_is_empty(tmp_path: Path) -> None:
-    positions = {"a": "", "b": "", "c": "PA", "d": "SWIMMERS", "e": "nan"}
-    meanings = {"a": "antero-posterior", "b": "left lateral", "c": "lateral", "d": "lateral", "e": "postero-anterior"}
-    rows = [
-        {"dicom_id": image, "ViewPosition": position, "ViewCodeSequence_CodeMeaning": meanings[image]}
-        for image, position in positions.items()
-    ]
-    assert read_views(write(tmp_path / "v.csv", rows)) == {"a": AP, "b": LATERAL, "c": PA, "e": PA}
-
-
-def test_the_first_view_column_decides_and_others_add(tmp_path: Path) -> None:
-    rows = [
-        {"image": "a", "view": "frontal", "projection": "PA"},
-        {"image": "b", "view": "lateral", "projection": "PA"},
-        {"image": "c", "view": "frontal", "projection": "LL"},
-        {"image": "d", "view": "", "projection": "AP"},
-        {"image": "e", "view": "", "projection": ""},
-    ]
-    assert read_views(write(tmp_path / "v.csv", rows)) == {"a": PA, "b": LATERAL, "c": OTHER, "d": AP}
+@pytest.mark.parametrize(
+    ("content", "views"),
+    [
+        (KAGGLES, {"1_IM-0001-4001": OTHER, "1_IM-0001-3001": LATERAL}),
+        (IN_FULL, {"a": AP, "b": LATERAL, "c": PA, "e": PA}),
+        (TWO_VIEWS, {"a": PA, "b": LATERAL, "c": OTHER, "d": AP}),
+        ("image,view\na,\na.png,PA\na,PA\n", {"a": PA}),  # the same image again
+    ],
+    ids=["Kaggle's, with a byte order mark", "in full", "two columns", "the same image again"],
+)
+def test_tables_of_views(content: str, views: dict[str, View], tmp_path: Path) -> None:
+    (tmp_path / "v.csv").write_text(content)
+    assert read_views(tmp_path / "v.csv") == views
 
 
 def test_images_in_folders(tmp_path: Path) -> None:
-    rows = [
-        {"image": name, "view": view}
-        for name, view in (("A/0.png", "PA"), ("A/1.png", "LL"), ("B/0.png", ""), ("x", "PA"))
-    ]
-    views = read_views(write(tmp_path / "v.csv", rows))
+    (tmp_path / "v.csv").write_text("image,view\nA/0.png,PA\nA/1.png,LL\nB/0.png,\nx,PA\n")
+    views = read_views(tmp_path / "v.csv")
     assert view_of(views, "A/0.png") == PA
     assert view_of(views, "images/A/1.png") == LATERAL
     assert view_of(views, "B/0.png") is None
     assert view_of(views, "C/0.png") is None
     assert view_of(views, "deep/down/x.jpg") == PA
     assert view_of(views, "y") is None
-
-
-def test_repeated_images_of_the_same_view(tmp_path: Path) -> None:
-    rows = [{"image": "a", "view": ""}, {"image": "a.png", "view": "PA"}, {"image": "a", "view": "PA"}]
-    assert read_views(write(tmp_path / "v.csv", rows)) == {"a": PA}
-
-
-def test_a_table_of_views_whose_ids_were_rounded_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "views.csv").write_text("image,view\na,PA\n1.23457E+12,LL\n")
-    with pytest.raises(DataError, match=r"line 3, image: 1.23457E\+12 is an id that .* has rounded"):
-        read_views(tmp_path / "views.csv")

@@ -1,3 +1,2 @@
-from tests.support.emphasis import *
 from tests.support.metrics import *
 from tests.support.models import *

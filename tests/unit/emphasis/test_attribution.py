@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +21,12 @@ REPORTS = [
     "possible edema . lungs are clear . no effusion .",
     "right edema . the heart is normal . possible right pneumothorax . small effusion .",
 ]
+
+
+@pytest.fixture
+def labeller(chexbert_directory: Callable[..., Path]) -> CheXbert:
+    """The labeller with random weights."""
+    return CheXbert(chexbert_directory())
 
 
 class Linear(nn.Module):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pacer.data.cleaning import clean_report
 from pacer.phantom.language import sample_texts
-from pacer.phantom.tokenizer import commitment_text, phantom_tokenizer, train_tokenizer
+from pacer.phantom.tokenizer import commitment_text, phantom_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +39,7 @@ def test_any_text_round_trips(text):
     assert tokenizer.decode(tokenizer.encode(text).ids) == text
 
 
-def test_newline_is_a_byte_token(tokenizer):
-    assert "<0x0A>" in tokenizer.encode("</ANCHOR>\n<REPORT>").tokens
-
-
 def test_reports_are_short_in_tokens(tokenizer):
     lengths = [len(tokenizer.encode(clean_report(report.text)).ids) for report in sample_texts(78, 500)]
     assert 32 < sum(lengths) / len(lengths) < 52
     assert sum(length > 100 for length in lengths) < 10
-
-
-def test_train_tokenizer_on_other_texts():
-    tokenizer = train_tokenizer(["no pleural effusion .\nno edema ."] * 5, 300)
-    assert tokenizer.get_vocab_size() <= 300
-    text = "no edema, Ünknown\n1"
-    assert tokenizer.decode(tokenizer.encode(text).ids) == text
