@@ -18,11 +18,9 @@ from pacer.core.io import write_json
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.decoding import run as decoding
 from pacer.features.store import IMAGES, MANIFEST, PRIORS
-from pacer.model.assemble import frozen_fingerprints
-from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
 from pacer.model.pacer import Pacer, SourceStates
 from pacer.training import run as training
-from tests.support.models import moved_model, specification
+from tests.support.models import moved_model, save_model, specification
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,16 +29,8 @@ ROOT = Path(__file__).parents[2]
 def parent(tmp_path_factory: pytest.TempPathFactory, backbones: Path) -> Path:
     """A checkpoint of the parent phase with every trained weight off its initial value."""
     out = tmp_path_factory.mktemp("models") / "parent"
-    settings = specification("parent")
-    model = moved_model(backbones, settings)
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    save_checkpoint(
-        out,
-        trained,
-        CheckpointRecord(
-            phase="parent", step=7, model=settings, frozen=frozen_fingerprints(backbones), parent=None, versions={}
-        ),
-    )
+    own = specification("parent")
+    save_model(out, moved_model(backbones, own), backbones, own)
     return out
 
 

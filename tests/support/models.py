@@ -27,7 +27,7 @@ from transformers import (
 
 from pacer.core.io import write_json
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
-from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, save_checkpoint
+from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, parent_reference, save_checkpoint
 from pacer.model.pacer import Pacer
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.training.examples import Examples, RecordTable
@@ -189,13 +189,24 @@ def moved_model(backbones: Path, own: ModelSpecification | None = None, seed: in
     return model
 
 
+def save_model(
+    folder: Path, model: Pacer, backbones: Path, own: ModelSpecification, parent: Path | None = None
+) -> None:
+    """Write the checkpoint of the phase that ``own`` is of: a parent without calibrator, or beside it that alone."""
+    phase = "parent" if own.calibrate is None else "calibrate"
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if phase == "parent" or parent is not None:
+        calibrates = phase == "calibrate"
+        trained = {name: value for name, value in trained.items() if name.startswith("calibrator.") == calibrates}
+    reference = None if parent is None else parent_reference(folder, parent)
+    frozen = frozen_fingerprints(backbones)
+    record = CheckpointRecord(phase=phase, step=7, model=own, frozen=frozen, parent=reference, versions={})
+    save_checkpoint(folder, trained, record)
+
+
 def save_calibrated(folder: Path, backbones: Path) -> None:
     """A checkpoint of Calibrate without a parent, no trained parameter of which is where its initialisation put it."""
-    model = moved_model(backbones, seed=5)
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    frozen = frozen_fingerprints(backbones)
-    record = CheckpointRecord(phase="calibrate", step=7, model=specification(), frozen=frozen, parent=None, versions={})
-    save_checkpoint(folder, trained, record)
+    save_model(folder, moved_model(backbones, seed=5), backbones, specification())
 
 
 @pytest.fixture

@@ -73,7 +73,9 @@ def test_the_prompt(tokenizer: PreTrainedTokenizerBase, history: str, tokens: in
     )
     assert CLOSE_REPORT not in tokenizer.decode(prompt.after)
     prefix = prompt.prefix(tokenizer.bos_token_id, 3)
-    assert prefix[0] == tokenizer.bos_token_id and prefix[prompt.visual_start :][:3] == [0, 0, 0]
+    assert prefix == [tokenizer.bos_token_id, *prompt.before, 0, 0, 0, *prompt.after]
+    assert prompt.visual_start == 1 + len(prompt.before)
+    assert tokenizer.decode(prompt.after).endswith("\nAssistant:")
 
 
 def test_qwens_tokenizer_merges_a_full_stop_with_a_line_break(tmp_path: Path) -> None:
