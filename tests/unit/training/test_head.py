@@ -159,23 +159,6 @@ def test_tokens_outside_the_mask_do_not_ask_the_teacher() -> None:
     assert value.isfinite() and gradient.isfinite().all()
 
 
-def test_terms_come_per_token_and_each_has_its_own_gradient() -> None:
-    case = Case(20, 30, dtype=torch.float64)
-    found = token_terms(case.hidden, case.head, case.targets, case.teacher, case.mask, logits_at_once=90)
-    logits, logits_0 = case.hidden @ case.head.T, case.teacher @ case.head.T
-    nll = F.cross_entropy(logits, case.targets, reduction="none")
-    divergence = torch.where(
-        case.mask, (logits_0.softmax(1) * (logits_0.log_softmax(1) - logits.log_softmax(1))).sum(1), 0
-    )
-    weights = torch.randn(20, dtype=torch.float64)
-    for one, other in zip(found, (nll, divergence), strict=True):
-        close(one, other, 1e-12)
-        sums = [(weights * term).sum() for term in (one, other)]
-        close(*(torch.autograd.grad(total, case.hidden, retain_graph=True)[0] for total in sums), 1e-12)
-    with torch.no_grad():
-        close(token_terms(case.hidden, case.head, case.targets)[0], nll, 1e-12)
-
-
 def test_the_head_is_frozen() -> None:
     case = Case(20, 30)
     case.head.requires_grad_()
