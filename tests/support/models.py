@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import psutil
@@ -178,15 +179,21 @@ def examples(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, feat
     return Examples(table, load_tokenizer(backbones), features, specification())
 
 
-def moved_model(backbones: Path, own: ModelSpecification | None = None, seed: int = 3, by: float = 0.2) -> Pacer:
-    """A model in eval mode with no trained parameter where its initialisation put it."""
-    torch.manual_seed(seed)
-    model = build_model(backbones, own or specification()).eval()
+def moved(module: Any, by: float = 0.2, seed: int | None = None) -> Any:
+    """The module with no trained parameter where its initialisation put it."""
+    if seed is not None:
+        torch.manual_seed(seed)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for parameter in module.parameters():
             if parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter) * by)
-    return model
+    return module
+
+
+def moved_model(backbones: Path, own: ModelSpecification | None = None, seed: int = 3) -> Pacer:
+    """A model in eval mode that :func:`moved`."""
+    torch.manual_seed(seed)
+    return moved(build_model(backbones, own or specification()).eval())
 
 
 def save_model(

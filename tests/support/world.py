@@ -100,7 +100,7 @@ def rehashed(directory: Path) -> None:
     write_json(directory / MANIFEST, manifest)
 
 
-def make_world(root: Path, backbones: Path, images: str = "files") -> World:
+def make_world(root: Path, backbones: Path) -> World:
     _annotate(root)
     base = profile("phantom").corpus.model_dump()
     corpus = Corpus.model_validate(
@@ -108,7 +108,7 @@ def make_world(root: Path, backbones: Path, images: str = "files") -> World:
         | {
             "source": "files",
             "root": str(root),
-            "images": images,
+            "images": "files",
             "contexts": list(CONTEXTS),
             "annotations": {context: f"{context}.json" for context in CONTEXTS},
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -91,16 +90,15 @@ def test_a_table_of_cases(world: World, generate, tmp_path: Path) -> None:
 
 
 def test_reports_that_end_at_the_token_limit_are_told(
-    world: World, pacer, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    world: World, pacer, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """All of them: one warning. Some of them: their number."""
     table = table_of(world, tmp_path, "sn-50000002", "sn-50000003")
-    shutil.copytree(exported, tmp_path / "model")
-    settings = read_json(exported / SETTINGS)
+    settings = read_json(folder / SETTINGS)
     settings["search"] |= {"min_new_tokens": 24, "max_new_tokens": 24}
-    write_json(tmp_path / "model" / SETTINGS, settings)
-    rehashed(tmp_path / "model")
-    shown = pacer("generate", "--model", tmp_path / "model", "--cases", table, "--out", tmp_path / "out.jsonl").out
+    write_json(folder / SETTINGS, settings)
+    rehashed(folder)
+    shown = pacer("generate", "--model", folder, "--cases", table, "--out", tmp_path / "out.jsonl").out
     assert "warning: every report stopped at the token limit" in words_of(shown)
     show_summary(5, 2, tmp_path / "out.jsonl", ())
     assert "note: 2 reports stopped at the token limit" in capsys.readouterr().out

@@ -26,17 +26,15 @@ from pacer.serving.reporter import Reporter
 from tests.support.world import FEATURES, World, rehashed
 
 
-def test_a_copy_needs_nothing_else(world: World, exported: Path, tmp_path: Path) -> None:
+def test_a_copy_needs_nothing_else(world: World, folder: Path) -> None:
     """Moved to another place, and with pointers to it that lead nowhere."""
-    moved = tmp_path / "moved"
-    shutil.copytree(exported, moved)
-    assert not list(moved.rglob(POINTER))
-    listed = read_json(moved / MANIFEST)["files"]
-    assert set(listed) == {str(p.relative_to(moved)) for p in moved.rglob("*") if p.is_file()} - {MANIFEST}
-    assert read_json(moved / "config.json")["parent"] is None
-    assert Decode.model_fields.keys() - read_json(moved / SETTINGS)["search"] == NOT_EXPORTED.keys()
+    assert not list(folder.rglob(POINTER))
+    listed = read_json(folder / MANIFEST)["files"]
+    assert set(listed) == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {MANIFEST}
+    assert read_json(folder / "config.json")["parent"] is None
+    assert Decode.model_fields.keys() - read_json(folder / SETTINGS)["search"] == NOT_EXPORTED.keys()
     line = world.predictions("mw")[0]
-    assert Reporter(moved).generate([world.case(line["record_id"])])[0].generated == line["generated"]
+    assert Reporter(folder).generate([world.case(line["record_id"])])[0].generated == line["generated"]
 
 
 def test_it_is_a_checkpoint_of_the_pipeline_too(world: World, exported: Path, tmp_path: Path) -> None:
@@ -245,30 +243,25 @@ def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer/tokenizer.json"])
-def test_a_changed_or_missing_file_is_named(exported: Path, tmp_path: Path, name: str) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(exported, copy)
-    content = bytearray((copy / name).read_bytes())
+def test_a_changed_or_missing_file_is_named(folder: Path, name: str) -> None:
+    content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
-    (copy / name).write_bytes(content)
+    (folder / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=f"{name} has changed since it was exported"):
-        Reporter(copy)
-    (copy / name).unlink()
+        Reporter(folder)
+    (folder / name).unlink()
     with pytest.raises(CheckpointError, match=f"{name} is missing|is not an exported model"):
-        Reporter(copy)
+        Reporter(folder)
 
 
-def test_other_versions_and_unknown_settings_are_refused(exported: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(exported, copy)
-
+def test_other_versions_and_unknown_settings_are_refused(exported: Path, folder: Path, tmp_path: Path) -> None:
     def changed(**changes) -> None:
         content = read_json(exported / SETTINGS)
         for key, value in changes.items():
             group, _, name = key.partition("__")
             (content[group] if name else content)[name or group] = value
-        (copy / SETTINGS).write_text(json.dumps(content))
-        rehashed(copy)
+        (folder / SETTINGS).write_text(json.dumps(content))
+        rehashed(folder)
 
     for changes, kind, sentence in (
         ({"states__rounding": 99}, CheckpointError, "prepares images or rounds states in another way"),
@@ -280,25 +273,23 @@ def test_other_versions_and_unknown_settings_are_refused(exported: Path, tmp_pat
     ):
         changed(**changes)
         with pytest.raises(kind, match=sentence):
-            Reporter(copy)
-    manifest = read_json(copy / MANIFEST)
-    write_json(copy / MANIFEST, manifest | {"version": 2})
-    with pytest.raises(CheckpointError, match="has version 2 of the layout, and this software reads version 1"):
-        Reporter(copy)
-    write_json(copy / MANIFEST, [])
-    with pytest.raises(CheckpointError, match="has version None of the layout"):
-        Reporter(copy)
-    for folder, problem in ((tmp_path, "is not an exported model"), (tmp_path / "none", "does not exist")):
-        with pytest.raises(CheckpointError, match=rf"{problem}.* with `pacer export"):
             Reporter(folder)
+    manifest = read_json(folder / MANIFEST)
+    write_json(folder / MANIFEST, manifest | {"version": 2})
+    with pytest.raises(CheckpointError, match="has version 2 of the layout, and this software reads version 1"):
+        Reporter(folder)
+    write_json(folder / MANIFEST, [])
+    with pytest.raises(CheckpointError, match="has version None of the layout"):
+        Reporter(folder)
+    for other, problem in ((tmp_path, "is not an exported model"), (tmp_path / "none", "does not exist")):
+        with pytest.raises(CheckpointError, match=rf"{problem}.* with `pacer export"):
+            Reporter(other)
 
 
-def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, exported: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(exported, copy)
-    write_json(copy / SETTINGS, read_json(copy / SETTINGS) | {"contexts": ["mn", "sn"]})
-    rehashed(copy)
-    reporter = Reporter(copy)
+def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, folder: Path) -> None:
+    write_json(folder / SETTINGS, read_json(folder / SETTINGS) | {"contexts": ["mn", "sn"]})
+    rehashed(folder)
+    reporter = Reporter(folder)
     assert reporter.contexts == ("sn", "mn")
     assert list(reporter.in_all_contexts(world.case("mn-50000002"))) == ["sn", "mn"]
     with pytest.raises(DataError, match="has the sources of context sw, but the model was trained on sn, mn"):

@@ -22,21 +22,16 @@ from pacer.model.interface import SourceInterface
 from pacer.model.prompt import continuation_ids
 from pacer.model.refine import DepthRouter
 from pacer.training.losses import LossWeights, denominators, drift_loss, emphasis_loss, objective, trajectory_loss
-from tests.support.models import moved_model, specification
+from tests.support.models import moved, moved_model, specification
 
 #: lambda_Q: a number that float32, in which batches hold weights, has exactly.
 COMMITMENT = 0.25
 CONTEXTS = {"sn": (False, False), "sw": (False, True), "mn": (True, False), "mw": (True, True)}
 
 
-def perturbed(module: nn.Module, seed: int = 2) -> nn.Module:
-    """The module in float64 and eval mode, with no parameter where its initialisation put it."""
-    generator = torch.Generator().manual_seed(seed)
-    module.double().eval()
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.3)
-    return module
+def perturbed(module: nn.Module) -> nn.Module:
+    """The module in float64 and eval mode, with no trained parameter where its initialisation put it."""
+    return moved(module.double().eval(), 0.3, seed=2)
 
 
 def random(*shape: int, seed: int = 1) -> torch.Tensor:
@@ -263,14 +258,7 @@ def test_the_drift_loss_is_the_papers_equation() -> None:
 @pytest.fixture
 def setting(backbones, examples) -> SimpleNamespace:
     """The whole model in float64 and a mixed batch in which the second and the last row are direct."""
-    model = build_model(backbones, specification())
-    frozen = [parameter.clone() for parameter in model.language.parameters() if not parameter.requires_grad]
-    model = perturbed(model)
-    with torch.no_grad():  # a language model of random weights would be left with next to no entropy
-        originals = iter(frozen)
-        for parameter in model.language.parameters():
-            if not parameter.requires_grad:
-                parameter.copy_(next(originals))
+    model = perturbed(build_model(backbones, specification()))
     rows, commits = [0, 9, 18, 27], [True, False, True, False]
     batch = examples.batch(rows, commits, COMMITMENT)
     for owner, names in ((batch, ("frontal", "lateral", "prior")), (batch.supervision, ("omega", "s", "kappa"))):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pacer.model.pacer import Pacer
 from pacer.training import losses
+from tests.support.models import moved
 
 PHASES = ("warmup", "parent", "calibrate")
 
@@ -47,15 +47,6 @@ TRAINED = {
 }
 
 
-def moved(model: Pacer, *, calibrator: bool = True) -> Pacer:
-    """The model with no trainable parameter (without ``calibrator``: of the parent) where its initialisation put it."""
-    with torch.no_grad():
-        for name, value in model.named_parameters():
-            if value.requires_grad and (calibrator or not name.startswith("calibrator.")):
-                value.add_(torch.randn_like(value) * 0.2)
-    return model
-
-
 @pytest.mark.parametrize("name", PHASES)
 def test_a_phase_trains_what_the_paper_does_and_leaves_the_rest_bit_for_bit(name: str, setting, run) -> None:
     """Buffers and the weights below LoRA too: a checkpoint holds none of these and must find them again."""
@@ -78,7 +69,8 @@ def test_a_phase_trains_what_the_paper_does_and_leaves_the_rest_bit_for_bit(name
 def test_the_first_update_of_calibrate_meets_its_teacher(merged: bool, setting, run) -> None:
     """With half of what LoRA sees dropped, teacher and student would differ at once where LoRA is not merged."""
     model, examples = setting("calibrate", dropout=0.5)
-    moved(model, calibrator=False)
+    for part in (model.router, model.interface, model.language):  # of the parent
+        moved(part)
     if merged:
         model.merge_lora()
     own = {"warmup_updates": 0, "learning_rate": 0.01}  # or the first update has rate 0
