@@ -85,10 +85,6 @@ def make_images(folder: Path) -> pl.DataFrame:
     return pl.DataFrame({"image_id": [f"img{i}" for i in range(IMAGES)], "path": paths})
 
 
-def content(out: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in out.iterdir()}
-
-
 def shard_of(out: Path, image_id: str) -> Path:
     index = pl.read_parquet(out / "images.parquet")
     return out / index.filter(pl.col("image_id") == image_id)["shard"][0]
@@ -102,7 +98,7 @@ class Setting:
         self.images = make_images(folder)
         server.finish(self.task("whole", watch=str(folder / "watch.json")))
         self.points = [(point, number) for point, number, _ in read_json(folder / "watch.json")]
-        self.whole = content(folder / "whole")
+        self.whole = drive.contents(folder / "whole")
 
     def task(self, name: str, images: pl.DataFrame | None = None, **more) -> dict:
         """A job. Its file ``encoded`` gets a line "rank images" for each batch of images.
@@ -147,7 +143,7 @@ class Setting:
             assert [code for code, _ in killed] == [KILLED] * len(stops), killed
             self.server.finish(*map(self.task, stops))
             for name, point in stops.items():
-                assert content(self.folder / name) == self.whole, point
+                assert drive.contents(self.folder / name) == self.whole, point
                 assert self.encoded(name)["0"] <= most, point
                 assert not Path(f"{self.folder / name}.scratch").exists(), point
 

@@ -142,6 +142,11 @@ def weights(task: dict[str, Any]) -> bytes:
     return (Path(task["out"]) / "model.safetensors").read_bytes()
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files in a folder, by their paths in it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def write_job(task: dict[str, Any]) -> str:
     """Write a job into a file beside its output; the file."""
     path = f"{task['out']}.job.json"

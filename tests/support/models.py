@@ -143,6 +143,12 @@ def write_backbones(root: Path) -> None:
         write_json(root / name / "provenance.json", {"provider": "standin"})
 
 
+@pytest.fixture
+def other_backbones(backbones: Path, tmp_path: Path) -> Path:
+    """A copy, for a test that changes it."""
+    return Path(shutil.copytree(backbones, tmp_path / "backbones"))
+
+
 class RandomFeatures:
     """A feature store whose states follow from the id alone."""
 

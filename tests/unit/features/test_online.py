@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -91,13 +90,11 @@ def test_threads_may_ask_at_once(stores) -> None:
 
 
 def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backbones: Path, other_backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = CONFIG.model_copy(update={"mode": "pixels"})
+    config, other = CONFIG.model_copy(update={"mode": "pixels"}), other_backbones
     build.build_store(config, images, TEXTS, backbones, tmp_path / "out")
     before = content_hash(tmp_path / "out")
-    other = tmp_path / "backbones"
-    shutil.copytree(backbones, other)
     weights = safetensors.torch.load_file(other / "vision" / "model.safetensors")
     safetensors.torch.save_file(
         {name: tensor * 1.01 for name, tensor in weights.items()},
@@ -114,11 +111,11 @@ def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(
     open_features(tmp_path / "out", other, "cpu").depth_states(["img0"])
 
 
-def test_another_processor_prepares_again(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
-    config = CONFIG.model_copy(update={"mode": "pixels"})
+def test_another_processor_prepares_again(
+    backbones: Path, other_backbones: Path, images: pl.DataFrame, tmp_path: Path
+) -> None:
+    config, other = CONFIG.model_copy(update={"mode": "pixels"}), other_backbones
     build.build_store(config, images, TEXTS, backbones, tmp_path / "out")
-    other = tmp_path / "backbones"
-    shutil.copytree(backbones, other)
     path = other / "vision" / "preprocessor_config.json"
     settings = json.loads(path.read_text())
     path.write_text(json.dumps(settings | {"resample": 2 if settings["resample"] != 2 else 3}))

@@ -102,18 +102,16 @@ def test_another_parent_in_the_parents_place_is_refused(saved, backbones: Path) 
 
 
 @pytest.mark.parametrize("name", ["vision", "language", "text"])
-def test_another_frozen_model_is_named(name: str, saved, backbones: Path, tmp_path: Path) -> None:
+def test_another_frozen_model_is_named(name: str, saved, other_backbones: Path) -> None:
     """One number of its weights is enough to be another model."""
     _, directory = saved
-    copy = tmp_path / "backbones"
-    shutil.copytree(backbones, copy)
-    file = copy / name / "model.safetensors"
+    file = other_backbones / name / "model.safetensors"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
     for checkpoint in ("parent", "calibrate"):
         with pytest.raises(CheckpointError, match=f"{checkpoint} was trained on another {name} backbone"):
-            load_model(directory / checkpoint, copy)
+            load_model(directory / checkpoint, other_backbones)
 
 
 @pytest.mark.parametrize("group", [{"calibrate": {"rank": 5}}, {"features": {"depths": [2, 3]}}], ids=str)
