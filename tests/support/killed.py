@@ -21,6 +21,8 @@ KILLED = -signal.SIGKILL
 UPDATES, STATE_INTERVAL = 6, 2
 HALF_STATE, STATE_RENAMED = "half of torch.save .state.pt.tmp", "os.replace state.pt"
 STEP = "AdamW.step"
+#: A point of the log is a mean over updates before and after a state.
+PARAMETERS = drive.parameters(MODEL, train={"log_interval": 5})
 
 
 @dataclass
@@ -49,7 +51,7 @@ class Setting:
     def task(self, name: str, phase: str, params: Params | None = None, **more: Any) -> dict[str, Any]:
         """A job with an output of its own, and a watch on it."""
         watch = str(self.folder / f"{name}.watch.json")
-        return drive.job(phase, params or drive.parameters(MODEL), self.inputs, self.folder / name, watch=watch, **more)
+        return drive.job(phase, params or PARAMETERS, self.inputs, self.folder / name, watch=watch, **more)
 
     def reference(self, phase: str) -> Reference:
         """The uninterrupted run of a phase, which replaces an older checkpoint."""
@@ -76,11 +78,10 @@ class Setting:
 @pytest.fixture(scope="module")
 def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     folder = tmp_path_factory.mktemp("killed")
-    params = drive.parameters(MODEL)
     with drive.Server(folder) as server:
-        inputs = drive.write_inputs(folder, backbones, params)
+        inputs = drive.write_inputs(folder, backbones, PARAMETERS)
         for phase in ("warmup", "parent"):
-            server.finish(drive.job(phase, params, inputs, folder / phase))
+            server.finish(drive.job(phase, PARAMETERS, inputs, folder / phase))
         yield Setting(folder, server, inputs)
 
 

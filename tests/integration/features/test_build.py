@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 import safetensors.torch
 import torch
 
-from pacer.config import Features
 from pacer.core import io
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import read_json
@@ -35,21 +33,6 @@ __all__ = ["setting"]
 @pytest.fixture
 def images(tmp_path: Path) -> pl.DataFrame:
     return make_images(tmp_path)
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
-@pytest.fixture
-def make(backbones: Path, images: pl.DataFrame, out: Path) -> Callable[..., None]:
-    """Builds the store, or another."""
-
-    def build_it(config: Features = CONFIG, texts: Sequence[str] = TEXTS, out: Path = out) -> None:
-        build.build_store(config, images, texts, backbones, out)
-
-    return build_it
 
 
 @pytest.fixture
@@ -76,8 +59,9 @@ def test_shards_are_the_bytes_that_safetensors_writes(tmp_path: Path, dtype: tor
         assert (tmp_path / "shard").read_bytes() == safetensors.torch.save(whole, metadata=metadata)
 
 
-def test_the_manifest_tells_how_states_were_made(make, out: Path) -> None:
-    make()
+def test_the_manifest_tells_how_states_were_made(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     manifest, files = read_json(out / MANIFEST), contents(out)
     assert manifest.keys() == {"recipes", "encoding", "images", "priors", "processor"}
     shards = [name for name in files if name.endswith(".safetensors")]
@@ -91,47 +75,53 @@ def test_the_manifest_tells_how_states_were_made(make, out: Path) -> None:
 
 @pytest.mark.parametrize("harm", [cut, Path.unlink])
 def test_a_damaged_shard_is_named_and_it_alone_is_made_again(
-    make, out: Path, encoded: list[int], capsys: pytest.CaptureFixture, harm
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], capsys: pytest.CaptureFixture, harm
 ) -> None:
-    make()
+    out = tmp_path / "out"
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     before, shard = contents(out), shard_of(out, "img4")
     harm(shard)
     encoded.clear()
     capsys.readouterr()
-    make()
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     output = capsys.readouterr().out
     assert (f"{shard.name} is damaged: Error while deserializing header" in output) == (harm is cut)
     assert "features: 3 images to encode" in output and "priors" not in output
     assert sum(encoded) == SHARD and contents(out) == before
 
 
-def test_a_damaged_index_is_made_again(make, out: Path, encoded: list[int]) -> None:
-    make()
+def test_a_damaged_index_is_made_again(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int]
+) -> None:
+    out = tmp_path / "out"
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     before = contents(out)
     cut(out / "images.parquet")
     with pytest.raises(DataError, match=r"images\.parquet is missing or damaged"):
         FeatureStore(out)
     encoded.clear()
-    make()
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert encoded == [] and contents(out) == before
 
 
-def test_what_is_taken_over_is_linked(make, out: Path) -> None:
+def test_what_is_taken_over_is_linked(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
     """A store of 1.7 TB would not fit on its disk twice."""
-    make()
+    out = tmp_path / "out"
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     before = {path.name: path.stat().st_ino for path in out.glob("*.safetensors")}
-    make(texts=[*TEXTS, "new ."])
+    build.build_store(CONFIG, images, [*TEXTS, "new ."], backbones, out)
     after = {path.name: path.stat().st_ino for path in out.glob("*.safetensors")}
     assert len(after) == len(before) + 1 and before.items() <= after.items()
 
 
-def test_a_shard_that_dvc_linked_is_copied(make, out: Path, tmp_path: Path) -> None:
+def test_a_shard_that_dvc_linked_is_copied(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
     """Its permissions are those of DVC's cache, and publishing sets those of the store."""
-    make()
+    out = tmp_path / "out"
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     shard, cached = shard_of(out, "img4"), tmp_path / "cached"
     os.link(shard, cached)
     cached.chmod(0o444)
-    make(texts=[*TEXTS, "new ."])
+    build.build_store(CONFIG, images, [*TEXTS, "new ."], backbones, out)
     assert cached.stat().st_mode & 0o777 == 0o444 and cached.read_bytes() == shard.read_bytes()
 
 
@@ -152,13 +142,16 @@ def interrupted(*arguments: object) -> None:
 # -- plan and unreadable images -------------------------------------------------------------------------------------
 
 
-def test_the_plan_is_announced(make, encoded: list[int], capsys: pytest.CaptureFixture) -> None:
-    make()
+def test_the_plan_is_announced(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert encoded == [2, 1, 2, 1, 2, 1, 1]
     size = IMAGES * 2 * 16 * 16 * 2 + 5 * (12 * 20 * 2 + 12)
     told = re.search(r"10 images and 5 priors to encode, ([\d.]+) kB of [\d.,]+ .B free\n", capsys.readouterr().out)
     assert told and float(told[1]) * 1e3 == pytest.approx(size, rel=0.01)
-    make()
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert "to encode" not in capsys.readouterr().out
 
 
@@ -176,23 +169,23 @@ def test_the_plan_is_announced(make, encoded: list[int], capsys: pytest.CaptureF
     ],
 )
 def test_which_settings_encode_again(
-    make, out: Path, encoded: list[int], setting: str, value: Any, again: set[str]
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int], setting: str, value: Any, again: set[str]
 ) -> None:
     """The tables of the store name the keys by which entries are taken over."""
-    settings = CONFIG.model_copy(update={setting: value})
+    out, settings = tmp_path / "out", CONFIG.model_copy(update={setting: value})
     assert settings != CONFIG
-    make()
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     before = {index: pl.read_parquet(out / index)["key"].to_list() for index in (IMAGES_INDEX, PRIORS_INDEX)}
     encoded.clear()
-    make(settings)
+    build.build_store(settings, images, TEXTS, backbones, out)
     assert {index for index, keys in before.items() if pl.read_parquet(out / index)["key"].to_list() != keys} == again
     assert IMAGES_INDEX in again or not encoded
 
 
 def test_unreadable_images_are_listed_and_the_rest_is_kept(
-    make, images: pl.DataFrame, out: Path, tmp_path: Path, encoded: list[int]
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, encoded: list[int]
 ) -> None:
-    make(out=tmp_path / "whole")
+    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "whole")
     paths = dict(images.iter_rows())
     good = {name: Path(paths[name]).read_bytes() for name in ("img1", "img8")}
     Path(paths["img1"]).write_bytes(b"not an image")
@@ -201,21 +194,21 @@ def test_unreadable_images_are_listed_and_the_rest_is_kept(
     listing = tmp_path / "out.unreadable.csv"
     told = r"^2 images cannot be read, such as img1 \(the file is not an image .*\); .*out\.unreadable\.csv lists all"
     with pytest.raises(DataError, match=told):
-        make()
+        build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
     with open(listing, newline="") as file:
         assert list(csv.reader(file)) == [
             ["image_id", "path", "problem"],
             ["img1", paths["img1"], NOT_AN_IMAGE],
             ["img8", paths["img8"], "the file does not exist"],
         ]
-    assert not out.exists() and sum(encoded) == IMAGES - 2
+    assert not (tmp_path / "out").exists() and sum(encoded) == IMAGES - 2
     for name, data in good.items():
         Path(paths[name]).write_bytes(data)
     encoded.clear()
-    make()
+    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
     assert encoded == [2]  # the repaired images alone
-    assert not listing.exists() and not Path(f"{out}.scratch").exists()
-    same_states(out, tmp_path / "whole")
+    assert not listing.exists() and not Path(f"{tmp_path / 'out'}.scratch").exists()
+    same_states(tmp_path / "out", tmp_path / "whole")
 
 
 def same_states(out: Path, expected: Path) -> None:
@@ -242,16 +235,16 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_start_after_a_stop_reads_changed_images_alone(
-    make, images: pl.DataFrame, out: Path, tmp_path: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By path, size, time of change and inode; what is published does not show it."""
-    paths = dict(images.iter_rows())
+    out, paths = tmp_path / "out", dict(images.iter_rows())
 
     def stop() -> list[str]:
         hashed.clear()
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(build, "write_index", interrupted)
-            make()
+            build.build_store(CONFIG, images, TEXTS, backbones, out)
         return sorted(name for name in hashed if name.endswith(".png"))
 
     assert len(stop()) == IMAGES and stop() == []
@@ -264,24 +257,25 @@ def test_a_start_after_a_stop_reads_changed_images_alone(
     os.replace(replacement, paths["img5"])
     assert stop() == ["2.png", "3.png", "5.png"] and stop() == []
     hashed.clear()
-    make()
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert not any(name.endswith(".png") for name in hashed)
-    make(out=tmp_path / "whole")
+    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "whole")
     same_states(out, tmp_path / "whole")
     assert {path.suffix for path in out.iterdir()} == {".json", ".parquet", ".safetensors"}
 
 
 def test_a_disk_that_is_too_small_is_found_before_an_image_is_read(
-    make, out: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a store that is there already needs no space again."""
+    out = tmp_path / "out"
     with monkeypatch.context() as patch:
         patch.setattr(build.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10_000})())
         with pytest.raises(PacerError, match=r"the features need 1\d\.\d kB more"):
-            make()
+            build.build_store(CONFIG, images, TEXTS, backbones, out)
         assert not any(name.endswith(".png") for name in hashed)
-    make()
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     before = contents(out)
     monkeypatch.setattr(build.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 0})())
-    make()
+    build.build_store(CONFIG, images, TEXTS, backbones, out)
     assert contents(out) == before

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from pacer.backbones import hub
-from pacer.backbones.pointers import POINTER, PROVENANCE
+from pacer.backbones.pointers import POINTER, PROVENANCE, write_pointer
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
@@ -44,19 +44,19 @@ def test_it_is_a_checkpoint_of_the_pipeline_too(world: World, exported: Path, tm
         assert read_jsonl(tmp_path / "out" / f"{context}.jsonl") == world.predictions(context)
 
 
-def test_a_reference_needs_the_frozen_models(world: World, exported: Path, tmp_path: Path) -> None:
+def test_a_reference_needs_the_frozen_models(
+    world: World, exported: Path, other_backbones: Path, tmp_path: Path
+) -> None:
     """Where they were, or in a folder that is named; another model in their place is refused."""
-    backbones = tmp_path / "backbones"
-    shutil.copytree(world.backbones, backbones)
     out = tmp_path / "out"
-    export_model(out, world.decode, **world.inputs | {"backbones": backbones})
+    export_model(out, world.decode, **world.inputs | {"backbones": other_backbones})
     assert len(list(out.rglob(POINTER))) == 3
     assert sum(p.stat().st_size for p in out.rglob("*")) < sum(p.stat().st_size for p in exported.rglob("*")) / 2
     line = world.predictions("sw")[1]
     case = world.case(line["record_id"])
     assert Reporter(out).generate([case])[0].generated == line["generated"]
 
-    backbones.rename(tmp_path / "elsewhere")
+    other_backbones.rename(tmp_path / "elsewhere")
     with pytest.raises(BackboneError, match=r"the frozen vision model is not at .*; name a folder that holds it"):
         Reporter(out)
     moved = Reporter(out, backbones=tmp_path / "elsewhere")
@@ -67,17 +67,18 @@ def test_a_reference_needs_the_frozen_models(world: World, exported: Path, tmp_p
         Reporter(out, backbones=tmp_path / "elsewhere")
 
 
-def test_published_models_are_found_in_the_hub_cache(world: World, tmp_path: Path, monkeypatch) -> None:
+def test_published_models_are_found_in_the_hub_cache(
+    world: World, other_backbones: Path, tmp_path: Path, monkeypatch
+) -> None:
     """By id and revision, wherever the cache of this machine is; the bytes must be the same."""
-    snapshot, backbones = tmp_path / "cache" / "abc123", tmp_path / "backbones"
-    shutil.copytree(world.backbones, backbones)
-    shutil.move(backbones / "vision", snapshot)
+    snapshot, vision = tmp_path / "cache" / "abc123", other_backbones / "vision"
+    shutil.move(vision, snapshot)
     (snapshot / PROVENANCE).unlink()
-    names = [file.name for file in snapshot.iterdir()]
-    (backbones / "vision").mkdir()
-    package_pointer(snapshot, names, backbones / "vision")
+    vision.mkdir()
+    write_pointer(snapshot, [file.name for file in snapshot.iterdir()], vision)
+    write_json(vision / PROVENANCE, {"provider": "hub", "id": "owner/name", "revision": "main", "commit": "abc123"})
     out = tmp_path / "out"
-    export_model(out, world.decode, **world.inputs | {"backbones": backbones})
+    export_model(out, world.decode, **world.inputs | {"backbones": other_backbones})
     assert "owner/name, revision abc123" in (out / "README.md").read_text()
     other = tmp_path / "home" / "abc123"
     other.parent.mkdir()
@@ -97,13 +98,6 @@ def test_published_models_are_found_in_the_hub_cache(world: World, tmp_path: Pat
     monkeypatch.setattr(hub, "snapshot_download", missing)
     with pytest.raises(BackboneError, match="download it with `hf download owner/name --revision abc123`"):
         Reporter(out)
-
-
-def package_pointer(target: Path, names: list[str], out: Path) -> None:
-    from pacer.backbones.pointers import write_pointer
-
-    write_pointer(target, names, out)
-    write_json(out / PROVENANCE, {"provider": "hub", "id": "owner/name", "revision": "main", "commit": target.name})
 
 
 def missing(name: str, **options) -> str:
@@ -154,7 +148,7 @@ def test_a_model_without_calibrate(world: World, tmp_path: Path, phase: str) -> 
     assert "Calibrate: none" in (out / "README.md").read_text()
 
 
-def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: Path) -> None:
+def test_inputs_that_do_not_belong_together_are_refused(world: World, other_backbones: Path, tmp_path: Path) -> None:
     record = read_json(world.root / "parent" / "config.json")
     warmup = tmp_path / "warmup"
     shutil.copytree(world.root / "parent", warmup)
@@ -162,11 +156,10 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: 
     other = tmp_path / "features"
     no_images = pl.DataFrame(schema={"image_id": pl.String, "path": pl.String})
     build_store(FEATURES.model_copy(update={"depths": [2, 3]}), no_images, [], world.backbones, other)
-    backbones = tmp_path / "backbones"
-    shutil.copytree(world.backbones, backbones)
-    (backbones / "text" / "config.json").write_text((backbones / "text" / "config.json").read_text() + " ")
+    with open(other_backbones / "text" / "config.json", "a") as file:
+        file.write(" ")
     encoded = tmp_path / "encoded"
-    build_store(FEATURES, no_images, [], backbones, encoded)
+    build_store(FEATURES, no_images, [], other_backbones, encoded)
     older = {}
     for name, change in (
         ("preparation", lambda manifest: manifest["recipes"]["images"].update(preparation=1)),

@@ -95,26 +95,6 @@ def test_a_source_that_no_row_of_an_update_has_is_not_stepped(run, monkeypatch: 
     assert 0 < steps["lateral"] < 12 and 0 < steps["prior"] < 12
 
 
-@pytest.mark.parametrize("name", ["parent", "calibrate"])
-def test_a_stopped_run_continues_as_if_nothing_had_happened(name: str, run, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {"batches": {"window": 2}, "train": {"log_interval": 5}}  # the state is saved between two points
-    whole, curve = run(name, folder="whole", **own)
-    gradient, count = loop._Run.gradient, iter(range(100))
-
-    def stopping(self, *arguments):
-        if next(count) == 5:
-            raise KeyboardInterrupt
-        return gradient(self, *arguments)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop._Run, "gradient", stopping)
-        run(name, folder="stopped", **own)
-    resumed, resumed_curve = run(name, folder="stopped", **own)
-    assert [(step, values["loss"]) for step, values in resumed_curve] == [(s, values["loss"]) for s, values in curve]
-    for parameter in whole:
-        assert torch.equal(whole[parameter], resumed[parameter]), parameter
-
-
 def test_best_keeps_the_weights_of_the_lowest_validation_loss(run, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([3.0, 1.0, 2.0])
     seen: list[dict] = []

@@ -49,12 +49,6 @@ def test_task_strings(view: str, sections: str, unknown_view, expected: str) -> 
     assert task(view, sections, unknown_view) == "\n" * (view == "other") + f"Write radiological {expected}"
 
 
-def test_a_long_history_is_cut_and_the_image_marker_stays(tokenizer) -> None:
-    ids = build_prompt(tokenizer, {**RECORD, "history": "pain " * 100}, commit=False, before_tokens=20).before
-    assert len(ids) == 20
-    assert tokenizer.decode(ids).endswith("<Img>")
-
-
 def test_as_upstream_a_long_history_takes_the_image_marker_with_it(tokenizer) -> None:
     record = {**RECORD, "history": "pain " * 100}
     text = instruction(**record)[0]
