@@ -205,7 +205,7 @@ def moved_model(backbones: Path, own: ModelSpecification | None = None, seed: in
 def save_model(
     folder: Path, model: Pacer, backbones: Path, own: ModelSpecification, parent: Path | None = None
 ) -> None:
-    """Write the checkpoint of the phase that ``own`` is of: a parent without calibrator, or beside it that alone."""
+    """Write the checkpoint of the phase of ``own``: a parent's has no calibrator, one on a ``parent`` nothing else."""
     phase = "parent" if own.calibrate is None else "calibrate"
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if phase == "parent" or parent is not None:

@@ -62,7 +62,8 @@ def test_both_modes_give_the_same_tensors(stores) -> None:
 
 def test_the_same_batches_give_the_same_bits(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
     states, online = both(backbones, images, tmp_path, dtype=HALF.dtype)
-    assert torch.equal(online.depth_states(["img0", "img1"]), states.depth_states(["img0", "img1"]))
+    stored = states.depth_states(["img0", "img1"])
+    assert stored.dtype == torch.bfloat16 and torch.equal(online.depth_states(["img0", "img1"]), stored)
 
 
 def test_pixels_are_what_the_processor_makes(backbones: Path, images: pl.DataFrame, stores) -> None:
