@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
-import polars as pl
 import pytest
 from torch import Tensor
 
 from pacer.config import Params
 from pacer.config.baselines import BaselineParams, load_baseline_params
 from pacer.config.profiles import load_profile
-from pacer.core.io import write_json
-from pacer.data.schemas import RECORD_SCHEMA, write_table
-from pacer.decoding import run as decoding
-from pacer.features.store import IMAGES, MANIFEST, PRIORS
-from pacer.model.assemble import frozen_fingerprints
-from pacer.model.checkpoint import CheckpointRecord, save_checkpoint
 from pacer.model.pacer import Pacer, SourceStates
-from pacer.training import run as training
-from tests.support.models import moved_model, specification
+from tests.support.models import moved_model, save_model, specification
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,16 +20,8 @@ ROOT = Path(__file__).parents[2]
 def parent(tmp_path_factory: pytest.TempPathFactory, backbones: Path) -> Path:
     """A checkpoint of the parent phase with every trained weight off its initial value."""
     out = tmp_path_factory.mktemp("models") / "parent"
-    settings = specification("parent")
-    model = moved_model(backbones, settings)
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    save_checkpoint(
-        out,
-        trained,
-        CheckpointRecord(
-            phase="parent", step=7, model=settings, frozen=frozen_fingerprints(backbones), parent=None, versions={}
-        ),
-    )
+    own = specification("parent")
+    save_model(out, moved_model(backbones, own), backbones, own)
     return out
 
 
@@ -60,33 +41,3 @@ def params() -> Params:
     values["backbones"]["vision"] = {"provider": "local", "path": "elsewhere"}
     values["train"] |= {"state_interval": 1, "validation_interval": 4, "log_interval": 1}
     return Params.model_validate(values)
-
-
-@pytest.fixture
-def inputs(
-    tmp_path: Path, records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, monkeypatch
-) -> dict[str, Path]:
-    """Directories of a corpus with stored states, as stages pass them."""
-    (tmp_path / "corpus").mkdir()
-    write_table(tmp_path / "corpus" / "records.parquet", records, RECORD_SCHEMA)
-    anchors.write_parquet(tmp_path / "anchors.parquet")
-    store = tmp_path / "features"
-    store.mkdir()
-    for index in (IMAGES, PRIORS):
-        (store / index).touch()
-    write_json(store / MANIFEST, {})
-    for room in (training, decoding):
-        monkeypatch.setattr(room, "open_features", lambda directory, backbones, device: features)
-    return {
-        "corpus": tmp_path / "corpus",
-        "emphasis": tmp_path / "corpus" / "records.parquet",  # has the same two columns
-        "anchors": tmp_path / "anchors.parquet",
-        "features": store,
-        "backbones": backbones,
-    }
-
-
-@pytest.fixture
-def log() -> Callable[[list], Any]:
-    """``open_log`` that appends to a list."""
-    return lambda logged: lambda scratch: nullcontext(lambda values, step: logged.append((step, values)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -42,34 +41,16 @@ TEXTS = ["no effusion .", "edema .", "no effusion .", "pneumonia .", "clear .", 
 KILLED = -signal.SIGKILL
 
 
-def job(config: Features, images: pl.DataFrame, texts: list[str], backbones: Path, out: Path, **more: Any) -> dict:
-    """What :func:`perform` does.
-
-    Args:
-        more: ``stop``, ``watch``: as for :func:`drive.job`; the points are those of files and ``encode images``,
-            ``encode texts`` before each batch. ``encoded``: file that gets a line "rank images" for each batch of
-            images.
-    """
-    return {
-        "config": config.model_dump(),
-        "images": images.to_dict(as_series=False),
-        "texts": texts,
-        "backbones": str(backbones),
-        "out": str(out),
-        **more,
-    }
-
-
 def perform(task: dict[str, Any]) -> None:
+    """Build the store of :meth:`Setting.task`."""
     points = drive.Points(task) if task.get("stop") or task.get("watch") else None
     real = ImageEncoder.encode, TextEncoder.encode
 
     def encode_images(self: ImageEncoder, pixels: torch.Tensor) -> torch.Tensor:
         if points:
             points.reach("encode images")
-        if task.get("encoded"):
-            with open(task["encoded"], "a") as file:
-                file.write(f"{os.environ.get('RANK', 0)} {len(pixels)}\n")
+        with open(task["encoded"], "a") as file:
+            file.write(f"{os.environ.get('RANK', 0)} {len(pixels)}\n")
         return real[0](self, pixels)
 
     def encode_texts(self: TextEncoder, texts: list[str]) -> Any:
@@ -79,13 +60,7 @@ def perform(task: dict[str, Any]) -> None:
 
     ImageEncoder.encode, TextEncoder.encode = encode_images, encode_texts
     try:
-        build_store(
-            Features(**task["config"]),
-            pl.DataFrame(task["images"]),
-            task["texts"],
-            Path(task["backbones"]),
-            Path(task["out"]),
-        )
+        build_store(CONFIG, pl.DataFrame(task["images"]), TEXTS, Path(task["backbones"]), Path(task["out"]))
     finally:
         ImageEncoder.encode, TextEncoder.encode = real
     if task.get("watch"):
@@ -110,10 +85,6 @@ def make_images(folder: Path) -> pl.DataFrame:
     return pl.DataFrame({"image_id": [f"img{i}" for i in range(IMAGES)], "path": paths})
 
 
-def content(out: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in out.iterdir()}
-
-
 def shard_of(out: Path, image_id: str) -> Path:
     index = pl.read_parquet(out / "images.parquet")
     return out / index.filter(pl.col("image_id") == image_id)["shard"][0]
@@ -127,18 +98,22 @@ class Setting:
         self.images = make_images(folder)
         server.finish(self.task("whole", watch=str(folder / "watch.json")))
         self.points = [(point, number) for point, number, _ in read_json(folder / "watch.json")]
-        self.whole = content(folder / "whole")
+        self.whole = drive.contents(folder / "whole")
 
     def task(self, name: str, images: pl.DataFrame | None = None, **more) -> dict:
-        return job(
-            CONFIG,
-            self.images if images is None else images,
-            TEXTS,
-            self.backbones,
-            self.folder / name,
-            encoded=str(self.folder / f"{name}.encoded"),
+        """A job. Its file ``encoded`` gets a line "rank images" for each batch of images.
+
+        Args:
+            more: ``stop``, ``watch``: as for :func:`drive.job`; the points are those of files and ``encode images``,
+                ``encode texts`` before each batch.
+        """
+        return {
+            "images": (self.images if images is None else images).to_dict(as_series=False),
+            "backbones": str(self.backbones),
+            "out": str(self.folder / name),
+            "encoded": str(self.folder / f"{name}.encoded"),
             **more,
-        )
+        }
 
     def encoded(self, name: str) -> Counter[str]:
         """Images that each process has encoded, all starts together."""
@@ -168,24 +143,12 @@ class Setting:
             assert [code for code, _ in killed] == [KILLED] * len(stops), killed
             self.server.finish(*map(self.task, stops))
             for name, point in stops.items():
-                assert content(self.folder / name) == self.whole, point
+                assert drive.contents(self.folder / name) == self.whole, point
                 assert self.encoded(name)["0"] <= most, point
                 assert not Path(f"{self.folder / name}.scratch").exists(), point
 
     def launch(self, *tasks: dict) -> tuple[int, str]:
-        jobs = [f"{task['out']}.job.json" for task in tasks]
-        for path, task in zip(jobs, tasks):
-            write_json(path, task)
-        return drive.ended(
-            subprocess.Popen(
-                [*drive.TWO_PROCESSES, __file__, *jobs],
-                env=drive.environment(),
-                cwd=self.folder,
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-        )
+        return drive.ended(drive.launch([*map(drive.write_job, tasks)], drive.TWO_PROCESSES, script=__file__))
 
 
 @pytest.fixture(scope="module")

@@ -110,19 +110,22 @@ def write_features(out: Path, images: Path, backbones: Path, params: Params, see
 def job(phase: str, params: Params, inputs: dict[str, str], out: Path, **more: Any) -> dict[str, Any]:
     """What :func:`perform` does: one phase from ``inputs`` to the checkpoint ``out``, its log beside it.
 
+    It starts from the checkpoint of the phase before, which lies beside ``out``.
+
     Args:
-        more: ``start``: checkpoint of the phase before. ``stop``: {"point", "number", "signal", "rank",
-            "parent"}, the signal that the process sends itself, or its parent, when it reaches that point for that
-            time. ``watch``: file for the points
-            that were passed, with the files then in scratch. ``record``: prefix of files with gradients, digests of
-            the weights and collectives of each update, one per rank. ``backend``: of several processes, instead of
-            the one that accelerate chooses.
+        more: ``stop``: {"point", "number", "signal", "rank", "parent"}, the signal that the process sends itself, or
+            its parent, when it reaches that point for that time. ``watch``: file for the points that were passed, with
+            the files then in scratch. ``record``: prefix of files with gradients, digests of the weights and
+            collectives of each update, one per rank. ``backend``: of several processes, instead of the one that
+            accelerate chooses.
     """
+    before = {"parent": "warmup", "calibrate": "parent"}.get(phase)
     return {
         "phase": phase,
         "params": params.model_dump(mode="json"),
         "out": str(out),
         "log": f"{out}.log.jsonl",
+        "start": before and str(out.parent / before),
         **inputs,
         **more,
     }
@@ -139,6 +142,11 @@ def weights(task: dict[str, Any]) -> bytes:
     return (Path(task["out"]) / "model.safetensors").read_bytes()
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files in a folder, by their paths in it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def write_job(task: dict[str, Any]) -> str:
     """Write a job into a file beside its output; the file."""
     path = f"{task['out']}.job.json"
@@ -146,10 +154,12 @@ def write_job(task: dict[str, Any]) -> str:
     return path
 
 
-def launch(jobs: Sequence[str], start: Sequence[str] = (sys.executable,), device: str = "cpu") -> subprocess.Popen:
-    """Start this script for jobs with the command ``start``: alone, or as a user starts several processes."""
+def launch(
+    jobs: Sequence[str], start: Sequence[str] = (sys.executable,), device: str = "cpu", script: str = __file__
+) -> subprocess.Popen:
+    """Start this script, or another, for jobs with the command ``start``: alone, or as a user starts several."""
     return subprocess.Popen(
-        [*start, __file__, *jobs],
+        [*start, script, *jobs],
         env=environment(device),
         cwd=Path(jobs[0]).parent,
         text=True,

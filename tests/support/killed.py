@@ -17,11 +17,12 @@ from tests.support import drive
 from tests.support.models import MODEL
 
 PHASES = ("parent", "calibrate")
-START = {"parent": "warmup", "calibrate": "parent"}
 KILLED = -signal.SIGKILL
 UPDATES, STATE_INTERVAL = 6, 2
 HALF_STATE, STATE_RENAMED = "half of torch.save .state.pt.tmp", "os.replace state.pt"
 STEP = "AdamW.step"
+#: A point of the log is a mean over updates before and after a state.
+PARAMETERS = drive.parameters(MODEL, train={"log_interval": 5})
 
 
 @dataclass
@@ -49,15 +50,8 @@ class Setting:
 
     def task(self, name: str, phase: str, params: Params | None = None, **more: Any) -> dict[str, Any]:
         """A job with an output of its own, and a watch on it."""
-        start = {"start": str(self.folder / START[phase])}
-        return drive.job(
-            phase,
-            params or drive.parameters(MODEL),
-            self.inputs,
-            self.folder / name,
-            watch=str(self.folder / f"{name}.watch.json"),
-            **(start | more),
-        )
+        watch = str(self.folder / f"{name}.watch.json")
+        return drive.job(phase, params or PARAMETERS, self.inputs, self.folder / name, watch=watch, **more)
 
     def reference(self, phase: str) -> Reference:
         """The uninterrupted run of a phase, which replaces an older checkpoint."""
@@ -84,11 +78,10 @@ class Setting:
 @pytest.fixture(scope="module")
 def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     folder = tmp_path_factory.mktemp("killed")
-    params = drive.parameters(MODEL)
     with drive.Server(folder) as server:
-        inputs = drive.write_inputs(folder, backbones, params)
-        for phase, start in (("warmup", None), ("parent", str(folder / "warmup"))):
-            server.finish(drive.job(phase, params, inputs, folder / phase, start=start))
+        inputs = drive.write_inputs(folder, backbones, PARAMETERS)
+        for phase in ("warmup", "parent"):
+            server.finish(drive.job(phase, PARAMETERS, inputs, folder / phase))
         yield Setting(folder, server, inputs)
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import psutil
@@ -27,7 +28,7 @@ from transformers import (
 
 from pacer.core.io import write_json
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
-from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, save_checkpoint
+from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, parent_reference, save_checkpoint
 from pacer.model.pacer import Pacer
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.training.examples import Examples, RecordTable
@@ -142,6 +143,12 @@ def write_backbones(root: Path) -> None:
         write_json(root / name / "provenance.json", {"provider": "standin"})
 
 
+@pytest.fixture
+def other_backbones(backbones: Path, tmp_path: Path) -> Path:
+    """A copy, for a test that changes it."""
+    return Path(shutil.copytree(backbones, tmp_path / "backbones"))
+
+
 class RandomFeatures:
     """A feature store whose states follow from the id alone."""
 
@@ -178,24 +185,41 @@ def examples(records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, feat
     return Examples(table, load_tokenizer(backbones), features, specification())
 
 
-def moved_model(backbones: Path, own: ModelSpecification | None = None, seed: int = 3, by: float = 0.2) -> Pacer:
-    """A model in eval mode with no trained parameter where its initialisation put it."""
-    torch.manual_seed(seed)
-    model = build_model(backbones, own or specification()).eval()
+def moved(module: Any, by: float = 0.2, seed: int | None = None) -> Any:
+    """The module with no trained parameter where its initialisation put it."""
+    if seed is not None:
+        torch.manual_seed(seed)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for parameter in module.parameters():
             if parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter) * by)
-    return model
+    return module
+
+
+def moved_model(backbones: Path, own: ModelSpecification | None = None, seed: int = 3) -> Pacer:
+    """A model in eval mode that :func:`moved`."""
+    torch.manual_seed(seed)
+    return moved(build_model(backbones, own or specification()).eval())
+
+
+def save_model(
+    folder: Path, model: Pacer, backbones: Path, own: ModelSpecification, parent: Path | None = None
+) -> None:
+    """Write the checkpoint of the phase of ``own``: a parent's has no calibrator, one on a ``parent`` nothing else."""
+    phase = "parent" if own.calibrate is None else "calibrate"
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if phase == "parent" or parent is not None:
+        calibrates = phase == "calibrate"
+        trained = {name: value for name, value in trained.items() if name.startswith("calibrator.") == calibrates}
+    reference = None if parent is None else parent_reference(folder, parent)
+    frozen = frozen_fingerprints(backbones)
+    record = CheckpointRecord(phase=phase, step=7, model=own, frozen=frozen, parent=reference, versions={})
+    save_checkpoint(folder, trained, record)
 
 
 def save_calibrated(folder: Path, backbones: Path) -> None:
     """A checkpoint of Calibrate without a parent, no trained parameter of which is where its initialisation put it."""
-    model = moved_model(backbones, seed=5)
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    frozen = frozen_fingerprints(backbones)
-    record = CheckpointRecord(phase="calibrate", step=7, model=specification(), frozen=frozen, parent=None, versions={})
-    save_checkpoint(folder, trained, record)
+    save_model(folder, moved_model(backbones, seed=5), backbones, specification())
 
 
 @pytest.fixture

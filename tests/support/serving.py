@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,9 @@ def exported(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def reporter(exported: Path) -> Reporter:
     return Reporter(exported, device="cpu")
+
+
+@pytest.fixture
+def folder(exported: Path, tmp_path: Path) -> Path:
+    """A copy of the model directory, for a test that changes it."""
+    return Path(shutil.copytree(exported, tmp_path / "model"))

@@ -20,7 +20,6 @@ from tests.support.models import MODEL
 
 #: Dropout is drawn per process, so what depends on it differs with their number.
 STILL = MODEL | {group: MODEL[group] | {"dropout": 0.0} for group in ("interface", "lora", "calibrate")}
-START = {"parent": "warmup", "calibrate": "parent"}
 UPDATES, STATE_INTERVAL = 6, 2
 CASES = [("parent", False), ("calibrate", True)]  # phase, and whether its batches mix contexts
 
@@ -45,14 +44,7 @@ class Setting:
         # paper's learning rate, as AdamW's first steps amplify rounding
         own = {"accumulation": 2, "learning_rate": 3e-4}
         params = drive.parameters(STILL, **{"batches": {"mix": mix}, "train": train, phase: own})
-        return drive.job(
-            phase,
-            params,
-            self.inputs,
-            self.folder / name,
-            start=str(self.folder / START[phase]),
-            record=str(self.folder / name),
-        )
+        return drive.job(phase, params, self.inputs, self.folder / name, record=str(self.folder / name))
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +53,8 @@ def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     params = drive.parameters(STILL)
     setting.inputs = drive.write_inputs(setting.folder, backbones, params)
     with drive.Server(setting.folder) as server:
-        for phase, start in (("warmup", None), ("parent", str(setting.folder / "warmup"))):
-            server.finish(drive.job(phase, params, setting.inputs, setting.folder / phase, start=start))
+        for phase in ("warmup", "parent"):
+            server.finish(drive.job(phase, params, setting.inputs, setting.folder / phase))
         for phase, mix in CASES:
             setting.alone[task_name(phase, mix)] = task = setting.task(phase, mix, "alone")
             server.finish(task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,14 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
 from pacer.config import Params, parse_params
+from pacer.core.io import write_json
+from pacer.data.schemas import RECORD_SCHEMA, write_table
+from pacer.decoding import run as decoding
+from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.pacer import Pacer
 from pacer.training import loop
+from pacer.training import run as training
 from pacer.training.examples import Examples, RecordTable
 from pacer.training.phases import phase_of
 from tests.support.models import specification
@@ -94,3 +100,33 @@ def run(setting, accelerator, tmp_path: Path) -> Callable[..., tuple[dict, list]
         return weights, logged
 
     return train
+
+
+@pytest.fixture
+def inputs(
+    tmp_path: Path, records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features, monkeypatch
+) -> dict[str, Path]:
+    """Directories of a corpus with stored states, as stages pass them."""
+    (tmp_path / "corpus").mkdir()
+    write_table(tmp_path / "corpus" / "records.parquet", records, RECORD_SCHEMA)
+    anchors.write_parquet(tmp_path / "anchors.parquet")
+    store = tmp_path / "features"
+    store.mkdir()
+    for index in (IMAGES, PRIORS):
+        (store / index).touch()
+    write_json(store / MANIFEST, {})
+    for room in (training, decoding):
+        monkeypatch.setattr(room, "open_features", lambda directory, backbones, device: features)
+    return {
+        "corpus": tmp_path / "corpus",
+        "emphasis": tmp_path / "corpus" / "records.parquet",  # has the same two columns
+        "anchors": tmp_path / "anchors.parquet",
+        "features": store,
+        "backbones": backbones,
+    }
+
+
+@pytest.fixture
+def log() -> Callable[[list], Any]:
+    """``open_log`` that appends to a list."""
+    return lambda logged: lambda scratch: nullcontext(lambda values, step: logged.append((step, values)))

@@ -9,22 +9,20 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import torch
 from PIL import Image
 
-from pacer.config import Corpus, Decode, Features
+from pacer.config import Corpus, Decode
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
 from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import read_images, read_records
 from pacer.data.source import point_to_files
 from pacer.decoding.run import decode_records
 from pacer.features.encode import build_store
-from pacer.model.assemble import build_model, frozen_fingerprints
-from pacer.model.checkpoint import CheckpointRecord, parent_reference, save_checkpoint
 from pacer.serving.case import Case
 from pacer.serving.package import MANIFEST
+from tests.support.building import CONFIG
 from tests.support.dicom import write_dicom
-from tests.support.models import specification
+from tests.support.models import moved_model, save_model, specification
 from tests.support.profiles import profile
 from tests.support.searches import settings
 
@@ -32,16 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Real radiographs, where they lie beside the repository.
 DATA = ROOT.parent / "shared" / "data"
 DECODE = settings(max_new_tokens=24, min_new_tokens=4, batch_size=3, examples=1)
-FEATURES = Features(
-    mode="states",
-    depths=[1, 2, 3],
-    dtype="bfloat16",
-    precision="float32",
-    batch_size=5,
-    shard_size=7,
-    workers=1,
-    prior_tokens=12,
-)
+FEATURES = CONFIG.model_copy(update={"depths": [1, 2, 3], "batch_size": 5, "shard_size": 7})
 CONTEXTS = ("sn", "sw", "mn", "mw")
 
 
@@ -111,7 +100,7 @@ def rehashed(directory: Path) -> None:
     write_json(directory / MANIFEST, manifest)
 
 
-def make_world(root: Path, backbones: Path, images: str = "files") -> World:
+def make_world(root: Path, backbones: Path) -> World:
     _annotate(root)
     base = profile("phantom").corpus.model_dump()
     corpus = Corpus.model_validate(
@@ -119,7 +108,7 @@ def make_world(root: Path, backbones: Path, images: str = "files") -> World:
         | {
             "source": "files",
             "root": str(root),
-            "images": images,
+            "images": "files",
             "contexts": list(CONTEXTS),
             "annotations": {context: f"{context}.json" for context in CONTEXTS},
         }
@@ -185,26 +174,6 @@ def _image(folder: Path, kind: str, study: int, rng: np.random.Generator) -> Non
 
 def _train(root: Path, backbones: Path) -> None:
     """Random weights in the place of training: a parent, and a calibrate checkpoint that builds on it."""
-    torch.manual_seed(5)
-    model = build_model(backbones, specification())
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(torch.randn_like(parameter) * 0.2)
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    own = {name: p for name, p in trained.items() if name.startswith("calibrator.")}
-    frozen = frozen_fingerprints(backbones)
-    rest = {name: p for name, p in trained.items() if name not in own}
-    save_checkpoint(
-        root / "parent",
-        rest,
-        CheckpointRecord(
-            phase="parent", step=5, model=specification("parent"), frozen=frozen, parent=None, versions={}
-        ),
-    )
-    parent = parent_reference(root / "calibrate", root / "parent")
-    save_checkpoint(
-        root / "calibrate",
-        own,
-        CheckpointRecord(phase="calibrate", step=7, model=specification(), frozen=frozen, parent=parent, versions={}),
-    )
+    model = moved_model(backbones, seed=5)
+    save_model(root / "parent", model, backbones, specification("parent"))
+    save_model(root / "calibrate", model, backbones, specification(), root / "parent")

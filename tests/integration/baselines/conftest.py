@@ -1,1 +1,2 @@
 from tests.support.baselines import *
+from tests.support.training import *

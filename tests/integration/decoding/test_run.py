@@ -19,6 +19,7 @@ from pacer.decoding.generate import Generator
 from pacer.decoding.run import decode_records
 from pacer.features.store import IMAGES, PRIORS
 from pacer.model.checkpoint import WEIGHTS
+from tests.support.drive import contents
 from tests.support.models import save_calibrated
 from tests.support.searches import settings
 
@@ -46,10 +47,6 @@ def stage(tmp_path: Path, backbones: Path, records: pl.DataFrame, features, monk
         return contents(target)
 
     return decode
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def without_manifest(files: dict[str, bytes]) -> dict[str, bytes]:

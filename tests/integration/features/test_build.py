@@ -24,7 +24,8 @@ from pacer.features.shards import Entry, take_over, write_shard
 from pacer.features.store import IMAGES as IMAGES_INDEX
 from pacer.features.store import MANIFEST, FeatureStore
 from pacer.features.store import PRIORS as PRIORS_INDEX
-from tests.support.building import CONFIG, IMAGES, SHARD, TEXTS, Setting, content, cut, make_images, setting, shard_of
+from tests.support.building import CONFIG, IMAGES, SHARD, TEXTS, Setting, cut, make_images, setting, shard_of
+from tests.support.drive import contents
 
 __all__ = ["setting"]
 
@@ -61,7 +62,7 @@ def test_shards_are_the_bytes_that_safetensors_writes(tmp_path: Path, dtype: tor
 def test_the_manifest_tells_how_states_were_made(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, out)
-    manifest, files = read_json(out / MANIFEST), content(out)
+    manifest, files = read_json(out / MANIFEST), contents(out)
     assert manifest.keys() == {"recipes", "encoding", "images", "priors", "processor"}
     shards = [name for name in files if name.endswith(".safetensors")]
     assert files.keys() == {MANIFEST, "images.parquet", "priors.parquet", *shards}
@@ -78,7 +79,7 @@ def test_a_damaged_shard_is_named_and_it_alone_is_made_again(
 ) -> None:
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, out)
-    before, shard = content(out), shard_of(out, "img4")
+    before, shard = contents(out), shard_of(out, "img4")
     harm(shard)
     encoded.clear()
     capsys.readouterr()
@@ -86,7 +87,7 @@ def test_a_damaged_shard_is_named_and_it_alone_is_made_again(
     output = capsys.readouterr().out
     assert (f"{shard.name} is damaged: Error while deserializing header" in output) == (harm is cut)
     assert "features: 3 images to encode" in output and "priors" not in output
-    assert sum(encoded) == SHARD and content(out) == before
+    assert sum(encoded) == SHARD and contents(out) == before
 
 
 def test_a_damaged_index_is_made_again(
@@ -94,13 +95,13 @@ def test_a_damaged_index_is_made_again(
 ) -> None:
     out = tmp_path / "out"
     build.build_store(CONFIG, images, TEXTS, backbones, out)
-    before = content(out)
+    before = contents(out)
     cut(out / "images.parquet")
     with pytest.raises(DataError, match=r"images\.parquet is missing or damaged"):
         FeatureStore(out)
     encoded.clear()
     build.build_store(CONFIG, images, TEXTS, backbones, out)
-    assert encoded == [] and content(out) == before
+    assert encoded == [] and contents(out) == before
 
 
 def test_what_is_taken_over_is_linked(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
@@ -274,7 +275,7 @@ def test_a_disk_that_is_too_small_is_found_before_an_image_is_read(
             build.build_store(CONFIG, images, TEXTS, backbones, out)
         assert not any(name.endswith(".png") for name in hashed)
     build.build_store(CONFIG, images, TEXTS, backbones, out)
-    before = content(out)
+    before = contents(out)
     monkeypatch.setattr(build.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 0})())
     build.build_store(CONFIG, images, TEXTS, backbones, out)
-    assert content(out) == before
+    assert contents(out) == before

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from pacer.backbones import hub
-from pacer.backbones.pointers import POINTER, PROVENANCE
+from pacer.backbones.pointers import POINTER, PROVENANCE, write_pointer
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
@@ -26,17 +26,15 @@ from pacer.serving.reporter import Reporter
 from tests.support.world import FEATURES, World, rehashed
 
 
-def test_a_copy_needs_nothing_else(world: World, exported: Path, tmp_path: Path) -> None:
+def test_a_copy_needs_nothing_else(world: World, folder: Path) -> None:
     """Moved to another place, and with pointers to it that lead nowhere."""
-    moved = tmp_path / "moved"
-    shutil.copytree(exported, moved)
-    assert not list(moved.rglob(POINTER))
-    listed = read_json(moved / MANIFEST)["files"]
-    assert set(listed) == {str(p.relative_to(moved)) for p in moved.rglob("*") if p.is_file()} - {MANIFEST}
-    assert read_json(moved / "config.json")["parent"] is None
-    assert Decode.model_fields.keys() - read_json(moved / SETTINGS)["search"] == NOT_EXPORTED.keys()
+    assert not list(folder.rglob(POINTER))
+    listed = read_json(folder / MANIFEST)["files"]
+    assert set(listed) == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {MANIFEST}
+    assert read_json(folder / "config.json")["parent"] is None
+    assert Decode.model_fields.keys() - read_json(folder / SETTINGS)["search"] == NOT_EXPORTED.keys()
     line = world.predictions("mw")[0]
-    assert Reporter(moved).generate([world.case(line["record_id"])])[0].generated == line["generated"]
+    assert Reporter(folder).generate([world.case(line["record_id"])])[0].generated == line["generated"]
 
 
 def test_it_is_a_checkpoint_of_the_pipeline_too(world: World, exported: Path, tmp_path: Path) -> None:
@@ -46,19 +44,19 @@ def test_it_is_a_checkpoint_of_the_pipeline_too(world: World, exported: Path, tm
         assert read_jsonl(tmp_path / "out" / f"{context}.jsonl") == world.predictions(context)
 
 
-def test_a_reference_needs_the_frozen_models(world: World, exported: Path, tmp_path: Path) -> None:
+def test_a_reference_needs_the_frozen_models(
+    world: World, exported: Path, other_backbones: Path, tmp_path: Path
+) -> None:
     """Where they were, or in a folder that is named; another model in their place is refused."""
-    backbones = tmp_path / "backbones"
-    shutil.copytree(world.backbones, backbones)
     out = tmp_path / "out"
-    export_model(out, world.decode, **world.inputs | {"backbones": backbones})
+    export_model(out, world.decode, **world.inputs | {"backbones": other_backbones})
     assert len(list(out.rglob(POINTER))) == 3
     assert sum(p.stat().st_size for p in out.rglob("*")) < sum(p.stat().st_size for p in exported.rglob("*")) / 2
     line = world.predictions("sw")[1]
     case = world.case(line["record_id"])
     assert Reporter(out).generate([case])[0].generated == line["generated"]
 
-    backbones.rename(tmp_path / "elsewhere")
+    other_backbones.rename(tmp_path / "elsewhere")
     with pytest.raises(BackboneError, match=r"the frozen vision model is not at .*; name a folder that holds it"):
         Reporter(out)
     moved = Reporter(out, backbones=tmp_path / "elsewhere")
@@ -69,17 +67,18 @@ def test_a_reference_needs_the_frozen_models(world: World, exported: Path, tmp_p
         Reporter(out, backbones=tmp_path / "elsewhere")
 
 
-def test_published_models_are_found_in_the_hub_cache(world: World, tmp_path: Path, monkeypatch) -> None:
+def test_published_models_are_found_in_the_hub_cache(
+    world: World, other_backbones: Path, tmp_path: Path, monkeypatch
+) -> None:
     """By id and revision, wherever the cache of this machine is; the bytes must be the same."""
-    snapshot, backbones = tmp_path / "cache" / "abc123", tmp_path / "backbones"
-    shutil.copytree(world.backbones, backbones)
-    shutil.move(backbones / "vision", snapshot)
+    snapshot, vision = tmp_path / "cache" / "abc123", other_backbones / "vision"
+    shutil.move(vision, snapshot)
     (snapshot / PROVENANCE).unlink()
-    names = [file.name for file in snapshot.iterdir()]
-    (backbones / "vision").mkdir()
-    package_pointer(snapshot, names, backbones / "vision")
+    vision.mkdir()
+    write_pointer(snapshot, [file.name for file in snapshot.iterdir()], vision)
+    write_json(vision / PROVENANCE, {"provider": "hub", "id": "owner/name", "revision": "main", "commit": "abc123"})
     out = tmp_path / "out"
-    export_model(out, world.decode, **world.inputs | {"backbones": backbones})
+    export_model(out, world.decode, **world.inputs | {"backbones": other_backbones})
     assert "owner/name, revision abc123" in (out / "README.md").read_text()
     other = tmp_path / "home" / "abc123"
     other.parent.mkdir()
@@ -99,13 +98,6 @@ def test_published_models_are_found_in_the_hub_cache(world: World, tmp_path: Pat
     monkeypatch.setattr(hub, "snapshot_download", missing)
     with pytest.raises(BackboneError, match="download it with `hf download owner/name --revision abc123`"):
         Reporter(out)
-
-
-def package_pointer(target: Path, names: list[str], out: Path) -> None:
-    from pacer.backbones.pointers import write_pointer
-
-    write_pointer(target, names, out)
-    write_json(out / PROVENANCE, {"provider": "hub", "id": "owner/name", "revision": "main", "commit": target.name})
 
 
 def missing(name: str, **options) -> str:
@@ -156,7 +148,7 @@ def test_a_model_without_calibrate(world: World, tmp_path: Path, phase: str) -> 
     assert "Calibrate: none" in (out / "README.md").read_text()
 
 
-def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: Path) -> None:
+def test_inputs_that_do_not_belong_together_are_refused(world: World, other_backbones: Path, tmp_path: Path) -> None:
     record = read_json(world.root / "parent" / "config.json")
     warmup = tmp_path / "warmup"
     shutil.copytree(world.root / "parent", warmup)
@@ -164,11 +156,10 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, tmp_path: 
     other = tmp_path / "features"
     no_images = pl.DataFrame(schema={"image_id": pl.String, "path": pl.String})
     build_store(FEATURES.model_copy(update={"depths": [2, 3]}), no_images, [], world.backbones, other)
-    backbones = tmp_path / "backbones"
-    shutil.copytree(world.backbones, backbones)
-    (backbones / "text" / "config.json").write_text((backbones / "text" / "config.json").read_text() + " ")
+    with open(other_backbones / "text" / "config.json", "a") as file:
+        file.write(" ")
     encoded = tmp_path / "encoded"
-    build_store(FEATURES, no_images, [], backbones, encoded)
+    build_store(FEATURES, no_images, [], other_backbones, encoded)
     older = {}
     for name, change in (
         ("preparation", lambda manifest: manifest["recipes"]["images"].update(preparation=1)),
@@ -245,30 +236,25 @@ def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer/tokenizer.json"])
-def test_a_changed_or_missing_file_is_named(exported: Path, tmp_path: Path, name: str) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(exported, copy)
-    content = bytearray((copy / name).read_bytes())
+def test_a_changed_or_missing_file_is_named(folder: Path, name: str) -> None:
+    content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
-    (copy / name).write_bytes(content)
+    (folder / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=f"{name} has changed since it was exported"):
-        Reporter(copy)
-    (copy / name).unlink()
+        Reporter(folder)
+    (folder / name).unlink()
     with pytest.raises(CheckpointError, match=f"{name} is missing|is not an exported model"):
-        Reporter(copy)
+        Reporter(folder)
 
 
-def test_other_versions_and_unknown_settings_are_refused(exported: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(exported, copy)
-
+def test_other_versions_and_unknown_settings_are_refused(exported: Path, folder: Path, tmp_path: Path) -> None:
     def changed(**changes) -> None:
         content = read_json(exported / SETTINGS)
         for key, value in changes.items():
             group, _, name = key.partition("__")
             (content[group] if name else content)[name or group] = value
-        (copy / SETTINGS).write_text(json.dumps(content))
-        rehashed(copy)
+        (folder / SETTINGS).write_text(json.dumps(content))
+        rehashed(folder)
 
     for changes, kind, sentence in (
         ({"states__rounding": 99}, CheckpointError, "prepares images or rounds states in another way"),
@@ -280,25 +266,23 @@ def test_other_versions_and_unknown_settings_are_refused(exported: Path, tmp_pat
     ):
         changed(**changes)
         with pytest.raises(kind, match=sentence):
-            Reporter(copy)
-    manifest = read_json(copy / MANIFEST)
-    write_json(copy / MANIFEST, manifest | {"version": 2})
-    with pytest.raises(CheckpointError, match="has version 2 of the layout, and this software reads version 1"):
-        Reporter(copy)
-    write_json(copy / MANIFEST, [])
-    with pytest.raises(CheckpointError, match="has version None of the layout"):
-        Reporter(copy)
-    for folder, problem in ((tmp_path, "is not an exported model"), (tmp_path / "none", "does not exist")):
-        with pytest.raises(CheckpointError, match=rf"{problem}.* with `pacer export"):
             Reporter(folder)
+    manifest = read_json(folder / MANIFEST)
+    write_json(folder / MANIFEST, manifest | {"version": 2})
+    with pytest.raises(CheckpointError, match="has version 2 of the layout, and this software reads version 1"):
+        Reporter(folder)
+    write_json(folder / MANIFEST, [])
+    with pytest.raises(CheckpointError, match="has version None of the layout"):
+        Reporter(folder)
+    for other, problem in ((tmp_path, "is not an exported model"), (tmp_path / "none", "does not exist")):
+        with pytest.raises(CheckpointError, match=rf"{problem}.* with `pacer export"):
+            Reporter(other)
 
 
-def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, exported: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(exported, copy)
-    write_json(copy / SETTINGS, read_json(copy / SETTINGS) | {"contexts": ["mn", "sn"]})
-    rehashed(copy)
-    reporter = Reporter(copy)
+def test_sources_that_the_model_was_not_trained_on_are_refused(world: World, folder: Path) -> None:
+    write_json(folder / SETTINGS, read_json(folder / SETTINGS) | {"contexts": ["mn", "sn"]})
+    rehashed(folder)
+    reporter = Reporter(folder)
     assert reporter.contexts == ("sn", "mn")
     assert list(reporter.in_all_contexts(world.case("mn-50000002"))) == ["sn", "mn"]
     with pytest.raises(DataError, match="has the sources of context sw, but the model was trained on sn, mn"):

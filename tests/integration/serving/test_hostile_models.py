@@ -28,11 +28,6 @@ NAMES_CODE = {
 }
 
 
-@pytest.fixture
-def folder(exported: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(exported, tmp_path / "model"))
-
-
 def opened(folder: Path) -> None:
     rehashed(folder)
     Reporter(folder, device="cpu")

@@ -11,8 +11,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load_file
 
@@ -103,22 +101,6 @@ def test_every_kind_of_source_gives_the_same_report(world: World, reporter: Repo
         np.testing.assert_array_equal(result.frontal.weights, expected.frontal.weights)
 
 
-@given(order=st.permutations(range(6)), batch_size=st.integers(1, 7))
-def test_company_and_order_do_not_change_a_report(
-    world: World, reporter: Reporter, order: list[int], batch_size: int
-) -> None:
-    reporter = copy(reporter)
-    reporter.batch_size = batch_size
-    ids = [line["record_id"] for context in ("sn", "mw") for line in world.predictions(context)]
-    expected = {line["record_id"]: line for context in ("sn", "mw") for line in world.predictions(context)}
-    cases = [world.case(ids[place]) for place in order]
-    found = dict(reporter.stream(cases))
-    assert sorted(found) == list(range(6))
-    for number, result in found.items():
-        line = expected[cases[number].name]
-        assert (result.generated, result.gate) == (line["generated"], line["gate"])
-
-
 def test_a_stream_that_is_left_half_way_disturbs_no_other(world: World, reporter: Reporter) -> None:
     ids = [line["record_id"] for context in CONTEXTS for line in world.predictions(context)]
     expected = {line["record_id"]: line["generated"] for c in CONTEXTS for line in world.predictions(c)}
@@ -173,11 +155,6 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
         "the DICOM file given as frontal names a lateral view",
         "the DICOM file given as lateral names a frontal view",
     )
-
-
-def test_texts_without_a_visible_character_are_absent(world: World, reporter: Reporter) -> None:
-    prepared = reporter.prepare(Case(world.case("sn-50000002").frontal, prior=" \n", indication="", history="-"))
-    assert (prepared.context, prepared.prior, prepared.indication, prepared.history) == ("sn", None, None, None)
 
 
 def test_a_result_tells_all_in_json(world: World, reporter: Reporter) -> None:

@@ -128,9 +128,10 @@ def test_texts_that_are_refused() -> None:
         assert "secret" not in str(error.value)
 
 
-def test_a_word_for_no_text_is_none(reporter: Reporter) -> None:
-    prepared = reporter.prepare(Case(SMALL, prior="N/A", indication="None", history="nan"))
-    assert (prepared.context, prepared.indication, prepared.history) == ("sn", None, None)
+@pytest.mark.parametrize("texts", [("N/A", "None", "nan"), (" \n", "", "-")])
+def test_a_word_for_no_text_and_one_without_a_visible_character_are_none(reporter: Reporter, texts: tuple) -> None:
+    prepared = reporter.prepare(Case(SMALL, **dict(zip(("prior", "indication", "history"), texts, strict=True))))
+    assert (prepared.context, prepared.prior, prepared.indication, prepared.history) == ("sn", None, None, None)
 
 
 def test_a_text_is_never_a_file(tmp_path: Path) -> None:

@@ -15,15 +15,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from pacer.config import Params, parse_params
+from pacer.config import Params
 from pacer.model.assemble import build_model, load_tokenizer
 from pacer.model.checkpoint import specification_of
 from pacer.model.pacer import Pacer
 from pacer.training import loop
 from pacer.training.examples import Examples
 from pacer.training.phases import phase_of
+from tests.support import drive
 from tests.support.models import MODEL
-from tests.support.profiles import profile
 from tests.support.training import record_table
 
 #: Component ablations: Refine, Commit and Calibrate on or off.
@@ -46,20 +46,14 @@ UPDATES = 5
 
 
 def parameters(overrides: dict[str, Any]) -> Params:
-    """The smallest profile at the tiny models' widths, with overrides as ``group.key``."""
-    values = profile("micro").model_dump()
-    for group in ("refine", "interface", "lora", "prompt", "trajectory", "commit", "calibrate"):
-        values[group] |= MODEL[group]
-    values["features"]["depths"] = MODEL["features"]["depths"]
-    values["backbones"]["vision"] = {"provider": "local", "path": "elsewhere"}
-    values["train"] |= {"weight_decay": 0.0, "validation_interval": UPDATES}
-    for phase in ("warmup", "parent", "calibrate"):
-        values[phase] |= {"updates": UPDATES, "batch_size": 4, "warmup_updates": 1, "learning_rate": 0.01}
+    """Short phases of the tiny models, with overrides as ``group.key``."""
+    phase = {"updates": UPDATES, "batch_size": 4, "warmup_updates": 1, "learning_rate": 0.01}
+    groups: dict[str, dict[str, Any]] = {name: dict(phase) for name in ("warmup", "parent", "calibrate")}
+    groups["train"] = {"weight_decay": 0.0, "validation_interval": UPDATES}
     for key, value in overrides.items():
         group, name = key.split(".")
-        assert name in values[group]
-        values[group][name] = value
-    return parse_params(values)
+        groups.setdefault(group, {})[name] = value
+    return drive.parameters(MODEL, **groups)
 
 
 class Trained(NamedTuple):
@@ -148,20 +142,3 @@ def test_a_row_trains_what_it_is_made_of_and_nothing_else(overrides: dict[str, s
     assert done["parent"].routes == {"direct": {False}, "always": {True}, "stochastic": {False, True}}[route]
     assert ("calibrate" in done) is (overrides.get("calibrate.gate_inputs") != "none")
     assert done["parent"].model.calibrator is None
-
-
-def test_rows_of_one_group_share_what_comes_before(row) -> None:
-    """Commit rows start from one warm-up, Calibrate rows from one parent: parameters of later phases change neither."""
-
-    def weights(overrides: dict[str, str], phase: str) -> dict[str, Tensor]:
-        model = row(overrides)[phase].model
-        return {name: value for name, value in model.named_parameters() if value.requires_grad}
-
-    direct = {"calibrate.gate_inputs": "none", "commit.route": "direct"}
-    for one, other, phase in (
-        (direct, direct | {"commit.route": "always"}, "warmup"),
-        ({"calibrate.gate_inputs": "h"}, {"calibrate.gate_inputs": "none"}, "parent"),
-    ):
-        first, second = weights(one, phase), weights(other, phase)
-        assert set(first) == set(second)
-        assert all(torch.equal(first[name], second[name]) for name in first)

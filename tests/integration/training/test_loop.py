@@ -95,34 +95,6 @@ def test_a_source_that_no_row_of_an_update_has_is_not_stepped(run, monkeypatch: 
     assert 0 < steps["lateral"] < 12 and 0 < steps["prior"] < 12
 
 
-@pytest.mark.parametrize("name", ["parent", "calibrate"])
-def test_a_stopped_run_continues_as_if_nothing_had_happened(name: str, run, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {"batches": {"window": 2}, "train": {"log_interval": 5}}  # the state is saved between two points
-    whole, curve = run(name, folder="whole", **own)
-    gradient, count = loop._Run.gradient, iter(range(100))
-
-    def stopping(self, *arguments):
-        if next(count) == 5:
-            raise KeyboardInterrupt
-        return gradient(self, *arguments)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop._Run, "gradient", stopping)
-        run(name, folder="stopped", **own)
-    resumed, resumed_curve = run(name, folder="stopped", **own)
-    assert [(step, values["loss"]) for step, values in resumed_curve] == [(s, values["loss"]) for s, values in curve]
-    for parameter in whole:
-        assert torch.equal(whole[parameter], resumed[parameter]), parameter
-
-
-def test_a_loss_that_is_not_finite_names_the_records(setting, run) -> None:
-    model, examples = setting("parent")
-    with torch.no_grad():
-        model.interface.fusion.bias.fill_(float("nan"))
-    with pytest.raises(PacerError, match=r"loss of update 0 is nan on records sn-\d"):
-        run("parent", (model, examples))
-
-
 def test_best_keeps_the_weights_of_the_lowest_validation_loss(run, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([3.0, 1.0, 2.0])
     seen: list[dict] = []
@@ -152,7 +124,9 @@ def test_a_gradient_that_is_not_finite_stops_before_the_step(setting, run) -> No
     assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
 
 
-def test_the_last_good_state_outlives_a_loss_that_is_not_finite(setting, accelerator, tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_names_its_records_and_leaves_the_last_state(
+    setting, accelerator, tmp_path: Path
+) -> None:
     model, examples = setting("parent")
 
     def log(values: dict, step: int) -> None:
@@ -160,7 +134,7 @@ def test_the_last_good_state_outlives_a_loss_that_is_not_finite(setting, acceler
             with torch.no_grad():
                 model.interface.fusion.bias.fill_(float("nan"))
 
-    with pytest.raises(PacerError, match="loss of update 3 is nan"):
+    with pytest.raises(PacerError, match=r"loss of update 3 is nan on records \w\w-\d"):
         loop.train(model, examples, phase_of("parent", parameters()), accelerator, tmp_path, log)
     state = torch.load(tmp_path / loop.STATE, weights_only=True)
     assert state["update"] == 2
@@ -254,18 +228,14 @@ def test_a_validation_loss_that_is_not_finite_stops(run, monkeypatch: pytest.Mon
         run("parent", train={"checkpoint": "best"})
 
 
-def test_a_parameter_that_the_loss_never_reaches_is_refused(setting, accelerator, tmp_path: Path) -> None:
-    """The loss reads the head's weight and never calls the module, so LoRA beside it would stay zero."""
+@pytest.mark.parametrize(
+    ("place", "parent"), [("language.lm_head.lora_beside", {}), ("router.lateral", {"contexts": ["sn"]})]
+)
+def test_a_parameter_that_the_loss_never_reaches_is_refused(place: str, parent: dict, setting, run) -> None:
+    """The loss reads the head's weight and never calls the module, so LoRA beside it would stay zero; and a source in
+    its name is no excuse."""
     model, examples = setting("parent")
-    model.language.lm_head.lora_beside = torch.nn.Linear(2, 2)
-    message = r"parent: 2 of \d+ trained tensors got no gradient, such as language.lm_head.lora_beside.bias"
+    model.set_submodule(place, torch.nn.Linear(2, 2))
+    message = rf"parent: 2 of \d+ trained tensors got no gradient, such as {place}.bias"
     with pytest.raises(PacerError, match=message):
-        loop.train(model, examples, phase_of("parent", parameters()), accelerator, tmp_path, lambda *_: None)
-
-
-def test_a_parameter_is_not_excused_by_a_source_in_its_name(setting, accelerator, tmp_path: Path) -> None:
-    model, examples = setting("parent")
-    model.router.lateral = torch.nn.Linear(2, 2)
-    params = parameters(parent={"contexts": ["sn"]})
-    with pytest.raises(PacerError, match=r"got no gradient, such as router.lateral.bias"):
-        loop.train(model, examples, phase_of("parent", params), accelerator, tmp_path, lambda *_: None)
+        run("parent", (model, examples), parent=parent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import polars as pl
@@ -15,27 +14,19 @@ from safetensors.torch import load_file
 
 from pacer.config import Params, parse_params
 from pacer.core.errors import CheckpointError, ConfigError, DataError
-from pacer.core.io import read_json, write_json
 from pacer.data.schemas import RECORD_SCHEMA, write_table
-from pacer.features.store import IMAGES, MANIFEST, PRIORS
 from pacer.model.assemble import load_model
 from pacer.model.checkpoint import read_record
 from pacer.training import run
 from pacer.training.examples import Examples
-from tests.support.models import DEPTHS, MODEL, RandomFeatures
-from tests.support.profiles import profile
+from tests.support import drive
+from tests.support.models import MODEL
 
 
 def parameters(**calibrate: object) -> Params:
-    base = profile("micro").model_dump()
-    for name in ("refine", "interface", "lora", "prompt", "trajectory", "commit"):
-        base[name] = MODEL[name]
-    base["features"]["depths"] = list(DEPTHS)
-    for phase in ("warmup", "parent", "calibrate"):
-        base[phase] |= {"updates": 2, "batch_size": 4, "warmup_updates": 1}
-    base["calibrate"] |= calibrate
-    base["backbones"]["vision"] = {"provider": "local", "path": "elsewhere"}
-    return Params.model_validate(base)
+    """Two updates a phase."""
+    short = {"updates": 2, "batch_size": 4, "warmup_updates": 1}
+    return drive.parameters(MODEL, warmup=short, parent=short, calibrate=short | calibrate)
 
 
 def changed(params: Params, group: str, **values: object) -> Params:
@@ -43,48 +34,16 @@ def changed(params: Params, group: str, **values: object) -> Params:
 
 
 @pytest.fixture
-def phase(
-    records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., list]:
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    write_table(corpus / "records.parquet", records, RECORD_SCHEMA)
-    anchors.write_parquet(tmp_path / "anchors.parquet")
-    for index in (IMAGES, PRIORS):
-        (tmp_path / index).touch()
-    write_json(tmp_path / MANIFEST, {})
-    monkeypatch.setattr(run, "open_features", lambda directory, backbones, device: RandomFeatures())
-
+def phase(inputs: dict[str, Path], log, tmp_path: Path) -> Callable[..., list]:
     def train(name: str, params: Params, start: str | None) -> list:
         logged: list = []
-        run.run_phase(
-            name,
-            params,
-            run.Inputs(
-                corpus=corpus,
-                backbones=backbones,
-                features=tmp_path,
-                emphasis=corpus / "records.parquet",
-                anchors=None if name == "warmup" else tmp_path / "anchors.parquet",
-                start=None if start is None else tmp_path / start,
-            ),
-            tmp_path / name,
-            lambda scratch: nullcontext(lambda values, step: logged.append((step, values))),
-        )
+        paths = inputs | {"start": start and tmp_path / start}
+        if name == "warmup":
+            paths["anchors"] = None
+        run.run_phase(name, params, run.Inputs(**paths), tmp_path / name, log(logged))
         return logged
 
     return train
-
-
-def test_the_three_phases_follow_each_other(phase, backbones: Path, tmp_path: Path) -> None:
-    params = parameters()
-    for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent")):
-        assert [step for step, _ in phase(name, params, start)] == [1, 2]
-        assert not Path(f"{tmp_path / name}.scratch").exists()
-    record = read_json(tmp_path / "calibrate" / "config.json")
-    assert record["parent"]["path"] == "../parent" and record["step"] == 2
-    model, loaded = load_model(tmp_path / "calibrate", backbones)
-    assert loaded.phase == "calibrate" and model.calibrator is not None
 
 
 def test_without_calibrate_the_checkpoint_is_its_parent(phase, backbones: Path, tmp_path: Path) -> None:
@@ -174,9 +133,12 @@ def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path
         ]
     finally:
         AcceleratorState._reset_state()
-    assert all(0 < values["loss"] < 20 for curve in curves for step, values in curve if step)
+    assert [[step for step, _ in curve] for curve in curves] == [[1, 2]] * 3
+    assert all(0 < values["loss"] < 20 for curve in curves for _, values in curve)
+    assert not list(tmp_path.glob("*.scratch"))
     assert {read_record(tmp_path / name).precision for name in ("warmup", "parent", "calibrate")} == {"bfloat16"}
-    model, _ = load_model(tmp_path / "calibrate", backbones)
+    model, record = load_model(tmp_path / "calibrate", backbones)
+    assert record.parent is not None and record.parent.path == "../parent" and record.step == 2
     assert {p.dtype for n, p in model.named_parameters() if n.startswith(("router.", "interface.", "calibrator."))} == {
         torch.float32
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from pacer.core.stops import STOPPED
@@ -12,31 +10,23 @@ from tests.support.killed import HALF_STATE, STEP, UPDATES, Setting, assert_like
 __all__ = ["setting"]
 
 
-@dataclass
-class Moment:
-    """A point at which SIGTERM arrives, and the updates that are left then."""
-
-    point: str
-    number: int
-    left: int
-
-
+#: A point at which SIGTERM arrives, for which time it is met, and the updates that are left then.
 MOMENTS = [
-    Moment(STEP, 0, UPDATES - 1),
-    Moment(STEP, 2, UPDATES - 3),  # the third update ends, and its validation waits
-    Moment("validate", 0, UPDATES - 3),
-    Moment(HALF_STATE, 0, UPDATES - 2),
-    Moment(STEP, UPDATES - 1, 0),
-    Moment("validate", 1, 0),
+    (STEP, 0, UPDATES - 1),
+    (STEP, 2, UPDATES - 3),  # the third update ends, and its validation waits
+    ("validate", 0, UPDATES - 3),
+    (HALF_STATE, 0, UPDATES - 2),
+    (STEP, UPDATES - 1, 0),
+    ("validate", 1, 0),
 ]
 
 
 @pytest.mark.parametrize("phase", ["parent", "calibrate"])
 def test_a_stop_loses_no_update_and_changes_no_byte(phase: str, setting: Setting) -> None:
-    for number, moment in enumerate(MOMENTS):
-        task = setting.task(f"{phase}-stopped-{number}", phase)
-        ((code, output),) = setting.server.run(stopped(task, moment.point, moment.number))
+    for place, (point, number, left) in enumerate(MOMENTS):
+        task = setting.task(f"{phase}-stopped-{place}", phase)
+        ((code, output),) = setting.server.run(stopped(task, point, number))
         assert code == STOPPED and (scratch(task) / "lock").exists(), output
         setting.server.finish(task)
-        assert steps(task) == moment.left, moment
+        assert steps(task) == left, (point, number)
         assert_like(task, setting.reference(phase))

@@ -57,12 +57,5 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
         params.decode,
         tmp_path / "alone",
     )
-    together, alone = (
-        {
-            str(path.relative_to(tmp_path / out)): path.read_bytes()
-            for path in (tmp_path / out).rglob("*")
-            if path.is_file()
-        }
-        for out in ("predictions", "alone")
-    )
+    together, alone = (drive.contents(tmp_path / out) for out in ("predictions", "alone"))
     assert together == alone and {"sn.jsonl", "mw.jsonl", "manifest.json"} <= set(together)

@@ -10,7 +10,8 @@ import torch
 
 from pacer.core.io import read_json
 from pacer.features.store import FeatureStore
-from tests.support.building import IMAGES, KILLED, SHARD, Setting, content, cut, setting, shard_of
+from tests.support.building import IMAGES, KILLED, SHARD, Setting, cut, setting, shard_of
+from tests.support.drive import contents
 
 __all__ = ["setting"]
 
@@ -26,7 +27,7 @@ def test_killed_again_and_again(setting: Setting) -> None:
     name, starts = "again", 0
     while setting.server.run(setting.task(name, stop={"point": "encode images", "number": 3}))[0][0] == KILLED:
         starts += 1
-    assert starts == 2 and content(setting.folder / name) == setting.whole
+    assert starts == 2 and contents(setting.folder / name) == setting.whole
     assert setting.encoded(name)["0"] <= IMAGES + starts * SHARD
 
 
@@ -56,7 +57,7 @@ def together(setting: Setting) -> tuple[int, str]:
 
 
 def test_two_processes_make_the_store_of_one(setting: Setting, together: tuple[int, str]) -> None:
-    assert content(setting.folder / "together") == setting.whole, together[1]
+    assert contents(setting.folder / "together") == setting.whole, together[1]
     assert setting.encoded("together") == {"0": 6, "1": 4}
 
 
@@ -84,5 +85,5 @@ def test_a_killed_process_leaves_its_shards(setting: Setting, rank: int, shards:
     else:
         code, output = setting.launch(setting.task(name))
         assert code == 0, output
-    assert content(setting.folder / name) == setting.whole
+    assert contents(setting.folder / name) == setting.whole
     assert sum(setting.encoded(name).values()) <= IMAGES + 2 * SHARD

@@ -7,23 +7,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.config import Features
 from pacer.core.io import read_json
 from pacer.features import encode as build
 from pacer.features.online import open_features
 from pacer.features.store import MANIFEST, FeatureStore
+from tests.support.building import CONFIG
 from tests.support.real import real
-
-CONFIG = Features(
-    mode="states",
-    depths=[1, 3],
-    dtype="bfloat16",
-    precision="float32",
-    batch_size=64,
-    shard_size=512,
-    workers=2,
-    prior_tokens=12,
-)
 
 
 def images_of(folder: Path) -> pl.DataFrame:
@@ -36,7 +25,7 @@ def test_all_images_pass(backbones: Path, tmp_path: Path, corpus: str, count: in
     images = images_of(real(corpus))
     assert len(images) == count
     for mode in ("states", "pixels"):
-        config = CONFIG.model_copy(update={"mode": mode})
+        config = CONFIG.model_copy(update={"mode": mode, "batch_size": 64, "shard_size": 512, "workers": 2})
         build.build_store(config, images, [], backbones, tmp_path / mode)
         assert read_json(tmp_path / mode / MANIFEST)["images"] == count
     states, online = (open_features(tmp_path / mode, backbones, "cpu") for mode in ("states", "pixels"))

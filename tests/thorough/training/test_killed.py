@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -133,18 +132,13 @@ def test_changed_features_never_meet_the_old_state(setting: Setting) -> None:
         drive.parameters(MODEL),
         seed=1,
     )
-    assert_starts_anew(setting, task, fresh)
-    assert drive.weights(fresh) != setting.reference(phase).weights
-
-
-def assert_starts_anew(setting: Setting, task: dict[str, Any], fresh: dict[str, Any]) -> None:
-    """The task ends as the fresh one does, and what an earlier run left is gone before its first update."""
     before = {path.name for path in scratch(task).iterdir() if path.is_dir()}
     setting.server.finish(task, fresh)
     assert drive.weights(task) == drive.weights(fresh) and drive.logged(task) == drive.logged(fresh)
     assert steps(task) == UPDATES
     files = next(files for point, _, files in read_json(task["watch"]) if point == STEP)
-    assert files and not before & {Path(name).parts[0] for name in files}
+    assert files and not before & {Path(name).parts[0] for name in files}  # gone before the first update
+    assert drive.weights(fresh) != setting.reference(phase).weights
 
 
 def test_kills_during_the_write_of_the_state_do_not_fill_the_disk(setting: Setting) -> None:
@@ -153,16 +147,9 @@ def test_kills_during_the_write_of_the_state_do_not_fill_the_disk(setting: Setti
     for _ in range(5):
         setting.kill((task, HALF_STATE, 0))
     setting.kill((task, STEP, 3))  # a state was written since
-    left = {path.name: path.stat().st_size for path in scratch(task).rglob("*") if path.is_file()}
-    assert of_states(left) <= 2 * state_size([files for _, _, files in reference.points]), left
+    left = {path.name: path.stat().st_size for path in scratch(task).rglob("*") if "state.pt" in path.name}
+    seen = [files.items() for _, _, files in reference.points]
+    state = max(size for files in seen for name, size in files if name.endswith("/state.pt"))
+    assert sum(left.values()) <= 2 * state, left
     setting.server.finish(task)
     assert_like(task, reference)
-
-
-def of_states(files: dict[str, int]) -> int:
-    """Bytes of states, whole or not."""
-    return sum(size for name, size in files.items() if "state.pt" in name)
-
-
-def state_size(seen: list[dict[str, int]]) -> int:
-    return max(size for files in seen for name, size in files.items() if name.endswith("/state.pt"))

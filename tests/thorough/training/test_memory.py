@@ -12,7 +12,6 @@ from tests.support import drive
 from tests.support.models import MODEL
 
 PHASES = ("warmup", "parent", "calibrate")
-STARTS = {"warmup": None, "parent": "warmup", "calibrate": "parent"}
 
 
 def test_checkpointing_changes_no_bit(backbones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,8 +35,7 @@ def test_checkpointing_changes_no_bit(backbones: Path, tmp_path: Path, monkeypat
         folder.mkdir()
         inputs, done[switch] = drive.write_inputs(folder, backbones, params), []
         for name in PHASES:
-            start = None if STARTS[name] is None else str(folder / STARTS[name])
-            done[switch].append(drive.job(name, params, inputs, folder / name, start=start))
+            done[switch].append(drive.job(name, params, inputs, folder / name))
             drive.perform(done[switch][-1])
     for off, on in zip(done["off"], done["on"], strict=True):
         assert drive.logged(on) == drive.logged(off) and drive.logged(on)[-1][0] >= 1

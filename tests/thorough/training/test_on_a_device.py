@@ -16,11 +16,10 @@ from safetensors.torch import load
 
 from tests.support import drive
 from tests.support.models import MODEL
+from tests.support.several import STILL
 
-#: Dropout is drawn per process. In bfloat16 the shares of two processes would be rounded otherwise than the whole.
-STILL = MODEL | {group: MODEL[group] | {"dropout": 0.0} for group in ("interface", "lora", "calibrate")}
+#: In bfloat16 the shares of two processes would be rounded otherwise than the whole.
 EXACT = {"parent": {"learning_rate": 3e-4}, "train": {"precision": "float32"}}
-START = {"warmup": None, "parent": "warmup", "calibrate": "parent"}
 
 
 @dataclass
@@ -33,9 +32,7 @@ class Setting:
 
     def task(self, phase: str, name: str, model: dict = MODEL, groups: dict | None = None, **more: Any) -> dict:
         """A phase, from the reference run's checkpoint to a checkpoint of this name."""
-        start = START[phase] and str(self.folder / START[phase])
-        params = drive.parameters(model, **(groups or {}))
-        return drive.job(phase, params, self.inputs, self.folder / name, start=start, **more)
+        return drive.job(phase, drive.parameters(model, **(groups or {})), self.inputs, self.folder / name, **more)
 
     def finish(self, *tasks: dict) -> None:
         """Do tasks one after another in one process; all must succeed."""
@@ -49,7 +46,7 @@ def setting(backbones: Path, device: torch.device, tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("device")
     setting = Setting(folder, device.type, drive.write_inputs(folder, backbones, drive.parameters(MODEL)))
     alone = setting.task("parent", "alone", STILL, EXACT)
-    setting.finish(*(setting.task(phase, phase) for phase in START), alone)
+    setting.finish(*(setting.task(phase, phase) for phase in ("warmup", "parent", "calibrate")), alone)
     return setting
 
 

@@ -87,18 +87,6 @@ def compare(monkeypatch: pytest.MonkeyPatch) -> Callable:
     return import_module("stand_ins").compare
 
 
-def test_models_that_are_made_again_are_compared_with_the_recorded_ones(
-    compare: Callable, capsys: pytest.CaptureFixture
-) -> None:
-    compare(card(), card(auroc=0.917, loss=0.589, raw=0.96, text=0.96, first=4.0009))
-    assert capsys.readouterr().out.splitlines() == [
-        "vision: held_out_auroc 0.9000 in the card, 0.9170 now; first losses 9.0e-04 apart at most",
-        "language: held_out_loss 0.6000 in the card, 0.5890 now; first losses 9.0e-04 apart at most",
-        "chexbert: held_out_accuracy 0.9750 in the card, 0.9700 now; first losses 9.0e-04 apart at most",
-        "text: held_out_accuracy 0.9700 in the card, 0.9600 now; first losses 9.0e-04 apart at most",
-    ]
-
-
 @pytest.mark.parametrize(
     ("change", "role"),
     [
@@ -112,5 +100,6 @@ def test_models_that_are_made_again_are_compared_with_the_recorded_ones(
 def test_another_model_than_the_recorded_one_is_an_error(
     compare: Callable, change: dict[str, float], role: str
 ) -> None:
+    compare(card(), card(auroc=0.917, loss=0.589, raw=0.96, text=0.96, first=4.0009))
     with pytest.raises(BackboneError, match=rf"^{role}: not the recorded model \(quality within 2%, first losses "):
         compare(card(), card(**change))

@@ -32,11 +32,6 @@ def table(records: pl.DataFrame, anchors: pl.DataFrame) -> RecordTable:
     return record_table(records.with_columns(report=pl.col("report") + " " + pl.col("context")), anchors)
 
 
-def test_draws_have_the_published_frequencies() -> None:
-    draws = pair_draws(ALL)
-    assert {pair: Fraction(count, len(draws)) for pair, count in Counter(draws).items()} == PUBLISHED
-
-
 def test_two_contexts_leave_one_pair_and_none_is_an_error(records: pl.DataFrame, anchors: pl.DataFrame) -> None:
     assert set(pair_draws(("sn", "mn"))) == {("mn", "sn")}
     alone = record_table(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pacer.decoding.generate import Generator
 from pacer.model.assemble import load_tokenizer
-from pacer.model.pacer import Batch, Pacer
+from pacer.model.pacer import Pacer
 from pacer.model.prompt import build_prompt
 from pacer.training.examples import Examples, collate
 from pacer.training.trajectory import Span, Trajectory
@@ -42,7 +42,6 @@ class Heard(NamedTuple):
 
     inputs: Tensor
     mask: Tensor
-    options: dict[str, Any]
     sequences: list[list[int]]
     logits: list[Tensor]
 
@@ -60,7 +59,7 @@ def listen(generator: Generator, records: list[dict], monkeypatch: pytest.Monkey
             beams = [row] * len(tokens) if options["num_beams"] == 1 else found.beam_indices[row].tolist()
             sequences.append(tokens)
             logits.append(torch.stack([found.logits[step][beams[step]] for step in range(len(tokens))]))
-        heard.append(Heard(options["inputs_embeds"], options["attention_mask"], options, sequences, logits))
+        heard.append(Heard(options["inputs_embeds"], options["attention_mask"], sequences, logits))
         return found.sequences
 
     with monkeypatch.context() as patch:
@@ -70,7 +69,7 @@ def listen(generator: Generator, records: list[dict], monkeypatch: pytest.Monkey
     return heard[0]
 
 
-def teacher_forced(generator: Generator, records: list[dict], sequences: list[list[int]]) -> tuple[Batch, list[Tensor]]:
+def teacher_forced(generator: Generator, records: list[dict], sequences: list[list[int]]) -> list[Tensor]:
     """Logits of the given target tokens from one training pass over right-padded rows."""
     prompts = [
         build_prompt(generator.tokenizer, r, commit=True, **specification().prompt.model_dump()) for r in records
@@ -87,7 +86,7 @@ def teacher_forced(generator: Generator, records: list[dict], sequences: list[li
     with torch.no_grad():
         inputs, _, _ = model.calibrate(model.embed(batch), batch)
         logits = model.language.lm_head(model.predicting_states(inputs, batch))
-    return batch, list(logits.split([len(tokens) for tokens in sequences]))
+    return list(logits.split([len(tokens) for tokens in sequences]))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +108,7 @@ def test_rescoring_a_generation_gives_the_logits_it_was_made_with(
     assert len(set(map(tuple, heard.sequences))) > 1
     if options == {"num_beams": 1}:
         assert len(set(map(len, heard.sequences))) >= 3  # some rows end before others
-    _, rescored = teacher_forced(generator, records, heard.sequences)
+    rescored = teacher_forced(generator, records, heard.sequences)
     for tokens, own, other in zip(heard.sequences, heard.logits, rescored, strict=True):
         torch.testing.assert_close(other, own, rtol=0, atol=1e-4)
         if options == {"num_beams": 1}:

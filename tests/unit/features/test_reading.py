@@ -111,13 +111,6 @@ def test_a_store_of_another_kind_is_refused(tmp_path: Path, change: dict, why: s
         FeatureStore(tmp_path / "store")
 
 
-def test_a_store_without_previous_reports(tmp_path: Path) -> None:
-    write_store(tmp_path / "store")
-    write_index(tmp_path / "store" / PRIORS, "text_key", [])
-    with pytest.raises(DataError, match="has no previous report"):
-        FeatureStore(tmp_path / "store").prior_states(["report 1 ."])
-
-
 @pytest.mark.parametrize(
     ("tensors", "why"),
     [
@@ -158,13 +151,6 @@ def test_a_store_keeps_no_file_open_and_maps_none(tmp_path: Path) -> None:
     store.depth_states(["p3/view 3.jpg"])
     used = [os.path.realpath(f"/proc/self/fd/{file}") for file in os.listdir("/proc/self/fd")]
     assert str(tmp_path) not in "\n".join([*used, Path("/proc/self/maps").read_text()])
-
-
-@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16"])
-def test_states_are_cast(name: str) -> None:
-    states = torch.randn(4, 3, 5, 8)
-    stored = as_stored(states, DTYPES[name], "abcd")
-    assert stored.dtype == DTYPES[name] and torch.equal(stored, states.to(DTYPES[name]))
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.model.calibrate import PrefixCalibrator
+from tests.support.models import moved
 
 
 def calibrator() -> PrefixCalibrator:
     torch.manual_seed(0)
-    module = PrefixCalibrator(12, rank=4).eval()
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    return module
+    return moved(PrefixCalibrator(12, rank=4).eval(), 0.3)
 
 
 def test_dropout_is_in_the_bottleneck() -> None:

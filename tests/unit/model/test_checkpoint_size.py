@@ -10,22 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pacer.config import Params, parse_params
 from pacer.core.errors import CheckpointError
-from pacer.model.assemble import build_model, frozen_fingerprints, load_model
-from pacer.model.checkpoint import (
-    CheckpointRecord,
-    ParentReference,
-    load_strictly,
-    load_weights,
-    parent_reference,
-    read_record,
-    save_checkpoint,
-)
+from pacer.model.assemble import build_model, load_model
+from pacer.model.checkpoint import CheckpointRecord, load_strictly, load_weights, read_record, save_checkpoint
 from pacer.model.pacer import Pacer
-from pacer.training.phases import phase_of
-from tests.support.models import moved_model, specification
-from tests.support.profiles import profile
+from tests.support.models import moved_model, save_model, specification
 
 #: Widths at which names and shapes weigh little against numbers.
 WIDE = {
@@ -36,30 +25,15 @@ WIDE = {
 }
 
 
-@pytest.fixture(scope="module")
-def params() -> Params:
-    return parse_params(profile("micro").model_dump())
-
-
-def record(phase: str, frozen: dict[str, str], parent: ParentReference | None = None) -> CheckpointRecord:
-    model = specification(phase, **WIDE)
-    return CheckpointRecord(phase=phase, step=1, model=model, frozen=frozen, parent=parent, versions={})
-
-
-def save(model: Pacer, name: str, params: Params, backbones: Path, out: Path, parent: Path | None = None) -> dict:
-    """The checkpoint of a phase, as its stage writes it; the trained parameters."""
-    trained = {n: p for n, p in model.named_parameters() if phase_of(name, params).trainable(n)}
-    reference = None if parent is None else parent_reference(out, parent)
-    save_checkpoint(out, trained, record(name, frozen_fingerprints(backbones), reference))
-    return trained
+PARENT, CALIBRATE = specification("parent", **WIDE), specification(**WIDE)
 
 
 @pytest.fixture(scope="module")
-def written(backbones: Path, params: Params, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pacer, Path]:
+def written(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pacer, Path]:
     """A parent's checkpoint and, beside it, that of Calibrate on it."""
-    model, folder = moved_model(backbones, specification("calibrate", **WIDE)), tmp_path_factory.mktemp("checkpoints")
-    save(model, "parent", params, backbones, folder / "parent")
-    save(model, "calibrate", params, backbones, folder / "calibrate", folder / "parent")
+    model, folder = moved_model(backbones, CALIBRATE), tmp_path_factory.mktemp("checkpoints")
+    save_model(folder / "parent", model, backbones, PARENT)
+    save_model(folder / "calibrate", model, backbones, CALIBRATE, folder / "parent")
     return model, folder
 
 
@@ -78,26 +52,25 @@ def header(file: Path) -> tuple[int, dict]:
     return 8 + size, json.loads(content[8 : 8 + size])
 
 
-@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
-def test_a_checkpoint_is_no_larger_than_what_was_trained(name: str, backbones, params: Params, tmp_path: Path) -> None:
-    model = moved_model(backbones, specification(name, **WIDE))
-    parent = None
-    if name == "calibrate":
-        parent = tmp_path / "parent"
-        save(model, "parent", params, backbones, parent)
-    trained = save(model, name, params, backbones, tmp_path / name, parent)
+@pytest.mark.parametrize("name", ["parent", "calibrate"])
+def test_a_checkpoint_is_no_larger_than_what_was_trained(name: str, written: tuple[Pacer, Path]) -> None:
+    model, folder = written
+    calibrates = name == "calibrate"
+    parts = {n: p for n, p in model.named_parameters() if n.startswith("calibrator.") == calibrates}
+    trained = {n: p for n, p in parts.items() if p.requires_grad}
     numbers = sum(parameter.numel() * parameter.element_size() for parameter in trained.values())
-    assert sorted(file.name for file in (tmp_path / name).iterdir()) == ["config.json", "model.safetensors"]
-    size = (tmp_path / name / "model.safetensors").stat().st_size
-    start, described = header(tmp_path / name / "model.safetensors")
+    assert sorted(file.name for file in (folder / name).iterdir()) == ["config.json", "model.safetensors"]
+    size = (folder / name / "model.safetensors").stat().st_size
+    start, described = header(folder / name / "model.safetensors")
     assert size - start == numbers  # nothing beside the trained numbers
     assert size <= 1.05 * numbers
     assert set(described) - {"__metadata__"} == set(trained)
 
 
-def test_a_view_is_saved_without_what_it_is_a_view_of(backbones: Path, tmp_path: Path) -> None:
+def test_a_view_is_saved_without_what_it_is_a_view_of(tmp_path: Path) -> None:
     big = torch.randn(1000, 100)
-    save_checkpoint(tmp_path / "a", {"row": big[3], "column": big[:, 5], "twice": big[3]}, record("warmup", {}))
+    record = CheckpointRecord(phase="warmup", step=1, model=PARENT, frozen={}, parent=None, versions={})
+    save_checkpoint(tmp_path / "a", {"row": big[3], "column": big[:, 5], "twice": big[3]}, record)
     start, _ = header(tmp_path / "a" / "model.safetensors")
     assert (tmp_path / "a" / "model.safetensors").stat().st_size - start == 4 * (100 + 1000 + 100)
     _, weights = load_weights(tmp_path / "a")
@@ -118,35 +91,27 @@ def test_calibrate_comes_back_with_its_parent(saved, backbones: Path) -> None:
             assert torch.equal(value, own[name]), name
 
 
-def test_another_parent_in_the_parents_place_is_refused(saved, params: Params, backbones: Path) -> None:
+def test_another_parent_in_the_parents_place_is_refused(saved, backbones: Path) -> None:
     _, directory = saved
     shutil.rmtree(directory / "parent")
     with pytest.raises(CheckpointError, match=r"builds on .*parent, which has no model\.safetensors"):
         load_model(directory / "calibrate", backbones)
-    save(
-        moved_model(backbones, specification("parent", **WIDE), seed=4),
-        "parent",
-        params,
-        backbones,
-        directory / "parent",
-    )
+    save_model(directory / "parent", moved_model(backbones, PARENT, seed=4), backbones, PARENT)
     with pytest.raises(CheckpointError, match=r"has changed since .*calibrate was trained on it"):
         load_model(directory / "calibrate", backbones)
 
 
 @pytest.mark.parametrize("name", ["vision", "language", "text"])
-def test_another_frozen_model_is_named(name: str, saved, backbones: Path, tmp_path: Path) -> None:
+def test_another_frozen_model_is_named(name: str, saved, other_backbones: Path) -> None:
     """One number of its weights is enough to be another model."""
     _, directory = saved
-    copy = tmp_path / "backbones"
-    shutil.copytree(backbones, copy)
-    file = copy / name / "model.safetensors"
+    file = other_backbones / name / "model.safetensors"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
     for checkpoint in ("parent", "calibrate"):
         with pytest.raises(CheckpointError, match=f"{checkpoint} was trained on another {name} backbone"):
-            load_model(directory / checkpoint, copy)
+            load_model(directory / checkpoint, other_backbones)
 
 
 @pytest.mark.parametrize("group", [{"calibrate": {"rank": 5}}, {"features": {"depths": [2, 3]}}], ids=str)

@@ -26,31 +26,22 @@ def test_identity_fusion_starts_as_the_normalised_frontal_slot() -> None:
     torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0]))
 
 
-def test_the_lateral_may_start_as_the_frontal_does() -> None:
+@pytest.mark.parametrize(("source", "slot"), [("lateral", 1), ("prior", 2)])
+def test_a_source_may_start_as_the_frontal_does(source: str, slot: int) -> None:
+    """The previous report but for its attention, whose states are of another width."""
     model = interface(fusion_init="identity")
-    model.start_from_frontal("lateral")
-    frontal, lateral, prior = sources()
-    rows = torch.tensor([[True, False]] * 4)
-    found = model(frontal, lateral, prior, rows)
-    tokens, fused = found.tokens, found.fused
-    compressed = model.compress_frontal(frontal)
-    own = model.frontal(compressed, lateral)
-    torch.testing.assert_close(tokens[:, 1], model.frontal.to_model(own))
-    torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0] + 0.5 * tokens[:, 1]))
-
-
-def test_the_prior_may_start_as_the_frontal_does_but_for_its_attention() -> None:
-    model = interface(fusion_init="identity")
-    before = {name: value.clone() for name, value in model.prior.attention.state_dict().items()}
-    model.start_from_frontal("prior")
-    frontal, lateral, prior = sources()
-    found = model(frontal, lateral, prior, torch.tensor([[False, True]] * 4))
-    tokens, fused = found.tokens, found.fused
-    own = model.prior(model.compress_frontal(frontal), prior)
-    torch.testing.assert_close(tokens[:, 2], model.frontal.to_model(own))
-    torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0] + 0.5 * tokens[:, 2]))
-    torch.testing.assert_close(model.prior.attention.state_dict(), before)
-    torch.testing.assert_close(model.prior.mix.weight, model.frontal.mix.weight)
+    part = getattr(model, source)
+    before = {name: value.clone() for name, value in part.attention.state_dict().items()}
+    model.start_from_frontal(source)
+    states = dict(zip(("frontal", "lateral", "prior"), sources(), strict=True))
+    found = model(*states.values(), torch.tensor([[slot == 1, slot == 2]] * 4))
+    reader = model.frontal if source == "lateral" else part
+    own = reader(model.compress_frontal(states["frontal"]), states[source])
+    torch.testing.assert_close(found.tokens[:, slot], model.frontal.to_model(own))
+    torch.testing.assert_close(found.fused, model.fusion_norm(found.tokens[:, 0] + 0.5 * found.tokens[:, slot]))
+    if source == "prior":
+        torch.testing.assert_close(part.attention.state_dict(), before)
+        torch.testing.assert_close(part.mix.weight, model.frontal.mix.weight)
 
 
 @pytest.mark.parametrize("given", [0, 1, 3])
@@ -84,28 +75,3 @@ def test_states_of_absent_sources_reach_neither_outputs_nor_gradients(filler: fl
     for name, gradient in expected.items():
         assert gradient is not None and gradient.isfinite().all() and torch.equal(gradient, actual[name]), name
     assert not expected["lateral"][~ALL[:, 0]].any() and not expected["prior"][~ALL[:, 1]].any()
-
-
-@pytest.mark.parametrize("column", [0, 1], ids=["lateral", "prior"])
-def test_a_source_that_no_row_has_trains_nothing(column: int) -> None:
-    name, available = ("lateral", "prior")[column], ALL.clone()
-    available[:, column] = False
-    _, lateral, prior = sources()
-    outputs, found = gradients(interface(), lateral, prior, available)
-    assert outputs.isfinite().all()
-    for parameter, gradient in found.items():
-        assert (gradient is None) == parameter.startswith(name), parameter
-    # of the fusion, the block that reads the absent slot
-    assert not found["fusion.weight"][:, 12 * (column + 1) : 12 * (column + 2)].any()
-
-
-def test_each_prior_is_read_under_its_own_mask() -> None:
-    """Also where the row before has no prior, so that rows and priors are not numbered alike."""
-    model, (frontal, lateral, prior) = interface(mask_prior_padding=True), sources()
-    lengths = (6, 2, 5, 3)
-    mask = torch.arange(6) < torch.tensor(lengths).unsqueeze(1)
-    tokens = model(frontal, lateral, prior, ALL, mask).tokens
-    for row in (1, 3):
-        rows, short = slice(row, row + 1), slice(lengths[row])
-        alone = model(frontal[rows], lateral[rows], prior[rows, short], ALL[rows])
-        torch.testing.assert_close(tokens[rows], alone.tokens)

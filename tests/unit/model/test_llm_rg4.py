@@ -14,8 +14,8 @@ from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, load_model
 from pacer.model.checkpoint import read_record, specification_of
 from pacer.model.llm_rg4 import adopt_llm_rg4, interface_names
+from tests.support import drive
 from tests.support.models import MODEL, WIDTH
-from tests.support.profiles import profile
 
 ROOT = Path(__file__).parents[3]
 
@@ -32,11 +32,7 @@ def alike(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def params() -> Params:
-    values = profile("micro").model_dump()
-    for group in ("refine", "interface", "lora"):
-        values[group] = MODEL[group]
-    values["features"]["depths"] = MODEL["features"]["depths"]
-    return parse_params(values)
+    return drive.parameters(MODEL)
 
 
 @pytest.fixture(scope="module")

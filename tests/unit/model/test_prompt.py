@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from transformers import AutoTokenizer
 
-from pacer.model.prompt import build_prompt, continuation_ids, instruction, task
+from pacer.model.prompt import build_prompt, instruction, task
 
 RECORD = {"view": "PA", "sections": "findings+impression", "indication": None, "history": None, "commit": False}
 
@@ -49,12 +49,6 @@ def test_task_strings(view: str, sections: str, unknown_view, expected: str) -> 
     assert task(view, sections, unknown_view) == "\n" * (view == "other") + f"Write radiological {expected}"
 
 
-def test_a_long_history_is_cut_and_the_image_marker_stays(tokenizer) -> None:
-    ids = build_prompt(tokenizer, {**RECORD, "history": "pain " * 100}, commit=False, before_tokens=20).before
-    assert len(ids) == 20
-    assert tokenizer.decode(ids).endswith("<Img>")
-
-
 def test_as_upstream_a_long_history_takes_the_image_marker_with_it(tokenizer) -> None:
     record = {**RECORD, "history": "pain " * 100}
     text = instruction(**record)[0]
@@ -65,10 +59,3 @@ def test_as_upstream_a_long_history_takes_the_image_marker_with_it(tokenizer) ->
         assert build_prompt(tokenizer, short, commit=False, truncation="upstream") == build_prompt(
             tokenizer, short, commit=False
         )
-
-
-def test_continuations_have_no_dummy_prefix(tokenizer) -> None:
-    ids = continuation_ids(tokenizer, "\n</REPORT>")
-    assert tokenizer.convert_ids_to_tokens(ids)[0] == "<0x0A>"
-    lead = tokenizer("x .", add_special_tokens=False)["input_ids"]
-    assert tokenizer.decode(lead + ids) == "x .\n</REPORT>"

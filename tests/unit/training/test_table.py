@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -10,7 +9,6 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.data.schemas import EMPHASIS_SCHEMA, RECORD_SCHEMA
 from pacer.training.examples import ANCHOR_COLUMNS, RecordTable
-from tests.support.training import record_table
 
 
 @pytest.fixture
@@ -40,17 +38,6 @@ def test_rows_are_those_of_the_tables(files, records, anchors) -> None:
     assert list(numbers) == ["mw", "sn"]
     assert [table.row(int(number))["record_id"] for number in numbers["mw"]] == ["mw-6", "mw-7"]
     assert not RecordTable.read(*files[:2], None, contexts).labelled
-
-
-def test_records_that_affirm_a_finding_are_repeated(records, anchors) -> None:
-    table = record_table(records, anchors)
-    rows = table.rows("train", ("sn",))["sn"]
-    affirming = [int(row) for row in rows if table.row(int(row))["positive"]]
-    assert 0 < len(affirming) < len(rows)
-    repeated = table.positive_repeated(rows, 3)
-    assert repeated.dtype == np.int32
-    assert sorted(repeated.tolist()) == sorted([*rows.tolist(), *affirming, *affirming])
-    assert table.positive_repeated(rows, 1).tolist() == rows.tolist()
 
 
 @pytest.mark.parametrize(("stage", "place"), [("emphasis", 1), ("anchors", 2)])

@@ -19,17 +19,6 @@ def ids(builder: TrajectoryBuilder, text: str) -> list[int]:
     return builder.tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def test_weights_kappa_and_consistency(builder: TrajectoryBuilder) -> None:
-    trajectory = builder.build(REPORT, ANCHOR, None)
-    weights = trajectory.omega(0.35)
-    assert weights[0] == 0
-    assert set(weights[(trajectory.spans == Span.ANCHOR) | (trajectory.spans == Span.OPENING)]) == {np.float32(0.35)}
-    assert set(weights[trajectory.spans >= Span.REPORT]) == {1.0}
-    assert trajectory.kappa(0.35) == 0.35 and builder.build(REPORT, None, None).kappa(0.35) == 1.0
-    assert not trajectory.omega_cons[trajectory.spans == Span.ANCHOR].any()
-    assert trajectory.omega_cons[trajectory.spans >= Span.OPENING].all()
-
-
 def test_emphasis_moves_to_the_report_span(builder: TrajectoryBuilder) -> None:
     count = len(ids(builder, REPORT))
     scores = [1.0, *([1.0, 0.0] * count)[:count], 1.0]  # BOS, report, EOS
