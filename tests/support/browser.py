@@ -1,4 +1,4 @@
-"""A page in a real browser: what it writes to the console, what it asks of the network, and whether it fits."""
+"""A page in a real browser: what it writes to the console and what it asks of the network."""
 
 from __future__ import annotations
 
@@ -20,14 +20,6 @@ CHROMIUM = next(
     None,
 )
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed; `apt-get install chromium`")
-
-#: Added to a copy of the page, all of it unfolded: what is wider than the window, outside of what scrolls by itself,
-#: goes to the console.
-_WIDTH_CHECK = """<script>addEventListener("load", () => {
-  for (const folded of document.querySelectorAll("details")) folded.open = true;
-  const wide = document.documentElement.scrollWidth;
-  console.log("WIDTH " + wide + " of " + innerWidth);
-});</script></body>"""
 
 
 class Visit(NamedTuple):
@@ -76,13 +68,3 @@ def visit(page: Path, width: int, folder: Path) -> Visit:
     image = Image.open(picture)
     image.load()
     return Visit([line for line in done.stderr.splitlines() if "CONSOLE" in line], asked, image)
-
-
-def overflow(page: Path, width: int, folder: Path) -> int:
-    """Pixels by which a page is wider than the window."""
-    folder.mkdir()
-    checked = folder / "checked.html"
-    checked.write_text(page.read_text(encoding="utf-8").replace("</body>", _WIDTH_CHECK), encoding="utf-8")
-    [line] = visit(checked, width, folder / "visit").console
-    widest, window = (int(part) for part in line.split("WIDTH ")[1].split('"')[0].split(" of "))
-    return widest - window
