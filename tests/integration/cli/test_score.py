@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pacer.core.io import read_json
+from pacer.core.io import read_json, write_jsonl
 from tests.support.cli import REPOSITORY, Outcome
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
@@ -68,8 +68,9 @@ def test_f1_by_group_needs_a_labeller(
     assert refused.code == 1 and "give --chexbert" in refused.error
     without = pacer(*stated(), "--columns", "columns.csv")
     assert without.code == 0 and "F1 by sex, site needs a labeller: --chexbert DIR" in without.out
-    labelled = pacer(*stated(), "--columns", "columns.csv", "--chexbert", str(chexbert_directory()))
+    labelled = pacer(*stated(), "--columns", "columns.csv", "--chexbert", str(chexbert_directory()), "--deduplicate")
     assert labelled.code == 0, labelled.error
+    assert all(shown in labelled.out for shown in ("nicolson", "ce:llm-rg4", "deduplicated:sentences"))
     shown = labelled.out.partition("F1 by sex, site; no other score is grouped")[2]
     assert re.findall(r"^(?:sex|site) +(\w) +(\d)", shown, re.MULTILINE) == [
         ("F", "2"),
@@ -87,6 +88,7 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     outcome = pacer("compare", "scores", "others")
     assert outcome.code == 0, outcome.error
     assert "ROUGE-L" in outcome.out and "no CheXbert F1" in outcome.out and "llm-rg4" not in outcome.out
+    assert "95 % interval" in outcome.out and "4 records, resampled by record (4)" in outcome.out
 
 
 def test_scores_of_other_reports_are_replaced_by_force_alone(pacer: Callable[..., Outcome], files: Path) -> None:
@@ -112,3 +114,40 @@ def test_means_over_few_records_and_equal_reports_are_said(pacer: Callable[..., 
     pl.DataFrame(many).write_csv("references.csv")
     pl.DataFrame(many | {"report": ["no edema ."] * 20}).write_csv("reports.csv")
     assert "say little" not in pacer(*stated(), "--force").out
+
+
+@pytest.mark.parametrize(
+    "given", ["--references r", "--references r --predictions p", "", "--records r --missing empty"]
+)
+def test_pairs_of_files_that_do_not_belong_together_are_refused(pacer: Callable[..., Outcome], given: str) -> None:
+    assert "--references and --hypotheses" in pacer("score", "--out", "scores", *given.split()).error
+
+
+def test_texts_alone_pair_by_position_and_that_is_said(pacer: Callable[..., Outcome], files: Path) -> None:
+    for name, text in (("gts.csv", "no effusion ."), ("res.csv", '"no\neffusion ."')):
+        (files / name).write_text(f"report\nthe heart is normal .\n{text}\n")
+    told = pacer("score", "--references", "gts.csv", "--hypotheses", "res.csv", "--out", "scores").out
+    for side, name in (("references", "gts.csv"), ("hypotheses", "res.csv")):
+        assert f"{side}: {name}, text: report, paired by position" in told
+
+
+def test_copies_of_train_are_called_so_and_columns_are_scored(
+    pacer: Callable[..., Outcome], repository: Path, chexbert_directory: Callable[..., Path]
+) -> None:
+    rows = [
+        {"id": f"{split}{number}", "split": split, "view": "AP", "report": f"{text.lower()} {split} ."}
+        for split in ("test", "train")
+        for number, text in enumerate(REFERENCES[:3])
+    ]
+    write_jsonl(repository / "refs.jsonl", rows)
+    copies = [{"id": f"test{number}", "report": rows[-1]["report"]} for number in range(3)]
+    write_jsonl(repository / "copied.jsonl", copies)
+    (repository / "columns.csv").write_text("record_id,sex,words\ntest0,F,1\ntest1,M,2\ntest2,F,\n")
+    command = ("score", "--references", "refs.jsonl", "--hypotheses", "copied.jsonl", "--columns", "columns.csv")
+    told = pacer(*command, "--out", "out", "--chexbert", chexbert_directory()).out
+    assert "Many reports are identical: ALL 100% (references 33%)." in told
+    assert "Many reports are copied from the training split: ALL 100% (references 0%)." in told
+    assert ["ALL", "1.500", "2"] in [line.split() for line in told.splitlines()], "the mean over two records"
+    lines = [line.split() for line in pacer("compare", "out", "out").out.splitlines()]
+    assert next(line for line in lines if line[:2] == ["sex", "F"])[2] == "2"
+    assert next(line for line in lines if line[:2] == ["ALL", "CE"]) and not any(line[:1] == ["View"] for line in lines)
