@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ WORDS = (
     *("the", "heart", "lungs", "are", "is", "clear", "normal", "no", "effusion"),
     *("pneumothorax", "left", "right", "small", "possible", ".", "edema"),
 )
+#: Words of which METEOR knows some by their stems alone.
+TALK = ("the", "heart", "lungs", "is", "clear", "no", "effusions", "effusion", "enlarged", "enlargement", ".")
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 
@@ -46,6 +49,12 @@ def small_config() -> BertConfig:
         intermediate_size=32,
         initializer_range=0.8,
     )
+
+
+def random_texts(seed: int, count: int = 40, least: int = 0) -> list[str]:
+    """Texts of ``least`` to 25 words."""
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(TALK, k=draw.randint(least, 25))) for _ in range(count)]
 
 
 @pytest.fixture(scope="session", autouse=True)
