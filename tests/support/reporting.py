@@ -31,8 +31,6 @@ SENTENCES = (
     "a right internal jugular catheter ends in the superior vena cava .",
     "mild interstitial edema has improved .",
 )
-#: Report text that nothing may show but the example cases.
-SECRET = "zephyrine opacity in the left lung base ."
 ROOT = Path(__file__).resolve().parents[2]
 #: The default profile, whose ``features.depths`` are 4, 8 and 12.
 DEFAULT = load_params(ROOT / "configs" / "phantom.yaml").model_dump()
@@ -151,51 +149,6 @@ def _image(path: Path, random: np.random.Generator) -> None:
     lungs = np.exp(-(((np.abs(x) - 0.45) / 0.28) ** 2) - ((y / 0.75) ** 2))
     pixels = 190 - 140 * lungs + random.normal(0, 6, lungs.shape)
     Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
-
-
-@pytest.fixture
-def sentences() -> tuple[str, ...]:
-    """What the made-up reports consist of."""
-    return SENTENCES
-
-
-@pytest.fixture
-def secret() -> str:
-    """Report text that stands in a wrong column of ``own_audit``'s table."""
-    return SECRET
-
-
-@pytest.fixture
-def own_audit(tmp_path: Path) -> dict:
-    """The audit of a table of one's own studies: dates, further views, rows that are left out, one that is bad."""
-    rows = []
-    for number in range(30):
-        for visit, day in enumerate((1, 3, 20 + number)[: 1 + number % 3]):
-            rows.append(
-                {
-                    "subject": f"p{number}",
-                    "study": f"p{number}-{visit}",
-                    "view": ("PA", "AP", "LL")[visit],
-                    "image": "f.png",
-                    "findings": SENTENCES[(number + visit) % 6],
-                    "impression": None,
-                    "date": f"2024-0{1 + visit}-{min(day, 28):02d}",
-                    "device": "A",
-                }
-            )
-    rows[5]["view"] = SECRET  # a report in the wrong column
-    rows[6]["date"] = "05/06/2024"  # it has two meanings
-    _image(tmp_path / "own" / "f.png", np.random.default_rng(0))
-    pl.DataFrame(rows, infer_schema_length=None).write_csv(tmp_path / "own" / "t.csv")
-    config = files_config(
-        tmp_path / "own",
-        format="table",
-        max_bad_rows=1,
-        unseen_comparisons="strip",
-        table={"file": "t.csv", "columns": {}, "delimiter": None, "encoding": "utf-8"},
-    )
-    point_to_files(config, tmp_path / "source")
-    return build_corpus(config, tmp_path / "source", tmp_path / "corpus")
 
 
 def _predictions(
