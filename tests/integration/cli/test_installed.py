@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,7 @@ sys.meta_path.insert(0, Blocked())
 #: Packages that need nothing of the extra; modules in them that do.
 BASE = ("config", "core", "data", "commitments", "metrics")
 OF_MODELS = ("core.devices", "core.processes", "metrics.chexbert.")
+TEXTS = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
 RUN = "import sys; from pacer.cli import main; sys.argv[0] = 'pacer'; main()"
 
 
@@ -58,19 +61,21 @@ def ran(environment: dict[str, str], folder: Path, code: str, *arguments: str) -
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> None:
-    texts = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
-    (tmp_path / "r.json").write_text(json.dumps(texts))
-    for name, report in (("one", "the heart is normal ."), ("two", "the heart is large .")):
-        (tmp_path / f"{name}.json").write_text(json.dumps(texts | {"b": report}))
-        found = ran(
-            environment, tmp_path, RUN, "score", "--references", "r.json", "--hypotheses", f"{name}.json", "--out", name
-        )
+def score_and_compare(pacer: Callable[..., subprocess.CompletedProcess[str]], folder: Path) -> None:
+    """Two systems by the command, whose paths start at the folder."""
+    for name, changed in (("r", {}), ("one", {"b": "the heart is normal ."}), ("two", {})):
+        (folder / f"{name}.json").write_text(json.dumps(TEXTS | changed))
+    for name in ("one", "two"):
+        found = pacer("score", "--references", "r.json", "--hypotheses", f"{name}.json", "--out", name)
         assert found.returncode == 0, found.stderr
-    found = ran(environment, tmp_path, RUN, "compare", "one", "two")
+    found = pacer("compare", "one", "two")
     assert found.returncode == 0 and "BLEU-4" in found.stdout, found.stderr
+
+
+def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> None:
+    score_and_compare(partial(ran, environment, tmp_path, RUN), tmp_path)
     code = (
-        f"import pacer; t = {texts}; s = pacer.score(t, t); pacer.compare(s, 'one'); "
+        f"import pacer; t = {TEXTS}; s = pacer.score(t, t); pacer.compare(s, 'one'); "
         "print(pacer.__file__, pacer.label(t.values()))"
     )
     found = ran(environment, tmp_path, code)
