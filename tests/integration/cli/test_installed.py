@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import polars as pl
 import pytest
 from PIL import Image
 
@@ -82,17 +83,23 @@ def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> Non
     assert found.returncode == 0 and environment["PYTHONPATH"] in found.stdout, found.stderr
 
 
-def test_a_corpus_is_audited(environment, tmp_path: Path) -> None:
-    """Of the checks only the token limit, which needs a tokenizer, is left open."""
-    Image.new("L", (16, 16)).save(tmp_path / "f.png")
-    rows = (f"{number},{number},{split},PA,f.png,Clear." for number, split in enumerate(("train", "val", "test")))
-    (tmp_path / "studies.csv").write_text("\n".join(("study,subject,split,view,image,findings", *rows)))
-    shutil.copy(ROOT / "configs" / "phantom.yaml", tmp_path)
-    named = "{source: files, format: table, root: ., table: {file: studies.csv, columns: {}}, contexts: [sn]}"
-    (tmp_path / "mine.yaml").write_text(f"extends: phantom\ncorpus: {named}\n")
+@pytest.mark.parametrize("date", ["2180-05-06", ""])
+def test_the_profile_table_is_audited_with_its_own_keys_alone(environment, tmp_path: Path, date: str) -> None:
+    """A table with the profile's names of columns, and `corpus.root`, are all that it takes; dates may be missing. Of
+    the checks only the token limit, which needs a tokenizer, is left open."""
+    (tmp_path / "studies" / "radiographs").mkdir(parents=True)
+    Image.new("L", (16, 16)).save(tmp_path / "studies" / "radiographs" / "f.png")
+    rows = [f"p{number % 10},e{number},{date},PA,f.png,No acute disease." for number in range(20)]
+    (tmp_path / "studies" / "studies.csv").write_text("\n".join(["patient_id,exam_id,date,view,file,findings", *rows]))
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "mine.yaml").write_text("extends: table\ncorpus: {root: studies}\n")
     found = ran(environment, tmp_path, RUN, "audit", "--params", "mine.yaml", "--out", "read")
     assert found.returncode == 0, found.stderr
-    assert "not known without the extra `pipeline`: make setup" in " ".join(found.stdout.split())
+    assert pl.read_parquet(tmp_path / "read" / "records.parquet")["context"].to_list() == ["sn"] * 20
+    printed = " ".join(found.stdout.split())  # a narrow terminal breaks the line
+    assert "not known without the extra `pipeline`: make setup" in printed
+    assert "no record has a previous report" in printed
+    assert ("no record has a previous report; 20 studies have no date" in printed) == (not date)
 
 
 def test_a_command_of_the_extra_says_so_in_one_sentence(environment, tmp_path: Path) -> None:

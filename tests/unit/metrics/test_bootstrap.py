@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pycocoevalcap.bleu.bleu import Bleu
-from sklearn.metrics import f1_score
 
-from pacer.metrics.clinical import CONVENTIONS, averaged, label_counts, present
+from pacer.metrics.clinical import averaged
 from pacer.metrics.nlg import bleu, bleu_statistics
 from pacer.metrics.scores import mean, mean_rows
 from pacer.metrics.statistics.bootstrap import Key, Summed, differences, holm
@@ -29,20 +28,6 @@ def test_bleu_of_any_resample_equals_the_package():
         expected, _ = Bleu(4).compute_score(*pairs, verbose=0)
         sums = rows[chosen].sum(axis=0)
         assert [bleu(sums, order) for order in (1, 2, 3, 4)] == pytest.approx(expected, rel=1e-9)
-
-
-@given(st.integers(0, 2**31), st.sampled_from(sorted(CONVENTIONS)))
-def test_f1_of_any_resample_equals_scikit_learn(seed, convention):
-    draw = np.random.default_rng(seed)
-    references, hypotheses = (draw.integers(0, 4, (30, 14)) * (draw.random((30, 14)) < 0.5) for _ in range(2))
-    references[:, 13], hypotheses[:, 13] = references[:, 13] % 2, hypotheses[:, 13] % 2
-    truth, found = (present(labels, CONVENTIONS[convention]) for labels in (references, hypotheses))
-    rows = label_counts(truth, found)
-    chosen = draw.integers(0, 30, 30)
-    sums = rows[chosen].sum(axis=0)
-    for average in ("micro", "macro", "weighted"):
-        expected = f1_score(truth[chosen], found[chosen], average=average, zero_division=0.0)
-        assert averaged(sums, "f1", average) == pytest.approx(expected)
 
 
 def test_scores_without_a_denominator_are_undefined():
