@@ -1,25 +1,18 @@
-"""Reports of other systems: how they pair, what is changed before they are scored, and what is said of it."""
+"""Scores of other systems' reports, and what is said of the reports and their files."""
 
 from __future__ import annotations
 
 import json
 from functools import partial
-from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pacer import score
-from pacer.config import validated
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
-from pacer.data.cleaning import clean_report
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.nlg import single_line
-from pacer.metrics.pairing import Protocol, last_box, pair_reports, without_repeats
-from pacer.metrics.report_files import EXTRA_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
 from pacer.metrics.signature import DEFAULTS, ScoreInputs
 from pacer.reporting.signature import reading_notes
 from tests.support.metrics import score_predictions
@@ -28,106 +21,6 @@ AS_IS = DEFAULTS.model_copy(update={"originals": "as_is"})
 
 REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left effusion .", "s3": "possible edema ."}
 REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2": "no effusion . no effusion ."}
-
-
-def file(ids, texts, name="h.csv", **extra) -> Reports:
-    keys = [str(number) for number in range(1, len(texts) + 1)] if ids is None else ids
-    content = {"id": keys, "text": texts} | dict.fromkeys(EXTRA_COLUMNS) | extra
-    columns = {"text": "text"} if ids is None else {"id": "id", "text": "text"}
-    return Reports(Path(name), pl.DataFrame(content, schema=dict.fromkeys(content, pl.String())), columns)
-
-
-def paired(references: Reports, hypotheses: Reports, **protocol):
-    cases, counts = pair_reports(references, hypotheses, Protocol(**protocol))
-    rows = cases.select("record_id", "report", "hypothesis").iter_rows()
-    return {key: (report, found) for key, report, found in rows}, counts
-
-
-A, ONE = file(["a"], ["1"]), file(["a"], ["one"])
-
-
-@pytest.mark.parametrize(
-    "references, hypotheses, protocol, problem",
-    [
-        (A, file(None, ["one"]), {}, "h.csv has no ids, h.csv has"),
-        (A, file(["a"], [None]), {}, "missing in h.csv: a; .*null with --missing empty"),
-        (
-            file(list("abcdex"), ["1"] * 6),
-            file(list("vwxyz"), ["1"] * 5),
-            {},
-            "missing in h.csv: a, b, c and 2 more; in h.csv but not in h.csv: v, w, y and 1 more; .*remove these rows",
-        ),
-        (A, file(["a", "a"], ["one", "two"]), {}, "more than once in h.csv: a"),
-        (file(["a"], ["1"], context=["sn-x"]), ONE, {}, "column context must hold sn, sw, mn, mw"),
-        (
-            file(["a", "a"], ["1", "2"], context=["sn", "mn"]),
-            ONE,
-            {},
-            "more than once in h.csv: a; .*select references with --split and --context",
-        ),
-        (
-            file(["a"], ["1"], split=["test"], context=["sn"]),
-            file(["a", "x"], ["one", "ten"]),
-            {"split": "test", "context": "sn"},
-            r"in h\.csv but not in h\.csv, split test, context sn: x",
-        ),
-        (
-            file(["a"], ["1"], split=["test"]),
-            ONE,
-            {"split": "val"},
-            "split val: there is no reference; its splits are test",
-        ),
-        (A, ONE, {"split": "test"}, r"h.csv has no column split, so split test cannot be chosen"),
-        # an id too many stays an error, with or without a text
-        (A, file(["x"], [None]), {"missing": "empty"}, "but not in"),
-        (A, file(["a", "a"], ["one", None]), {"missing": "empty"}, "more than once in h.csv: a"),
-    ],
-)
-def test_what_does_not_pair_is_refused(references, hypotheses, protocol, problem):
-    with pytest.raises(DataError, match=problem):
-        paired(references, hypotheses, **protocol)
-
-
-def test_the_protocols_change_the_reports():
-    found, counts = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "c"], ["one", None]), missing="empty")
-    assert found == {"a": ("1", "one"), "b": ("2", ""), "c": ("3", "")} and counts["missing_hypotheses"] == 2
-    texts = [r"thinking \boxed{No effusion. No effusion. Heart (normal).}", "no box", r"\boxed{cut"]
-    options = {"extract": "boxed", "deduplicate": True, "clean_hypotheses": "upstream", "clean_references": "upstream"}
-    found, _ = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "b", "c"], texts), **options)
-    assert found == {"a": ("1 .", clean_report("No effusion. Heart (normal).")), "b": ("2 .", ""), "c": ("3 .", "")}
-    with pytest.raises(ConfigError, match=r"missing = .*must be"):
-        validated({"missing": "zero"}, "pacer score", Protocol)
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        (r"First \boxed{draft}, then \boxed{the lungs are clear .}", "the lungs are clear ."),
-        (r"\boxed{a {nested {deeply}} box} and words", "a {nested {deeply}} box"),
-        (r"\boxed{}", ""),
-        (r"\boxed{closed} but \boxed{not closed", ""),
-        (r"\boxed{ends {too early}", ""),
-        ("\\boxed{over\ntwo lines}", "over\ntwo lines"),
-    ],
-)
-def test_the_last_box_by_brace_depth(text, expected):
-    assert last_box(text) == expected
-
-
-@given(st.lists(st.sampled_from(["a b .", "c .", "d?", "no e ."]), max_size=12))
-def test_sentences_stand_once(sentences):
-    once = without_repeats(" ".join(sentences))
-    assert once == without_repeats(once) == " ".join(dict.fromkeys(sentences))
-    assert without_repeats("No effusion. no  effusion . Size 1.2 cm") == "No effusion. Size 1.2 cm"
-
-
-def test_an_id_is_a_study_only_where_its_column_says_so(tmp_path):
-    for column, studies in (("study_id", ["1", "2"]), ("image_id", [None, None])):
-        pl.DataFrame({column: ["1", "2"], "report": ["x", "y"]}).write_csv(tmp_path / "r.csv")
-        references = reports_of(tmp_path / "r.csv", REFERENCE_COLUMNS)
-        assert (
-            pair_reports(references, file(["1", "2"], ["one", "two"]), Protocol())[0]["study_id"].to_list() == studies
-        )
 
 
 @pytest.fixture

@@ -134,3 +134,9 @@ def test_ids_that_were_rounded_pair_nothing(tmp_path: Path, column: str) -> None
     (tmp_path / "references.csv").write_text(f"{','.join(row)}\n{','.join(row.values())}\n")
     with pytest.raises(DataError, match=rf"line 2, {column}: 1.23457E\+12 is an id that .* has rounded"):
         reports_of(tmp_path / "references.csv", REFERENCE_COLUMNS)
+
+
+def test_an_id_is_a_study_only_where_its_column_says_so() -> None:
+    for column, studies in (("study_id", ["1", "2"]), ("image_id", [None, None])):
+        references = reports_of(pl.DataFrame({column: ["1", "2"], "report": ["x", "y"]}), REFERENCE_COLUMNS)
+        assert references.rows["study_id"].to_list() == studies
