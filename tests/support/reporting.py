@@ -107,9 +107,10 @@ def _corpus(root: Path, contexts: tuple[str, ...], random: np.random.Generator) 
     for context, rows in files.items():
         _write(root / "raw" / f"{context}.json", rows)
         for row in (row for part in rows.values() for row in part):
-            for name in ("APPA_imagepath", "lateral_imagepath"):
-                if name in row:
-                    _image(root / "raw" / "images" / row[name], random)
+            for name in ("APPA_imagepath", "lateral_imagepath")[: 1 + ("lateral_imagepath" in row)]:
+                path = root / "raw" / "images" / row[name]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(random.integers(0, 255, (112, 112), dtype=np.uint8)).save(path)
     config = files_config(
         root / "raw",
         images="images",
@@ -126,16 +127,6 @@ def files_config(root: Path, **settings: object) -> Corpus:
     """The settings of the default profile for a corpus of files below ``root``."""
     base = profile("phantom").corpus.model_dump()
     return Corpus.model_validate(base | {"source": "files", "root": str(root)} | settings)
-
-
-def _image(path: Path, random: np.random.Generator) -> None:
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    y, x = np.mgrid[-1:1:112j, -1:1:112j]
-    lungs = np.exp(-(((np.abs(x) - 0.45) / 0.28) ** 2) - ((y / 0.75) ** 2))
-    pixels = 190 - 140 * lungs + random.normal(0, 6, lungs.shape)
-    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
 
 
 def _predictions(

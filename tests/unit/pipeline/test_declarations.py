@@ -89,16 +89,10 @@ def only_says_what_it_is(path: Path) -> bool:
 @pytest.mark.parametrize("stage", STAGES)
 def test_everything_that_a_stage_reaches_is_declared(stage: str) -> None:
     declared = [*(ROOT / d for d in STAGES[stage]["deps"]), PARAMS]
-    modules = {path for path in reached(script_of(stage)) if path != PARAMS and not only_says_what_it_is(path)}
-    tables = {path.with_suffix(".yaml") for path in modules if path.with_suffix(".yaml").is_file()}
-    unknown = {path for path in tables if not any(path.is_relative_to(package) for package in declared)}
-    assert not unknown, f"{stage} reads {sorted(map(str, unknown))}, which dvc.yaml does not declare"
-    undeclared = {
-        str(path.relative_to(ROOT))
-        for path in reached(script_of(stage))
-        if not only_says_what_it_is(path) and not any(path.is_relative_to(package) for package in declared)
-    }
-    assert not undeclared, f"{stage} uses {sorted(undeclared)}, which dvc.yaml does not declare"
+    used = {path for path in reached(script_of(stage)) if not only_says_what_it_is(path)}
+    used |= {table for path in used if (table := path.with_suffix(".yaml")).is_file()}
+    lost = [str(path.relative_to(ROOT)) for path in used if not any(map(path.is_relative_to, declared))]
+    assert not lost, f"{stage} uses {sorted(lost)}, which dvc.yaml does not declare"
 
 
 @pytest.mark.parametrize("stage", STAGES)
