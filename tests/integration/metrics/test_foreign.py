@@ -15,6 +15,7 @@ from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.nlg import single_line
 from pacer.metrics.signature import DEFAULTS, ScoreInputs
 from pacer.reporting.signature import reading_notes
+from tests.integration.metrics.test_scoring import records_of
 from tests.support.metrics import score_predictions
 
 AS_IS = DEFAULTS.model_copy(update={"originals": "as_is"})
@@ -59,14 +60,10 @@ def test_what_was_read_and_is_not_clean_is_told(files):
 
 def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directory, quick_meteor):
     """A text is scored in one line, whether it comes as a prediction of the pipeline or in a file of another system."""
-    rows = [
-        {"record_id": f"sn-{key}", "context": "sn", "split": "test", "study_id": key, "subject_id": "p"}
-        | {"report": text.replace(" .", "\n .", 1), "report_raw": text, "findings_original": None}
-        for key, text in REFERENCES.items()
-    ]
-    records = pl.DataFrame(rows, schema_overrides={"findings_original": pl.String})
+    records = records_of(("sn",)).with_columns(pl.col("report").str.replace(" .", "\n .", literal=True))
     records.write_parquet(tmp_path / "records.parquet")
-    reports = [{"record_id": f"sn-{key}", "report": text.replace(" ", "\n")} for key, text in REPORTS.items()]
+    texts = ["edema .", "the heart is normal . heart is clear .", "no effusion . no effusion .", "a tube ."]
+    reports = [{"record_id": key, "report": text.replace(" ", "\n")} for key, text in zip(records["record_id"], texts)]
     write_jsonl(tmp_path / "predictions/sn.jsonl", reports)
     chexbert, labels = chexbert_directory(), tmp_path / "labels.parquet"
     own = score_predictions(records, tmp_path / "predictions", tmp_path / "own", ScoreInputs(chexbert))

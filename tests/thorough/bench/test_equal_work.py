@@ -8,7 +8,6 @@ from types import ModuleType
 
 import pytest
 import torch
-from transformers import LlamaConfig
 
 Script = Callable[[str], ModuleType]
 
@@ -108,16 +107,3 @@ def test_values_that_are_missing_or_not_finite_are_unequal(script: Script) -> No
     for ours, theirs in (({"a": one}, {"b": one}), ({"a": nan}, {"a": one}), ({"a": one}, {"a": nan})):
         with pytest.raises(measuring.Unequal):
             measuring.assert_close("other", ours, theirs, 1e-6)
-
-
-def test_work_by_hand(script: Script) -> None:
-    config = LlamaConfig(hidden_size=2, intermediate_size=3, num_hidden_layers=1, vocab_size=5, num_attention_heads=1)
-    weights = 4 * 2 * 2 + 3 * 2 * 3
-    linear, attention, head = 2 * weights * (3 + 4), 2 * 2 * (9 + 16), 2 * 2 * 5 * 6
-    flops = script("shapes").language_flops
-    assert flops(config, [3, 4], 6) == 2 * linear + 3 * attention + 2 * head
-    assert flops(config, [3, 4], 6, forwards=2) == 3 * linear + 4 * attention + 3 * head
-    bench = decoding_bench(script, "gpu")
-    layer = 2 * 16 * 16 + 2 * 16 * 8 + 3 * 16 * 24 + 2 * 16
-    assert bench.weight_bytes() == 2 * (3 * layer + 16 + 61 * 16)
-    assert bench.node_bytes() == 2 * (2 * 3 * 2 * 4)
