@@ -122,7 +122,7 @@ def test_means_over_few_records_and_equal_reports_are_said(pacer: Callable[..., 
 
 
 @pytest.mark.parametrize(
-    "given", ["--references r", "--references r --predictions p", "", "--records r --missing empty"]
+    "given", ["--references r", "--references r --predictions p", "", "--records r --predictions p --missing empty"]
 )
 def test_pairs_of_files_that_do_not_belong_together_are_refused(pacer: Callable[..., Outcome], given: str) -> None:
     assert "--references and --hypotheses" in pacer("score", "--out", "scores", *given.split()).error
