@@ -216,11 +216,11 @@ def test_a_case_has_its_contexts_side_by_side_with_support_labels_and_changes(fu
     }
     change_predictions(full_run, lambda row: changes.get(row["record_id"], {}))
     path, labels = full_run.root / "metrics" / "cases.parquet", {"reference": [1, 3, 2], "hypothesis": [3, 2, 1]}
-    given = (pl.lit(classes + [0] * 11).alias(f"{side}_labels") for side, classes in labels.items())
+    given = (pl.lit(classes + [0] * 10 + [1]).alias(f"{side}_labels") for side, classes in labels.items())
     pl.read_parquet(path).with_columns(given).write_parquet(path)
     page = page_of(full_run, tmp_path / "reports")
     for heading, name in (("agreed", OBSERVATIONS[0]), ("missed", OBSERVATIONS[1]), ("added", OBSERVATIONS[2])):
-        assert f"Labeller: {heading} {name}" in page.text
+        assert f"Labeller: {heading} {name}" in page.text and f"{name}, No Finding" not in page.text
     html = page.html
     assert re.search(
         r'<mark class="(matching|unverified) changed" title="pleural effusion: positive; [^"]*first cont', html

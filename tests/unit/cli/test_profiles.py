@@ -291,10 +291,3 @@ def test_an_edited_file_is_kept_unless_forced(pacer, repository: Path, edit):
 def test_a_traceback_is_shown_on_demand(pacer):
     outcome = pacer("use", "nothing", "--traceback")
     assert outcome.code == 1 and "Traceback" in outcome.error and "error: unknown profile" in outcome.error
-
-
-def test_outside_the_repository_the_command_says_so(pacer, repository: Path, monkeypatch: pytest.MonkeyPatch):
-    (repository / "empty").mkdir()
-    monkeypatch.chdir(repository / "empty")
-    outcome = pacer("use", "micro")
-    assert outcome.code == 1 and "run this from the root of the repository" in outcome.error

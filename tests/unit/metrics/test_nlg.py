@@ -1,36 +1,28 @@
-"""Language scores are those of the original package, of texts that pair by id and stand in one line."""
+"""Language scores are those of the original package, of texts that stand in one line."""
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from pacer.core.errors import DataError
-from pacer.metrics.nlg import nlg_scores, rouge_rows, single_line
+from pacer.metrics.nlg import language_scores, rouge_rows, single_line, with_language
 from tests.support.metrics import random_texts
 
-KEYS = [f"sn-{number}" for number in range(30)]
-REFERENCES, HYPOTHESES = (dict(zip(KEYS, random_texts(seed, 30, least=5), strict=True)) for seed in (1, 2))
+
+def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
+    return language_scores(with_language(pl.DataFrame({"reference": references, "hypothesis": hypotheses})))
 
 
 def test_equals_the_original_package(quick_meteor):
-    scores = nlg_scores(REFERENCES, HYPOTHESES)
-    pairs = [{key: [text] for key, text in side.items()} for side in (REFERENCES, HYPOTHESES)]
+    texts = random_texts(1, 30, least=5), random_texts(2, 30, least=5)
+    scores, pairs = scored(*texts), [{place: [text] for place, text in enumerate(side)} for side in texts]
     assert list(scores) == ["bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider"]
     assert scores["rougeL"] == pytest.approx(Rouge().compute_score(*pairs)[0])
     assert scores["cider"] == Cider().compute_score(*pairs)[0]
-
-
-def test_pairs_by_id_and_not_by_order(quick_meteor):
-    shuffled = dict(sorted(HYPOTHESES.items(), key=lambda item: item[1]))
-    assert nlg_scores(REFERENCES, shuffled) == nlg_scores(REFERENCES, HYPOTHESES)
-    with pytest.raises(DataError, match="missing in hypotheses: sn-0, sn-1, sn-2 and 27 more"):
-        nlg_scores(REFERENCES, {})
-    with pytest.raises(DataError, match="no pairs"):
-        nlg_scores({}, {})
 
 
 def test_texts_are_compared_as_they_are():
@@ -40,9 +32,9 @@ def test_texts_are_compared_as_they_are():
 
 
 def test_empty_hypotheses_have_a_score_and_a_single_pair_no_cider(quick_meteor):
-    scores = nlg_scores(REFERENCES, dict.fromkeys(REFERENCES, ""))
+    scores = scored(random_texts(1, 4, least=5), [""] * 4)
     assert all(value == pytest.approx(0.0, abs=1e-6) for value in scores.values())
-    scores = nlg_scores({"a": "the heart is normal ."}, {"a": "the heart is normal ."})
+    scores = scored(["the heart is normal ."], ["the heart is normal ."])
     assert scores["cider"] is None and scores["rougeL"] == 1.0
 
 

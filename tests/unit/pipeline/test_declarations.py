@@ -118,31 +118,19 @@ def test_a_stage_uses_most_of_the_lines_that_it_declares(stage: str) -> None:
 
 def parameters_read(script: Path) -> set[str]:
     """``load_params().a.b`` and, through a name bound to it, ``params.a.b``: the longest chains."""
-    tree = ast.parse(script.read_text(encoding="utf-8"))
-
-    def is_load(node: ast.AST) -> bool:
-        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "load_params"
-
-    chains: dict[str, str] = {}
+    nodes = list(ast.walk(ast.parse(script.read_text(encoding="utf-8"))))
+    chains = {"load_params()": ""}
 
     def chain(node: ast.AST) -> str | None:
-        if is_load(node):
-            return ""
-        if isinstance(node, ast.Name):
-            return chains.get(node.id)
-        if isinstance(node, ast.Attribute):
-            inner = chain(node.value)
-            return None if inner is None else f"{inner}.{node.attr}".lstrip(".")
-        return None
+        source, _, rest = ast.unparse(node).partition(".")
+        return f"{chains[source]}.{rest}".strip(".") if source in chains and "(" not in rest else None
 
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            found = chain(node.value)
-            if found is not None:
-                chains[node.targets[0].id] = found
-    read = {found for node in ast.walk(tree) if isinstance(node, ast.Attribute) and (found := chain(node))}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and (bound := chain(node.value)) is not None:
+            chains[ast.unparse(node.targets[0])] = bound
+    read = {found for node in nodes if isinstance(node, ast.Attribute) and (found := chain(node))}
     read |= {found for found in chains.values() if found}
-    return {r for r in read if not any(other.startswith(f"{r}.") for other in read)}
+    return {one for one in read if not any(other.startswith(f"{one}.") for other in read)}
 
 
 @pytest.mark.parametrize("stage", [s for s in STAGES if s not in ("warmup", "parent", "calibrate")])
