@@ -97,6 +97,9 @@ def case(tmp_path, chexbert_directory, quick_meteor) -> Case:
 
 
 def test_scores_of_every_context_and_their_mean(case):
+    denied = {"positive": [], "negative": ["pleural effusion"], "uncertain": []}
+    first, *others = read_jsonl(case.predictions / "mn.jsonl")
+    write_jsonl(case.predictions / "mn.jsonl", [first | {"anchor": denied}, *others])
     scores = case.score()
     assert list(scores) == ["sn", "mn", "mean", "contradictions", "conventions", "controls"]
     assert case.read("scores.json") == scores
@@ -114,6 +117,8 @@ def test_scores_of_every_context_and_their_mean(case):
     for name in NUMBERS:
         assert scores["mean"][name] == pytest.approx((scores["sn"][name] + scores["mn"][name]) / 2)
     assert scores["sn"]["report_follows_anchor"] == 1.0
+    assert scores["contradictions"] == dict.fromkeys(FINDINGS, 0) | {"pleural effusion": 1}
+    assert (scores["sn"]["contradiction_rate"], scores["mn"]["contradiction_rate"]) == (0, 1 / 3)
     assert 0 <= scores["sn"]["anchor_agreement"] < 1
     assert {name: list(runs) for name, runs in scores["controls"].items()} == {
         "another_patient": ["sn", "mn"],
@@ -265,21 +270,3 @@ def test_labels_in_another_arithmetic_are_refused(case):
     pl.read_parquet(path).write_parquet(path, metadata={"pacer": json.dumps(about)})
     with pytest.raises(DataError, match="was labelled in an arithmetic that it does not state"):
         case.score(labels=path)
-
-
-def test_a_report_contradicts_its_commitment_where_it_states_the_opposite(case):
-    """One of three reports with a commitment does; what only one of both states, or is uncertain, does not count."""
-    committed = [None, {"positive": ["edema"]}, {"negative": ["pleural effusion"]}, {"negative": ["pneumothorax"]}]
-    texts = ["no edema .", "no edema .", "possible effusion .", "small effusion ."]
-    ids = case.records.filter(pl.col("context") == "sn")["record_id"].to_list()
-    empty = {"positive": [], "negative": [], "uncertain": []}
-    rows = [
-        line(key, text) | {"anchor": None if anchor is None else empty | anchor}
-        for key, text, anchor in zip(ids, texts, committed, strict=True)
-    ]
-    write_jsonl(case.predictions / "sn.jsonl", rows)
-    scores = case.score()
-    assert scores["sn"]["contradiction_rate"] == 1 / 3 and scores["mn"]["contradiction_rate"] == 0
-    assert {name: count for name, count in scores["contradictions"].items() if count} == {"edema": 1}
-    cases = pl.read_parquet(case.folder / "metrics/cases.parquet")
-    assert cases["contradictions"].to_list()[:4] == [None, ["edema"], [], []]
