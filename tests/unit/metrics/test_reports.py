@@ -10,6 +10,7 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
+from tests.unit.metrics.test_strict_input import written
 
 IDS, TEXTS = ["s1", "s2", "7"], ["the heart is normal .", 'small , "left" effusion .', ""]
 ROWS = [{"study_id": key, "report": text} for key, text in zip(IDS, TEXTS, strict=True)]
@@ -21,18 +22,9 @@ def read(path, *options, columns=HYPOTHESIS_COLUMNS) -> tuple[list, list]:
     return found.rows["id"].to_list(), found.rows["text"].to_list()
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "jsonl", "json"])
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "jsonl"])
 def test_every_kind_gives_the_same_rows(tmp_path, kind):
-    path, table = tmp_path / f"reports.{kind}", pl.DataFrame(ROWS)
-    if kind in ("csv", "tsv"):
-        table.write_csv(path, separator="," if kind == "csv" else "\t")
-    elif kind == "parquet":
-        table.write_parquet(path)
-    elif kind == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    else:  # LLM-RG4's and R2GenGPT's test_result.json
-        path.write_text(json.dumps({row["study_id"]: [row["report"]] for row in ROWS}))
-    assert read(path) == (IDS, TEXTS)
+    assert read(written(tmp_path / f"reports.{kind}", ROWS)) == (IDS, TEXTS)
 
 
 def test_a_column_of_texts_alone_has_a_name(tmp_path):

@@ -19,8 +19,8 @@ IDS = ["101", "102", "103"]
 
 def written(path: Path, rows: list[dict]) -> Path:
     table = pl.DataFrame(rows, infer_schema_length=None)
-    if path.suffix == ".csv":
-        table.write_csv(path)
+    if path.suffix in (".csv", ".tsv"):
+        table.write_csv(path, separator="," if path.suffix == ".csv" else "\t")
     elif path.suffix == ".parquet":
         table.write_parquet(path)
     elif path.suffix == ".jsonl":
