@@ -15,13 +15,15 @@ from safetensors.numpy import save_file
 from pacer.commitments.anchor import POLARITIES
 from pacer.commitments.sampling import sample_records
 from pacer.commitments.targets import build_anchors
-from pacer.config import Corpus, Params, load_params, parse_params
+from pacer.config import Corpus, Params
 from pacer.data.build_corpus import build_corpus
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import read_records
 from pacer.data.source import point_to_files
 from pacer.metrics.chexbert.observations import OBSERVATIONS
+from tests.support.corpus import record
 from tests.support.labelling import cache_line
+from tests.support.profiles import profile
 
 SENTENCES = (
     "there is a small left pleural effusion , unchanged since the previous study .",
@@ -31,14 +33,6 @@ SENTENCES = (
     "a right internal jugular catheter ends in the superior vena cava .",
     "mild interstitial edema has improved .",
 )
-#: Report text that nothing may show but the example cases.
-SECRET = "zephyrine opacity in the left lung base ."
-ROOT = Path(__file__).resolve().parents[2]
-#: The default profile, whose ``features.depths`` are 4, 8 and 12.
-DEFAULT = load_params(ROOT / "configs" / "phantom.yaml").model_dump()
-
-
-EMPHASIS_AUDIT = {"checks": [{"name": "Emphasis in training (none)", "detail": "none", "good": True}]}
 
 
 @dataclass
@@ -65,12 +59,13 @@ def _make_run(
     standin: bool = True,
 ) -> Run:
     random = np.random.default_rng(0)
-    run = Run(root, parse_params(DEFAULT))
+    run = Run(root, profile("phantom"))  # whose `features.depths` are 4, 8 and 12
     for folder in ("raw/images", "anchors", "emphasis", "predictions", "metrics"):
         (root / folder).mkdir(parents=True)
     records = _corpus(root, contexts, random)
     _write_anchor_audit(root / "anchors" / "audit.json", records)
-    _write(root / "emphasis" / "audit.json", EMPHASIS_AUDIT)
+    none = {"name": "Emphasis in training (none)", "detail": "none", "good": True}
+    _write(root / "emphasis" / "audit.json", {"checks": [none]})
     test = records.filter(pl.col("split") == "test").sort("study_id", maintain_order=True)
     cases = _predictions(root / "predictions", test, random, gate, routed, standin)
     cases.write_parquet(root / "metrics" / "cases.parquet")
@@ -94,27 +89,17 @@ def _corpus(root: Path, contexts: tuple[str, ...], random: np.random.Generator) 
     files: dict[str, dict[str, list[dict]]] = {c: {s: [] for s in ("train", "val", "test")} for c in contexts}
     for number in range(40):
         split = "train" if number < 28 else "val" if number < 32 else "test"
-        study, subject = f"5{number:07d}", f"1{number // 2:07d}"
+        study, subject = 50_000_000 + number, 10_000_000 + number // 2
         for context in contexts:
             if context[0] == "m" and number % 3 == 0:
                 continue
             chosen = random.choice(len(SENTENCES), size=4, replace=False)
-            row = {
-                "id": study,
-                "study_id": study,
-                "subject_id": subject,
-                "impression": "s",
-                "history": 0,
-                "finding": " ".join(SENTENCES[i] for i in chosen),
-                "indication": 0,
-                "APPA_flag": ("AP", "PA", "lordotic")[number % 3],
-                "APPA_imagepath": f"{study}/f.jpg",
-                "new_scores": [0, *(int(i % 7 == 0) for i in range(20 + 3 * number))],
-            }
-            if context[0] == "m":
-                row["lateral_imagepath"] = f"{study}/l.jpg"
+            flag = ("AP", "PA", "lordotic")[number % 3]
+            scores = [0, *(int(i % 7 == 0) for i in range(20 + 3 * number))]
+            row = record(context, subject, study) | {"impression": "s", "indication": 0, "new_scores": scores}
+            row |= {"finding": " ".join(SENTENCES[i] for i in chosen), "APPA_flag": flag}
             if context[1] == "w":
-                row |= {"last_finding": SENTENCES[number % 6], "last_impression": "s", "last_APPA_imagepath": "x.jpg"}
+                row["last_finding"] = SENTENCES[number % 6]
             files[context][split].append(row)
     first = files[contexts[0]]
     first["train"][0]["colour"] = "grey"
@@ -122,9 +107,10 @@ def _corpus(root: Path, contexts: tuple[str, ...], random: np.random.Generator) 
     for context, rows in files.items():
         _write(root / "raw" / f"{context}.json", rows)
         for row in (row for part in rows.values() for row in part):
-            for name in ("APPA_imagepath", "lateral_imagepath"):
-                if name in row:
-                    _image(root / "raw" / "images" / row[name], random)
+            for name in ("APPA_imagepath", "lateral_imagepath")[: 1 + ("lateral_imagepath" in row)]:
+                path = root / "raw" / "images" / row[name]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(random.integers(0, 255, (112, 112), dtype=np.uint8)).save(path)
     config = files_config(
         root / "raw",
         images="images",
@@ -139,63 +125,8 @@ def _corpus(root: Path, contexts: tuple[str, ...], random: np.random.Generator) 
 
 def files_config(root: Path, **settings: object) -> Corpus:
     """The settings of the default profile for a corpus of files below ``root``."""
-    base = load_params(ROOT / "configs" / "phantom.yaml").corpus.model_dump()
+    base = profile("phantom").corpus.model_dump()
     return Corpus.model_validate(base | {"source": "files", "root": str(root)} | settings)
-
-
-def _image(path: Path, random: np.random.Generator) -> None:
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    y, x = np.mgrid[-1:1:112j, -1:1:112j]
-    lungs = np.exp(-(((np.abs(x) - 0.45) / 0.28) ** 2) - ((y / 0.75) ** 2))
-    pixels = 190 - 140 * lungs + random.normal(0, 6, lungs.shape)
-    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
-
-
-@pytest.fixture
-def sentences() -> tuple[str, ...]:
-    """What the made-up reports consist of."""
-    return SENTENCES
-
-
-@pytest.fixture
-def secret() -> str:
-    """Report text that stands in a wrong column of ``own_audit``'s table."""
-    return SECRET
-
-
-@pytest.fixture
-def own_audit(tmp_path: Path) -> dict:
-    """The audit of a table of one's own studies: dates, further views, rows that are left out, one that is bad."""
-    rows = []
-    for number in range(30):
-        for visit, day in enumerate((1, 3, 20 + number)[: 1 + number % 3]):
-            rows.append(
-                {
-                    "subject": f"p{number}",
-                    "study": f"p{number}-{visit}",
-                    "view": ("PA", "AP", "LL")[visit],
-                    "image": "f.png",
-                    "findings": SENTENCES[(number + visit) % 6],
-                    "impression": None,
-                    "date": f"2024-0{1 + visit}-{min(day, 28):02d}",
-                    "device": "A",
-                }
-            )
-    rows[5]["view"] = SECRET  # a report in the wrong column
-    rows[6]["date"] = "05/06/2024"  # it has two meanings
-    _image(tmp_path / "own" / "f.png", np.random.default_rng(0))
-    pl.DataFrame(rows, infer_schema_length=None).write_csv(tmp_path / "own" / "t.csv")
-    config = files_config(
-        tmp_path / "own",
-        format="table",
-        max_bad_rows=1,
-        unseen_comparisons="strip",
-        table={"file": "t.csv", "columns": {}, "delimiter": None, "encoding": "utf-8"},
-    )
-    point_to_files(config, tmp_path / "source")
-    return build_corpus(config, tmp_path / "source", tmp_path / "corpus")
 
 
 def _predictions(

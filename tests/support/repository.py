@@ -18,23 +18,7 @@ from tests.support.profiles import yaml_of
 ROOT = Path(__file__).parents[2]
 #: Its `sitecustomize.py` takes from every process what macOS lacks.
 MACOS = Path(__file__).with_name("macos")
-STAGES = (
-    "source",
-    "corpus",
-    "backbones",
-    "features",
-    "anchor_sample",
-    "anchor_llm",
-    "anchors",
-    "emphasis",
-    "warmup",
-    "parent",
-    "calibrate",
-    "decode",
-    "reference_labels",
-    "score",
-    "report",
-)
+STAGES = tuple(YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"])
 #: Stages one after another in one process: importing takes longer than they do in miniature. Each has as many threads
 #: as in a process of its own: results depend on the number, and the launcher uses all cores.
 SCRIPTS = """
@@ -102,7 +86,7 @@ class Repository:
 
     def without_dvc(self, *names: str) -> None:
         """Run these stages of the pipeline."""
-        stages = YAML(typ="safe").load((self.folder / "dvc.yaml").read_text())["stages"]
+        stages = YAML(typ="safe").load(self.folder / "dvc.yaml")["stages"]
         self.run_in_one_process(*(stages[name]["cmd"].removeprefix("exec python ") for name in names))
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.support.corpus import record
+
 SECRET = "zephyrine opacity in the left lung base ."
 
 
@@ -20,17 +22,9 @@ def corpus(repository: Path) -> dict[str, list[dict]]:
     Image.new("L", (16, 16)).save(folder / "f.png")
     rows = {
         split: [
-            {
-                "id": f"{split}{n}",
-                "study_id": f"{split}{n}",
-                "subject_id": f"{split}{n}",
-                "finding": f"{SECRET} {n}{split}",
-                "impression": "s",
-                "APPA_flag": "PA",
-                "APPA_imagepath": "f.png",
-                "history": 0,
-                "indication": 0,
-            }
+            record("sn", 0, 0)
+            | {"id": f"{split}{n}", "study_id": f"{split}{n}", "subject_id": f"{split}{n}", "indication": 0}
+            | {"finding": f"{SECRET} {n}{split}", "impression": "s", "APPA_imagepath": "f.png"}
             for n in range(2)
         ]
         for split in ("train", "val", "test")

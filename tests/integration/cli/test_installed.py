@@ -9,8 +9,11 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import polars as pl
 import pytest
 from PIL import Image
 
@@ -31,6 +34,7 @@ sys.meta_path.insert(0, Blocked())
 #: Packages that need nothing of the extra; modules in them that do.
 BASE = ("config", "core", "data", "commitments", "metrics")
 OF_MODELS = ("core.devices", "core.processes", "metrics.chexbert.")
+TEXTS = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
 RUN = "import sys; from pacer.cli import main; sys.argv[0] = 'pacer'; main()"
 
 
@@ -58,36 +62,44 @@ def ran(environment: dict[str, str], folder: Path, code: str, *arguments: str) -
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> None:
-    texts = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
-    (tmp_path / "r.json").write_text(json.dumps(texts))
-    for name, report in (("one", "the heart is normal ."), ("two", "the heart is large .")):
-        (tmp_path / f"{name}.json").write_text(json.dumps(texts | {"b": report}))
-        found = ran(
-            environment, tmp_path, RUN, "score", "--references", "r.json", "--hypotheses", f"{name}.json", "--out", name
-        )
+def score_and_compare(pacer: Callable[..., subprocess.CompletedProcess[str]], folder: Path) -> None:
+    """Two systems by the command, whose paths start at the folder."""
+    for name, changed in (("r", {}), ("one", {"b": "the heart is normal ."}), ("two", {})):
+        (folder / f"{name}.json").write_text(json.dumps(TEXTS | changed))
+    for name in ("one", "two"):
+        found = pacer("score", "--references", "r.json", "--hypotheses", f"{name}.json", "--out", name)
         assert found.returncode == 0, found.stderr
-    found = ran(environment, tmp_path, RUN, "compare", "one", "two")
+    found = pacer("compare", "one", "two")
     assert found.returncode == 0 and "BLEU-4" in found.stdout, found.stderr
+
+
+def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> None:
+    score_and_compare(partial(ran, environment, tmp_path, RUN), tmp_path)
     code = (
-        f"import pacer; t = {texts}; s = pacer.score(t, t); pacer.compare(s, 'one'); "
+        f"import pacer; t = {TEXTS}; s = pacer.score(t, t); pacer.compare(s, 'one'); "
         "print(pacer.__file__, pacer.label(t.values()))"
     )
     found = ran(environment, tmp_path, code)
     assert found.returncode == 0 and environment["PYTHONPATH"] in found.stdout, found.stderr
 
 
-def test_a_corpus_is_audited(environment, tmp_path: Path) -> None:
-    """Of the checks only the token limit, which needs a tokenizer, is left open."""
-    Image.new("L", (16, 16)).save(tmp_path / "f.png")
-    rows = (f"{number},{number},{split},PA,f.png,Clear." for number, split in enumerate(("train", "val", "test")))
-    (tmp_path / "studies.csv").write_text("\n".join(("study,subject,split,view,image,findings", *rows)))
-    shutil.copy(ROOT / "configs" / "phantom.yaml", tmp_path)
-    named = "{source: files, format: table, root: ., table: {file: studies.csv, columns: {}}, contexts: [sn]}"
-    (tmp_path / "mine.yaml").write_text(f"extends: phantom\ncorpus: {named}\n")
+@pytest.mark.parametrize("date", ["2180-05-06", ""])
+def test_the_profile_table_is_audited_with_its_own_keys_alone(environment, tmp_path: Path, date: str) -> None:
+    """A table with the profile's names of columns, and `corpus.root`, are all that it takes; dates may be missing. Of
+    the checks only the token limit, which needs a tokenizer, is left open."""
+    (tmp_path / "studies" / "radiographs").mkdir(parents=True)
+    Image.new("L", (16, 16)).save(tmp_path / "studies" / "radiographs" / "f.png")
+    rows = [f"p{number % 10},e{number},{date},PA,f.png,No acute disease." for number in range(20)]
+    (tmp_path / "studies" / "studies.csv").write_text("\n".join(["patient_id,exam_id,date,view,file,findings", *rows]))
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "mine.yaml").write_text("extends: table\ncorpus: {root: studies}\n")
     found = ran(environment, tmp_path, RUN, "audit", "--params", "mine.yaml", "--out", "read")
     assert found.returncode == 0, found.stderr
-    assert "not known without the extra `pipeline`: make setup" in " ".join(found.stdout.split())
+    assert pl.read_parquet(tmp_path / "read" / "records.parquet")["context"].to_list() == ["sn"] * 20
+    printed = " ".join(found.stdout.split())  # a narrow terminal breaks the line
+    assert "not known without the extra `pipeline`: make setup" in printed
+    assert "no record has a previous report" in printed
+    assert ("no record has a previous report; 20 studies have no date" in printed) == (not date)
 
 
 def test_a_command_of_the_extra_says_so_in_one_sentence(environment, tmp_path: Path) -> None:

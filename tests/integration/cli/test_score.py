@@ -65,13 +65,15 @@ def test_f1_by_group_needs_a_labeller(
     pacer: Callable[..., Outcome], files: Path, chexbert_directory: Callable[..., Path]
 ) -> None:
     columns = {"record_id": ["a", "b", "c", "d"], "sex": ["F", "F", "M", "M"], "site": ["x", "x", "x", "y"]}
-    pl.DataFrame(columns).write_csv("columns.csv")
+    pl.DataFrame(columns | {"words": [1, 2, None, None]}).write_csv("columns.csv")
     refused = pacer(*stated(), "--labels", "labels.parquet")
     assert refused.code == 1 and "give --chexbert" in refused.error
     without = pacer(*stated(), "--columns", "columns.csv")
     assert without.code == 0 and "F1 by sex, site needs a labeller: --chexbert DIR" in without.out
-    labelled = pacer(*stated(), "--columns", "columns.csv", "--chexbert", str(chexbert_directory()))
+    labelled = pacer(*stated(), "--columns", "columns.csv", "--chexbert", str(chexbert_directory()), "--deduplicate")
     assert labelled.code == 0, labelled.error
+    assert all(shown in labelled.out for shown in ("nicolson", "ce:llm-rg4", "deduplicated:sentences"))
+    assert ["ALL", "1.500", "2"] in [line.split() for line in labelled.out.splitlines()], "the mean over two records"
     shown = labelled.out.partition("F1 by sex, site; no other score is grouped")[2]
     assert re.findall(r"^(?:sex|site) +(\w) +(\d)", shown, re.MULTILINE) == [
         ("F", "2"),
@@ -79,6 +81,9 @@ def test_f1_by_group_needs_a_labeller(
         ("x", "3"),
         ("y", "1"),
     ]
+    compared = [line.split() for line in pacer("compare", "scores", "scores").out.splitlines()]
+    assert next(line for line in compared if line[:2] == ["sex", "F"])[2] == "2"
+    assert next(line for line in compared if line[:2] == ["ALL", "CE"])
 
 
 def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcome], files: Path) -> None:
@@ -89,6 +94,7 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     outcome = pacer("compare", "scores", "others")
     assert outcome.code == 0, outcome.error
     assert "ROUGE-L" in outcome.out and "no CheXbert F1" in outcome.out and "llm-rg4" not in outcome.out
+    assert "95 % interval" in outcome.out and "4 records, resampled by record (4)" in outcome.out
 
 
 def test_scores_of_other_reports_are_replaced_by_force_alone(pacer: Callable[..., Outcome], files: Path) -> None:
@@ -112,7 +118,23 @@ def test_means_over_few_records_and_equal_reports_are_said(pacer: Callable[..., 
     outcome = pacer("compare", "scores", "scores")
     assert outcome.code == 0 and "The reports of both runs are the same" in outcome.out
     assert "say little: 4" in outcome.out
-    many = {"id": [str(number) for number in range(20)], "report": ["no effusion ."] * 20}
+    many = {"id": list(map(str, range(20))), "report": [f"effusion of {number} cm ." for number in range(20)]}
     pl.DataFrame(many).write_csv("references.csv")
     pl.DataFrame(many | {"report": ["no edema ."] * 20}).write_csv("reports.csv")
-    assert "say little" not in pacer(*stated(), "--force").out
+    told = pacer(*stated(), "--force").out
+    assert "say little" not in told and "Many reports are identical: ALL 100% (references 5%)." in told
+
+
+@pytest.mark.parametrize(
+    "given", ["--references r", "--references r --predictions p", "", "--records r --predictions p --missing empty"]
+)
+def test_pairs_of_files_that_do_not_belong_together_are_refused(pacer: Callable[..., Outcome], given: str) -> None:
+    assert "--references and --hypotheses" in pacer("score", "--out", "scores", *given.split()).error
+
+
+def test_texts_alone_pair_by_position_and_that_is_said(pacer: Callable[..., Outcome], files: Path) -> None:
+    for name, text in (("gts.csv", "no effusion ."), ("res.csv", '"no\neffusion ."')):
+        (files / name).write_text(f"report\nthe heart is normal .\n{text}\n")
+    told = pacer("score", "--references", "gts.csv", "--hypotheses", "res.csv", "--out", "scores").out
+    for side, name in (("references", "gts.csv"), ("hypotheses", "res.csv")):
+        assert f"{side}: {name}, text: report, paired by position" in told

@@ -7,43 +7,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.clinical import clinical_efficacy
 from pacer.metrics.commitments import polarity_agreement, states
-from pacer.metrics.nlg import language_scores, with_language
+from pacer.metrics.nlg import language_scores
 from pacer.metrics.statistics.comparison import compare, compare_repeats
 from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
-
-WORDS = ["the", "heart", "is", "clear", "no", "effusion", "small", "left", "."]
-
-
-def stated(side: str, stances: np.ndarray) -> dict[str, list[str]]:
-    """Findings by polarity; 3: not mentioned."""
-    return {
-        f"{side}_{polarity}": [FINDINGS[place] for place in np.flatnonzero(stances == number)]
-        for number, polarity in enumerate(POLARITIES)
-    }
+from tests.support.metrics import made_cases
 
 
 def run(folder, seed: int, quality: float, labeller: str = "a" * 64):
-    """A scored run of 24 examinations of 12 patients in two contexts; ``quality``: share of words and labels right."""
-    fixed, draw = np.random.default_rng(0), np.random.default_rng(seed)
-    rows = []
-    for number in range(48):
-        words, labels = fixed.choice(WORDS, 12), fixed.integers(0, 2, 14)
-        context, study = ("sn", "mw")[number % 2], number // 2
-        rows.append(
-            {"record_id": f"{context}-{study}", "context": context, "study_id": str(study)}
-            | {"subject_id": str(study // 2), "reference": " ".join(words), "reference_labels": labels.tolist()}
-            | {"hypothesis": " ".join(np.where(draw.random(12) < quality, words, draw.choice(WORDS, 12)))}
-            | {"hypothesis_labels": np.where(draw.random(14) < quality, labels, 1 - labels).tolist()}
-            | stated("reference", stances := fixed.integers(0, 4, 13))
-            | stated("report", np.where(draw.random(13) < quality, stances, draw.integers(0, 4, 13)))
-        )
-    schema = {f"{side}_{polarity}": pl.List(pl.String) for side in ("reference", "report") for polarity in POLARITIES}
-    cases = pl.DataFrame(rows, schema_overrides=schema)
-    cases = with_language(cases)
+    """A scored run of made cases."""
+    cases = made_cases(seed, quality)
     (folder / "metrics").mkdir(parents=True)
     cases.sample(fraction=1.0, shuffle=True, seed=seed).write_parquet(folder / "metrics/cases.parquet")
     (folder / "metrics/signature.json").write_text(

@@ -1,143 +1,26 @@
-"""Reports of other systems: how they pair, what is changed before they are scored, and what is said of it."""
+"""Scores of other systems' reports, and what is said of the reports and their files."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pacer import score
-from pacer.config import validated
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import write_jsonl
-from pacer.data.cleaning import clean_report
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.nlg import single_line
-from pacer.metrics.pairing import Protocol, last_box, pair_reports, without_repeats
-from pacer.metrics.report_files import EXTRA_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
 from pacer.metrics.signature import DEFAULTS, ScoreInputs, reading_notes
+from tests.integration.metrics.test_scoring import records_of
 from tests.support.metrics import score_predictions
 
 AS_IS = DEFAULTS.model_copy(update={"originals": "as_is"})
 
 REFERENCES = {"s1": "the heart is normal . no effusion .", "s2": "small left effusion .", "s3": "possible edema ."}
 REPORTS = {"s3": "edema .", "s1": "the heart is normal . heart is clear .", "s2": "no effusion . no effusion ."}
-
-
-def file(ids, texts, name="h.csv", **extra) -> Reports:
-    keys = [str(number) for number in range(1, len(texts) + 1)] if ids is None else ids
-    content = {"id": keys, "text": texts} | dict.fromkeys(EXTRA_COLUMNS) | extra
-    columns = {"text": "text"} if ids is None else {"id": "id", "text": "text"}
-    return Reports(Path(name), pl.DataFrame(content, schema=dict.fromkeys(content, pl.String())), columns)
-
-
-def paired(references: Reports, hypotheses: Reports, **protocol):
-    cases, counts = pair_reports(references, hypotheses, Protocol(**protocol))
-    rows = cases.select("record_id", "report", "hypothesis").iter_rows()
-    return {key: (report, found) for key, report, found in rows}, counts
-
-
-def test_pairs_by_id_or_by_position():
-    found, counts = paired(file(["a", "b"], ["1", "2"]), file(["b", "a"], ["two", "one"]))
-    assert found == {"a": ("1", "one"), "b": ("2", "two")} and counts["missing_hypotheses"] == 0
-    assert paired(file(None, ["1", "2"]), file(None, ["one", ""]))[0] == {"1": ("1", "one"), "2": ("2", "")}
-
-
-A, ONE = file(["a"], ["1"]), file(["a"], ["one"])
-
-
-@pytest.mark.parametrize(
-    "references, hypotheses, protocol, problem",
-    [
-        (A, file(None, ["one"]), {}, "h.csv has no ids, h.csv has"),
-        (file(None, ["1"]), file(None, ["one", "two"]), {}, "in h.csv but not in h.csv: 2"),
-        (file(["a", "b", "c"], ["1"] * 3), ONE, {}, "missing in h.csv: b, c; .*--missing empty"),
-        (A, file(["a"], [None]), {}, "missing in h.csv: a; .*null"),
-        (
-            file(list("abcdex"), ["1"] * 6),
-            file(list("vwxyz"), ["1"] * 5),
-            {},
-            "missing in h.csv: a, b, c and 2 more; in h.csv but not in h.csv: v, w, y and 1 more",
-        ),
-        (A, file(["a", "a"], ["one", "two"]), {}, "more than once in h.csv: a"),
-        (file(["a"], ["1"], context=["sn-x"]), ONE, {}, "column context must hold sn, sw, mn, mw"),
-        (
-            file(["a", "a"], ["1", "2"], context=["sn", "mn"]),
-            ONE,
-            {},
-            "more than once in h.csv: a; .*select references with --split and --context",
-        ),
-        (
-            file(["a"], ["1"], split=["test"], context=["sn"]),
-            file(["a", "x"], ["one", "ten"]),
-            {"split": "test", "context": "sn"},
-            r"in h\.csv but not in h\.csv, split test, context sn: x",
-        ),
-        (
-            file(["a"], ["1"], split=["test"]),
-            ONE,
-            {"split": "val"},
-            "split val: there is no reference; its splits are test",
-        ),
-        (A, ONE, {"split": "test"}, r"h.csv has no column split, so split test cannot be chosen"),
-        # an id too many stays an error, with or without a text
-        (A, file(["x"], ["ten"]), {"missing": "empty"}, "but not in"),
-        (A, file(["x"], [None]), {"missing": "empty"}, "but not in"),
-        (A, file(["a", "a"], ["one", None]), {"missing": "empty"}, "more than once in h.csv: a"),
-    ],
-)
-def test_what_does_not_pair_is_refused(references, hypotheses, protocol, problem):
-    with pytest.raises(DataError, match=problem):
-        paired(references, hypotheses, **protocol)
-
-
-def test_the_protocols_change_the_reports():
-    found, counts = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "c"], ["one", None]), missing="empty")
-    assert found == {"a": ("1", "one"), "b": ("2", ""), "c": ("3", "")} and counts["missing_hypotheses"] == 2
-    texts = [r"thinking \boxed{No effusion. No effusion. Heart (normal).}", "no box", r"\boxed{cut"]
-    options = {"extract": "boxed", "deduplicate": True, "clean_hypotheses": "upstream", "clean_references": "upstream"}
-    found, _ = paired(file(["a", "b", "c"], ["1", "2", "3"]), file(["a", "b", "c"], texts), **options)
-    assert found == {"a": ("1 .", clean_report("No effusion. Heart (normal).")), "b": ("2 .", ""), "c": ("3 .", "")}
-    with pytest.raises(ConfigError, match=r"missing = .*must be"):
-        validated({"missing": "zero"}, "pacer score", Protocol)
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        (r"First \boxed{draft}, then \boxed{the lungs are clear .}", "the lungs are clear ."),
-        (r"\boxed{a {nested {deeply}} box} and words", "a {nested {deeply}} box"),
-        (r"\boxed{}", ""),
-        (r"\boxed{closed} but \boxed{not closed", ""),
-        (r"\boxed{ends {too early}", ""),
-        ("\\boxed{over\ntwo lines}", "over\ntwo lines"),
-    ],
-)
-def test_the_last_box_by_brace_depth(text, expected):
-    assert last_box(text) == expected
-
-
-@given(st.lists(st.sampled_from(["a b .", "c .", "d?", "no e ."]), max_size=12))
-def test_sentences_stand_once(sentences):
-    once = without_repeats(" ".join(sentences))
-    assert once == without_repeats(once) == " ".join(dict.fromkeys(sentences))
-    assert without_repeats("No effusion. no  effusion . Size 1.2 cm") == "No effusion. Size 1.2 cm"
-
-
-def test_an_id_is_a_study_only_where_its_column_says_so(tmp_path):
-    for column, studies in (("study_id", ["1", "2"]), ("image_id", [None, None])):
-        pl.DataFrame({column: ["1", "2"], "report": ["x", "y"]}).write_csv(tmp_path / "r.csv")
-        references = reports_of(tmp_path / "r.csv", REFERENCE_COLUMNS)
-        assert (
-            pair_reports(references, file(["1", "2"], ["one", "two"]), Protocol())[0]["study_id"].to_list() == studies
-        )
 
 
 @pytest.fixture
@@ -176,14 +59,10 @@ def test_what_was_read_and_is_not_clean_is_told(files):
 
 def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directory, quick_meteor):
     """A text is scored in one line, whether it comes as a prediction of the pipeline or in a file of another system."""
-    rows = [
-        {"record_id": f"sn-{key}", "context": "sn", "split": "test", "study_id": key, "subject_id": "p"}
-        | {"report": text.replace(" .", "\n .", 1), "report_raw": text, "findings_original": None}
-        for key, text in REFERENCES.items()
-    ]
-    records = pl.DataFrame(rows, schema_overrides={"findings_original": pl.String})
+    records = records_of(("sn",)).with_columns(pl.col("report").str.replace(" .", "\n .", literal=True))
     records.write_parquet(tmp_path / "records.parquet")
-    reports = [{"record_id": f"sn-{key}", "report": text.replace(" ", "\n")} for key, text in REPORTS.items()]
+    texts = ["edema .", "the heart is normal . heart is clear .", "no effusion . no effusion .", "a tube ."]
+    reports = [{"record_id": key, "report": text.replace(" ", "\n")} for key, text in zip(records["record_id"], texts)]
     write_jsonl(tmp_path / "predictions/sn.jsonl", reports)
     chexbert, labels = chexbert_directory(), tmp_path / "labels.parquet"
     own = score_predictions(records, tmp_path / "predictions", tmp_path / "own", ScoreInputs(chexbert))
@@ -225,7 +104,7 @@ def test_labels_of_the_references_are_made_once(files, chexbert_directory, monke
     assert sorted(seen) == sorted(REPORTS.values())
     refs = (files / "refs.csv").read_text()
     (files / "refs.csv").write_text(refs.replace("small", "large"))
-    with pytest.raises(DataError, match="no labels for the reference of record s2"):
+    with pytest.raises(DataError, match=r"no labels for the reference of record s2: .*; make it again"):
         scored()
     (files / "refs.csv").write_text(refs)
     (chexbert / "vocab.txt").write_text((chexbert / "vocab.txt").read_text().replace("edema", "oedema"))
@@ -252,74 +131,12 @@ def test_references_with_contexts_are_scored_by_context(files):
     assert list(scores) == ["sn", "mw", "mean"]
     assert scores["sn"]["n"] == 3 and scores["sn"]["bleu1"] == scores["mw"]["bleu1"] == scores["mean"]["bleu1"]
     assert scores["sn"]["original_bleu1"] < scores["sn"]["bleu1"]
+    assert (scores["sn"]["copied_share"], scores["sn"]["reference_copied_share"]) == (0, 1 / 3)  # from split train
     assert "unfounded_prior_wording_rate" in scores["sn"] and "unfounded_prior_wording_rate" not in scores["mw"]
     alone = scored(files / "test_result.json", context="sn", reference_id="study_id").scores
     assert alone["sn"] == scores["sn"]
     with pytest.raises(DataError, match="sn-s1-train"):  # for which there is no report
         scored(files / "h.jsonl", split="all")
-
-
-@pytest.fixture
-def pacer(capsys, monkeypatch) -> Callable[..., str]:
-    """What a command prints, or what it says where it fails."""
-    from pacer.cli import main
-
-    def run(*arguments) -> str:
-        monkeypatch.setattr(sys, "argv", ["pacer", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return printed.out if not ended.value.code else printed.err
-
-    monkeypatch.setenv("COLUMNS", "200")
-    return run
-
-
-def test_the_command_scores_and_compares(files, chexbert_directory, pacer):
-    sides = ("--references", files / "refs.csv", "--hypotheses", files / "test_result.json")
-    command = ("score", *sides, "--chexbert", chexbert_directory(), "--out")
-    told = pacer(*command, files / "one", "--deduplicate")
-    assert "METEOR" in told and "nicolson" in told and "ce:llm-rg4" in told and "deduplicated:sentences" in told
-    (files / "test_result.json").write_text(json.dumps(REFERENCES))
-    pacer(*command, files / "two")
-    told = pacer("compare", files / "one", files / "two")
-    assert "95 % interval" in told and "3 records, resampled by record (3)" in told
-    for wrong in (
-        ["--references", "r.csv"],
-        ["--references", "r.csv", "--predictions", "p"],
-        [],
-        ["--records", "r", "--predictions", "p", "--missing", "empty"],
-    ):
-        assert "--references and --hypotheses" in pacer("score", "--out", files / "three", *wrong)
-    for name, text in (("gts.csv", "no effusion ."), ("res.csv", '"no\neffusion ."')):
-        (files / name).write_text(f"report\nthe heart is normal .\n{text}\n")
-    told = pacer("score", "--references", files / "gts.csv", "--hypotheses", files / "res.csv", "--out", files / "four")
-    for side, name in (("references", "gts.csv"), ("hypotheses", "res.csv")):
-        assert f"{side}: {name}, text: report, paired by position" in told
-
-
-def test_copies_of_train_are_called_so_and_columns_are_scored(files, chexbert_directory, pacer):
-    rows = [
-        {"id": f"{split}{number}", "split": split, "view": "AP", "subject_id": str(number)}
-        | {"report": f"{text} {split} ."}
-        for split in ("test", "train")
-        for number, text in enumerate(REFERENCES.values())
-    ]
-    write_jsonl(files / "refs.jsonl", rows)
-    write_jsonl(files / "copied.jsonl", [{"id": f"test{number}", "report": rows[-1]["report"]} for number in range(3)])
-    (files / "columns.csv").write_text("record_id,sex,words\ntest0,F,1\ntest1,M,2\ntest2,F,\n")
-    sides = ("--references", files / "refs.jsonl", "--hypotheses", files / "copied.jsonl")
-    command = ("score", *sides, "--chexbert", chexbert_directory(), "--out", files / "out", "--columns")
-    told = pacer(*command, files / "columns.csv")
-    assert "Many reports are identical: ALL 100% (references 33%)." in told
-    assert "Many reports are copied from the training split: ALL 100% (references 0%)." in told
-    lines = [line.split() for line in told.splitlines()]
-    assert ["ALL", "1.500", "2"] in lines, "the mean over two records"
-    lines = [line.split() for line in pacer("compare", files / "out", files / "out").splitlines()]
-    assert next(line for line in lines if line[:2] == ["sex", "F"])[2] == "2"
-    assert next(line for line in lines if line[:2] == ["ALL", "CE"]) and not any(line[:1] == ["View"] for line in lines)
-    (files / "columns.csv").write_text("record_id,sex\ntest0,F\n")
-    assert "missing in" in pacer(*command, files / "columns.csv")
 
 
 def test_a_column_is_not_scored_against_itself(files):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from pathlib import Path
 
@@ -12,13 +11,7 @@ import pytest
 from pycocoevalcap.meteor import meteor as original_meteor
 
 from pacer.metrics.meteor import JAVA, MeteorError, meteor, meteor_counts, meteor_statistics
-
-WORDS = ["the", "heart", "lungs", "is", "clear", "no", "effusions", "effusion", "enlarged", "enlargement", "."]
-
-
-def texts(seed: int, count: int = 40) -> list[str]:
-    draw = random.Random(seed)
-    return [" ".join(draw.choices(WORDS, k=draw.randint(0, 25))) for _ in range(count)]
+from tests.support.metrics import random_texts
 
 
 def script(folder: Path, text: str) -> Path:
@@ -31,7 +24,7 @@ def script(folder: Path, text: str) -> Path:
 def test_scores_of_any_resample_equal_the_original_package(monkeypatch):
     """Line breaks and letters outside ASCII change nothing, and neither does a foreign locale."""
     monkeypatch.setenv("PATH", str(Path(JAVA).parent))
-    references, hypotheses = texts(1), texts(2)
+    references, hypotheses = random_texts(1), random_texts(2)
     hypotheses[:8] = references[:8]  # perfect matches are counted in a way of their own
     hypotheses[8] += " épanchement"
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=de -Duser.country=DE")

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pacer.cli.command import app
-from pacer.core.errors import ConfigError, DataError
+from pacer.core.errors import ConfigError, PacerError
 from pacer.metrics.calls import compare, score
 
 REFERENCES = {
@@ -22,44 +22,37 @@ REFERENCES = {
 }
 
 
-def systems(folder: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the runs of two systems, and a receipt of the second with its salt."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "salt").write_text("0123456789abcdef" * 2 + "\n")
     texts = list(REFERENCES.values())
-    first = dict(zip(REFERENCES, [*texts[:12], *texts[:1] * 12], strict=True))
-    second = dict(zip(REFERENCES, [*texts[:20], *texts[:1] * 4], strict=True))
-    for name, reports in (("first", first), ("second", second)):
-        score(REFERENCES, reports, out=folder / name)
-    return folder / "first", folder / "second"
-
-
-def receipt_of(run: Path, salt: Path, folder: Path) -> Path:
-    for name in ("references", "reports"):
-        column = {"references": "reference", "reports": "hypothesis"}[name]
-        cases = pl.read_parquet(run / "cases.parquet")
-        cases.select(pl.col("record_id").alias("id"), pl.col(column).alias("text")).write_csv(folder / f"{name}.csv")
-    done = CliRunner().invoke(
-        app,
-        [
-            *("score", "--references", str(folder / "references.csv"), "--hypotheses", str(folder / "reports.csv")),
-            *("--out", str(folder / "again"), "--receipt", str(folder / "receipt.json"), "--salt", str(salt)),
-        ],
+    for name, right in (("first", 12), ("second", 20)):
+        reports = [*texts[:right], *texts[:1] * (24 - right)]
+        score(REFERENCES, dict(zip(REFERENCES, reports, strict=True)), out=folder / name)
+    for name, written in (("references", texts), ("reports", reports)):
+        pl.DataFrame({"id": list(REFERENCES), "text": written}).write_csv(folder / f"{name}.csv")
+    files = (
+        "--references",
+        folder / "references.csv",
+        "--hypotheses",
+        folder / "reports.csv",
+        "--out",
+        folder / "again",
     )
+    receipt = ("--receipt", folder / "receipt.json", "--salt", folder / "salt")
+    done = CliRunner().invoke(app, ["score", *map(str, files + receipt)])
     assert done.exit_code == 0, done.output
-    return folder / "receipt.json"
+    return folder
 
 
-@pytest.fixture
-def salt(tmp_path: Path) -> Path:
-    (tmp_path / "salt").write_text("0123456789abcdef" * 2 + "\n")
-    return tmp_path / "salt"
-
-
-def test_a_receipt_stands_for_the_run(tmp_path: Path, salt: Path) -> None:
-    first, second = systems(tmp_path)
-    receipt = receipt_of(second, salt, tmp_path)
-    text = receipt.read_text()
+def test_a_receipt_stands_for_the_run(made: Path) -> None:
+    text = (made / "receipt.json").read_text()
     assert not any(word in text for word in ("study-1", "pneumothorax .", "the heart"))
     assert "findings_original" not in json.loads(text)["cases"][0]
-    whole, hidden = compare(first, second), compare(first, receipt, salt=salt)
+    whole = compare(made / "first", made / "second")
+    hidden = compare(made / "first", made / "receipt.json", salt=made / "salt")
     assert replace(hidden, scores={}) == replace(whole, scores={}, groups=[])
     for key, expected in whole.scores["all"].items():  # hashes put the patients in another order, so resamples differ
         found = hidden.scores["all"][key]
@@ -68,21 +61,20 @@ def test_a_receipt_stands_for_the_run(tmp_path: Path, salt: Path) -> None:
     assert whole.scores["all"]["bleu4"].difference
 
 
-def test_receipts_need_their_salt(tmp_path: Path, salt: Path) -> None:
-    first, second = systems(tmp_path)
-    receipt = receipt_of(second, salt, tmp_path)
-    with pytest.raises(ConfigError, match="--salt"):
-        compare(first, receipt)
-    other = tmp_path / "other"
-    other.write_text("x" * 32)
-    with pytest.raises(DataError, match="another salt"):
-        compare(first, receipt, salt=other)
-    other.write_text("short")
-    with pytest.raises(ConfigError, match="at least 16 random characters"):
-        compare(first, receipt, salt=other)
-    (tmp_path / "none.json").write_text("{}")
-    with pytest.raises(DataError, match="is no receipt"):
-        compare(first, tmp_path / "none.json", salt=salt)
+@pytest.mark.parametrize(
+    ("receipt", "salt", "problem"),
+    [
+        ("receipt.json", None, "--salt"),
+        ("receipt.json", "x" * 32, "another salt"),
+        ("receipt.json", "short", "at least 16 random characters"),
+        ("none.json", "x" * 32, "is no receipt"),
+    ],
+)
+def test_receipts_need_their_salt(made: Path, tmp_path: Path, receipt: str, salt: str | None, problem: str) -> None:
+    (made / "none.json").write_text("{}")
+    (tmp_path / "other").write_text(salt or "")
+    with pytest.raises(PacerError, match=problem):
+        compare(made / "first", made / receipt, salt=salt and tmp_path / "other")
 
 
 def test_receipt_and_salt_go_together(tmp_path: Path) -> None:

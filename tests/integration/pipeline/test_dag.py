@@ -7,7 +7,6 @@ import sys
 
 import polars as pl
 import pytest
-from safetensors import safe_open
 
 from tests.support.repository import Repository, check_baseline, ran
 
@@ -70,15 +69,6 @@ replicates: [{train.seed: 42}]
 rows:
   - {name: SimMLM, target: simmlm_score, set: {"baselines/params.yaml:simmlm.alpha": 0.1}}
 """
-
-
-def test_the_calibrator_alone_is_in_its_checkpoint(finished: Repository) -> None:
-    with safe_open(finished.folder / "models/calibrate/model.safetensors", "pt") as file:
-        assert all(name.startswith("calibrator.") for name in file.keys())  # noqa: SIM118
-    with safe_open(finished.folder / "models/parent/model.safetensors", "pt") as file:
-        names = list(file.keys())
-    assert any("lora_A" in n for n in names)
-    assert all(n.startswith(("router.", "interface.")) or "lora_" in n for n in names)
 
 
 def test_a_baseline_runs_when_asked_for_and_is_scored_beside(repository: Repository) -> None:

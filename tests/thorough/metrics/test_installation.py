@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.test_installed import ROOT, clone
+from tests.integration.cli.test_installed import ROOT, clone, score_and_compare
 
 COMMAND = "pip install -c constraints.txt ."
 
@@ -37,14 +37,6 @@ def test_a_clone_in_an_empty_environment_scores_two_systems(tmp_path: Path) -> N
         pytest.skip("no package index is reached")
     assert installed.returncode == 0, installed.stderr
     assert run("python", "-c", "import torch").returncode == 1
-    texts = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
-    (tmp_path / "references.json").write_text(json.dumps(texts))
-    for name, report in (("one", "the heart is normal ."), ("two", "the heart is large .")):
-        (tmp_path / f"{name}.json").write_text(json.dumps(texts | {"b": report}))
-        files = ("--references", "references.json", "--hypotheses", f"{name}.json", "--out", name)
-        scored = run("pacer", "score", *files)
-        assert scored.returncode == 0, scored.stderr
-    compared = run("pacer", "compare", "one", "two")
-    assert compared.returncode == 0 and "BLEU-4" in compared.stdout, compared.stderr
+    score_and_compare(partial(run, "pacer"), tmp_path)
     code = "import pacer, sys; print(pacer.label(['no effusion .'])[0].negative, 'torch' in sys.modules)"
     assert "False" in run("python", "-c", code).stdout

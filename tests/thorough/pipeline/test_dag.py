@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import time
 from pathlib import Path
 
 import polars as pl
-import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -137,27 +135,3 @@ def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository)
     assert len(bank) and not set(bank["subject_id"]) & set(held_out["subject_id"])
     (folder / "released.pth").unlink()
     repository.commit()
-
-
-def test_pixels_train_the_model_that_states_train(repository: Repository, tmp_path: Path) -> None:
-    other = Repository.make(tmp_path / "other")
-    for made in ("data/source", "data/corpus", "data/anchors", "data/emphasis", "models/backbones"):
-        shutil.copytree(repository.folder / made, other.folder / made)
-    own = other.folder / "params.yaml"
-    own.write_text(re.sub("mode: (states|full)", "mode: pixels", own.read_text()))
-    other.without_dvc("features", "warmup", "parent", "calibrate", "decode")
-    assert other.json("data/features/manifest.json")["encoding"]["mode"] == "pixels"
-    for phase in ("warmup", "parent"):
-        expected, found = (_numbers(made.json(f"metrics/{phase}/metrics.json")) for made in (repository, other))
-        losses = [name for name in expected if "loss" in name]
-        assert losses
-        for name in losses:
-            assert found[name] == pytest.approx(expected[name], rel=2e-3), (phase, name)
-
-
-def _numbers(values: dict, prefix: str = "") -> dict[str, float]:
-    """Nested metrics by their paths."""
-    found = {}
-    for name, value in values.items():
-        found |= _numbers(value, f"{prefix}{name}/") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import polars as pl
-import pytest
-from PIL import Image
 
 from pacer.metrics.score import decoded_records
 
@@ -41,21 +39,3 @@ def test_scored_records_are_those_that_were_decoded(tmp_path: Path):
     assert kept["record_id"].to_list() == ["sn-1", "mn-1"]
     assert note == "2 of 4 records of split val: decode.limit 1"
     assert decoded_records(records, tmp_path, "test")[1] is None
-
-
-@pytest.mark.parametrize("date", ["2180-05-06", ""])
-def test_the_profile_table_needs_its_own_keys_alone(pacer, repository: Path, date: str):
-    """A table with the profile's names of columns, and `corpus.root`, are all that it takes; dates may be missing."""
-    (repository / "studies" / "radiographs").mkdir(parents=True)
-    rows = ["patient_id,exam_id,date,view,file,findings"]
-    for number in range(20):
-        Image.new("L", (16, 16)).save(repository / "studies" / "radiographs" / f"{number}.png")
-        rows.append(f"p{number % 10},e{number},{date},PA,{number}.png,No acute disease.")
-    (repository / "studies" / "studies.csv").write_text("\n".join(rows))
-    (repository / "mine.yaml").write_text("extends: table\ncorpus: {root: studies}\n")
-    outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
-    assert outcome.code == 0, outcome.error
-    assert pl.read_parquet(repository / "read" / "records.parquet")["context"].to_list() == ["sn"] * 20
-    printed = " ".join(outcome.out.split())  # a narrow terminal breaks the line
-    assert "no record has a previous report" in printed
-    assert ("no record has a previous report; 20 studies have no date" in printed) == (not date)

@@ -14,18 +14,16 @@ from rich.filesize import decimal
 from pacer.backbones.families import patch_grid, vision_config
 from pacer.cli.doctor import Finding, diagnose, models
 from pacer.config import Params, parse_params
-from pacer.config.profiles import load_profile
 from pacer.core.io import write_json
 from pacer.data.source import point_to_files
 from pacer.features.encode import image_bytes
 from pacer.features.prepare import Preparation
 from tests.support.families import write_encoder
-
-REPOSITORY = Path(__file__).parents[3]
+from tests.support.profiles import profile
 
 
 def changed(name: str, **groups: dict) -> Params:
-    values = load_profile(REPOSITORY / "configs" / f"{name}.yaml").model_dump()
+    values = profile(name).model_dump()
     for group, changes in groups.items():
         values[group] |= changes
     return parse_params(values)
@@ -77,7 +75,7 @@ def test_missing_weights_say_how_to_get_them(pacer):
 
 def test_the_refusal_to_send_reports_is_seen_before_any_stage_and_before_the_key(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    params = load_profile(REPOSITORY / "configs" / "mimic_rg4.yaml")
+    params = profile("mimic_rg4")
 
     def labels(**changes: object) -> Finding:
         llm = params.anchors.llm.model_copy(update=changes)

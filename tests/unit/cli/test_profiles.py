@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from functools import cache, reduce
+from functools import reduce
 from pathlib import Path
 from typing import get_args
 
@@ -18,6 +18,7 @@ from pacer.core.errors import ConfigError
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.score import ORIGINALS
 from pacer.reporting.published import load_published
+from tests.support.profiles import profile
 
 REPOSITORY = Path(__file__).parents[3]
 PROFILES = sorted((REPOSITORY / "configs").glob("*.yaml"))
@@ -99,26 +100,21 @@ decode: {num_beams: 5, min_new_tokens: 50, max_new_tokens: 200, length_penalty: 
 def test_the_published_profiles_hold_the_published_values(group: str):
     four_contexts, conventional = read_yaml(PUBLISHED)[group], read_yaml(CONVENTIONAL).get(group, {})
     for name, values in (("mimic_rg4", four_contexts), ("mimic_rg4_sn", four_contexts | conventional)):
-        found = {key: reduce(getattr, key.split("."), getattr(_loaded(name), group)) for key in values}
+        found = {key: reduce(getattr, key.split("."), getattr(profile(name), group)) for key in values}
         assert found == values, name
 
 
-@cache
-def _loaded(name: str) -> Params:
-    return load_profile(REPOSITORY / "configs" / f"{name}.yaml")
-
-
 def test_mimic_cxr_is_the_paper_but_for_its_corpus_and_marks():
-    paper, own = (_loaded(name).model_dump() for name in ("mimic_rg4", "mimic_cxr"))
+    paper, own = (profile(name).model_dump() for name in ("mimic_rg4", "mimic_cxr"))
     assert {group for group in paper if paper[group] != own[group]} == {"corpus", "emphasis"}
     assert own["corpus"]["format"] == "mimic_cxr" and own["emphasis"]["source"] == "computed"
 
 
 def test_the_published_profiles_decode_as_the_published_rows_were():
-    for profile, table in (("mimic_rg4", "main"), ("mimic_rg4_sn", "conventional_sn")):
-        decode = _loaded(profile).decode.model_dump()
+    for name, table in (("mimic_rg4", "main"), ("mimic_rg4_sn", "conventional_sn")):
+        decode = profile(name).decode.model_dump()
         published = load_published()[table].decoding
-        assert len(published) == 5 and {name: decode[name] for name in published} == published
+        assert len(published) == 5 and {key: decode[key] for key in published} == published
 
 
 def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
@@ -155,7 +151,7 @@ def test_what_is_no_file_of_parameters_is_one_sentence(tmp_path: Path, kind: str
 
 
 def test_a_parameter_file_may_have_the_keys_alone_in_which_it_differs_from_a_profile(repository: Path):
-    found, micro = overlaid(repository, "extends: micro\ntrain: {seed: 8}\n"), _loaded("micro")
+    found, micro = overlaid(repository, "extends: micro\ntrain: {seed: 8}\n"), profile("micro")
     assert found == micro.model_copy(update={"train": micro.train.model_copy(update={"seed": 8})})
 
 
@@ -189,9 +185,9 @@ small_gpu | backbones: {vision: {id: facebook/dinov2-small}} | backbones.vision:
 
 @pytest.mark.parametrize("line", REFUSED.strip().splitlines())
 def test_what_cannot_work_is_refused_by_name(repository: Path, line: str):
-    profile, text, message = line.split(" | ")
+    extended, text, message = line.split(" | ")
     with pytest.raises(ConfigError, match=re.escape(message)):
-        overlaid(repository, f"extends: {profile}\n{text}\n")
+        overlaid(repository, f"extends: {extended}\n{text}\n")
 
 
 def test_outside_the_repository_it_is_told_where_the_profile_was_sought(
@@ -249,7 +245,7 @@ def test_use_writes_the_whole_profile_whatever_was_in_use_before(pacer, reposito
         with open(repository / "params.yaml", "a") as file:
             file.write("# a remark, which is no edit\n")
         assert pacer("use", name).code == 0
-        assert load_params(repository / "params.yaml") == _loaded(name)
+        assert load_params(repository / "params.yaml") == profile(name)
     assert (repository / "params.yaml").read_bytes() == (repository / "configs" / "phantom.yaml").read_bytes()
 
 
@@ -295,10 +291,3 @@ def test_an_edited_file_is_kept_unless_forced(pacer, repository: Path, edit):
 def test_a_traceback_is_shown_on_demand(pacer):
     outcome = pacer("use", "nothing", "--traceback")
     assert outcome.code == 1 and "Traceback" in outcome.error and "error: unknown profile" in outcome.error
-
-
-def test_outside_the_repository_the_command_says_so(pacer, repository: Path, monkeypatch: pytest.MonkeyPatch):
-    (repository / "empty").mkdir()
-    monkeypatch.chdir(repository / "empty")
-    outcome = pacer("use", "micro")
-    assert outcome.code == 1 and "run this from the root of the repository" in outcome.error

@@ -16,7 +16,6 @@ from tests.support.metrics import small_config
 
 
 def test_observations_cover_the_findings():
-    assert len(OBSERVATIONS) == 14 and OBSERVATIONS[-1] == "No Finding"
     assert tuple(OBSERVATION_OF) == FINDINGS
     assert set(OBSERVATION_OF.values()) == set(OBSERVATIONS[:-1])
 
@@ -31,20 +30,14 @@ def test_heads_and_classes_are_numbered_as_those_of_the_published_weights():
     assert (BLANK, POSITIVE, NEGATIVE, UNCERTAIN) == (0, 1, 2, 3)
 
 
-def test_shape_type_and_range(chexbert_directory, reports):
-    labels = CheXbert(chexbert_directory())(reports)
+def test_batches_give_the_labels_of_single_reports(chexbert_directory, reports):
+    original, single = list(reports), CheXbert(chexbert_directory(), batch_size=1)
+    labels = CheXbert(chexbert_directory(), batch_size=16)(reports)
     assert labels.shape == (40, 14) and labels.dtype == torch.int32
     assert labels.min() >= 0 and labels[:, :13].max() <= 3 and labels[:, 13].max() <= 1
     assert len(labels.unique(dim=0)) > 3, "random weights that label everything alike test nothing"
-    assert CheXbert(chexbert_directory())([]).shape == (0, 14)
-
-
-def test_batches_give_the_labels_of_single_reports(chexbert_directory, reports):
-    texts, original = reports, list(reports)
-    batched = CheXbert(chexbert_directory(), batch_size=16)(texts)
-    single = CheXbert(chexbert_directory(), batch_size=1)
-    assert torch.equal(batched, torch.cat([single([text]) for text in texts]))
-    assert texts == original
+    assert torch.equal(labels, torch.cat([single([text]) for text in reports]))
+    assert single([]).shape == (0, 14) and reports == original
 
 
 @pytest.mark.parametrize(
@@ -111,34 +104,29 @@ def test_accepts_both_generations_of_checkpoints(chexbert_directory, reports, ch
             assert torch.equal(CheXbert(directory)(reports), expected)
 
 
-def broken(kind: str, state: dict) -> object:
-    key = "linear_heads.3.weight"
-    if kind == "missing":
-        del state[key]
-    elif kind == "unknown":
-        state["linear_heads.14.weight"] = torch.zeros(4, 16)
-    elif kind == "shape":
-        state[key] = torch.zeros(2, 16)
-    elif kind == "no key":
-        return {"state_dict": state}
-    elif kind == "no dictionary":
-        return [1, 2]
-    return {"model_state_dict": state}
+HEAD = "linear_heads.3.weight"
 
 
 @pytest.mark.parametrize(
-    "kind, named",
+    ("content", "named"),
     [
-        ("missing", r"Missing key.*linear_heads\.3\.weight"),
-        ("unknown", r"Unexpected key.*linear_heads\.14\.weight"),
-        ("shape", r"size mismatch for linear_heads.3.weight.*\[2, 16\].*\[4, 16\]"),
-        ("no key", "model_state_dict"),
-        ("no dictionary", "model_state_dict"),
+        (
+            lambda state: {"model_state_dict": {key: state[key] for key in state if key != HEAD}},
+            rf"Missing key.*{HEAD}",
+        ),
+        (lambda state: {"model_state_dict": state | {"more": torch.zeros(4, 16)}}, r"Unexpected key.*more"),
+        (
+            lambda state: {"model_state_dict": state | {HEAD: torch.zeros(2, 16)}},
+            rf"size mismatch for {HEAD}.*\[2, 16\].*\[4, 16\]",
+        ),
+        (lambda state: {"state_dict": state}, "model_state_dict"),
+        (lambda state: [1, 2], "model_state_dict"),
     ],
+    ids=["missing", "unknown", "shape", "no key", "no dictionary"],
 )
-def test_refuses_everything_else(chexbert_directory, checkpoint_state, kind, named):
+def test_refuses_everything_else(chexbert_directory, checkpoint_state, content, named):
     with pytest.raises(BackboneError, match=named):
-        CheXbert(chexbert_directory(broken(kind, checkpoint_state)))
+        CheXbert(chexbert_directory(content(checkpoint_state)))
 
 
 class Payload:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import COLUMNS
-from pacer.metrics.commitments import commitment_scores, polarity_agreement, states
+from pacer.metrics.commitments import commitment_scores, contradictions, polarity_agreement, states
 from pacer.metrics.predictions import is_unclosed
 from pacer.metrics.scores import Context, extraction_counts, score_of, variety_scores
 
@@ -71,6 +71,17 @@ def test_a_report_is_held_against_its_own_commitment():
     assert scores["anchor_positive_f1"] == pytest.approx(2 / 3) and scores["anchor_uncertain_f1"] == 0.0
     assert scores["report_positive_f1"] == 1.0
     assert scores["report_stated_agreement"] == pytest.approx(1 / 3)
+
+
+def test_a_report_contradicts_its_commitment_where_it_states_the_opposite():
+    """What only one of both states, or is uncertain, does not count."""
+    edema, effusion = ["edema"], ["pleural effusion"]
+    committed = [None, anchor(positive=edema), anchor(negative=effusion), anchor(negative=["pneumothorax"])]
+    reports = [anchor(negative=edema), anchor(negative=edema), anchor(uncertain=effusion), anchor(positive=effusion)]
+    cases = table(anchor=committed, report=reports)
+    cases = cases.with_columns(contradictions(cases))
+    assert cases["contradictions"].to_list() == [None, edema, [], []]
+    assert scored(cases, "contradiction_rate") == {"contradiction_rate": 1 / 3}
 
 
 def test_records_without_a_commitment_are_left_out_of_its_scores():

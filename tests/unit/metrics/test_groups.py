@@ -8,7 +8,7 @@ import pytest
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.decoding import candidates
-from pacer.metrics.clinical import clinical_efficacy
+from pacer.metrics.clinical import case_efficacy, clinical_efficacy
 from pacer.metrics.commitments import agreement, anchor_columns
 from pacer.metrics.statistics.groups import AGREEMENT, LEAST_UNITS, GroupScore, coverage, group_scores
 from pacer.reporting.score_tables import group_table
@@ -42,8 +42,7 @@ def by_group(cases: pl.DataFrame, convention: str = "llm-rg4", resamples: int = 
 
 
 def f1(cases: pl.DataFrame, convention: str = "llm-rg4") -> float | None:
-    labels = [np.array(cases[f"{side}_labels"].to_list()) for side in ("reference", "hypothesis")]
-    return clinical_efficacy(*labels, convention, cases["study_id"].to_list())["f1"]
+    return case_efficacy(cases, convention)["f1"]
 
 
 @pytest.mark.parametrize("convention", ["llm-rg4", "weighted"])

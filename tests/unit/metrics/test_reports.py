@@ -10,6 +10,7 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Reports, reports_of
+from tests.unit.metrics.test_strict_input import written
 
 IDS, TEXTS = ["s1", "s2", "7"], ["the heart is normal .", 'small , "left" effusion .', ""]
 ROWS = [{"study_id": key, "report": text} for key, text in zip(IDS, TEXTS, strict=True)]
@@ -21,18 +22,9 @@ def read(path, *options, columns=HYPOTHESIS_COLUMNS) -> tuple[list, list]:
     return found.rows["id"].to_list(), found.rows["text"].to_list()
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "jsonl", "json"])
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "jsonl"])
 def test_every_kind_gives_the_same_rows(tmp_path, kind):
-    path, table = tmp_path / f"reports.{kind}", pl.DataFrame(ROWS)
-    if kind in ("csv", "tsv"):
-        table.write_csv(path, separator="," if kind == "csv" else "\t")
-    elif kind == "parquet":
-        table.write_parquet(path)
-    elif kind == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    else:  # LLM-RG4's and R2GenGPT's test_result.json
-        path.write_text(json.dumps({row["study_id"]: [row["report"]] for row in ROWS}))
-    assert read(path) == (IDS, TEXTS)
+    assert read(written(tmp_path / f"reports.{kind}", ROWS)) == (IDS, TEXTS)
 
 
 def test_a_column_of_texts_alone_has_a_name(tmp_path):
@@ -134,3 +126,9 @@ def test_ids_that_were_rounded_pair_nothing(tmp_path: Path, column: str) -> None
     (tmp_path / "references.csv").write_text(f"{','.join(row)}\n{','.join(row.values())}\n")
     with pytest.raises(DataError, match=rf"line 2, {column}: 1.23457E\+12 is an id that .* has rounded"):
         reports_of(tmp_path / "references.csv", REFERENCE_COLUMNS)
+
+
+def test_an_id_is_a_study_only_where_its_column_says_so() -> None:
+    for column, studies in (("study_id", ["1", "2"]), ("image_id", [None, None])):
+        references = reports_of(pl.DataFrame({column: ["1", "2"], "report": ["x", "y"]}), REFERENCE_COLUMNS)
+        assert references.rows["study_id"].to_list() == studies

@@ -14,13 +14,10 @@ from pacer.metrics.statistics.intervals import context_sums, resampled_units
 from tests.support.repository import ROOT
 
 
-def test_no_key_is_registered_twice() -> None:
-    assert not [key for key, times in Counter(score.key for score in SCORES).items() if times > 1]
-
-
-def test_headings_beside_other_scores_tell_them_apart() -> None:
-    headings = Counter(score.heading for score in SCORES if not score.key.endswith("n"))
-    assert not [heading for heading, times in headings.items() if times > 1]
+def test_no_two_scores_have_the_same_key_or_the_same_heading_beside_others() -> None:
+    keys = [score.key for score in SCORES]
+    headings = [score.heading for score in SCORES if not score.key.endswith("n")]
+    assert [name for names in (keys, headings) for name, times in Counter(names).items() if times > 1] == []
 
 
 def test_a_score_of_cases_is_one_row() -> None:

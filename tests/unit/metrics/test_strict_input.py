@@ -10,8 +10,8 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.metrics.columns import column_scores, read_score_columns
-from pacer.metrics.pairing import Protocol, pair_reports
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, reports_of
+from tests.support.metrics import paired
 
 TEXTS = ["no effusion .", "the heart is large .", "a tube ."]
 IDS = ["101", "102", "103"]
@@ -19,8 +19,8 @@ IDS = ["101", "102", "103"]
 
 def written(path: Path, rows: list[dict]) -> Path:
     table = pl.DataFrame(rows, infer_schema_length=None)
-    if path.suffix == ".csv":
-        table.write_csv(path)
+    if path.suffix in (".csv", ".tsv"):
+        table.write_csv(path, separator="," if path.suffix == ".csv" else "\t")
     elif path.suffix == ".parquet":
         table.write_parquet(path)
     elif path.suffix == ".jsonl":
@@ -33,14 +33,6 @@ def written(path: Path, rows: list[dict]) -> Path:
 def rows(texts: list, ids: list = IDS, **further: list) -> list[dict]:
     columns = {"id": ids, **further, "report": texts}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def paired(references, hypotheses, **protocol):
-    chosen = Protocol(**protocol)
-    expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
-    given = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
-    cases, counts = pair_reports(expected, given, chosen)
-    return {row[0]: row[1:] for row in cases.select("record_id", "report", "hypothesis").iter_rows()}, counts
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl", "json"])

@@ -89,16 +89,10 @@ def only_says_what_it_is(path: Path) -> bool:
 @pytest.mark.parametrize("stage", STAGES)
 def test_everything_that_a_stage_reaches_is_declared(stage: str) -> None:
     declared = [*(ROOT / d for d in STAGES[stage]["deps"]), PARAMS]
-    modules = {path for path in reached(script_of(stage)) if path != PARAMS and not only_says_what_it_is(path)}
-    tables = {path.with_suffix(".yaml") for path in modules if path.with_suffix(".yaml").is_file()}
-    unknown = {path for path in tables if not any(path.is_relative_to(package) for package in declared)}
-    assert not unknown, f"{stage} reads {sorted(map(str, unknown))}, which dvc.yaml does not declare"
-    undeclared = {
-        str(path.relative_to(ROOT))
-        for path in reached(script_of(stage))
-        if not only_says_what_it_is(path) and not any(path.is_relative_to(package) for package in declared)
-    }
-    assert not undeclared, f"{stage} uses {sorted(undeclared)}, which dvc.yaml does not declare"
+    used = {path for path in reached(script_of(stage)) if not only_says_what_it_is(path)}
+    used |= {table for path in used if (table := path.with_suffix(".yaml")).is_file()}
+    lost = [str(path.relative_to(ROOT)) for path in used if not any(map(path.is_relative_to, declared))]
+    assert not lost, f"{stage} uses {sorted(lost)}, which dvc.yaml does not declare"
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -124,31 +118,19 @@ def test_a_stage_uses_most_of_the_lines_that_it_declares(stage: str) -> None:
 
 def parameters_read(script: Path) -> set[str]:
     """``load_params().a.b`` and, through a name bound to it, ``params.a.b``: the longest chains."""
-    tree = ast.parse(script.read_text(encoding="utf-8"))
-
-    def is_load(node: ast.AST) -> bool:
-        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "load_params"
-
-    chains: dict[str, str] = {}
+    nodes = list(ast.walk(ast.parse(script.read_text(encoding="utf-8"))))
+    chains = {"load_params()": ""}
 
     def chain(node: ast.AST) -> str | None:
-        if is_load(node):
-            return ""
-        if isinstance(node, ast.Name):
-            return chains.get(node.id)
-        if isinstance(node, ast.Attribute):
-            inner = chain(node.value)
-            return None if inner is None else f"{inner}.{node.attr}".lstrip(".")
-        return None
+        source, _, rest = ast.unparse(node).partition(".")
+        return f"{chains[source]}.{rest}".strip(".") if source in chains and "(" not in rest else None
 
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            found = chain(node.value)
-            if found is not None:
-                chains[node.targets[0].id] = found
-    read = {found for node in ast.walk(tree) if isinstance(node, ast.Attribute) and (found := chain(node))}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and (bound := chain(node.value)) is not None:
+            chains[ast.unparse(node.targets[0])] = bound
+    read = {found for node in nodes if isinstance(node, ast.Attribute) and (found := chain(node))}
     read |= {found for found in chains.values() if found}
-    return {r for r in read if not any(other.startswith(f"{r}.") for other in read)}
+    return {one for one in read if not any(other.startswith(f"{one}.") for other in read)}
 
 
 @pytest.mark.parametrize("stage", [s for s in STAGES if s not in ("warmup", "parent", "calibrate")])
@@ -203,9 +185,6 @@ def test_the_baselines_have_names_and_paths_of_their_own() -> None:
                 assert (out if isinstance(out, str) else next(iter(out))).startswith("baselines/")
 
 
-def test_every_stage_says_what_it_is() -> None:
-    assert all(stage.get("desc") for stage in STAGES.values())
-
-
-def test_the_configuration_code_is_in_no_deps() -> None:
-    assert not any("pacer/config" in d for s in STAGES.values() for d in s["deps"])
+def test_every_stage_says_what_it_is_and_none_depends_on_the_code_of_the_configuration() -> None:
+    for stage in STAGES.values():
+        assert stage.get("desc") and not any("pacer/config" in path for path in stage["deps"])

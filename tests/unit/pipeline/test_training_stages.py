@@ -29,32 +29,32 @@ def test_the_parameters_of_a_training_stage_are_those_that_its_phase_is_made_of(
     assert {parameter.partition(".")[0] for parameter in STAGES[phase]["params"]} == made_of
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_a_training_stage_declares_the_files_that_its_phase_reads(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Inputs] = []
-    monkeypatch.setattr("sys.argv", ["train.py", phase])
-    monkeypatch.setitem(sys.modules, "curves", SimpleNamespace(dvclive_log=nullcontext))
-    monkeypatch.setattr("pacer.config.load_params", lambda: profile("micro"))
-    monkeypatch.setattr("pacer.training.run.run_phase", lambda name, params, inputs, *rest: given.append(inputs))
-    runpy.run_path(str(ROOT / "stages" / "train.py"))["main"]()
-    [inputs] = given
-    assert {str(path) for path in vars(inputs).values() if path is not None} <= set(STAGES[phase]["deps"])
-
-
-@pytest.mark.parametrize("baseline", ["simmlm", "ragpt"])
-def test_a_baseline_declares_the_files_that_its_training_reads(baseline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def read_by(script: str, name: str, trainers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The files that a script gives to what trains, without the last paths and what logs."""
     given: list[Path] = []
 
     def note(settings: Any, params: Any, inputs: Inputs, *paths: Any) -> None:
         *read, _out, _open_log = paths
-        given.extend([*vars(inputs).values(), *read])
+        given.extend(path for path in (*vars(inputs).values(), *read) if path is not None)
 
-    monkeypatch.setattr("sys.argv", ["baseline_train.py", baseline])
+    monkeypatch.setattr("sys.argv", [script, name])
     monkeypatch.setitem(sys.modules, "curves", SimpleNamespace(dvclive_log=nullcontext))
     monkeypatch.setattr("pacer.config.load_params", lambda: profile("micro"))
     monkeypatch.setattr("pacer.config.baselines.load_baseline_params", lambda: SimpleNamespace(simmlm=None, ragpt=None))
-    for name in ("simmlm", "ragpt"):
-        monkeypatch.setattr(f"pacer.baselines.{name}.train_{name}", note)
-    runpy.run_path(str(ROOT / "stages" / "baseline_train.py"))["main"]()
-    assert len(given) == 6 + (baseline == "ragpt")
-    assert {str(path) for path in given} <= set(BASELINES[baseline]["deps"])
+    for trainer in trainers:
+        monkeypatch.setattr(trainer, note)
+    runpy.run_path(str(ROOT / "stages" / script))["main"]()
+    return set(map(str, given))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_training_stage_declares_the_files_that_its_phase_reads(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = read_by("train.py", phase, ("pacer.training.run.run_phase",), monkeypatch)
+    assert len(read) >= 4 and read <= set(STAGES[phase]["deps"])
+
+
+@pytest.mark.parametrize("baseline", ["simmlm", "ragpt"])
+def test_a_baseline_declares_the_files_that_its_training_reads(baseline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainers = tuple(f"pacer.baselines.{name}.train_{name}" for name in ("simmlm", "ragpt"))
+    read = read_by("baseline_train.py", baseline, trainers, monkeypatch)
+    assert len(read) == 6 + (baseline == "ragpt") and read <= set(BASELINES[baseline]["deps"])

@@ -179,8 +179,12 @@ def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, sa
     assert said in str(error.value)
 
 
-def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+def test_names_of_studies(tmp_path: Path) -> None:
+    """An unknown one names those that are there; folders of results are none."""
     read(tmp_path, GOOD)
+    (tmp_path / "slots.yaml").write_text(GOOD)
+    with pytest.raises(ConfigError, match=r"slots\.yaml: a study may not have the name slots"):
+        load_study(tmp_path, "slots")
     with pytest.raises(ConfigError, match=r"unknown study 'yours'.*mine"):
         load_study(tmp_path, "yours")
     with pytest.raises(ConfigError, match="root of the repository"):
@@ -243,9 +247,3 @@ def test_jobs_share_out_the_devices_and_the_cores() -> None:
     for jobs in range(2, 2 * len(cores) + 1):
         given = [core for share in shares("", jobs) for core in share.cores or ()]
         assert set(given) == cores and len(given) == max(len(cores), jobs)
-
-
-def test_a_study_has_no_name_of_a_folder_of_results(tmp_path: Path) -> None:
-    (tmp_path / "slots.yaml").write_text(GOOD)
-    with pytest.raises(ConfigError, match=r"slots\.yaml: a study may not have the name slots"):
-        load_study(tmp_path, "slots")

@@ -1,0 +1,53 @@
+"""Language scores are those of the original package, of texts that stand in one line."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.rouge.rouge import Rouge
+
+from pacer.metrics.nlg import language_scores, rouge_rows, single_line, with_language
+from tests.support.metrics import random_texts
+
+
+def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
+    return language_scores(with_language(pl.DataFrame({"reference": references, "hypothesis": hypotheses})))
+
+
+def test_equals_the_original_package(quick_meteor):
+    texts = random_texts(1, 30, least=5), random_texts(2, 30, least=5)
+    scores, pairs = scored(*texts), [{place: [text] for place, text in enumerate(side)} for side in texts]
+    assert list(scores) == ["bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider"]
+    assert scores["rougeL"] == pytest.approx(Rouge().compute_score(*pairs)[0])
+    assert scores["cider"] == Cider().compute_score(*pairs)[0]
+
+
+def test_texts_are_compared_as_they_are():
+    for other in ("the heart is normal.", "The heart is normal .", "the heart is  normal ."):
+        assert rouge_rows(["the heart is normal ."], [other]) != [1.0]
+    assert rouge_rows(["", "a b"], ["", ""]) == [1.0, 0.0]
+
+
+def test_empty_hypotheses_have_a_score_and_a_single_pair_no_cider(quick_meteor):
+    scores = scored(random_texts(1, 4, least=5), [""] * 4)
+    assert all(value == pytest.approx(0.0, abs=1e-6) for value in scores.values())
+    scores = scored(["the heart is normal ."], ["the heart is normal ."])
+    assert scores["cider"] is None and scores["rougeL"] == 1.0
+
+
+def test_line_breaks_and_tabs_are_blanks_and_doubled_blanks_stay():
+    """pycocoevalcap's ROUGE-L parts words at single blanks alone: a line break glues two words into one."""
+    lines = {"no\n effusion  .\n": "no effusion  .", "no\teffusion\u2028.": "no effusion .", "x  y ": "x  y "}
+    assert {text: single_line(text) for text in lines} == lines
+    glued = "no\neffusion\n."
+    assert rouge_rows(["no effusion ."], [glued]) < rouge_rows(["no effusion ."], [single_line(glued)]) == [1.0]
+
+
+@given(st.text(st.sampled_from("ab  \n\t\r\u2028\x1c\xa0")))
+def test_lines_are_joined_without_a_change_of_the_words(text):
+    line = single_line(text)
+    assert line.split() == text.split()
+    assert not any(letter.isspace() and letter != " " for letter in line)
