@@ -21,7 +21,7 @@ KINDS: list[tuple[list[dict[str, str]], str | None, str]] = [
     ([dict.fromkeys(COLUMNS, "")], None, "an empty row"),
     ([{"image": ""}], None, "no image: its report can only be a previous one"),
     ([{}, {"image": " "}], "image", "the image path is missing"),
-    ([{"view": "?"}], None, "?, unknown view"),
+    ([{"view": f"{SECRET} seen from the side"}], None, "text of 36 characters, unknown view"),
     ([{"view": ""}], None, "unknown view"),
     ([{"view": "oblique"}], None, "oblique, unknown view"),
     ([{"view": "LL"}], None, "no frontal image"),

@@ -125,7 +125,7 @@ def test_a_shard_that_dvc_linked_is_copied(backbones: Path, images: pl.DataFrame
     assert cached.stat().st_mode & 0o777 == 0o444 and cached.read_bytes() == shard.read_bytes()
 
 
-@pytest.mark.parametrize("entries", ["5", "[1, 2]", "{", None])
+@pytest.mark.parametrize("entries", ['[["img0", "key 0"]]', "5", "[1, 2]", "{", None])
 def test_a_shard_that_does_not_say_what_its_rows_are_is_damaged(tmp_path: Path, capsys, entries: str | None) -> None:
     out, scratch = tmp_path / "out", tmp_path / "scratch"
     out.mkdir(), scratch.mkdir()

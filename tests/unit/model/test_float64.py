@@ -257,9 +257,10 @@ def test_the_drift_loss_is_the_papers_equation() -> None:
 
 @pytest.fixture
 def setting(backbones, examples) -> SimpleNamespace:
-    """The whole model in float64 and a mixed batch in which the second and the last row are direct."""
+    """The whole model in float64 and a mixed batch in which the second row alone is direct: with as many rows of both
+    routes, exchanged weights of the routes would add up alike."""
     model = perturbed(build_model(backbones, specification()))
-    rows, commits = [0, 9, 18, 27], [True, False, True, False]
+    rows, commits = [0, 9, 18, 27], [True, False, True, True]
     batch = examples.batch(rows, commits, COMMITMENT)
     for owner, names in ((batch, ("frontal", "lateral", "prior")), (batch.supervision, ("omega", "s", "kappa"))):
         for name in names:
@@ -300,7 +301,8 @@ def test_the_objective_is_the_papers_equation(setting: SimpleNamespace, regulari
     result = objective(model, batch, COMPLETE if regularised else LossWeights(lambda_q=0.35, lambda_tlw=0.75))
     with torch.no_grad():
         embedded = model.embed(batch)
-        inputs, _, _ = model.calibrate(embedded, batch)
+        available = torch.tensor([CONTEXTS[record["context"]] for record in setting.records])
+        inputs = model.calibrator(embedded.inputs, batch.prefix_mask, embedded.sources.tokens, available).prefix
         student, teacher = (model.language.lm_head(model.hidden(x)).numpy() for x in (inputs, embedded.inputs))
     moved = (inputs - embedded.inputs).numpy()
 
