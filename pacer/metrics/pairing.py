@@ -81,6 +81,7 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     given = offered.drop_nulls("text")
     _check_ids(expected, [offered, given], (name, str(hypotheses.path)), missing=protocol.missing == "empty")
     if protocol.reference_id is None and protocol.hypothesis_id is None:
+        _check_one_pairing(expected, offered, references, hypotheses)
         _check_second_ids(expected, offered, references, hypotheses)
     written = given.select("id", pl.col("text").alias("hypothesis"))
     cases = expected.join(written, on="id", how="left", maintain_order="left")
@@ -140,19 +141,23 @@ def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[s
         raise DataError(f"{error}; {'; '.join(ways)}") from None
 
 
-def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
-    """Refuse pairs of rows that another column of ids, which both files have, says are of different cases, and ids of
-    different columns if a further column of a file pairs as well."""
+def _check_one_pairing(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
+    """Refuse to pair columns of different names if another column of ids would pair as well, and differently."""
     sides = (references.columns.get("id", ""), hypotheses.columns.get("id", ""))
-    if sides[0].lower() != sides[1].lower():
-        for rows, others, file in ((expected, offered, references), (offered, expected, hypotheses)):
-            for name in (name for name in rows.columns if name.startswith(ALSO)):
-                if set(rows[name]) == set(others["id"]) and not rows[name].equals(rows["id"]):
-                    raise DataError(
-                        f"{references.path} and {hypotheses.path} pair by {sides[0]} and {sides[1]}, but the column "
-                        f"{name.removeprefix(ALSO)} of {file.path} pairs as well, and otherwise; name the right ones "
-                        "with --reference-id and --hypothesis-id"
-                    )
+    if sides[0].lower() == sides[1].lower():
+        return
+    for rows, others, file in ((expected, offered, references), (offered, expected, hypotheses)):
+        for name in (name for name in rows.columns if name.startswith(ALSO)):
+            if set(rows[name]) == set(others["id"]) and not rows[name].equals(rows["id"]):
+                raise DataError(
+                    f"{references.path} and {hypotheses.path} pair by {sides[0]} and {sides[1]}, but the column "
+                    f"{name.removeprefix(ALSO)} of {file.path} pairs as well, with other rows; name the right ones "
+                    "with --reference-id and --hypothesis-id"
+                )
+
+
+def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
+    """Refuse pairs of rows that another column of ids, which both files have, says are of different cases."""
     also = [name for name in expected.columns if name.startswith(ALSO) and name in offered.columns]
     pairs = expected.select("id", *also).join(offered.select("id", *also), on="id", suffix=" given")
     for name in also:
