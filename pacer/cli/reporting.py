@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pacer.core.audits import Check
+    from pacer.metrics.result import Result
 
 #: A mean over fewer records is printed with a note.
 FEW = 20
@@ -158,13 +159,19 @@ def score(
     receipt: Annotated[Path | None, typer.Option(help="Receipt: scores under hashed ids; needs --salt.")] = None,
     salt: Salt = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the scores of other reports in OUT.")] = False,
-    params: ParamsFile = PARAMS,
+    without: Annotated[list[str] | None, typer.Option(help="Score to leave out, such as meteor; repeat it.")] = None,
+    params: Annotated[
+        Path | None, typer.Option(help="Settings `score`; default: with --records params.yaml, else none.")
+    ] = None,
 ) -> None:
     """Score reports of any system, or predictions of this one."""
     from pacer.metrics.pairing import Protocol
+    from pacer.metrics.result import Result
     from pacer.metrics.signature import DEFAULTS
 
-    settings = DEFAULTS if params == PARAMS and not params.exists() else load_profile(params).score
+    if params is None and records and PARAMS.exists():
+        params = PARAMS
+    settings = DEFAULTS if params is None else load_profile(params).score
     chosen = check_contexts(context)
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
@@ -181,8 +188,10 @@ def score(
         check_exists(references, hypotheses)
         from pacer.metrics.calls import score as score_files
 
-        files = {"out": out, "chexbert": chexbert, "labels": labels, "columns": columns, "force": force}
-        scores = score_files(references, hypotheses, **files, settings=settings, **protocol.model_dump()).scores
+        given: dict[str, Any] = {"out": out, "chexbert": chexbert, "labels": labels, "columns": columns, "force": force}
+        given |= {"settings": settings, "without": without or ()} | protocol.model_dump()
+        scored = score_files(references, hypotheses, **given)
+        result = Result(scored.scores, scored.cases, scored.signature)
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
             raise ConfigError(
@@ -199,30 +208,28 @@ def score(
         if columns is not None:
             settings = settings.model_copy(update={"columns": str(columns)})
         inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels)
-        scores = score_decoded(records, predictions, out, inputs, settings, split=split, contexts=chosen, say=say)
+        chosen_scores: dict[str, Any] = {"split": split, "contexts": chosen, "without": without or ()}
+        result = score_decoded(records, predictions, out, inputs, settings, say=say, **chosen_scores)
     else:
         raise ConfigError("give --references and --hypotheses, or --records and --predictions")
-    _print_scores(scores, out, settings.convention)
+    _print_scores(result, out, settings.convention)
     if receipt and salt:
         from pacer.metrics.receipt import write_receipt
-        from pacer.metrics.statistics.comparison import read_run
 
-        write_receipt(*read_run(out), salt, receipt)
+        write_receipt(result.cases, result.signature, salt, receipt)
         say(f"receipt without texts: {receipt}")
 
 
-def _print_scores(scores: dict, out: Path, convention: str) -> None:
-    import polars as pl
-
+def _print_scores(result: Result, out: Path, convention: str) -> None:
     from pacer.metrics.scores import scores_at
-    from pacer.metrics.signature import Signature, reading_notes
+    from pacer.metrics.signature import reading_notes
     from pacer.metrics.statistics.bootstrap import LEVEL
     from pacer.metrics.statistics.groups import AGREEMENT, group_scores
     from pacer.metrics.statistics.sources import warnings
     from pacer.reporting.score_tables import column_table, convention_table, group_table, score_table
     from pacer.reporting.signature import caution, signature_line
 
-    signature, cases = Signature.read(out / "signature.json"), pl.read_parquet(out / "cases.parquet")
+    scores, cases, signature = result
     print_table(score_table(scores))
     others = {
         f"Against the original findings ({signature.language['original_references']})": score_table(

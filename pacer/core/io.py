@@ -20,6 +20,9 @@ from typing import Any
 
 from pacer.core.errors import DataError, PacerError
 
+#: Name in the scratch directory of the output that is being replaced.
+_ASIDE = "replaced"
+
 
 def hash_bytes(content: bytes) -> str:
     """Return the SHA-256 of ``content``, in hex."""
@@ -167,7 +170,7 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
 
     The fingerprint covers parameters and the inputs' manifests, so stale state is never used with changed settings;
     directories of other fingerprints are removed. The caller renames finished content to ``out`` (:func:`publish`),
-    which also removes the scratch directory.
+    which also removes the scratch directory. An output that a killed process had put aside there is put back.
 
     Args:
         main: False in all but the first process of a run; they only get the name, and the first holds the lock.
@@ -182,6 +185,9 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
         return
     refusal = f"{parent} is in use by another process that makes {out}; wait for it or stop it first"
     with locked(parent / "lock", refusal):
+        aside = parent / _ASIDE
+        if os.path.lexists(aside) and not os.path.lexists(out):
+            os.replace(aside, out)
         directory.mkdir(parents=True, exist_ok=True)
         _remove_folders(parent, but=directory)
         for temporary in directory.rglob(".*.tmp"):  # a killed process left it half-written
@@ -224,7 +230,8 @@ def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
 
 
 def publish(directory: str | Path, out: str | Path, *, durable: bool = False) -> None:
-    """Rename a finished directory to ``out`` (replacing it) and remove the emptied scratch parent.
+    """Rename a finished directory to ``out`` and remove the emptied scratch parent. An earlier output is put aside, and
+    removed when the new one stands.
 
     Args:
         durable: as in :func:`atomic_path`.
@@ -234,11 +241,10 @@ def publish(directory: str | Path, out: str | Path, *, durable: bool = False) ->
     for file in directory.rglob("*"):
         if file.is_file() and not file.is_symlink():
             _settle(file, permissions, durable)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if out.is_symlink():
-        out.unlink()  # what it points to is not ours
-    elif out.exists():
-        shutil.rmtree(out)
+    aside = Path(f"{out}.scratch") / _ASIDE
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(out):
+        os.replace(out, aside)
     os.replace(directory, out)
     _remove_scratch(out)
 
@@ -254,7 +260,10 @@ def _remove_scratch(out: Path) -> None:
 
 def _remove_folders(parent: Path, but: Path | None = None) -> None:
     """Remove scratch directories, each renamed first, so that no run resumes from one that was partly removed."""
-    for directory in [path for path in parent.iterdir() if path.is_dir() and path != but]:
+    for directory in [path for path in parent.iterdir() if (path.is_dir() or path.is_symlink()) and path != but]:
+        if directory.is_symlink():  # an output put aside; what it points to is not ours
+            directory.unlink()
+            continue
         removed = directory.with_name(f"removed-{directory.name.removeprefix('removed-')}")
         os.replace(directory, removed)
         shutil.rmtree(removed, ignore_errors=True)  # NFS keeps files that are in use
@@ -268,6 +277,7 @@ def atomic_directory(out: str | Path) -> Generator[Path]:
         directory.mkdir()
         try:
             yield directory
-            publish(directory, out)
-        finally:
-            _remove_scratch(Path(out))
+        except BaseException:
+            _remove_scratch(Path(out))  # not after `publish`, when another process may have begun to use it
+            raise
+        publish(directory, out)

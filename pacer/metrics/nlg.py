@@ -35,21 +35,33 @@ def single_line(text: str) -> str:
     return " ".join(filter(None, (line.strip() for line in _BREAK.split(text))))
 
 
-def with_language(cases: pl.DataFrame) -> pl.DataFrame:
-    """Add to rows of ``reference`` and ``hypothesis`` their scores ``rougeL`` and ``meteor``, and METEOR's counts,
-    ``meteor_statistics``."""
-    texts = cases["reference"].to_list(), cases["hypothesis"].to_list()
-    counts = meteor_counts(*texts)
-    return cases.with_columns(
-        pl.Series("rougeL", rouge_rows(*texts)),
-        pl.Series("meteor", meteor(meteor_statistics(counts))),
-        pl.Series("meteor_statistics", counts.tolist(), dtype=pl.List(pl.Float64)),
-    )
+def with_rouge(cases: pl.DataFrame) -> pl.DataFrame:
+    """Add to rows of ``reference`` and ``hypothesis`` their ``rougeL``, and columns of :func:`with_meteor` without
+    values."""
+    rows = rouge_rows(cases["reference"].to_list(), cases["hypothesis"].to_list())
+    meteor = pl.lit(None, pl.Float64).alias("meteor"), pl.lit(None, pl.List(pl.Float64)).alias("meteor_statistics")
+    return cases.with_columns(pl.Series("rougeL", rows, pl.Float64), *meteor)
+
+
+def with_meteor(*tables: pl.DataFrame) -> list[pl.DataFrame]:
+    """Add to rows of ``reference`` and ``hypothesis`` their ``meteor`` and its counts, ``meteor_statistics``. One run
+    of the program does all tables; raises a :class:`~pacer.metrics.meteor.MeteorError`."""
+    texts = pl.concat(table.select("reference", "hypothesis") for table in tables)
+    counts = meteor_counts(texts["reference"].to_list(), texts["hypothesis"].to_list())
+    parts = np.split(counts, np.cumsum([len(table) for table in tables])[:-1])
+    return [
+        table.with_columns(
+            pl.Series("meteor", meteor(meteor_statistics(part))),
+            pl.Series("meteor_statistics", part.tolist(), dtype=pl.List(pl.Float64)),
+        )
+        for table, part in zip(tables, parts, strict=True)
+    ]
 
 
 def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return the language scores of the rows returned by :func:`with_language`: each 0 to 1, CIDEr 0 to 10. CIDEr
-    weights n-grams by how few references contain them and is undefined (``None``) for a single pair."""
+    """Return the language scores of the rows returned by :func:`with_rouge`: each 0 to 1, CIDEr 0 to 10. CIDEr weights
+    n-grams by how few references contain them and is undefined (``None``) for a single pair, METEOR without
+    :func:`with_meteor`."""
     expected, generated = (
         {row: [text] for row, text in enumerate(cases[side])} for side in ("reference", "hypothesis")
     )
@@ -57,9 +69,15 @@ def language_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     return {
         **{f"bleu{order}": float(value) for order, value in enumerate(bleu, start=1)},
         "rougeL": sum(cases["rougeL"]) / len(cases),
-        "meteor": float(meteor(meteor_statistics(cases["meteor_statistics"].to_list()).sum(axis=0))),
+        "meteor": corpus_meteor(cases),
         "cider": float(Cider().compute_score(expected, generated)[0]) if len(cases) > 1 else None,
     }
+
+
+def corpus_meteor(cases: pl.DataFrame) -> float | None:
+    """Return METEOR of rows returned by :func:`with_meteor`; None if its counts are not there."""
+    counts = cases["meteor_statistics"]
+    return None if counts.null_count() else float(meteor(meteor_statistics(counts.to_list()).sum(axis=0)))
 
 
 def rouge_rows(references: Sequence[str], hypotheses: Sequence[str]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Scoring of a set of reports: ``scores.json``, ``signature.json`` and ``cases.parquet``.
+"""Scoring of a set of reports: the :class:`~pacer.metrics.result.Result` that ``pacer.metrics.result`` writes.
 
 Used by the stage `score` and for any other corpus. Reference labels and anchors are computed on the spot if they are
 not given. Scores against latent truth are left out for corpora without it.
@@ -9,7 +9,7 @@ The scores of a context stand in the registry, :mod:`pacer.metrics.scores`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ import polars as pl
 from pacer.commitments.anchor import FINDINGS
 from pacer.config.decode import Score
 from pacer.core.contexts import CONTEXTS
-from pacer.core.io import atomic_path, read_json, write_json
+from pacer.core.io import read_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.schemas import of_split, read_about, read_records
 from pacer.metrics.cases import (
@@ -37,12 +37,15 @@ from pacer.metrics.cases import (
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean
 from pacer.metrics.columns import column_scores, read_score_columns
 from pacer.metrics.commitments import anchor_columns
-from pacer.metrics.nlg import single_line, with_language
+from pacer.metrics.meteor import MeteorError
+from pacer.metrics.nlg import corpus_meteor, single_line, with_meteor, with_rouge
 from pacer.metrics.predictions import read_cases
+from pacer.metrics.result import Result, with_run_id, write_result
 from pacer.metrics.scores import (
     CASE_COLUMNS,
     Context,
     Numbers,
+    check_keys,
     context_scores,
     definitions,
     extraction_counts,
@@ -92,13 +95,15 @@ def score_decoded(
     *,
     split: str | None = None,
     contexts: Sequence[str] = (),
+    without: Iterable[str] = (),
     say: Callable[[str], object] = print,
-) -> dict[str, dict]:
+) -> Result:
     """Score the decoded reports of a corpus; :func:`score_cases` describes what is written and returned.
 
     Args:
         records: ``records.parquet``. predictions: as in :func:`~pacer.metrics.predictions.read_cases`. split, contexts:
-            as in :func:`decoded_records`. say: is called with a message if these are not the whole split.
+            as in :func:`decoded_records`. without: as in :func:`score_cases`. say: is called with a message if these
+            are not the whole split.
 
     Raises:
         DataError: ids do not pair one to one, or an input is malformed.
@@ -111,29 +116,35 @@ def score_decoded(
     train = table.filter(split="train")["report"].to_list()
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     origin = Origin({"anchors": inputs.anchors} | files, read_about(records), manifest=_manifest(predictions))
-    return score_cases(cases, out, inputs, settings, origin, None if "train" in set(wanted["split"]) else train or None)
+    known = None if "train" in set(wanted["split"]) else train or None
+    return score_cases(cases, out, inputs, settings, origin, known, without)
 
 
 def score_cases(
     cases: pl.DataFrame,
-    out_dir: Path,
+    out: Path | None,
     inputs: ScoreInputs,
     settings: Score,
     origin: Origin,
     train: Collection[str] | None = None,
-) -> dict[str, dict]:
-    """Score paired reports and write ``scores.json``, ``signature.json`` and ``cases.parquet`` into ``out_dir``.
+    without: Iterable[str] = (),
+) -> Result:
+    """Score paired reports and write the result into the folder ``out``, if one is given: first without METEOR, whose
+    program can fail, then with it. If it fails the signature says why (``left_out``).
 
     Args:
         cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
         train: reports of the training split, used to detect copies; ``None``: not known.
+        without: keys of scores to leave out, each with the same score against the original findings.
 
     Returns:
-        The content of ``scores.json``: ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
+        The result. Its scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
         context -> averages), and ``"contradictions"`` (finding -> number of reports that contradict their commitment),
         ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None`` and is listed in the
         signature. A context that is none of the four has no mean. Without a labeller scores of labels are left out.
     """
+    left_out = dict.fromkeys(without, "not asked for")
+    check_keys(left_out)
     columns = pl.DataFrame()
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
@@ -150,36 +161,65 @@ def score_cases(
         columns = read_score_columns(settings.columns, ids, computed | {*cases.columns})
     limit = pl.lit(origin.decoding.get("max_new_tokens"), pl.Int64)
     cases = _with_labels(_with_texts(cases, train), inputs, settings).with_columns(token_limit=limit)
-    cases = with_language(cases).hstack(columns)
+    cases = with_rouge(cases).hstack(columns)
     if inputs.truth is not None:
         cases = with_truth(cases, inputs.truth)
-    contexts = by_context(cases)
-    averaged = set(contexts) <= set(CONTEXTS)
-    originals = by_context(_against_originals(cases, settings))
-    scores: dict[str, dict] = {}
+    originals = _against_originals(cases, settings)
+    contexts, of_originals = by_context(cases), by_context(originals)
+    scores = {
+        name: context_scores(Context(part, of_originals.get(name), settings.convention))
+        for name, part in contexts.items()
+    }
     for name, part in contexts.items():
-        scores[name] = context_scores(Context(part, originals.get(name), settings.convention))
         scores[name] |= column_scores(part.select(columns.columns), scores[name])
-    if averaged:
-        scores["mean"] = _mean(scores)
+    further = _further_scores(contexts, cases, inputs, settings)
+
+    def finished(left_out: Mapping[str, str]) -> Result:
+        kept = {
+            name: {key: value for key, value in values.items() if key.removeprefix("original_") not in left_out}
+            for name, values in scores.items()
+        }
+        means = {"mean": _mean(kept)} if set(contexts) <= set(CONTEXTS) else {}
+        content = {**kept, **means, **further}
+        counts = {name: _counts(part) for name, part in contexts.items()}
+        undefined = [name for name, value in flat(content).items() if value is None]
+        meanings = definitions({key: None for values in kept.values() for key in values})
+        signature = build_signature(cases, columns, inputs, settings, origin, counts, undefined, meanings, left_out)
+        result = with_run_id(Result(content, case_table(cases, (*CASE_COLUMNS, *columns.columns)), signature))
+        if out is not None:
+            write_result(out, result)
+        return result
+
+    if "meteor" in left_out:
+        return finished(left_out)
+    if out is not None:
+        finished(left_out | {"meteor": "the run was stopped before METEOR ended"})
+    try:
+        cases, originals = with_meteor(cases, originals)
+    except MeteorError as error:
+        return finished(left_out | {"meteor": str(error)})
+    for key, tables in (("meteor", by_context(cases)), ("original_meteor", by_context(originals))):
+        for name, part in tables.items():
+            scores[name][key] = corpus_meteor(part)
+    return finished(left_out)
+
+
+def _further_scores(
+    contexts: Mapping[str, pl.DataFrame], cases: pl.DataFrame, inputs: ScoreInputs, settings: Score
+) -> dict[str, dict]:
+    """Return what stands in ``scores.json`` beside the contexts and their mean."""
+    further: dict[str, dict] = {}
     if cases["contradictions"].count():
         counts = Counter(cases["contradictions"].explode().drop_nulls())
-        scores["contradictions"] = {finding: counts[finding] for finding in FINDINGS}
+        further["contradictions"] = {finding: counts[finding] for finding in FINDINGS}
     if is_labelled(cases):
-        scores["conventions"] = {name: _convention_scores(contexts, name, averaged) for name in CONVENTIONS}
+        averaged = set(contexts) <= set(CONTEXTS)
+        further["conventions"] = {name: _convention_scores(contexts, name, averaged) for name in CONVENTIONS}
         if controls := _control_scores(contexts, settings.convention):
-            scores["controls"] = controls
+            further["controls"] = controls
     if inputs.truth is not None:
-        scores["truth"] = truth_scores(cases)
-    counts = {name: _counts(part) for name, part in contexts.items()}
-    undefined = [name for name, value in flat(scores).items() if value is None]
-    meanings = definitions({key: None for name in contexts for key in scores[name]})
-    signature = build_signature(cases, columns, inputs, settings, origin, counts, undefined, meanings)
-    with atomic_path(out_dir / "cases.parquet") as temporary:
-        case_table(cases, (*CASE_COLUMNS, *columns.columns)).write_parquet(temporary)
-    write_json(out_dir / "scores.json", scores)
-    write_json(out_dir / "signature.json", signature.content())
-    return scores
+        further["truth"] = truth_scores(cases)
+    return further
 
 
 def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFrame:
@@ -229,10 +269,8 @@ def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
     """Return the cases that have original findings, with these as references in the form that the settings name."""
     form = ORIGINALS[settings.originals]
     written = cases.filter(pl.col("findings_original").fill_null("") != "")
-    if written.is_empty():
-        return written
     originals = [single_line(form(text)) for text in written["findings_original"]]
-    return with_language(written.with_columns(pl.Series("reference", originals)))
+    return with_rouge(written.with_columns(pl.Series("reference", originals)))
 
 
 def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, averaged: bool) -> dict[str, Numbers]:

@@ -17,6 +17,7 @@ import polars as pl
 
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.errors import ConfigError
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import BLEU_ROWS, is_labelled
 from pacer.metrics.clinical import RATIOS, Convention, averaged, case_efficacy, label_rows
@@ -272,7 +273,7 @@ _LANGUAGE_SCORES = (
         for n in range(1, 5)
     ),
     Score("rougeL", "ROUGE-L", _language, _ROWS, sums=_ROUGE, tested=True, short="R-L"),
-    Score("meteor", "METEOR", _language, _JAR, sums=_METEOR, tested=True, short="MTR"),
+    Score("meteor", "METEOR", _language, _JAR, sums=_METEOR, tested=True, needs="meteor_statistics", short="MTR"),
     Score("cider", "CIDEr", _language, _CIDER),
 )
 _ORIGINAL_SCORES = [
@@ -378,6 +379,12 @@ def score_of(key: str) -> Score:
 def scores_at(place: Place) -> list[Score]:
     """Return the columns of one table."""
     return [score for score in SCORES if score.place == place]
+
+
+def check_keys(keys: Iterable[str]) -> None:
+    """Raise a :class:`~pacer.core.errors.ConfigError` if a key is none of the registry's."""
+    if unknown := [key for key in keys if key not in _BY_KEY or key == "n"]:
+        raise ConfigError(f"--without {unknown[0]}: no score to leave out; expected one of {', '.join(_BY_KEY)}")
 
 
 def with_case_columns(cases: pl.DataFrame) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from pacer.backbones.pointers import is_standin, provenance, resolve
+from pacer.commitments import rules
 from pacer.config.decode import Score
 from pacer.core.errors import ConfigError
 from pacer.core.io import hash_file, hash_json, read_json
@@ -93,7 +94,9 @@ class Signature:
         protocol: how other systems' reports were read and changed; None for the pipeline's predictions.
         truth: its definition; None without it. columns: names of ``score.columns``' ``scores`` and ``groups``.
         pairing: of predictions and records. counts: by context. undefined: names of scores without a denominator.
-        versions: of packages. data: hashes of the inputs. predictions: their manifest, if any.
+        left_out: scores that are not there, with the reason. versions: of packages and of the rules. data: hashes of
+            the inputs. predictions: their manifest, if any.
+        run: the id of the result (:mod:`pacer.metrics.result`); None in files of versions without one.
     """
 
     standin_labeller: bool | None = None
@@ -108,9 +111,11 @@ class Signature:
     pairing: str = ""
     counts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     undefined: list[str] = field(default_factory=list)
+    left_out: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str | None] = field(default_factory=dict)
     data: Mapping[str, str | None] = field(default_factory=dict)
     predictions: Mapping[str, Any] | None = None
+    run: str | None = None
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Signature:
@@ -160,13 +165,15 @@ def build_signature(
     counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],
     definitions: Mapping[str, str],
+    left_out: Mapping[str, str],
 ) -> Signature:
-    """Return the signature of one scoring run; ``columns``: those of ``score.columns``; ``definitions``: of scores."""
+    """Return the signature of one scoring run; ``columns``: those of ``score.columns``; ``definitions``: of scores;
+    ``left_out``: scores that are not there, with the reason."""
     clinical = None if inputs.chexbert is None else _clinical(inputs.chexbert, settings)
     protocol, about, limit = origin.protocol, origin.about, origin.decoding.get("limit")
     limited = f"by record id, one to one; the first {limit} records of each context alone"
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
-    rules = "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
+    read = "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
     return Signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,
@@ -179,7 +186,7 @@ def build_signature(
             "tokens": _TOKENS,
         },
         scores=definitions,
-        anchors={"reference": rules if inputs.anchors is None else "file"},
+        anchors={"reference": read if inputs.anchors is None else "file"},
         protocol=dict(protocol) if protocol else None,
         truth=None if inputs.truth is None else _TRUTH,
         columns=names_by_kind(columns),
@@ -187,7 +194,8 @@ def build_signature(
         pairing=(protocol or {}).get("pairing") or (STRICTLY if limit is None else limited),
         counts=counts,
         undefined=undefined,
-        versions={name: version_of(name) for name in _PACKAGES},
+        left_out=left_out,
+        versions={name: version_of(name) for name in _PACKAGES} | {"rules": rules_version()},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
         | {name: None if path is None else hash_file(path) for name, path in files.items()},
         predictions=None if origin.manifest is None else dict(origin.manifest),
@@ -202,6 +210,12 @@ def version_of(package: str) -> str | None:
         except PackageNotFoundError:
             continue
     return None
+
+
+def rules_version() -> str:
+    """Return a short hash of the rules that read findings: of their tables and their code."""
+    files = sorted(path for path in Path(rules.__file__).parent.iterdir() if path.is_file())
+    return hash_json([hash_file(path) for path in files])[:8]
 
 
 def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
@@ -269,6 +283,7 @@ def reading_notes(signature: Signature) -> list[str]:
         notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
     if equal := protocol.get("equal_hypotheses"):
         notes.append(f"warning: {equal} of {pairs} reports equal their reference; is their column the right one?")
+    notes += [f"warning: {key} is left out: {reason}" for key, reason in signature.left_out.items()]
     if blank := protocol.get("blank_hypotheses"):
         notes.append(f"note: reports that are blank, or a word such as nan: {blank}; scored as empty reports")
     if left_out := protocol.get("left_out_references"):

@@ -18,6 +18,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
 from pacer.data.schemas import read_images, read_records
+from pacer.metrics.result import read_result
 from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.groups import GroupScore, group_scores
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
@@ -99,9 +100,7 @@ def read_results(
     Raises:
         DataError: a file is missing or malformed.
     """
-    cases = metrics / "cases.parquet"
-    if not cases.is_file():
-        raise DataError(f"{cases} does not exist; the score stage makes it")
+    scores, cases, signature = read_result(metrics)
     generated = [path for context in CONTEXTS if (path := predictions / f"{context}.jsonl").exists()]
     if not generated:
         raise DataError(f"{predictions} holds no predictions; expected {', '.join(f'{c}.jsonl' for c in CONTEXTS)}")
@@ -123,7 +122,7 @@ def read_results(
         decoding=read_json(predictions / "manifest.json"),
         routing=load_file(routing) if routed else {},
         shares=shares,
-        scores=read_json(metrics / "scores.json"),
-        signature=Signature.read(metrics / "signature.json"),
-        cases=pl.read_parquet(cases),
+        scores=scores,
+        signature=signature,
+        cases=cases,
     )

@@ -15,7 +15,8 @@ from pacer.data.schemas import read_about, read_records
 from pacer.features import prepare
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore
-from pacer.metrics.signature import Signature, version_of
+from pacer.metrics.result import SCORES, SIGNATURE, read_scores
+from pacer.metrics.signature import version_of
 from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
@@ -142,15 +143,14 @@ def _states(features: Path, record: CheckpointRecord) -> States:
 
 def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]:
     """Return ``scores`` and ``signature`` of a run, if its predictions come from these weights and this search."""
-    names = ("scores", "signature")
-    if metrics is None or not all((metrics / f"{name}.json").is_file() for name in names):
+    if metrics is None or not all((metrics / name).is_file() for name in (SCORES, SIGNATURE)):
         return {}
-    signature = Signature.read(metrics / "signature.json")
+    scores, signature = read_scores(metrics)
     search = {name: value for name, value in signature.decoding.items() if name in _DECIDING}
     same = (signature.predictions or {}).get("weights") == weights_hash(model)
     if not same or search != decode.model_dump(include=_DECIDING):
         return {}
-    return {"scores": read_json(metrics / "scores.json"), "signature": signature.content()}
+    return {"scores": scores, "signature": signature.content()}
 
 
 def _bring(source: Path, out: Path, *, copy: bool) -> None:

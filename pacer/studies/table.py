@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from pacer.core.audits import number
 from pacer.core.errors import DataError
-from pacer.core.io import read_json, write_text
+from pacer.core.io import write_text
 from pacer.metrics.cases import MEAN
+from pacer.metrics.result import read_scores, scores_of
 from pacer.metrics.scores import Direction
 from pacer.metrics.signature import Signature
 from pacer.reporting.published import (
@@ -52,15 +53,15 @@ def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun
     """
     runs = []
     for row, label, reference, record in finished(study, repository, state):
-        scores, signature = (
+        contents = (
             json.loads(repository.read(f"{record['scores']}/{name}", reference)) for name in (SCORES, SIGNATURE)
         )
+        scores, signature = scores_of(study.rows[row].name, *contents)
         folder = state / "runs" / reference.rpartition("/")[2]
-        runs.append(ScoredRun(row, label, folder, scores, Signature.of(signature), record))
+        runs.append(ScoredRun(row, label, folder, scores, signature, record))
     for place, row in enumerate(study.rows):
         if row.files is not None and (folder := repository.root / row.files).joinpath(SCORES).is_file():
-            scores, signature = (read_json(folder / name) for name in (SCORES, SIGNATURE))
-            runs.append(ScoredRun(place, None, folder, scores, Signature.of(signature), None))
+            runs.append(ScoredRun(place, None, folder, *read_scores(folder), None))
     contexts = {tuple(contexts_in(run.scores)): study.rows[run.row].name for run in runs}
     if len(contexts) > 1:
         scored = "; ".join(f"{name} in {', '.join(names)}" for names, name in contexts.items())

@@ -19,7 +19,7 @@ from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.config.decode import Score
 from pacer.core.io import read_json
 from pacer.metrics.cases import contexts_of
-from pacer.metrics.nlg import with_language
+from pacer.metrics.nlg import with_meteor, with_rouge
 from pacer.metrics.pairing import Protocol, pair_reports
 from pacer.metrics.predictions import read_cases
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Source, reports_of
@@ -140,7 +140,7 @@ def made_cases(seed: int, quality: float) -> pl.DataFrame:
             | _stated("report", np.where(draw.random(13) < quality, states, draw.integers(0, 4, 13)))
         )
     lists = {f"{side}_{polarity}": pl.List(pl.String) for side in ("reference", "report") for polarity in POLARITIES}
-    return with_language(pl.DataFrame(rows, schema_overrides=lists))
+    return with_meteor(with_rouge(pl.DataFrame(rows, schema_overrides=lists)))[0]
 
 
 def _stated(side: str, states: np.ndarray) -> dict[str, list[str]]:
@@ -166,7 +166,7 @@ def score_predictions(
     manifest = predictions / "manifest.json"
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     made = read_json(manifest) if manifest.is_file() else None
-    return score_cases(cases, out, inputs, settings, Origin(files, about or {}, manifest=made), train)
+    return score_cases(cases, out, inputs, settings, Origin(files, about or {}, manifest=made), train).scores
 
 
 def paired(

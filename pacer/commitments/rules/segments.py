@@ -26,7 +26,7 @@ _WHOLE = "(?<!,)(?<!-)" + "".join(rf"(?<!\b{word})" for word in GROUPS["unfinish
 #: Where a segment ends besides punctuation: a question, a paragraph, an item of a list, a line that begins with a
 #: capital after a line that is a whole item, and the next label of a line of labels.
 _BREAK = re.compile(
-    r"(?<=\w\?)\s|\n(?=\s*(?:\n|[-*•] |\d{1,2}[.)] |[a-z]\) ))"
+    r"(?<=\w\?)\s|\n(?=[^\S\n]*(?:\n|[-*•] |\d{1,2}[.)] |[a-z]\) ))"
     rf"|(?i:{_WHOLE})[ \t]*\n(?=[ \t]*[A-Z][a-z])"
     r"|(?<=[a-z)]) (?=[A-Z][a-z]+(?: [a-z]+){0,2}: )"
 )

@@ -16,6 +16,7 @@ from pacer.metrics.cases import MEAN
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
 from pacer.metrics.receipt import hidden, read_receipt
+from pacer.metrics.result import read_result
 from pacer.metrics.scores import summed_scores
 from pacer.metrics.signature import Signature, reading_notes
 from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Key, Summed, differences
@@ -230,25 +231,13 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:
     """Read the cases and the signature of a folder of scores, or of one that has them in ``metrics/``.
 
     Raises:
-        DataError: there are none, or they are damaged.
+        DataError: as :func:`~pacer.metrics.result.read_result`.
     """
-    folder = Path(folder)
-    if folder.is_file():
-        raise DataError(f"{folder} is a file; give the folder that `pacer score --out` wrote")
-    inside = folder if (folder / "cases.parquet").is_file() else folder / "metrics"
-    path = inside / "cases.parquet"
-    try:
-        cases = pl.read_parquet(path)
-    except FileNotFoundError:
-        raise DataError(
-            f"{folder} has no cases.parquet; name a folder that `pacer score` or the stage `score` wrote"
-        ) from None
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
+    _, cases, signature = read_result(folder, with_scores=False)
     missing = [name for name in _NEEDED if name not in cases.columns]
     if missing or not len(cases):
-        raise DataError(f"{path} lacks {', '.join(missing) or 'records'}; score the run again")
-    return cases, Signature.read(inside / "signature.json")
+        raise DataError(f"{folder}: cases.parquet lacks {', '.join(missing) or 'records'}; score the run again")
+    return cases, signature
 
 
 def _labeller(signature: Signature) -> Any:

@@ -50,6 +50,7 @@ def test_scores_of_any_resample_equal_the_original_package(monkeypatch):
         ("echo 'Exception in main java.lang.OutOfMemoryError: SECRET' >&2; exit 1", r"1, java\.lang\.OutOfMemory"),
         ("echo 1 2 3", r"METEOR failed \(exit status 0\)"),
         ("exit 0", r"METEOR failed \(exit status 0\)"),
+        ("kill -9 $$", r"METEOR's Java was killed \(signal 9\), as when memory is short"),
     ],
 )
 def test_a_program_that_fails_or_talks_nonsense_is_an_error(tmp_path, text, problem):
@@ -58,14 +59,39 @@ def test_a_program_that_fails_or_talks_nonsense_is_an_error(tmp_path, text, prob
     assert "SECRET" not in str(error.value)
 
 
-def test_what_hangs_is_killed_and_what_is_not_there_is_named(tmp_path, monkeypatch):
+#: A program that does not end: what it does, the limits, and the reason that is given.
+ENDLESS = {
+    "waits": (
+        "exec sleep 60",
+        {"STUCK_AFTER": 1},
+        "used no processor time for 1 s .* hangs, or the machine is too busy",
+    ),
+    "waits for another": ("sleep 60", {"STUCK_AFTER": 1}, "used no processor time"),
+    "works": ("while :; do :; done", {"STARTUP_SECONDS": 0.5}, "used more than 1 processor seconds; shorten"),
+}
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(MeteorError, match="make setup"):
+        meteor_counts(["a"], ["a"], tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_what_does_not_end_is_killed(tmp_path, monkeypatch, case):
+    text, limits, problem = ENDLESS[case]
+    for name, limit in limits.items():
+        monkeypatch.setattr(f"pacer.metrics.meteor.{name}", limit)
     pid = tmp_path / "pid"
-    monkeypatch.setattr("pacer.metrics.meteor.STARTUP_SECONDS", 1)
-    with pytest.raises(MeteorError, match="took longer than 2 s"):
-        meteor_counts(["a"], ["a"], script(tmp_path, f"trap '' TERM INT HUP; echo $$ > {pid}; exec sleep 60"))
+    with pytest.raises(MeteorError, match=problem):
+        meteor_counts(["a"], ["a"], script(tmp_path, f"trap '' TERM INT HUP; echo $$ > {pid}; {text}"))
     until = time.monotonic() + 10  # the system needs a moment to bury a killed process
     while psutil.pid_exists(int(pid.read_text())) and time.monotonic() < until:
         time.sleep(0.05)
     assert not psutil.pid_exists(int(pid.read_text()))
-    with pytest.raises(MeteorError, match="make setup"):
-        meteor_counts(["a"], ["a"], tmp_path / "nowhere")
+
+
+def test_a_busy_machine_takes_no_budget(tmp_path, monkeypatch):
+    """What waits for a processor for longer than its budget of processor seconds is not stopped."""
+    monkeypatch.setattr("pacer.metrics.meteor.STARTUP_SECONDS", 0.1)
+    with pytest.raises(MeteorError, match=r"METEOR failed \(exit status 0\)"):
+        meteor_counts(["a"], ["a"], script(tmp_path, "sleep 2"))

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from pacer.metrics.nlg import language_scores, rouge_rows, single_line, with_language
+from pacer.metrics.nlg import language_scores, rouge_rows, single_line, with_meteor, with_rouge
 from tests.support.metrics import random_texts
 
 
 def scored(references: list[str], hypotheses: list[str]) -> dict[str, float | None]:
-    return language_scores(with_language(pl.DataFrame({"reference": references, "hypothesis": hypotheses})))
+    return language_scores(*with_meteor(with_rouge(pl.DataFrame({"reference": references, "hypothesis": hypotheses}))))
 
 
 def test_equals_the_original_package(quick_meteor):

@@ -1,0 +1,113 @@
+"""The three files of a result: ``cases.parquet``, ``scores.json`` and ``signature.json``, which carry one run id.
+
+The id is a hash of their content, so equal results are equal files. A reader refuses files of different ids: they are
+of two runs, one of which was stopped while it wrote.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from pacer.core.errors import DataError
+from pacer.core.io import atomic_directory, atomic_path, hash_bytes, hash_json, read_json, write_json
+from pacer.metrics.signature import Signature
+
+CASES, SCORES, SIGNATURE = "cases.parquet", "scores.json", "signature.json"
+#: Name of the id in all three.
+_RUN = "run"
+
+
+class Result(NamedTuple):
+    """The content of ``scores.json`` without its id, one row per case, and what the numbers mean."""
+
+    scores: dict[str, Any]
+    cases: pl.DataFrame
+    signature: Signature
+
+
+def with_run_id(result: Result) -> Result:
+    """Return the result with its id in the signature."""
+    rows = hash_bytes(result.cases.write_ipc(None).getvalue())
+    run = hash_json([result.scores, rows, replace(result.signature, run=None).content()])[:16]
+    return result._replace(signature=replace(result.signature, run=run))
+
+
+def write_result(out: Path, result: Result) -> None:
+    """Write the files of a result with an id. A folder that holds nothing else is replaced in one step; in any other
+    one the signature is written last."""
+
+    def write(folder: Path) -> None:
+        with atomic_path(folder / CASES) as temporary:
+            result.cases.write_parquet(temporary, metadata={_RUN: result.signature.run or ""})
+        write_json(folder / SCORES, result.scores | {_RUN: result.signature.run})
+        write_json(folder / SIGNATURE, result.signature.content())
+
+    if _is_for_results(out):
+        with atomic_directory(out) as folder:
+            write(folder)
+    else:
+        write(out)
+
+
+def _is_for_results(out: Path) -> bool:
+    """Return whether a folder can be replaced: nothing else is in it, and it can be renamed."""
+    if out.is_symlink() or os.path.ismount(out) or out.resolve() == Path.cwd():
+        return False
+    names = {path.name for path in out.iterdir()} if out.exists() else set()
+    beside = next(parent for parent in out.absolute().parents if parent.exists())
+    return names <= {CASES, SCORES, SIGNATURE} and os.access(beside, os.W_OK)
+
+
+def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
+    """Read the files of a folder of scores, or of one that has them in ``metrics/``.
+
+    Args:
+        with_scores: False: ``scores.json`` may be missing, as in a study's folders.
+
+    Raises:
+        DataError: there are none, they are damaged, or they are of different runs.
+    """
+    folder = Path(folder)
+    if folder.is_file():
+        raise DataError(f"{folder} is a file; give the folder that `pacer score --out` wrote")
+    inside = folder if (folder / CASES).is_file() else folder / "metrics"
+    path = inside / CASES
+    try:
+        cases, run = pl.read_parquet(path), pl.read_parquet_metadata(path).get(_RUN)
+    except FileNotFoundError:
+        raise DataError(
+            f"{folder} has no {CASES}; name a folder that `pacer score` or the stage `score` wrote"
+        ) from None
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
+    there = with_scores or (inside / SCORES).is_file()
+    scores, signature = read_scores(inside) if there else ({}, Signature.read(inside / SIGNATURE))
+    _check_run(inside, CASES, run, signature)
+    return Result(scores, cases, signature)
+
+
+def read_scores(folder: Path) -> tuple[dict[str, Any], Signature]:
+    """Read ``scores.json`` and ``signature.json``; raises a :class:`~pacer.core.errors.DataError` as
+    :func:`read_result`."""
+    return scores_of(folder, *(read_json(folder / name) for name in (SCORES, SIGNATURE)))
+
+
+def scores_of(place: Any, scores: dict[str, Any], signature: dict[str, Any]) -> tuple[dict[str, Any], Signature]:
+    """Return the same from the content of the two files at a ``place``."""
+    signed = Signature.of(signature)
+    _check_run(place, SCORES, scores.get(_RUN), signed)
+    return {name: values for name, values in scores.items() if name != _RUN}, signed
+
+
+def _check_run(place: Any, name: str, run: str | None, signature: Signature) -> None:
+    """Refuse a file of another run than the signature's; files of versions without an id have none."""
+    if run != signature.run:
+        raise DataError(
+            f"{place}: {name} (run {run or 'not recorded'}) and {SIGNATURE} (run {signature.run or 'not recorded'}) "
+            "are of two runs, one of which was stopped, or one of the files was changed; score again, or `dvc checkout`"
+        )
