@@ -250,13 +250,11 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
             print_table(table)
     for line in warnings(scores, cases, convention):
         say(line, "yellow")
-    if groups := [*signature.groups, *[AGREEMENT] * ("contradictions" in scores)]:
-        if signature.clinical:
-            grouped = [score for score in group_scores(cases, convention, signature.groups) if score.column in groups]
-            console.print(f"\nF1 by {', '.join(groups)}; no other score is grouped")
-            print_table(group_table(grouped, LEVEL))
-        else:
-            say(f"F1 by {', '.join(groups)} needs a labeller: --chexbert DIR; no other score is grouped")
+    groups = [*signature.groups, *[AGREEMENT] * ("contradictions" in scores)]
+    if groups and signature.clinical:
+        grouped = [score for score in group_scores(cases, convention, signature.groups) if score.column in groups]
+        console.print(f"\nF1 by {', '.join(groups)}; no other score is grouped")
+        print_table(group_table(grouped, LEVEL))
     console.print()
     few = _few_records(cases, signature.own_scores)
     for line in filter(None, (*reading_notes(signature), few, signature_line(signature), caution(signature))):

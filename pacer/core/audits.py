@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -15,12 +16,22 @@ class Check(NamedTuple):
 
 
 def number(value: float | int | None, decimals: int = 3) -> str:
-    """Format a score as ``0.123``, a count as ``1,234``, and an undefined value as an en dash."""
+    """Format a score as ``0.123``, a count as ``1,234``, and an undefined value as an en dash; see :func:`decimal`."""
     if value is None:
         return "–"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value:.{decimals}f}"
+    return decimal(value, decimals)
+
+
+def decimal(value: float, decimals: int) -> str:
+    """Format a number with some decimals; one below .01 that would lose digits with two significant digits, as
+    ``0.0012`` or ``1.2e-07``."""
+    rounded = f"{value:.{decimals}f}"
+    if not decimals or value == 0 or abs(value) >= 0.01:
+        return rounded
+    exact = f"{value:.1e}" if abs(value) < 1e-4 else f"{value:.{1 - math.floor(math.log10(abs(value)))}f}"
+    return exact if float(exact) != float(rounded) else rounded
 
 
 def percent(part: float, whole: float) -> str:

@@ -113,15 +113,18 @@ def write_jsonl(path: str | Path, rows: Iterable[dict], *, durable: bool = False
 
 
 def read_json(path: str | Path, **options: Any) -> Any:
-    """Read a JSON file, with or without a byte order mark; ``options``: of ``json.loads``.
+    """Read a JSON file (``.gz`` is decompressed), with or without a byte order mark; ``options``: of ``json.loads``.
 
     Raises:
         DataError: it is missing, unreadable or malformed.
     """
     try:
-        return json.loads(Path(path).read_bytes().decode("utf-8-sig"), **options)
+        with opened(path) as file:
+            return json.loads(file.read().decode("utf-8-sig"), **options)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise DataError(f"{path} is cut off, or not a gzip file as its name says; copy it again") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -59,11 +59,16 @@ def column_scores(columns: pl.DataFrame, taken: Collection[str]) -> dict[str, fl
     for name in names_by_kind(columns)["scores"]:
         numbers = columns[name].drop_nulls().to_numpy()
         mean = float(numbers.mean()) if len(numbers) else None
-        for key, value in ((name, mean), (f"{name}_n", len(numbers))):
+        for key, value in ((name, mean), (count_of(name), len(numbers))):
             if key in taken or key in scores:
                 raise DataError(f"score.columns: {name} would be the score {key}, which is there already; rename it")
             scores[key] = value
     return scores
+
+
+def count_of(name: str) -> str:
+    """Return the key of the number of records that have a value in a column."""
+    return f"{name}_n"
 
 
 def names_by_kind(columns: pl.DataFrame) -> dict[str, list[str]]:
@@ -85,7 +90,7 @@ def _series(name: str, values: Sequence[Any]) -> pl.Series:
         return column
     column = column.cast(pl.String)
     if (words := set(column.drop_nulls().str.to_lowercase())) and words <= {"true", "false"}:
-        return column == "true"
+        return column.str.to_lowercase()
     numbers = column.str.strip_chars().cast(pl.Float64, strict=False)
     return numbers if numbers.null_count() == column.null_count() else column
 
@@ -101,8 +106,12 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collect
         if len(unfit := ids.filter(numbers.is_finite().not_().fill_null(False))):
             raise DataError(f"{where}: record {unfit[0]} has no finite number; leave the cell empty")
         return numbers
+    if column.dtype == pl.Boolean:
+        column = column.cast(pl.String)
     if column.dtype != pl.String:
-        raise DataError(f"{where}: expected numbers, which become scores, or texts, which become groups")
+        raise DataError(
+            f"{where}: expected numbers, which become scores, or texts, or true and false, which become groups"
+        )
     texts = column.str.strip_chars().replace("", None)
     no_number = texts.is_not_null() & texts.cast(pl.Float64, strict=False).is_null()
     if 0 < no_number.sum() < texts.count() / 2:

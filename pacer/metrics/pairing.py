@@ -22,7 +22,8 @@ from pacer.metrics.report_files import ALSO, WAS_DECIMAL, Reports
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
 #: Remedies for ids that do not pair, by a phrase in the error message.
 _WAYS = {
-    "more than once in": "keep one row for each id, or select references with --split and --context",
+    "more than once in": "keep one row for each id: select references with --split and --context, and write one file "
+    "for each system or further set of references",
     "missing in": "write the ids in the same way in both files, name their columns with --reference-id and "
     "--hypothesis-id, or score an empty report where one is missing or null with --missing empty",
     "but not in": "remove these rows, or give their references",

@@ -2,11 +2,12 @@
 
 ========================  ==================================================================================
 CSV, TSV                  a header with an id and a text column; or a text column alone: paired by position
-JSON                      ``{id: text}``, ``{id: [text]}`` (LLM-RG4, R2GenGPT), ``{id: {column: value}}`` (ReXrank), a
-                          list of objects, ``{column: [value]}``, or lists: the columns' names first, or texts alone
+JSON (also ``.gz``)       ``{id: text}``, ``{id: [text]}`` (LLM-RG4, R2GenGPT), ``{id: {column: value}}`` (ReXrank), a
+                          list of objects, ``{column: [value]}``, ``{column: {row: value}}`` (pandas), ``annotations``
+                          (COCO), or lists: the columns' names first, or texts alone
 JSONL                     one object per line, like PACER's own predictions (name their column `report` explicitly)
 Parquet                   an id and a text column, like PACER's ``records.parquet``
-in Python                 ``{id: text}``, a sequence of texts (paired by position), or a polars or pandas frame
+in Python                 ``{id: text}``, a sequence of texts (paired by position), or a frame or series
 ========================  ==================================================================================
 
 The caller names the columns, or they are looked up in the lists below. Several possible text columns are an error.
@@ -20,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from pacer.core.errors import DataError
@@ -27,11 +29,14 @@ from pacer.core.io import read_json
 from pacer.data.tables import Table, open_table, other_separator
 from pacer.data.values import shown
 from pacer.metrics.columns import is_index
+from pacer.metrics.frames import columns_of, with_index
 
 #: Column names, in any case. The first id column that a file has is used; only one text column is allowed.
 ID_COLUMNS = ("probe_id", "record_id", "id", "study_id", "image_id", "ids", "case")
-REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text", "gt", "gts")
-HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text", "model_prediction", "pred", "res")
+REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text", "gt", "gts", "caption")
+HYPOTHESIS_COLUMNS = (
+    *("hypothesis", "report", "prediction", "generated", "text", "model_prediction", "pred", "res", "caption"),
+)
 #: Optional columns of a file of references.
 EXTRA_COLUMNS = (*("context", "split", "report_raw", "study_id", "subject_id", "findings_original", "view"),)
 #: Columns that name what a row belongs to: where both files have one, it must agree within a pair.
@@ -77,6 +82,8 @@ def reports_of(
     else:
         table = _table_of(Path("references" if side == "reference" else "hypotheses"), source)
     path = table.path
+    if table.kind != "csv":
+        table = table._replace(rows=[tuple(map(_plain, row)) for row in table.rows])
     if len(set(table.columns)) != len(table.columns):
         raise DataError(f"{path} has a column name more than once")
     if not table.rows:
@@ -107,7 +114,9 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
     keys = table.values(id_name) if id_name else list(range(1, len(table.rows) + 1))
     for place, text, key in zip(table.places, table.values(text_name), keys, strict=True):
         if text is not None and not isinstance(text, str):
-            raise DataError(f"{table.path}, {place}, {text_name}: expected text, got {shown(text)}")
+            several = isinstance(text, list) and len(text) > 1
+            way = "; score one text of each id, and the others in further runs" * several
+            raise DataError(f"{table.path}, {place}, {text_name}: expected text, got {shown(text)}{way}")
         if isinstance(key, bool) or not isinstance(key, str | int) or not str(key).strip():
             decimal = "; a gap in the column made it a decimal number, so write it as text" * isinstance(key, float)
             raise DataError(
@@ -150,7 +159,7 @@ def _named(names: Sequence[str], given: str | None, known: Sequence[str]) -> lis
 def _read(path: Path) -> Table:
     if path.is_dir():
         raise DataError(f"{path} is a folder; a folder of predictions is scored with --records and --predictions")
-    if path.suffix.lower() == ".json":
+    if path.name.lower().endswith((".json", ".json.gz")):
         return _table_of(path, _read_json(path))
     table = open_table(path)
     if table.kind == "csv" and (None,) in table.rows:
@@ -172,12 +181,12 @@ def _read_json(path: Path) -> Any:
 
 def _table_of(path: Path, content: Any) -> Table:
     """Return the table of JSON or a Python object, in a form named above; a list of one element stands for it."""
-    if hasattr(content, "columns"):  # a frame; its missing values are NaN, None or pandas' own
-        if getattr(getattr(content, "index", None), "name", None) is not None:  # pandas' index with a name: ids
-            content = content.reset_index()
-        columns = {str(name): [_plain(value) for value in content[name]] for name in content.columns}
+    columns = columns_of(content, str(path), ID_COLUMNS)
+    if columns is not None:
         rows = list(zip(*columns.values(), strict=True))
-        return Table(path, "parquet", list(columns), range(1, len(content) + 1), rows)
+        return Table(path, "parquet", list(columns), range(1, len(rows) + 1), rows)
+    if isinstance(content, np.ndarray):
+        content = content.tolist()
     if isinstance(content, Mapping):
         content = _objects(path, content)
     elif not isinstance(content, Sequence) or isinstance(content, str):
@@ -185,7 +194,7 @@ def _table_of(path: Path, content: Any) -> Table:
     elif content and all(isinstance(row, list) and len(row) == len(content[0]) for row in content):
         header = [_ALONE] if len(content[0]) == 1 else list(map(str, content[0]))
         content = [dict(zip(header, row, strict=True)) for row in content[len(header) > 1 :]]
-    elif all(isinstance(text, str | None) for text in content):
+    elif all(isinstance(_plain(text), str | None) for text in content):
         content = [{_ALONE: text} for text in content]
     if odd := [row for row in content if not isinstance(row, Mapping)]:
         raise DataError(
@@ -200,10 +209,21 @@ def _table_of(path: Path, content: Any) -> Table:
 def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of an object: of objects by id, of columns, or of texts by id."""
     values = list(content.values())
+    names = {str(key).lower() for key in content}
+    if any(hasattr(value, "with_format") for value in values):
+        raise DataError(f"{path}: it has several splits; give one of them, such as {_shown([*content])}")
+    if isinstance(content.get("annotations"), list) and all(isinstance(row, Mapping) for row in content["annotations"]):
+        # of COCO, whose "id" is the caption's
+        return [{key: row[key] for key in ("image_id", "caption") if key in row} for row in content["annotations"]]
     if values and all(isinstance(value, Mapping) for value in values):
+        inner = [*values[0]]
+        if names & {*REFERENCE_COLUMNS, *HYPOTHESIS_COLUMNS} and all([*value] == inner for value in values):
+            lists = {name: list(column.values()) for name, column in content.items()}
+            columns = with_index(lists, inner, [None], str(path), ID_COLUMNS)
+            return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         key = "key" if any("id" in value for value in values) else "id"
         return [{key: id, **value} for id, value in content.items()]
-    if all(isinstance(value, list) for value in values) and {str(key).lower() for key in content} & {*ID_COLUMNS}:
+    if all(isinstance(value, list) for value in values) and names & {*ID_COLUMNS}:
         if len(set(map(len, values))) > 1:
             raise DataError(f"{path}: its lists are columns, and must have the same length")
         return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
@@ -215,4 +235,6 @@ def _single(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    """Return a value without a type of numpy or pandas, and None for one that is missing: NaN, None or pandas' own."""
+    value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
     return None if type(value).__name__ in ("NAType", "NaTType") or value != value else value

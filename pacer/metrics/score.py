@@ -35,7 +35,7 @@ from pacer.metrics.cases import (
     is_labelled,
 )
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean
-from pacer.metrics.columns import column_scores, read_score_columns
+from pacer.metrics.columns import column_scores, count_of, read_score_columns
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.meteor import MeteorError
 from pacer.metrics.nlg import corpus_meteor, single_line, with_meteor, with_rouge
@@ -43,6 +43,7 @@ from pacer.metrics.predictions import read_cases
 from pacer.metrics.result import Result, with_run_id, write_result
 from pacer.metrics.scores import (
     CASE_COLUMNS,
+    SCORES,
     Context,
     Numbers,
     check_keys,
@@ -179,7 +180,7 @@ def score_cases(
             name: {key: value for key, value in values.items() if key.removeprefix("original_") not in left_out}
             for name, values in scores.items()
         }
-        means = {"mean": _mean(kept)} if set(contexts) <= set(CONTEXTS) else {}
+        means = {"mean": _mean(kept, columns.columns)} if set(contexts) <= set(CONTEXTS) else {}
         content = {**kept, **means, **further}
         counts = {name: _counts(part) for name, part in contexts.items()}
         undefined = [name for name, value in flat(content).items() if value is None]
@@ -293,15 +294,13 @@ def _control_scores(contexts: Mapping[str, pl.DataFrame], convention: str) -> di
     return scores
 
 
-def _mean(scores: Mapping[str, Mapping[str, Any]]) -> Numbers:
-    """Return the plain mean over contexts of every score that all contexts have."""
+def _mean(scores: Mapping[str, Mapping[str, Any]], columns: Sequence[str] = ()) -> Numbers:
+    """Return the plain mean over contexts of every score that all contexts have, without counts of records, which the
+    user's ``columns`` have too."""
+    counts = {score.key for score in SCORES if score.is_count} | {count_of(name) for name in columns}
     contexts = list(scores.values())
     shared = [name for name in contexts[0] if all(name in context for context in contexts)]
-    return {
-        name: plain_mean([context[name] for context in contexts])
-        for name in shared
-        if name != "n" and not name.endswith("_n")  # a count has no mean
-    }
+    return {name: plain_mean([context[name] for context in contexts]) for name in shared if name not in counts}
 
 
 def _counts(cases: pl.DataFrame) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from pacer.metrics.clinical import RATIOS, Convention, averaged, case_efficacy, 
 from pacer.metrics.commitments import commitment_scores, contradictions, polarity_rows
 from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics, language_scores
+from pacer.metrics.repetition import repetition
 
 #: Scores by key; ``None``: undefined.
 Numbers = dict[str, float | None]
@@ -113,6 +114,11 @@ class Score:
     alone: str = ""
     short: str = ""
     case_column: Column | None = None
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it is a number of records, which has no mean over contexts."""
+        return self.decimals == 0
 
     @property
     def heading(self) -> str:
@@ -246,6 +252,10 @@ def _wording(side: str) -> Column:
     return Column(f"{side}_wording", pl.List(pl.String), lambda cases: map(list, map(prior_wording, cases[side])))
 
 
+def _repetition(side: str) -> Column:
+    return Column(f"{side}_repetition", pl.Float64(), lambda cases: map(repetition, cases[side]))
+
+
 def _at(place: Place, *scores: Score) -> Iterable[Score]:
     """Put scores into one table."""
     return (replace(score, place=place) for score in scores)
@@ -265,6 +275,7 @@ _FOLLOWS = "the report has the polarity that its own commitment states, over the
 _COVERED = "the commitment has the polarity that its report states, over the findings stated there"
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
 _UNFOUNDED = "the same in contexts whose input has no previous report"
+_REPEATS = "words in an immediate repeat of one to eight words, or in a sentence that stood before; mean of the rows"
 _COPIED = "copied word for word from the train split, where that is known"
 
 _LANGUAGE_SCORES = (
@@ -360,6 +371,16 @@ SCORES: tuple[Score, ...] = (
             _variety,
             "the most frequent reference",
             better=None,
+        ),
+        share("repetition", "Repeats", pl.col("hypothesis_repetition"), _REPEATS, "lower", _repetition("hypothesis")),
+        share(
+            *(
+                "reference_repetition",
+                "References repeat",
+                pl.col("reference_repetition"),
+                "the same of the references",
+            ),
+            case_column=_repetition("reference"),
         ),
         share("copied_share", "In train", pl.col("hypothesis_copied"), f"reports {_COPIED}"),
         share("reference_copied_share", "References in train", pl.col("reference_copied"), f"references {_COPIED}"),

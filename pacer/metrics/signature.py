@@ -284,6 +284,10 @@ def reading_notes(signature: Signature) -> list[str]:
     if equal := protocol.get("equal_hypotheses"):
         notes.append(f"warning: {equal} of {pairs} reports equal their reference; is their column the right one?")
     notes += [f"warning: {key} is left out: {reason}" for key, reason in signature.left_out.items()]
+    if signature.groups and signature.clinical is None:
+        notes.append(
+            f"note: {', '.join(signature.groups)} made no groups: F1 by group needs a labeller, --chexbert DIR"
+        )
     if blank := protocol.get("blank_hypotheses"):
         notes.append(f"note: reports that are blank, or a word such as nan: {blank}; scored as empty reports")
     if left_out := protocol.get("left_out_references"):

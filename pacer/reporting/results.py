@@ -20,8 +20,10 @@ from pacer.core.io import read_json, read_jsonl
 from pacer.data.schemas import read_images, read_records
 from pacer.metrics.result import read_result
 from pacer.metrics.signature import Signature
+from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.metrics.statistics.groups import GroupScore, group_scores
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
+from pacer.reporting.score_tables import too_few
 from pacer.reporting.signature import caution
 
 #: Names of the resampled units.
@@ -89,6 +91,8 @@ class Results:
         """How the intervals were made, in words."""
         intervals = self.intervals
         samples, units = number(intervals.resamples), f"{number(intervals.units)} {_UNITS[intervals.unit]}"
+        if intervals.units < LEAST_UNITS:
+            return f"{too_few(intervals.units, _UNITS[intervals.unit]).capitalize()}."
         return f"Intervals: {100 * intervals.level:g} %, percentiles of {samples} bootstrap samples of the {units}."
 
 

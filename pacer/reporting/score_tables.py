@@ -13,7 +13,9 @@ from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.metrics.cases import MEAN, UNKNOWN
 from pacer.metrics.clinical import CONVENTIONS
+from pacer.metrics.columns import count_of
 from pacer.metrics.scores import Score, own_score, score_of, scores_at
+from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.reporting.tables import Table, first_cell_changes, p_value, score_cell, signed
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ def column_table(
     scores: Mapping, names: Sequence[str], caption: str = "", intervals: Intervals | None = None
 ) -> Table | None:
     """Return the means of ``score.columns``, each with its number of values; None without such columns."""
-    columns = [column for name in names for column in (own_score(name), replace(score_of("n"), key=f"{name}_n"))]
+    columns = [column for name in names for column in (own_score(name), replace(score_of("n"), key=count_of(name)))]
     return score_table(scores, columns, caption, intervals=intervals) if names else None
 
 
@@ -259,6 +261,12 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         lines.append(
             "F1 is by a stand-in for CheXbert, made by this pipeline: it compares these two runs, and no published ones"
         )
+    if comparison.units < LEAST_UNITS:
+        lines.append(too_few(comparison.units, f"{comparison.unit} ids"))
+    lines += [
+        f"{name}: {' and '.join(str(version) for version in versions)}; {changed}; score both with the same versions"
+        for name, versions, changed in comparison.versions
+    ]
     lines += [f"{name} is left out: only one run has this column" for name in comparison.left_out]
     lines += [
         f"{name}: over the {count:,} records with a number in both runs" for name, count in comparison.partial.items()
@@ -266,11 +274,17 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     return lines
 
 
+def too_few(units: int, what: str) -> str:
+    """Say why there are no intervals."""
+    return f"no intervals: {units} {what} are too few to know how scores spread, {LEAST_UNITS} are needed"
+
+
 def difference_cells(compared: Difference, undefined: str = "–", digits: int = 3) -> tuple[str, str, str]:
     """Return the cells for difference, interval and p value."""
-    if compared.difference is None or compared.low is None or compared.high is None:
+    if compared.difference is None:
         return undefined, undefined, undefined
-    interval = f"{signed(compared.low, digits)} to {signed(compared.high, digits)}"
+    few = compared.low is None or compared.high is None
+    interval = undefined if few else f"{signed(compared.low, digits)} to {signed(compared.high, digits)}"
     return signed(compared.difference, digits), interval, p_value(compared.p)
 
 

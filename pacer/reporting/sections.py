@@ -10,7 +10,8 @@ from pacer.core.audits import Check, number, percent
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.metrics.scores import Place, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
-from pacer.metrics.statistics.groups import AGREEMENT, LEAST_UNITS, coverage
+from pacer.metrics.statistics.bootstrap import LEAST_UNITS
+from pacer.metrics.statistics.groups import AGREEMENT, coverage
 from pacer.metrics.statistics.intervals import label_intervals
 from pacer.reporting import charts, score_tables
 from pacer.reporting.audits import agreement_table, corpus_table

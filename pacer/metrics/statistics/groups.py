@@ -15,11 +15,18 @@ from pacer.metrics.cases import is_labelled, labels_of
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.clinical import CONVENTIONS, averaged, label_rows
 from pacer.metrics.commitments import agreement
-from pacer.metrics.statistics.bootstrap import Difference, Interval, Key, Summed, by_unit, differences, intervals
+from pacer.metrics.statistics.bootstrap import (
+    LEAST_UNITS,
+    Difference,
+    Interval,
+    Key,
+    Summed,
+    by_unit,
+    differences,
+    intervals,
+)
 from pacer.metrics.statistics.intervals import POOLED, Units, resampled_units
 
-#: Minimum number of resampled units (patients, if known) for an interval; with fewer, the spread is unknown.
-LEAST_UNITS = 10
 #: Grouping of a run with commitments: how much of its own commitment each report states alike.
 AGREEMENT = "agreement with its commitment"
 Estimate = TypeVar("Estimate", Interval, Difference)

@@ -14,8 +14,12 @@ from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.bootstrap import Difference, differences
 from pacer.metrics.statistics.intervals import context_sums, resampled_units
 
-#: How much the shares of the most frequent and of copied reports may exceed those of the references.
-EXCESS = 0.25
+#: What is said if a share exceeds that of the references by so much.
+_BESIDE_REFERENCES = {
+    "most_frequent_share": ("Many reports are identical", 0.25),
+    "copied_share": ("Many reports are copied from the training split", 0.25),
+    "repetition": ("Many words of the reports repeat what stood just before, or a sentence", 0.05),
+}
 #: Share of reports that may stay the same when given another patient's sources.
 UNCHANGED = 0.5
 #: The control that gives each case another patient's sources.
@@ -31,15 +35,15 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
         scores: ``scores.json``. cases: ``cases.parquet``. convention: of the F1.
     """
     sentences = []
-    for key, words in (("most_frequent_share", "identical"), ("copied_share", "copied from the training split")):
+    for key, (words, excess) in _BESIDE_REFERENCES.items():
         shares = {c: (scores[c][key], scores[c][f"reference_{key}"]) for c in contexts_of(cases) if key in scores[c]}
         beyond = [
             f"{context.upper()} {share:.0%} (references {expected:.0%})"
             for context, (share, expected) in shares.items()
-            if share - expected >= EXCESS
+            if share - expected >= excess
         ]
         if beyond:
-            sentences.append(f"Many reports are {words}: {', '.join(beyond)}.")
+            sentences.append(f"{words}: {', '.join(beyond)}.")
     control = scores.get("controls", {}).get(_CONTROL, {})
     same = {context: values["unchanged_share"] for context, values in control.items()}
     if unmoved := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:

@@ -10,7 +10,8 @@ from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.decoding import candidates
 from pacer.metrics.clinical import case_efficacy, clinical_efficacy
 from pacer.metrics.commitments import agreement, anchor_columns
-from pacer.metrics.statistics.groups import AGREEMENT, LEAST_UNITS, GroupScore, coverage, group_scores
+from pacer.metrics.statistics.bootstrap import LEAST_UNITS
+from pacer.metrics.statistics.groups import AGREEMENT, GroupScore, coverage, group_scores
 from pacer.reporting.score_tables import group_table
 
 VIEWS = ("AP", "PA", "other")

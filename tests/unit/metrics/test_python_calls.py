@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -20,15 +19,6 @@ def frame(texts: dict[str, str]) -> pl.DataFrame:
     return pl.DataFrame({"id": list(texts), "report": list(texts.values())})
 
 
-class Indexed:
-    """Looks like a pandas frame whose ids are its index."""
-
-    columns, index = ("report",), SimpleNamespace(name="id")
-
-    def __init__(self, texts: dict[str, str]):
-        self.reset_index = lambda: frame(texts)
-
-
 def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quick_meteor) -> None:
     for name, texts in (("r.csv", REFERENCES), ("h.csv", REPORTS)):
         frame(texts).write_csv(tmp_path / name)
@@ -41,7 +31,6 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
         (tmp_path / "r.csv", str(tmp_path / "h.csv")),
         (list(REFERENCES.values()), in_order),
         (REFERENCES, tmp_path / "h.csv"),
-        (Indexed(REFERENCES), Indexed(REPORTS)),
     ):
         assert pacer.score(*pair).scores == found.scores
     with pytest.raises(DataError, match="references: the reference is missing for b"):
