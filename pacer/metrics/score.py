@@ -180,7 +180,7 @@ def score_cases(
             name: {key: value for key, value in values.items() if key.removeprefix("original_") not in left_out}
             for name, values in scores.items()
         }
-        means = {"mean": _mean(kept, columns.columns)} if set(contexts) <= set(CONTEXTS) else {}
+        means = {"mean": mean_of_contexts(kept, columns.columns)} if set(contexts) <= set(CONTEXTS) else {}
         content = {**kept, **means, **further}
         counts = {name: _counts(part) for name, part in contexts.items()}
         undefined = [name for name, value in flat(content).items() if value is None]
@@ -278,7 +278,7 @@ def _convention_scores(contexts: Mapping[str, pl.DataFrame], convention: str, av
     """Return a convention's averages in every context, and their mean if ``averaged``."""
     efficacies = {name: case_efficacy(cases, convention) for name, cases in contexts.items()}
     scores = {name: {"n": values["n"], **values["averages"]} for name, values in efficacies.items()}
-    return scores | {"mean": _mean(scores)} if averaged else scores
+    return scores | {"mean": mean_of_contexts(scores)} if averaged else scores
 
 
 def _control_scores(contexts: Mapping[str, pl.DataFrame], convention: str) -> dict[str, dict[str, Numbers]]:
@@ -294,7 +294,7 @@ def _control_scores(contexts: Mapping[str, pl.DataFrame], convention: str) -> di
     return scores
 
 
-def _mean(scores: Mapping[str, Mapping[str, Any]], columns: Sequence[str] = ()) -> Numbers:
+def mean_of_contexts(scores: Mapping[str, Mapping[str, Any]], columns: Sequence[str] = ()) -> Numbers:
     """Return the plain mean over contexts of every score that all contexts have, without counts of records, which the
     user's ``columns`` have too."""
     counts = {score.key for score in SCORES if score.is_count} | {count_of(name) for name in columns}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pytest
 from pacer.core.errors import ConfigError
 from pacer.core.io import read_json
 from pacer.metrics.calls import score
+from pacer.metrics.meteor import MeteorError
+from pacer.metrics.result import read_result
 from tests.support.cli import REPOSITORY, Outcome
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
@@ -57,6 +60,12 @@ def test_files_are_scored_outside_the_repository(
         (files / name).rename(tmp_path / "elsewhere" / name)
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert pacer(*stated()).code == 0 and read_json("scores/signature.json")["clinical"] is None
+    numbers = read_json("scores/scores.json")
+    shutil.copy(REPOSITORY / "params.yaml", "params.yaml")
+    text = Path("params.yaml").read_text(encoding="utf-8").replace("originals: upstream", "originals: unknown")
+    Path("params.yaml").write_text(text, encoding="utf-8")
+    assert pacer(*stated()).code == 0 and read_json("scores/scores.json") == numbers
+    assert pacer(*stated(), "--params", "params.yaml").code == 1
     refused = pacer(*stated(), "--params", "mine.yaml")
     assert refused.code == 1 and "mine.yaml does not exist" in refused.error
 
@@ -69,7 +78,7 @@ def test_f1_by_group_needs_a_labeller(
     refused = pacer(*stated(), "--labels", "labels.parquet")
     assert refused.code == 1 and "give --chexbert" in refused.error
     without = pacer(*stated(), "--columns", "columns.csv")
-    assert without.code == 0 and "F1 by sex, site needs a labeller: --chexbert DIR" in without.out
+    assert without.code == 0 and "sex, site made no groups: F1 by group needs a labeller, --chexbert" in without.out
     labelled = pacer(*stated(), "--columns", "columns.csv", "--chexbert", str(chexbert_directory()), "--deduplicate")
     assert labelled.code == 0, labelled.error
     assert all(shown in labelled.out for shown in ("nicolson", "ce:llm-rg4", "deduplicated:sentences"))
@@ -94,7 +103,39 @@ def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcom
     outcome = pacer("compare", "scores", "others")
     assert outcome.code == 0, outcome.error
     assert "ROUGE-L" in outcome.out and "no CheXbert F1" in outcome.out and "llm-rg4" not in outcome.out
-    assert "95 % interval" in outcome.out and "4 records, resampled by record (4)" in outcome.out
+    assert "no intervals: 4 record ids are too few to know" in outcome.out.replace("\n", " ")
+    assert "4 records, resampled by record (4)" in outcome.out
+    signature = Path("others/signature.json")
+    signature.write_text(signature.read_text().replace('"numpy": "', '"numpy": "0.'))
+    told = pacer("compare", "scores", "others").out.replace("\n", " ")
+    assert re.search(r"numpy: \S+ and 0\.\S+; it can change last digits; score both with the same versions", told)
+    Path("others/scores.json").write_bytes(Path("scores/scores.json").read_bytes())
+    assert "are of two runs" in pacer("compare", "scores", "others").error
+
+
+def test_without_meteor_everything_else_is_written(
+    pacer: Callable[..., Outcome], files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pacer(*stated()).code == 0
+    whole = read_json("scores/scores.json")["all"]
+    seen = []
+
+    def fails(references: list[str], hypotheses: list[str]) -> None:
+        seen.append(read_result("scores"))
+        raise MeteorError("no Java")
+
+    monkeypatch.setattr("pacer.metrics.nlg.meteor_counts", fails)
+    for further, reason in (((), "no Java"), (("--without", "meteor", "--without", "bleu4"), "not asked for")):
+        outcome = pacer(*stated(), *further)
+        assert outcome.code == 0 and f"meteor is left out: {reason}" in outcome.out
+        scores, _, signature = read_result("scores")
+        left_out = {"meteor", *further[3:]}
+        assert scores["all"] == {key: value for key, value in whole.items() if key not in left_out}
+        assert set(signature.left_out) == left_out and signature.left_out["meteor"] == reason
+        compared = pacer("compare", "scores", "scores").out
+        assert "ROUGE-L" in compared and "METEOR" not in compared and ("BLEU-4" in compared) != ("bleu4" in left_out)
+    assert [before.signature.left_out for before in seen] == [{"meteor": "the run was stopped before METEOR ended"}]
+    assert "expected one of" in pacer(*stated(), "--without", "meteo").error
 
 
 def test_scores_of_other_reports_are_replaced_by_force_alone(pacer: Callable[..., Outcome], files: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import polars as pl
 import pytest
@@ -13,7 +15,9 @@ from pacer.data.wording import prior_wording
 from pacer.metrics.cases import COLUMNS
 from pacer.metrics.commitments import commitment_scores, contradictions, polarity_agreement, states
 from pacer.metrics.predictions import is_unclosed
+from pacer.metrics.repetition import repetition
 from pacer.metrics.scores import Context, extraction_counts, score_of, variety_scores
+from pacer.metrics.statistics.sources import warnings
 
 NOTHING: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
 
@@ -139,3 +143,38 @@ def test_shares_by_hand(texts: list[str], train: set[str]) -> None:
     assert found["length_ratio"] == 1 and not scored(cases, "copied_share")
     assert all(found[name] == found[f"reference_{name}"] for name in ("distinct_share", "copied_share"))
     assert variety_scores(pl.DataFrame({"reference": [""], "hypothesis": ["a"]}))["length_ratio"] is None
+
+
+#: Texts and the share of their words that repeat, counted by hand.
+REPEATS = {
+    "no effusion . no pneumothorax .": 0,
+    "views views views": 2 / 3,
+    "Views, views, views, views.": 3 / 4,
+    "the heart is large . no effusion . The heart is large .": 4 / 10,
+    "the lungs are clear . the lungs are clear and well expanded .": 0,
+    "small left small left effusion": 2 / 5,
+    "a b c d e f g h a b c d e f g h": 1 / 2,
+    "a b c d e f g h i a b c d e f g h i": 0,
+    "size is 3.5 cm . size is 3.5 cm .": 1 / 2,
+    "no no edema . no no edema .": (1 + 3) / 6,
+    "": None,
+    " . .. ,": None,
+}
+
+
+@pytest.mark.parametrize("text", REPEATS)
+def test_words_that_repeat(text: str) -> None:
+    assert repetition(text) == (None if REPEATS[text] is None else pytest.approx(REPEATS[text]))
+
+
+def test_repetition_takes_no_more_time_than_its_text() -> None:
+    start = time.process_time()
+    repetition("clear " * 50_000)
+    assert time.process_time() - start < 2
+
+
+def test_repetition_far_above_that_of_the_references_is_said() -> None:
+    cases = pl.DataFrame({"context": ["sn"]})
+    for share, said in ((0.04, []), (0.06, ["a sentence: SN 6% (references 0%)."])):
+        found = warnings({"sn": {"repetition": share, "reference_repetition": 0.0}}, cases, "llm-rg4")
+        assert [line.rpartition("or ")[2] for line in found] == said
