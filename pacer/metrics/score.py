@@ -42,6 +42,7 @@ from pacer.metrics.nlg import single_line, with_language
 from pacer.metrics.predictions import read_cases
 from pacer.metrics.scores import Context, Numbers, context_scores, extraction_counts, is_empty
 from pacer.metrics.signature import Origin, ScoreInputs, build_signature, flat
+from pacer.metrics.source_use import source_columns, with_frontal_references
 from pacer.metrics.truth import truth_scores, with_truth
 
 #: How original references are normalised before comparison. The paper does not state what it did
@@ -99,7 +100,7 @@ def score_decoded(
     wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
         say(note)
-    cases = read_cases(wanted, predictions, inputs.anchors)
+    cases = with_frontal_references(read_cases(wanted, predictions, inputs.anchors), table, inputs.anchors)
     train = table.filter(split="train")["report"].to_list()
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     origin = Origin({"anchors": inputs.anchors} | files, read_about(records), manifest=_manifest(predictions))
@@ -182,7 +183,7 @@ def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFr
             columns.append(pl.Series(f"{side}_copied", [text in known for text in cases[side]]))
     for name in controls_of(cases):
         columns.append((cases[f"{name}_hypothesis"] == cases["hypothesis"]).alias(f"{name}_unchanged"))
-    cases = cases.with_columns(columns)
+    cases = cases.with_columns(*columns, *source_columns(cases))
     return cases.with_columns(contradictions(cases))
 
 

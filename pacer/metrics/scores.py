@@ -17,10 +17,11 @@ import polars as pl
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.metrics.cases import BLEU_ROWS, is_labelled
-from pacer.metrics.clinical import RATIOS, Convention, averaged, case_efficacy, label_rows
+from pacer.metrics.clinical import CONVENTIONS, RATIOS, Convention, averaged, case_efficacy, label_rows
 from pacer.metrics.commitments import commitment_scores, polarity_rows
 from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics, language_scores
+from pacer.metrics.source_use import KINDS, stated_rows, united_rows
 
 #: Scores by key; ``None``: undefined.
 Numbers = dict[str, float | None]
@@ -77,7 +78,7 @@ class Score:
         of: computes it from all rows of a context, perhaps with related scores; leaves out what does not apply.
         place: its table. better: which values are better; None: neither, or not known.
         sums: for its interval; None: it has none. tested: whether two runs are compared by it.
-        needs: column of the cases without which there are no sums.
+        needs: columns of the cases without which there are no sums.
         decimals: as it is printed. alone: its heading beside scores of other tables. short: that of studies.
     """
 
@@ -88,7 +89,7 @@ class Score:
     better: Direction | None = "higher"
     sums: Sums | None = None
     tested: bool = False
-    needs: str = "record_id"
+    needs: tuple[str, ...] = ()
     decimals: int = 3
     alone: str = ""
     short: str = ""
@@ -102,6 +103,20 @@ class Score:
     def column(self) -> str:
         """Its heading in the table of a study."""
         return self.short or self.heading
+
+
+def of_known(key: str, title: str, sums: Sums, *needs: str, **further: Any) -> Score:
+    """Return a score whose ``sums`` are over the cases that have a value in all columns of ``needs``; left out if no
+    case has."""
+
+    def of(context: Context) -> Numbers:
+        cases, rule = context.cases, CONVENTIONS[context.convention]
+        if not set(needs) <= set(cases.columns) or cases.drop_nulls(needs).is_empty():
+            return {}
+        value = float(sums.score(sums.rows(cases, rule).sum(axis=0), rule))
+        return {key: None if np.isnan(value) else value}
+
+    return Score(key, title, of, sums=sums, needs=needs, **further)
 
 
 def by_case(key: str, title: str, value: pl.Expr, *, interval: bool = True, **further: Any) -> Score:
@@ -119,7 +134,7 @@ def by_case(key: str, title: str, value: pl.Expr, *, interval: bool = True, **fu
         return {key: float(defined.mean())} if len(defined) else {}
 
     sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums))
-    return Score(key, title, of, sums=sums if interval else None, tested=interval, needs=columns[0], **further)
+    return Score(key, title, of, sums=sums if interval else None, tested=interval, needs=tuple(columns), **further)
 
 
 def share(key: str, title: str, value: pl.Expr, place: Place, better: Direction | None = None) -> Score:
@@ -219,7 +234,25 @@ _LANGUAGE_SCORES = (
     Score("meteor", "METEOR", _language, "scores", sums=_METEOR, tested=True, short="MTR"),
     Score("cider", "CIDEr", _language, "scores"),
 )
-_LABELS = "hypothesis_labels"
+_LABELS = ("hypothesis_labels",)
+
+
+def _stated(kind: str, title: str, source: str, better: Direction | None = "higher") -> tuple[Score, Score]:
+    """Return the share of the findings of a kind that reports affirm: with a source, and without it."""
+
+    def one(key: str, title: str, *control: str) -> Score:
+        sums = Sums(lambda cases, _: stated_rows(cases, kind, *control), lambda sums, _: mean(sums))
+        return of_known(key, title, sums, KINDS[kind][0], *control, better=better)
+
+    without = f"{kind}_stated_without_{source}"
+    return one(f"{kind}_stated", title), one(without, f"{title}, without the source", f"no_{source}_positive")
+
+
+def _united(key: str, title: str, *reports: str) -> Score:
+    """Return F1 of what reports affirm together, over the cases with a previous report."""
+    sums = Sums(lambda cases, _: united_rows(cases, *reports), lambda sums, _: averaged(sums, "f1"))
+    return of_known(key, title, sums, "prior_positive", *reports)
+
 
 SCORES: tuple[Score, ...] = (
     Score("precision", "P", _labels, "scores", sums=_ratio("precision"), needs=_LABELS),
@@ -268,6 +301,14 @@ SCORES: tuple[Score, ...] = (
         place="commitments",
         better="lower",
     ),
+    *_stated("persisting", "Persisting findings stated", "prior"),
+    *_stated("gone", "Gone findings stated", "prior", "lower"),
+    *_stated("new", "New findings stated", "prior"),
+    *_stated("lateral_only", "Stated of what only the lateral view shows", "lateral"),
+    _united("with_prior_f1", "F1 with the previous report", "report_positive"),
+    _united("without_prior_f1", "F1 without it", "no_prior_positive"),
+    _united("prior_itself_f1", "F1 of the previous report itself", "prior_positive"),
+    _united("united_f1", "F1 of it united with the report without it", "prior_positive", "no_prior_positive"),
     share("gate", "Gate", pl.col("gate"), "commitments"),
     share("fallback_rate", "Fallback", EXTRACTION["fallback"], "commitments", "lower"),
     share("unclosed_rate", "Unclosed", EXTRACTION["unclosed"], "commitments", "lower"),
@@ -305,5 +346,6 @@ def context_scores(context: Context) -> Numbers:
 
 def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
     """Return the scores that have sums over these cases, with those of ``columns``, which are ``score.columns``'."""
-    registered = [s for s in SCORES if s.sums is not None and s.needs in cases.columns and cases[s.needs].count()]
+    known = {name for name in cases.columns if cases[name].count()}
+    registered = [score for score in SCORES if score.sums is not None and known.issuperset(score.needs)]
     return registered + [own_score(name) for name in columns]

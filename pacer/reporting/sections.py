@@ -8,6 +8,7 @@ from typing import Any
 
 from pacer.core.audits import Check, number, percent
 from pacer.core.contexts import CONTEXTS, availability
+from pacer.metrics.cases import contexts_of
 from pacer.metrics.scores import Place, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.groups import AGREEMENT, LEAST_UNITS, coverage
@@ -20,6 +21,11 @@ from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section,
 from pacer.reporting.signature import signature_line
 from pacer.reporting.tables import Table
 
+#: Source that a control leaves out -> a score of its findings, and its name.
+_CONTROLLED = {
+    "prior": ("persisting_stated", "the previous report"),
+    "lateral": ("lateral_only_stated", "the lateral view"),
+}
 #: Mean weight of a block from which the page says that the router chose it alone.
 ALONE = 0.8
 
@@ -99,6 +105,7 @@ def sources(results: Results) -> Section:
     parts: list[Part] = [
         *(Text(line, "note") for line in warnings),
         *([] if controls else [Text("No control was decoded, so nothing here says whether the sources matter.")]),
+        *_by_finding(results),
         *shown("truth", truth),
         *shown("controls", controls),
         *_placed(
@@ -109,6 +116,27 @@ def sources(results: Results) -> Section:
         ),
     ]
     return Section("sources", "Use of the sources", parts)
+
+
+def _by_finding(results: Results) -> list[Part]:
+    """Return the chart of findings by what their sources say of them, and which controls it lacks."""
+    scores = results.intervals.scores
+    svg = charts.source_chart({context: scores[context] for context in contexts_of(results.cases)})
+    if not svg:
+        return []
+    keys = {key for values in scores.values() for key in values}
+    absent = [
+        f"no_{source} (the same records without {words})"
+        for source, (kind, words) in _CONTROLLED.items()
+        if kind in keys and f"{kind}_without_{source}" not in keys
+    ]
+    lacking = f"To compare, add to decode.controls and decode again: {', '.join(absent)}."
+    caption = (
+        "Findings that the rules read as affirmed, by what their source says of them (persisting: in the previous "
+        "report and in the reference; gone: only in the previous report; new: only in the reference): the share that "
+        "the reports state with the source, and without it; F1 beside that of reports that need no training"
+    )
+    return [Figure("sources", svg, caption), *([Text(lacking)] if absent else [])]
 
 
 def observations(results: Results) -> Section:

@@ -23,6 +23,9 @@ _CONTROL = "another_patient"
 #: The control that gives the report of the training record with the nearest radiograph.
 _NEAREST = "nearest_report"
 
+#: F1 without training from the previous report, and its name; :mod:`pacer.metrics.source_use`.
+FLOORS = {"prior_itself_f1": "the previous report itself", "united_f1": "united with the report written without it"}
+
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
     """Return warnings to read before trusting any score, one sentence each; none for a model that uses its sources.
@@ -40,6 +43,14 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
         ]
         if beyond:
             sentences.append(f"Many reports are {words}: {', '.join(beyond)}.")
+    below = []
+    for context in contexts_of(cases):
+        f1 = scores[context].get("with_prior_f1")
+        known = {words: scores[context].get(key) for key, words in FLOORS.items()}
+        higher = [f"{words} {floor:.3f}" for words, floor in known.items() if floor is not None and floor > (f1 or 0)]
+        below += [f"{context.upper()} {f1 or 0:.3f} ({', '.join(higher)})"] if higher else []
+    if below:
+        sentences.append(f"F1 of affirmed findings is below what needs no training: {'; '.join(below)}.")
     control = scores.get("controls", {}).get(_CONTROL, {})
     same = {context: values["unchanged_share"] for context, values in control.items()}
     if unmoved := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:
