@@ -39,17 +39,13 @@ COLUMNS: dict[str, pl.DataType] = {
 #: BLEU's statistics of each case, in the place of its texts; only a receipt has this column.
 BLEU_ROWS = "bleu_statistics"
 #: Optional columns: findings in which a report contradicts its commitment, whether a text is copied from the training
-#: split, properties by which records can be grouped, the findings of a generated world, and the affirmed findings of
-#: texts that scores of the sources compare (:mod:`pacer.metrics.source_use`).
-FURTHER = (
-    *("contradictions", "reference_copied", "hypothesis_copied", "view", "truth"),
-    *("prior_positive", "frontal_positive", "no_prior_positive", "no_lateral_positive"),
-)
+#: split, properties by which records can be grouped, and the findings of a generated world.
+FURTHER = ("contradictions", "reference_copied", "hypothesis_copied", "view", "truth")
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
-    """Select the columns that ``cases.parquet`` keeps; ``columns``: those of ``score.columns``."""
-    names = [*COLUMNS, *FURTHER, *control_columns(cases), *columns]
+    """Select the columns that ``cases.parquet`` keeps; ``columns``: those of scores and of ``score.columns``."""
+    names = dict.fromkeys((*COLUMNS, *FURTHER, *control_columns(cases), *columns))
     return cases.select(name for name in names if name in cases.columns).cast(pl.Schema(COLUMNS))
 
 

@@ -37,10 +37,10 @@ class Prediction(BaseModel, strict=True):
     tokens: Annotated[int, Field(ge=0)] | None = None
 
 
-#: Columns of the records that are used; the last two are optional.
+#: Columns of the records that are used; those of the second line are optional.
 _OF_RECORDS = (
     *("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"),
-    *("prior_report", "view"),
+    *("view", "prior_report", "frontal_report"),
 )
 #: Columns of predictions; ``unclosed``: the last ``<REPORT>`` of the whole text has no ``</REPORT>``.
 PREDICTIONS: dict[str, pl.DataType] = {
@@ -147,18 +147,10 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
         ]
         predictions = read_predictions(predictions_dir / f"{name}.jsonl", keys).drop("record_id")
         parts.append(rows.hstack(predictions).with_columns(controls))
-    return with_reference_anchors(pl.concat(parts, how="diagonal"), anchors)
-
-
-def with_reference_anchors(records: pl.DataFrame, anchors: Path | None) -> pl.DataFrame:
-    """Add the reference commitments, ``reference_{polarity}``, from a file, or by the rules if there is none.
-
-    Raises:
-        DataError: the file is malformed or lacks a record.
-    """
+    cases = pl.concat(parts, how="diagonal")
     if anchors is None:
-        return records.with_columns(anchor_columns(records["report_raw"], "reference"))
+        return cases.with_columns(anchor_columns(cases["report_raw"], "reference"))
     given = read_table(anchors, ANCHOR_SCHEMA).select("record_id", pl.col(POLARITIES).name.prefix("reference_"))
-    if lacking := records.join(given, on="record_id", how="anti")["record_id"].to_list():
+    if lacking := cases.join(given, on="record_id", how="anti")["record_id"].to_list():
         raise DataError(f"{anchors} has no anchor for record {named(lacking, 1)}")
-    return records.join(given, on="record_id", how="left", maintain_order="left")
+    return cases.join(given, on="record_id", how="left", maintain_order="left")

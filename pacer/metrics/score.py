@@ -23,7 +23,6 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.io import atomic_path, read_json, write_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.schemas import of_split, read_about, read_records
-from pacer.data.wording import prior_wording
 from pacer.metrics.cases import (
     COLUMNS,
     FURTHER,
@@ -37,12 +36,20 @@ from pacer.metrics.cases import (
 )
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean
 from pacer.metrics.columns import column_scores, read_score_columns
-from pacer.metrics.commitments import anchor_columns, contradictions
+from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.nlg import single_line, with_language
 from pacer.metrics.predictions import read_cases
-from pacer.metrics.scores import Context, Numbers, context_scores, extraction_counts, is_empty
+from pacer.metrics.scores import (
+    CASE_COLUMNS,
+    Context,
+    Numbers,
+    context_scores,
+    definitions,
+    extraction_counts,
+    is_empty,
+    with_case_columns,
+)
 from pacer.metrics.signature import Origin, ScoreInputs, build_signature, flat
-from pacer.metrics.source_use import source_columns, with_frontal_references
 from pacer.metrics.truth import truth_scores, with_truth
 
 #: How original references are normalised before comparison. The paper does not state what it did
@@ -69,6 +76,15 @@ def decoded_records(
     why = [f"contexts {', '.join(contexts)}"] * bool(contexts) + [f"decode.limit {limit}"] * (limit is not None)
     cut = f"{len(decoded)} of {len(of_the_split)} records of split {split}: {', '.join(why)}"
     return decoded, cut if len(decoded) < len(of_the_split) else None
+
+
+def _with_frontal_reports(wanted: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
+    """Add the raw report of the same study in the context without the lateral view, ``frontal_report``."""
+    same = ["study_id", "context"]
+    frontal = records.filter(pl.col("lateral").is_null()).select(
+        "study_id", pl.col("context").str.replace("s", "m"), frontal_report="report_raw"
+    )
+    return wanted.join(frontal.unique(same, keep="first"), on=same, how="left", maintain_order="left")
 
 
 def _manifest(predictions: Path) -> dict[str, Any] | None:
@@ -100,7 +116,7 @@ def score_decoded(
     wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
         say(note)
-    cases = with_frontal_references(read_cases(wanted, predictions, inputs.anchors), table, inputs.anchors)
+    cases = read_cases(_with_frontal_reports(wanted, table), predictions, inputs.anchors)
     train = table.filter(split="train")["report"].to_list()
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     origin = Origin({"anchors": inputs.anchors} | files, read_about(records), manifest=_manifest(predictions))
@@ -130,7 +146,15 @@ def score_cases(
     columns = pl.DataFrame()
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-        computed = {*COLUMNS, *FURTHER, *control_columns(cases), "lateral_only", "prior_only", "token_limit"}
+        computed = {
+            *COLUMNS,
+            *CASE_COLUMNS,
+            *FURTHER,
+            *control_columns(cases),
+            "lateral_only",
+            "prior_only",
+            "token_limit",
+        }
         ids = cases["record_id"].to_list()
         columns = read_score_columns(settings.columns, ids, computed | {*cases.columns})
     limit = pl.lit(origin.decoding.get("max_new_tokens"), pl.Int64)
@@ -158,9 +182,10 @@ def score_cases(
         scores["truth"] = truth_scores(cases)
     counts = {name: _counts(part) for name, part in contexts.items()}
     undefined = [name for name, value in flat(scores).items() if value is None]
-    signature = build_signature(cases, columns, inputs, settings, origin, counts, undefined)
+    meanings = definitions({key: None for name in contexts for key in scores[name]})
+    signature = build_signature(cases, columns, inputs, settings, origin, counts, undefined, meanings)
     with atomic_path(out_dir / "cases.parquet") as temporary:
-        case_table(cases, columns.columns).write_parquet(temporary)
+        case_table(cases, (*CASE_COLUMNS, *columns.columns)).write_parquet(temporary)
     write_json(out_dir / "scores.json", scores)
     write_json(out_dir / "signature.json", signature.content())
     return scores
@@ -176,15 +201,12 @@ def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFr
     )
     known = None if train is None else frozenset(map(single_line, train))
     columns = anchor_columns(cases["hypothesis"], "report")
-    for side in ("reference", "hypothesis"):
-        rules = [list(prior_wording(text)) for text in cases[side]]
-        columns.append(pl.Series(f"{side}_wording", rules, dtype=pl.List(pl.String)))
-        if known is not None:
+    if known is not None:
+        for side in ("reference", "hypothesis"):
             columns.append(pl.Series(f"{side}_copied", [text in known for text in cases[side]]))
     for name in controls_of(cases):
         columns.append((cases[f"{name}_hypothesis"] == cases["hypothesis"]).alias(f"{name}_unchanged"))
-    cases = cases.with_columns(*columns, *source_columns(cases))
-    return cases.with_columns(contradictions(cases))
+    return with_case_columns(cases.with_columns(columns))
 
 
 def _hypotheses(cases: pl.DataFrame) -> list[str]:

@@ -9,27 +9,13 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from pacer.core.contexts import CONTEXTS
-from pacer.reporting.figures import LIGHT, drawing, legend_above, row_axis
+from pacer.metrics.source_use import KINDS, REPORTS
+from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
 
 if TYPE_CHECKING:
     from pacer.metrics.statistics.bootstrap import Interval
     from pacer.metrics.statistics.groups import Coverage
 
-_PRIOR, _LATERAL = "without_prior", "without_lateral"
-#: Rows of :func:`source_chart`: words, and the scores with a source, without it, and of what needs no training.
-SOURCE_ROWS = {
-    "persisting": ("persisting_stated", f"persisting_stated_{_PRIOR}"),
-    "gone (lower is better)": ("gone_stated", f"gone_stated_{_PRIOR}"),
-    "new": ("new_stated", f"new_stated_{_PRIOR}"),
-    "only on the lateral view": ("lateral_only_stated", f"lateral_only_stated_{_LATERAL}"),
-    "all findings, F1": ("with_prior_f1", f"{_PRIOR}_f1", "prior_itself_f1", "united_f1"),
-}
-_SOURCE_MARKS = {
-    "with the source": ("--series-1", "o"),
-    "without it": ("--series-2", "o"),
-    "the previous report itself": ("--series-5", "D"),
-    "united with the report without it": ("--series-4", "D"),
-}
 _POLARITIES = {"positive": "--series-2", "uncertain": "--series-5", "negative": "--series-1"}
 
 
@@ -78,32 +64,38 @@ def polarity_chart(
 
 
 def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
-    """Draw, by context, the share of findings of a kind that reports state with a source and without it, and F1 beside
-    that of reports that need no training, each with its interval (:mod:`pacer.metrics.source_use`); empty if nothing is
-    known.
-
-    Args:
-        scores: context -> score -> interval, as :class:`~pacer.metrics.statistics.intervals.Intervals` has them.
-    """
-    rows = {
-        f"{context.upper()}: {words}": [found.get(key) for key in keys]
-        for context, found in scores.items()
-        for words, keys in SOURCE_ROWS.items()
-        if (first := found.get(keys[0])) is not None and first.value is not None
+    """Draw by context the share of each kind of finding that reports state with a source and without it, and F1 beside
+    that of what needs no training; empty if nothing is known. ``scores``: context -> score -> interval."""
+    points = {
+        name: {
+            f"{context.upper()}: {kind.name}": found[f"{key}{end}"]
+            for context, found in scores.items()
+            for key, kind in KINDS.items()
+            if f"{key}{end}" in found and found[key].value is not None
+        }
+        for end, name in REPORTS.items()
     }
+    rows = list(points[REPORTS[""]])
+    label = "share of these findings that reports state (of gone ones, lower is better), or F1"
+    return interval_chart(rows, points, label, 1.1 + 0.32 * len(rows)) if rows else ""
+
+
+def interval_chart(rows: Sequence[str], points: Mapping[str, Mapping[str, Interval]], label: str, height: float) -> str:
+    """Draw values with their intervals in rows, and a line at 0. ``points``: series, each a colour -> row -> value."""
 
     def draw(axes: Axes) -> None:
-        for place, (name, (colour, marker)) in enumerate(_SOURCE_MARKS.items()):
-            axes.scatter([], [], s=22, marker=marker, color=LIGHT[colour], label=name)
-            for row, values in enumerate(rows.values()):
-                if place < len(values) and (one := values[place]) is not None and one.value is not None:
-                    height = row + 0.18 * (place - (len(values) - 1) / 2)
-                    axes.scatter(one.value, height, s=22, marker=marker, color=LIGHT[colour], zorder=3)
-                    if one.low is not None and one.high is not None:
-                        axes.hlines(height, one.low, one.high, color=LIGHT[colour])
-        row_axis(axes, list(rows))
-        axes.set_xlim(0, 1)
-        axes.set_xlabel("share of these findings that the reports affirm, or F1")
+        axes.axvline(0, color=LIGHT["--muted"], linewidth=1)
+        for place, (name, series) in enumerate(points.items()):
+            colour = LIGHT[SERIES[place % len(SERIES)]]
+            shift = (place - (len(points) - 1) / 2) * 0.7 / len(points)
+            for row, one in series.items():
+                if one.low is not None and one.high is not None:
+                    axes.hlines(rows.index(row) + shift, one.low, one.high, color=colour, linewidth=2)
+                if one.value is not None:
+                    axes.scatter(one.value, rows.index(row) + shift, s=30, color=colour, zorder=3)
+            axes.scatter([], [], s=30, color=colour, label=name)
+        row_axis(axes, rows)
+        axes.set_xlabel(label)
         legend_above(axes, 2, handletextpad=0.2)
 
-    return drawing(6.6, 1.1 + 0.32 * len(rows), draw) if rows else ""
+    return drawing(6.6, height, draw)

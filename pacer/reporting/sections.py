@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from pacer.core.audits import Check, number, percent
-from pacer.core.contexts import CONTEXTS, availability
 from pacer.metrics.cases import contexts_of
 from pacer.metrics.scores import Place, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
@@ -21,11 +20,6 @@ from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section,
 from pacer.reporting.signature import signature_line
 from pacer.reporting.tables import Table
 
-#: Source that a control leaves out -> a score of its findings, and its name.
-_CONTROLLED = {
-    "prior": ("persisting_stated", "the previous report"),
-    "lateral": ("lateral_only_stated", "the lateral view"),
-}
 #: Mean weight of a block from which the page says that the router chose it alone.
 ALONE = 0.8
 
@@ -36,7 +30,8 @@ def scores(results: Results) -> Section:
     table = score_tables.score_table(
         values,
         caption="Precision (P), recall (R) and F1 of the labeller's findings over all records of a context, and "
-        "language scores; the mean is the plain mean of the contexts.",
+        "language scores; the mean is the plain mean of the contexts. Compare models within a context, not contexts: "
+        "references state what the sources of their own context show.",
         intervals=results.intervals,
         floors=source_sensitivity.floors(results.cases, results.convention),
         notes=(f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.",),
@@ -56,7 +51,6 @@ def scores(results: Results) -> Section:
     parts: list[Part] = [
         *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
         TableBlock("scores", table),
-        *([Text(text)] if (text := _other_targets(values)) else []),
         *shown("conventions", conventions, folded="By label convention"),
         *_placed(
             results,
@@ -119,24 +113,19 @@ def sources(results: Results) -> Section:
 
 
 def _by_finding(results: Results) -> list[Part]:
-    """Return the chart of findings by what their sources say of them, and which controls it lacks."""
-    scores = results.intervals.scores
-    svg = charts.source_chart({context: scores[context] for context in contexts_of(results.cases)})
-    if not svg:
-        return []
-    keys = {key for values in scores.values() for key in values}
-    absent = [
-        f"no_{source} (the same records without {words})"
-        for source, (kind, words) in _CONTROLLED.items()
-        if kind in keys and f"{kind}_without_{source}" not in keys
-    ]
-    lacking = f"To compare, add to decode.controls and decode again: {', '.join(absent)}."
+    """Return the chart of what reports state with each source and without it, and which controls it lacks."""
+    scores = {context: results.intervals.scores[context] for context in contexts_of(results.cases)}
+    keys = {key for found in scores.values() for key in found}
+    needed = {"no_prior": "prior_f1", "no_lateral": "lateral_only_stated"}
+    absent = [control for control, key in needed.items() if key in keys and f"{key}_without" not in keys]
     caption = (
-        "Findings that the rules read as affirmed, by what their source says of them (persisting: in the previous "
-        "report and in the reference; gone: only in the previous report; new: only in the reference): the share that "
-        "the reports state with the source, and without it; F1 beside that of reports that need no training"
+        "Findings that the reports affirm, by what the sources say of them. Persisting: the previous report and the "
+        "reference affirm it; gone: only the previous report; new: only the reference"
     )
-    return [Figure("sources", svg, caption), *([Text(lacking)] if absent else [])]
+    parts: list[Part] = [Figure("sources", svg, caption)] if (svg := charts.source_chart(scores)) else []
+    if absent:
+        parts.append(Text(f"For reports without the source, add {' and '.join(absent)} to decode.controls."))
+    return parts
 
 
 def observations(results: Results) -> Section:
@@ -266,16 +255,3 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     commitments,
     signature,
 )
-
-
-def _other_targets(scores: Mapping) -> str:
-    """Explain F1 that is lower with more sources; empty if there is none."""
-    f1 = {context: scores[context].get("f1") or 0.0 for context in CONTEXTS if context in scores}
-    sources = {context: sum(availability(context)) for context in f1}
-    below = [name.upper() for name in f1 if any(sources[o] < sources[name] and f1[o] > f1[name] for o in f1)]
-    if not below:
-        return ""
-    return (
-        f"F1 in {', '.join(below)} is below that of a context with fewer sources. Their targets differ: references "
-        "state what the sources of their own context show. So compare models within a context, not contexts."
-    )

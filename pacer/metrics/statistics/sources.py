@@ -11,6 +11,7 @@ import polars as pl
 from pacer.metrics.cases import by_context, contexts_of, is_labelled, labels_of
 from pacer.metrics.clinical import CONVENTIONS, averaged, case_efficacy, plain_mean, present
 from pacer.metrics.scores import score_of
+from pacer.metrics.source_use import REPORTS
 from pacer.metrics.statistics.bootstrap import Difference, differences
 from pacer.metrics.statistics.intervals import context_sums, resampled_units
 
@@ -22,9 +23,6 @@ UNCHANGED = 0.5
 _CONTROL = "another_patient"
 #: The control that gives the report of the training record with the nearest radiograph.
 _NEAREST = "nearest_report"
-
-#: F1 without training from the previous report, and its name; :mod:`pacer.metrics.source_use`.
-FLOORS = {"prior_itself_f1": "the previous report itself", "united_f1": "united with the report written without it"}
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
@@ -45,10 +43,10 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
             sentences.append(f"Many reports are {words}: {', '.join(beyond)}.")
     below = []
     for context in contexts_of(cases):
-        f1 = scores[context].get("with_prior_f1")
-        known = {words: scores[context].get(key) for key, words in FLOORS.items()}
-        higher = [f"{words} {floor:.3f}" for words, floor in known.items() if floor is not None and floor > (f1 or 0)]
-        below += [f"{context.upper()} {f1 or 0:.3f} ({', '.join(higher)})"] if higher else []
+        f1 = scores[context].get("prior_f1") or 0.0
+        known = {end: scores[context].get(f"prior_f1{end}") or 0.0 for end in ("_itself", "_united")}
+        above = [f"{REPORTS[end]} {floor:.3f}" for end, floor in known.items() if floor > f1]
+        below += [f"{context.upper()} {f1:.3f} ({', '.join(above)})"] if above else []
     if below:
         sentences.append(f"F1 of affirmed findings is below what needs no training: {'; '.join(below)}.")
     control = scores.get("controls", {}).get(_CONTROL, {})

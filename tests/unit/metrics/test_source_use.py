@@ -9,7 +9,7 @@ import pytest
 
 from pacer.data.findings import FINDINGS
 from pacer.metrics.scores import SCORES, Context
-from pacer.metrics.source_use import source_columns, with_frontal_references
+from pacer.metrics.source_use import TEXTS, affirmed
 from pacer.metrics.statistics.bootstrap import intervals
 from pacer.metrics.statistics.intervals import context_sums, resampled_units
 from pacer.metrics.statistics.sources import warnings
@@ -39,57 +39,45 @@ CASES = (
         "one record: e persists, f is gone, p is new",
         *("ep", "e", "ef", "fp"),
         scores={
-            **{"persisting_stated": 1, "persisting_stated_without_prior": 0},
-            **{"gone_stated": 0, "gone_stated_without_prior": 1},
-            **{"new_stated": 0, "new_stated_without_prior": 1},
-            **{"with_prior_f1": 2 / 3, "without_prior_f1": 2 / 4, "prior_itself_f1": 2 / 4, "united_f1": 4 / 5},
+            **{"persisting_stated": 1, "persisting_stated_without": 0},
+            **{"gone_stated": 0, "gone_stated_without": 1},
+            **{"new_stated": 0, "new_stated_without": 1},
+            **{"prior_f1": 2 / 3, "prior_f1_without": 2 / 4, "prior_f1_itself": 2 / 4, "prior_f1_united": 4 / 5},
         },
-        warning="SN 0.667 (united with the report written without it 0.800)",
+        warning="SN 0.667 (the previous report united with reports without it 0.800)",
     ),
     Case(
         "sums over records: not a mean of records",
         *("e ef efp", "e f -", "e e e", "- - efp"),
         scores={
-            **{"persisting_stated": 1 / 3, "persisting_stated_without_prior": 1 / 3},
-            **{"gone_stated": None, "gone_stated_without_prior": None},
-            **{"new_stated": 1 / 3, "new_stated_without_prior": 2 / 3},
-            **{"with_prior_f1": 4 / 8, "without_prior_f1": 6 / 9, "prior_itself_f1": 6 / 9, "united_f1": 10 / 11},
+            **{"persisting_stated": 1 / 3, "persisting_stated_without": 1 / 3},
+            **{"gone_stated": None, "gone_stated_without": None},
+            **{"new_stated": 1 / 3, "new_stated_without": 2 / 3},
+            **{"prior_f1": 4 / 8, "prior_f1_without": 6 / 9, "prior_f1_itself": 6 / 9, "prior_f1_united": 10 / 11},
         },
-        warning="SN 0.500 (the previous report itself 0.667, united with the report written without it 0.909)",
+        warning="SN 0.500 (the previous report itself 0.667, the previous report united with reports without it 0.909)",
     ),
     Case(
         "without the control, what needs it is left out",
         *("e c", "ec c", "e f"),
-        scores={
-            "persisting_stated": 1,
-            "gone_stated": 0,
-            "new_stated": 1,
-            "with_prior_f1": 4 / 5,
-            "prior_itself_f1": 0.5,
-        },
+        scores={"persisting_stated": 1, "gone_stated": 0, "new_stated": 1, "prior_f1": 4 / 5, "prior_f1_itself": 0.5},
     ),
     Case(
         "a record without a previous report counts nowhere",
         *("e c", "e f", "e ?"),
-        scores={
-            "persisting_stated": 1,
-            "gone_stated": None,
-            "new_stated": None,
-            "with_prior_f1": 1,
-            "prior_itself_f1": 1,
-        },
+        scores={"persisting_stated": 1, "gone_stated": None, "new_stated": None, "prior_f1": 1, "prior_f1_itself": 1},
     ),
     Case(
         "nothing is affirmed anywhere, so nothing has a denominator",
         *("-", "-", "-"),
-        scores=dict.fromkeys(("persisting_stated", "gone_stated", "new_stated", "with_prior_f1", "prior_itself_f1")),
+        scores=dict.fromkeys(("persisting_stated", "gone_stated", "new_stated", "prior_f1", "prior_f1_itself")),
     ),
     Case(
         "the frontal reference lacks p; the other study has no frontal record",
         *("ep c", "p c"),
         frontal="e ?",
         no_lateral="e c",
-        scores={"lateral_only_stated": 1, "lateral_only_stated_without_lateral": 0},
+        scores={"lateral_only_stated": 1, "lateral_only_stated_without": 0},
     ),
     Case("all records of a study have one target", "ep", "e", frontal="ep", scores={"lateral_only_stated": None}),
 )
@@ -106,7 +94,9 @@ def table(case: Case) -> pl.DataFrame:
         for side, text in sides.items()
         if text is not None
     }
-    cases = pl.DataFrame(lists, schema=dict.fromkeys(lists, pl.List(pl.String)))
+    schema = dict.fromkeys((*TEXTS, "reference_positive", "report_positive"), pl.List(pl.String))
+    count = len(case.reference.split())
+    cases = pl.DataFrame({name: lists.get(name, [None] * count) for name in schema}, schema=schema)
     return cases.with_row_index("record_id").with_columns(pl.col("record_id").cast(pl.String), context=pl.lit("sn"))
 
 
@@ -129,23 +119,7 @@ def test_the_rules_read_previous_reports_and_controls() -> None:
         "prior_report": ["edema . no fracture .", None],
         "no_prior_hypothesis": ["possible pneumonia .", "edema ."],
     }
-    read = {column.name: column.to_list() for column in source_columns(pl.DataFrame(texts))}
-    assert read == {"prior_positive": [["edema"], None], "no_prior_positive": [[], ["edema"]]}
-    assert source_columns(pl.DataFrame({"prior_report": [None]}, schema={"prior_report": pl.String})) == []
-
-
-def test_the_frontal_reference_is_that_of_the_same_study_in_the_context_without_the_lateral_view() -> None:
-    rows = [
-        ("sn-1", "1", "edema ."),
-        ("sn-1b", "1", "fracture ."),
-        ("mn-1", "1", "no edema ."),
-        ("sw-1", "1", "pneumonia ."),
-    ]
-    rows += [("mn-2", "2", "edema ."), ("sw-3", "3", "edema ."), ("mw-3", "3", "edema . pneumonia .")]
-    records = pl.DataFrame(rows, schema=["record_id", "study_id", "report_raw"], orient="row")
-    records = records.with_columns(context=pl.col("record_id").str.head(2))
-    cases = with_frontal_references(records, records, None)
-    assert dict(cases.select("record_id", "frontal_positive").iter_rows()) == dict.fromkeys(records["record_id"]) | {
-        "mn-1": ["edema"],
-        "mw-3": ["edema"],
-    }
+    cases = pl.DataFrame(texts)
+    assert affirmed(cases, "prior_positive") == [("edema",), None]
+    assert affirmed(cases, "no_prior_positive") == [(), ("edema",)]
+    assert affirmed(cases, "no_lateral_positive") == [None, None]
