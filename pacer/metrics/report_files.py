@@ -34,8 +34,8 @@ REFERENCE_COLUMNS = ("reference", "report", "ground_truth", "findings", "text", 
 HYPOTHESIS_COLUMNS = ("hypothesis", "report", "prediction", "generated", "text", "model_prediction", "pred", "res")
 #: Optional columns of a file of references.
 EXTRA_COLUMNS = (
-    *("context", "split", "report_raw", "study_id", "subject_id", "findings_original", "view"),
-    "prior_report",
+    *("context", "split", "report_raw", "study_id", "subject_id"),
+    *("findings_original", "view", "prior_report"),
 )
 #: Columns that name what a row belongs to: where both files have one, it must agree within a pair.
 _SECOND_ID = re.compile(r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?")

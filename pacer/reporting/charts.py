@@ -76,7 +76,7 @@ def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
         for end, name in REPORTS.items()
     }
     rows = list(points[REPORTS[""]])
-    label = "share of these findings that reports state (of gone ones, lower is better), or F1"
+    label = "share that reports state (gone: lower is better), or F1"
     return interval_chart(rows, points, label, 1.1 + 0.32 * len(rows)) if rows else ""
 
 
@@ -87,12 +87,13 @@ def interval_chart(rows: Sequence[str], points: Mapping[str, Mapping[str, Interv
         axes.axvline(0, color=LIGHT["--muted"], linewidth=1)
         for place, (name, series) in enumerate(points.items()):
             colour = LIGHT[SERIES[place % len(SERIES)]]
-            shift = (place - (len(points) - 1) / 2) * 0.7 / len(points)
             for row, one in series.items():
+                there = [other for other, values in points.items() if row in values]
+                height = rows.index(row) + (there.index(name) - (len(there) - 1) / 2) * 0.7 / len(points)
                 if one.low is not None and one.high is not None:
-                    axes.hlines(rows.index(row) + shift, one.low, one.high, color=colour, linewidth=2)
+                    axes.hlines(height, one.low, one.high, color=colour, linewidth=2)
                 if one.value is not None:
-                    axes.scatter(one.value, rows.index(row) + shift, s=30, color=colour, zorder=3)
+                    axes.scatter(one.value, height, s=30, color=colour, zorder=3)
             axes.scatter([], [], s=30, color=colour, label=name)
         row_axis(axes, rows)
         axes.set_xlabel(label)

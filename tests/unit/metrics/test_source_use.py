@@ -7,8 +7,13 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
+from pacer import score
+from pacer.core.io import write_jsonl
 from pacer.data.findings import FINDINGS
+from pacer.data.schemas import RECORD_SCHEMA
+from pacer.metrics.score import score_decoded
 from pacer.metrics.scores import SCORES, Context
+from pacer.metrics.signature import DEFAULTS, ScoreInputs
 from pacer.metrics.source_use import TEXTS, affirmed
 from pacer.metrics.statistics.bootstrap import intervals
 from pacer.metrics.statistics.intervals import context_sums, resampled_units
@@ -123,3 +128,53 @@ def test_the_rules_read_previous_reports_and_controls() -> None:
     assert affirmed(cases, "prior_positive") == [("edema",), None]
     assert affirmed(cases, "no_prior_positive") == [(), ("edema",)]
     assert affirmed(cases, "no_lateral_positive") == [None, None]
+
+
+#: One study in its four contexts: the reference, the report, and the report without a source.
+STUDY = {
+    "sn": ("edema .", "edema .", {}),
+    "sw": ("edema . fracture .", "edema .", {"no_prior": "pneumonia ."}),
+    "mn": ("edema . pneumonia .", "pneumonia .", {"no_lateral": "edema ."}),
+    "mw": ("edema . fracture . pneumonia .", "edema .", {"no_lateral": "pneumonia .", "no_prior": "fracture ."}),
+}
+PRIOR = "fracture . cardiomegaly ."
+
+
+def test_sources_in_the_scores_of_decoded_reports_and_of_any_others(tmp_path, quick_meteor) -> None:
+    """``mn`` and ``mw`` are held against the reference of ``sn`` and ``sw``, which is decoded or not; other systems
+    have no controls, and their references need a column of previous reports."""
+    rows = [
+        {"record_id": f"{c}-1", "context": c, "study_id": "1", "subject_id": "1", "split": "test"}
+        | {"report": text, "report_raw": text, "prior_report": PRIOR if c[1] == "w" else None}
+        | {"lateral": "lateral.jpg" if c[0] == "m" else None}
+        for c, (text, *_) in STUDY.items()
+    ]
+    records = pl.DataFrame(rows, schema=RECORD_SCHEMA)
+    records.write_parquet(tmp_path / "records.parquet")
+    for context, (_, report, controls) in STUDY.items():
+        for folder, text in {"": report, **{f"controls/{name}": text for name, text in controls.items()}}.items():
+            line = {"record_id": f"{context}-1", "report": text}
+            write_jsonl(tmp_path / "predictions" / folder / f"{context}.jsonl", [line])
+
+    def decoded(*contexts: str) -> dict:
+        folders = tmp_path / "records.parquet", tmp_path / "predictions", tmp_path / "scores"
+        return score_decoded(*folders, ScoreInputs(None), DEFAULTS, contexts=contexts)
+
+    whole, part = decoded(), decoded("mn", "mw")
+    assert not KEYS & set(whole["sn"]) and whole["mw"] == part["mw"]
+    lateral = {"lateral_only_stated", "lateral_only_stated_without"}
+    assert {key: part["mn"][key] for key in KEYS & set(part["mn"])} == dict(zip(sorted(lateral), (1, 0), strict=True))
+    assert set(part["mw"]) >= KEYS
+    expected = {"persisting_stated": 0, "persisting_stated_without": 0, "new_stated": 1, "new_stated_without": 0}
+    expected |= {"prior_f1": 2 / 3, "prior_f1_without": 0, "prior_f1_itself": 1 / 2, "prior_f1_united": 2 / 5}
+    assert {key: whole["sw"][key] for key in expected} == pytest.approx(expected)
+
+    reports = {f"{context}-1": report for context, (_, report, _) in STUDY.items()}
+    foreign = score(records.select("record_id", "report", "prior_report"), reports)
+    floors = {key: foreign.scores["all"][key] for key in KEYS & set(foreign.scores["all"])}
+    assert floors == pytest.approx(
+        {"persisting_stated": 0, "gone_stated": 0, "new_stated": 2 / 3, "prior_f1": 4 / 7, "prior_f1_itself": 4 / 9}
+    )
+    assert not any("needs no training" in note for note in foreign.notes)
+    silent = score(records.select("record_id", "report", "prior_report"), dict.fromkeys(reports, "clear ."))
+    assert "ALL 0.000 (the previous report itself 0.444)" in silent.notes[-1]
