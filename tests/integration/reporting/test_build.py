@@ -105,7 +105,16 @@ def test_the_whole_page(whole: Page):
     assert {link.removeprefix("#") for link in whole.anchors} == sections <= set(whole.ids)
     assert len(whole.ids) == len(set(whole.ids))
     figures = {path.name for path in (whole.out / "figures").iterdir()}
-    assert figures == {"commitments.svg", "coverage.svg"}
+    assert figures == {"commitments.svg", "coverage.svg", "sources.svg"}
+
+
+def test_the_picture_of_the_sources_has_what_is_known_and_the_page_says_what_is_not(whole: Page):
+    drawn = set(re.findall(r"<text[^>]*>([^<]+)</text>", (whole.out / "figures" / "sources.svg").read_text()))
+    rows = {f"{context}: {kind}" for context in ("SW", "MW") for kind in ("persisting", "gone", "all, F1")}
+    rows |= {f"{context}: only on the lateral view" for context in ("MN", "MW")}
+    assert {text for text in drawn if ": " in text and text[:2].isupper()} == rows  # nothing is new there
+    assert {"with the source", "without it", "the previous report united with reports without it"} <= drawn
+    assert "For reports without the source, add no_lateral to decode.controls." in whole.text
 
 
 def test_table_files_say_what_their_numbers_are(whole: Page):
