@@ -248,18 +248,17 @@ def _wording(side: str) -> Column:
 
 def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Score:
     """Return the score of a kind of finding for the lists ``stated``, by default those of the column ``needs``."""
-    kind, lists, ratio = KINDS[key], pl.col(needs) if stated is None else stated, "f1" if "f1" in key else "recall"
+    kind, lists = KINDS[key], pl.col(needs) if stated is None else stated
 
     def of(context: Context) -> Numbers:
-        value = float(averaged(stated_rows(context.cases, kind, lists).sum(axis=0), ratio))
+        value = float(averaged(stated_rows(context.cases, kind, lists).sum(axis=0), kind.ratio))
         return {key + end: None if np.isnan(value) else value} if context.cases[needs].count() else {}
 
-    sums = Sums(lambda cases, _: stated_rows(cases, kind, lists), lambda sums, _: averaged(sums, ratio))
+    sums = Sums(lambda cases, _: stated_rows(cases, kind, lists), lambda sums, _: averaged(sums, kind.ratio))
     column = Column(needs, pl.List(pl.String), lambda cases: affirmed(cases, needs))
-    title, better = f"Findings {kind.name}, {REPORTS[end]}", "lower" if kind.name == "gone" else "higher"
-    share = f"share stated, with the source and without, of affirmed findings {kind.meaning}"
-    meaning = share if ratio == "recall" else kind.meaning
-    return Score(key + end, title, of, meaning, better=better, sums=sums, needs=needs, case_column=column)
+    measure = "F1" if kind.ratio == "f1" else "share stated, with the source and without,"
+    title, meaning = f"{kind.name}, {REPORTS[end]}", f"{measure} of affirmed findings {kind.meaning}"
+    return Score(key + end, title, of, meaning, better=kind.better, sums=sums, needs=needs, case_column=column)
 
 
 def _at(place: Place, *scores: Score) -> Iterable[Score]:

@@ -6,7 +6,7 @@ reports for the same records without the source, the controls ``no_prior`` and `
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -25,11 +25,14 @@ _PRIOR, _REFERENCE, _FRONTAL = map(pl.col, ("prior_positive", "reference_positiv
 
 
 class Kind(NamedTuple):
-    """A kind of finding: its name, its findings from columns of affirmed findings, and which these are, in words."""
+    """A kind of finding: its name, its findings from columns of affirmed findings, and which these are, in words; the
+    ratio that is its score, recall by findings stated, and which values of it are better."""
 
     name: str
     findings: pl.Expr
     meaning: str
+    ratio: Literal["recall", "f1"] = "recall"
+    better: Literal["higher", "lower"] = "higher"
 
 
 #: Kinds by the key of their score for reports with all sources.
@@ -37,7 +40,9 @@ KINDS = {
     "persisting_stated": Kind(
         "persisting", _PRIOR.list.set_intersection(_REFERENCE), "of previous report and reference"
     ),
-    "gone_stated": Kind("gone", _PRIOR.list.set_difference(_REFERENCE), "of the previous report, not of the reference"),
+    "gone_stated": Kind(
+        "gone", _PRIOR.list.set_difference(_REFERENCE), "of the previous report, not of the reference", better="lower"
+    ),
     "new_stated": Kind("new", _REFERENCE.list.set_difference(_PRIOR), "of the reference, not of the previous report"),
     "lateral_only_stated": Kind(
         "only on the lateral view",
@@ -45,10 +50,11 @@ KINDS = {
         "of the reference, not of that of the same study without the lateral view (none if a study has one target)",
     ),
     "prior_f1": Kind(
-        "all, F1",
+        "F1 of all findings",
         pl.when(_PRIOR.is_not_null()).then(_REFERENCE),
-        "F1 of affirmed findings where a previous report is known: reports with it, reports without it, the previous "
-        "report itself, and this united with reports without it",
+        "where a previous report is known: of reports with it, of reports without it, of the previous report itself, "
+        "and of this united with reports without it",
+        ratio="f1",
     ),
 }
 #: Reports by what they add to the key.

@@ -110,7 +110,7 @@ def test_the_whole_page(whole: Page):
 
 def test_the_picture_of_the_sources_has_what_is_known_and_the_page_says_what_is_not(whole: Page):
     drawn = set(re.findall(r"<text[^>]*>([^<]+)</text>", (whole.out / "figures" / "sources.svg").read_text()))
-    rows = {f"{context}: {kind}" for context in ("SW", "MW") for kind in ("persisting", "gone", "all, F1")}
+    rows = {f"{context}: {kind}" for context in ("SW", "MW") for kind in ("persisting", "gone", "F1 of all findings")}
     rows |= {f"{context}: only on the lateral view" for context in ("MN", "MW")}
     assert {text for text in drawn if ": " in text and text[:2].isupper()} == rows  # nothing is new there
     assert {"with the source", "without it", "the previous report united with reports without it"} <= drawn
