@@ -6,6 +6,7 @@ A twin is compared with the record as it is: a system that uses the source write
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -65,10 +66,9 @@ def without(source: str, records: pl.DataFrame) -> pl.DataFrame:
     return kept.with_columns(pl.col("context").str.replace(letter, absent), pl.lit(None, pl.String).alias(source))
 
 
-#: The controls of ``decode.controls``: each takes records, and returns those that have a twin with its inputs. Records
-#: without their one additional source are decoded as sn.
+#: The controls of ``decode.controls``: each takes records, and returns those that have a twin with its inputs.
 CONTROLS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "another_patient": another_patient,
-    "no_lateral": lambda records: without("lateral", records.filter(context="mn")),
-    "no_prior": lambda records: without("prior_report", records.filter(context="sw")),
+    "no_lateral": partial(without, "lateral"),
+    "no_prior": partial(without, "prior_report"),
 }

@@ -95,7 +95,7 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     cases = cases.select(
         pl.col("id").alias("record_id"),
         pl.Series("context", _contexts(cases, references, protocol)),
-        *("study_id", "subject_id", "findings_original", "view"),
+        *("study_id", "subject_id", "findings_original", "view", "prior_report"),
         pl.Series("report", [clean(text) for text in cases["text"]]),
         pl.coalesce("report_raw", "text").alias("report_raw"),
         pl.Series("hypothesis", [_changed(text, protocol) for text in cases["hypothesis"].fill_null("")]),

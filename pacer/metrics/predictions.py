@@ -37,8 +37,11 @@ class Prediction(BaseModel, strict=True):
     tokens: Annotated[int, Field(ge=0)] | None = None
 
 
-#: Columns of the records that are used; the last is optional.
-_OF_RECORDS = (*("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"), "view")
+#: Columns of the records that are used; those of the second line are optional.
+_OF_RECORDS = (
+    *("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"),
+    *("view", "prior_report", "frontal_report"),
+)
 #: Columns of predictions; ``unclosed``: the last ``<REPORT>`` of the whole text has no ``</REPORT>``.
 PREDICTIONS: dict[str, pl.DataType] = {
     "record_id": pl.String(),

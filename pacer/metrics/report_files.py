@@ -38,7 +38,10 @@ HYPOTHESIS_COLUMNS = (
     *("hypothesis", "report", "prediction", "generated", "text", "model_prediction", "pred", "res", "caption"),
 )
 #: Optional columns of a file of references.
-EXTRA_COLUMNS = (*("context", "split", "report_raw", "study_id", "subject_id", "findings_original", "view"),)
+EXTRA_COLUMNS = (
+    *("context", "split", "report_raw", "study_id", "subject_id"),
+    *("findings_original", "view", "prior_report"),
+)
 #: Columns that name what a row belongs to: where both files have one, it must agree within a pair.
 _SECOND_ID = re.compile(r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?")
 #: Prefix of these columns among the rows of :class:`Reports`.

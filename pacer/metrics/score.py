@@ -82,6 +82,15 @@ def decoded_records(
     return decoded, cut if len(decoded) < len(of_the_split) else None
 
 
+def _with_frontal_reports(wanted: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
+    """Add the raw report of the same study in the context without the lateral view, ``frontal_report``."""
+    same = ["study_id", "context"]
+    frontal = records.filter(pl.col("lateral").is_null()).select(
+        "study_id", pl.col("context").str.replace("s", "m"), frontal_report="report_raw"
+    )
+    return wanted.join(frontal.unique(same, keep="first"), on=same, how="left", maintain_order="left")
+
+
 def _manifest(predictions: Path) -> dict[str, Any] | None:
     path = predictions / "manifest.json"
     return read_json(path) if path.is_file() else None
@@ -113,7 +122,7 @@ def score_decoded(
     wanted, note = decoded_records(table, predictions, split, contexts)
     if note:
         say(note)
-    cases = read_cases(wanted, predictions, inputs.anchors)
+    cases = read_cases(_with_frontal_reports(wanted, table), predictions, inputs.anchors)
     train = table.filter(split="train")["report"].to_list()
     files = {f"predictions/{name}": predictions / f"{name}.jsonl" for name in contexts_of(cases)}
     origin = Origin({"anchors": inputs.anchors} | files, read_about(records), manifest=_manifest(predictions))

@@ -25,6 +25,7 @@ from pacer.metrics.commitments import commitment_scores, contradictions, polarit
 from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics, language_scores
 from pacer.metrics.repetition import repetition
+from pacer.metrics.source_use import KINDS, REPORTS, affirmed, stated_rows
 
 #: Scores by key; ``None``: undefined.
 Numbers = dict[str, float | None]
@@ -256,6 +257,21 @@ def _repetition(side: str) -> Column:
     return Column(f"{side}_repetition", pl.Float64(), lambda cases: map(repetition, cases[side]))
 
 
+def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Score:
+    """Return the score of a kind of finding for the lists ``stated``, by default those of the column ``needs``."""
+    kind, lists = KINDS[key], pl.col(needs) if stated is None else stated
+
+    def of(context: Context) -> Numbers:
+        value = float(averaged(stated_rows(context.cases, kind, lists).sum(axis=0), kind.ratio))
+        return {key + end: None if np.isnan(value) else value} if context.cases[needs].count() else {}
+
+    sums = Sums(lambda cases, _: stated_rows(cases, kind, lists), lambda sums, _: averaged(sums, kind.ratio))
+    column = Column(needs, pl.List(pl.String), lambda cases: affirmed(cases, needs))
+    measure = "F1" if kind.ratio == "f1" else "share stated, with the source and without,"
+    title, meaning = f"{kind.name}, {REPORTS[end]}", f"{measure} of affirmed findings {kind.meaning}"
+    return Score(key + end, title, of, meaning, better=kind.better, sums=sums, needs=needs, case_column=column)
+
+
 def _at(place: Place, *scores: Score) -> Iterable[Score]:
     """Put scores into one table."""
     return (replace(score, place=place) for score in scores)
@@ -263,6 +279,8 @@ def _at(place: Place, *scores: Score) -> Iterable[Score]:
 
 _ROUGE = Sums(lambda cases, _: mean_rows(cases["rougeL"].to_numpy()), lambda sums, _: mean(sums))
 _METEOR = Sums(lambda cases, _: meteor_statistics(cases["meteor_statistics"].to_list()), lambda sums, _: meteor(sums))
+_REPORT = pl.col("report_positive")
+_UNITED = pl.col("prior_positive").list.set_union("no_prior_positive")
 _LABELS = "hypothesis_labels"
 _EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"
@@ -360,6 +378,17 @@ SCORES: tuple[Score, ...] = (
         share("empty_anchor_rate", "Commits nothing", EXTRACTION["empty_anchor"], "commitments without a finding"),
         share("empty_rate", "Empty", is_empty("hypothesis"), "empty reports", "lower"),
     ),
+    *(
+        _stated(key, end, needs, stated)
+        for key in ("persisting_stated", "gone_stated", "new_stated")
+        for end, needs, stated in (("", "prior_positive", _REPORT), ("_without", "no_prior_positive", None))
+    ),
+    _stated("lateral_only_stated", "", "frontal_positive", _REPORT),
+    _stated("lateral_only_stated", "_without", "no_lateral_positive"),
+    _stated("prior_f1", "", "prior_positive", _REPORT),
+    _stated("prior_f1", "_without", "no_prior_positive"),
+    _stated("prior_f1", "_itself", "prior_positive"),
+    _stated("prior_f1", "_united", "no_prior_positive", _UNITED),
     *_at(
         "variety",
         Score("distinct_share", "Distinct", _variety, "distinct reports", better=None),
@@ -388,8 +417,8 @@ SCORES: tuple[Score, ...] = (
     ),
 )
 _BY_KEY = {score.key: score for score in SCORES}
-#: Columns of ``cases.parquet`` that are there for scores.
-CASE_COLUMNS = tuple(score.case_column.name for score in SCORES if score.case_column)
+#: Columns of ``cases.parquet`` that are there for scores, by name.
+CASE_COLUMNS = {score.case_column.name: score.case_column for score in SCORES if score.case_column}
 
 
 def score_of(key: str) -> Score:
@@ -410,7 +439,7 @@ def check_keys(keys: Iterable[str]) -> None:
 
 def with_case_columns(cases: pl.DataFrame) -> pl.DataFrame:
     """Add the columns that scores are computed from to rows of texts and of what the rules read in them."""
-    return cases.with_columns(score.case_column.of(cases) for score in SCORES if score.case_column)
+    return cases.with_columns(column.of(cases) for column in CASE_COLUMNS.values())
 
 
 def definitions(keys: Iterable[str]) -> dict[str, str]:

@@ -9,9 +9,11 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from pacer.core.contexts import CONTEXTS
-from pacer.reporting.figures import LIGHT, drawing, row_axis
+from pacer.metrics.source_use import KINDS, REPORTS
+from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
 
 if TYPE_CHECKING:
+    from pacer.metrics.statistics.bootstrap import Interval
     from pacer.metrics.statistics.groups import Coverage
 
 _POLARITIES = {"positive": "--series-2", "uncertain": "--series-5", "negative": "--series-1"}
@@ -59,3 +61,42 @@ def polarity_chart(
         np.ravel(grid)[0].figure.legend(bars, names, loc="outside upper left", ncols=3, handlelength=1.0)
 
     return drawing(6.6, 0.9 + 0.24 * len(findings), draw, columns=len(contexts), sharey=True)
+
+
+def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
+    """Draw by context the share of each kind of finding that reports state with a source and without it, and F1 beside
+    that of what needs no training; empty if nothing is known. ``scores``: context -> score -> interval."""
+    points = {
+        name: {
+            f"{context.upper()}: {kind.name}": found[f"{key}{end}"]
+            for context, found in scores.items()
+            for key, kind in KINDS.items()
+            if f"{key}{end}" in found and found[key].value is not None
+        }
+        for end, name in REPORTS.items()
+    }
+    rows = list(points[REPORTS[""]])
+    label = "share that reports state (gone: lower is better), or F1"
+    return interval_chart(rows, points, label, 1.1 + 0.32 * len(rows)) if rows else ""
+
+
+def interval_chart(rows: Sequence[str], points: Mapping[str, Mapping[str, Interval]], label: str, height: float) -> str:
+    """Draw values with their intervals in rows, and a line at 0. ``points``: series, each a colour -> row -> value."""
+
+    def draw(axes: Axes) -> None:
+        axes.axvline(0, color=LIGHT["--muted"], linewidth=1)
+        for place, (name, series) in enumerate(points.items()):
+            colour = LIGHT[SERIES[place % len(SERIES)]]
+            for row, one in series.items():
+                there = [other for other, values in points.items() if row in values]
+                height = rows.index(row) + (there.index(name) - (len(there) - 1) / 2) * 0.7 / len(points)
+                if one.low is not None and one.high is not None:
+                    axes.hlines(height, one.low, one.high, color=colour, linewidth=2)
+                if one.value is not None:
+                    axes.scatter(one.value, height, s=30, color=colour, zorder=3)
+            axes.scatter([], [], s=30, color=colour, label=name)
+        row_axis(axes, rows)
+        axes.set_xlabel(label)
+        legend_above(axes, 2, handletextpad=0.2)
+
+    return drawing(6.6, height, draw)

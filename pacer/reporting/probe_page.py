@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-
 from pacer.core.io import atomic_directory, write_json, write_text
 from pacer.metrics.probe.use import CHANCE, CHEXBERT, RULES, SystemUse, Use
-from pacer.reporting.figures import LIGHT, SERIES, drawing, for_page, legend_above, row_axis
+from pacer.metrics.statistics.bootstrap import Interval
+from pacer.reporting.charts import interval_chart
+from pacer.reporting.figures import for_page
 from pacer.reporting.html import render
 from pacer.reporting.tables import Heading, Table, number, signed
 
@@ -98,22 +98,12 @@ def _about(system: SystemUse) -> str:
 def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
     """Draw the gain of each kind of twin with its interval, a colour for each system. At 0 the source makes no
     difference."""
-    rows = [twin for twin in titles if any(twin in system.uses for system in systems)]
+    rows = [title for twin, title in titles.items() if any(twin in system.uses for system in systems)]
+    points = {system.name: {titles[twin]: _gain(use) for twin, use in system.uses.items()} for system in systems}
+    label = "F1 by rules as given, minus F1 with the changed source"
+    return interval_chart(rows, points, label, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2))
 
-    def draw(axes: Axes) -> None:
-        axes.axvline(0, color=LIGHT["--muted"], linewidth=1)
-        for place, system in enumerate(systems):
-            colour = LIGHT[SERIES[place % len(SERIES)]]
-            shift = (place - (len(systems) - 1) / 2) * 0.7 / len(systems)
-            for twin, use in system.uses.items():
-                row, gain = rows.index(twin) + shift, use.f1[RULES]
-                if gain.low is not None and gain.high is not None:
-                    axes.hlines(row, gain.low, gain.high, color=colour, linewidth=2)
-                if gain.difference is not None:
-                    axes.scatter(gain.difference, row, s=30, color=colour, zorder=3)
-            axes.scatter([], [], s=30, color=colour, label=system.name)
-        row_axis(axes, [titles[twin] for twin in rows])
-        axes.set_xlabel("F1 by rules as given, minus F1 with the changed source")
-        legend_above(axes, 2, handletextpad=0.2)
 
-    return drawing(6.6, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2), draw)
+def _gain(use: Use) -> Interval:
+    gain = use.f1[RULES]
+    return Interval(gain.difference, gain.low, gain.high, gain.undefined)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pacer.core.audits import Check, number, percent
-from pacer.core.contexts import CONTEXTS, availability
+from pacer.metrics.cases import contexts_of
 from pacer.metrics.scores import Place, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
@@ -31,7 +31,8 @@ def scores(results: Results) -> Section:
     table = score_tables.score_table(
         values,
         caption="Precision (P), recall (R) and F1 of the labeller's findings over all records of a context, and "
-        "language scores; the mean is the plain mean of the contexts.",
+        "language scores; the mean is the plain mean of the contexts. Compare models within a context, not contexts: "
+        "references state what the sources of their own context show.",
         intervals=results.intervals,
         floors=source_sensitivity.floors(results.cases, results.convention),
         notes=(f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.",),
@@ -51,7 +52,6 @@ def scores(results: Results) -> Section:
     parts: list[Part] = [
         *([Text(f"Read with care. {results.note}", "note")] if results.note else []),
         TableBlock("scores", table),
-        *([Text(text)] if (text := _other_targets(values)) else []),
         *shown("conventions", conventions, folded="By label convention"),
         *_placed(
             results,
@@ -100,6 +100,7 @@ def sources(results: Results) -> Section:
     parts: list[Part] = [
         *(Text(line, "note") for line in warnings),
         *([] if controls else [Text("No control was decoded, so nothing here says whether the sources matter.")]),
+        *_by_finding(results),
         *shown("truth", truth),
         *shown("controls", controls),
         *_placed(
@@ -110,6 +111,22 @@ def sources(results: Results) -> Section:
         ),
     ]
     return Section("sources", "Use of the sources", parts)
+
+
+def _by_finding(results: Results) -> list[Part]:
+    """Return the chart of what reports state with each source and without it, and which controls it lacks."""
+    scores = {context: results.intervals.scores[context] for context in contexts_of(results.cases)}
+    keys = {key for found in scores.values() for key in found}
+    needed = {"no_prior": "prior_f1", "no_lateral": "lateral_only_stated"}
+    absent = [control for control, key in needed.items() if key in keys and f"{key}_without" not in keys]
+    caption = (
+        "Findings that the reports affirm, by what the sources say of them. Persisting: the previous report and the "
+        "reference affirm it; gone: only the previous report; new: only the reference"
+    )
+    parts: list[Part] = [Figure("sources", svg, caption)] if (svg := charts.source_chart(scores)) else []
+    if absent:
+        parts.append(Text(f"For reports without the source, add {' and '.join(absent)} to decode.controls."))
+    return parts
 
 
 def observations(results: Results) -> Section:
@@ -239,16 +256,3 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     commitments,
     signature,
 )
-
-
-def _other_targets(scores: Mapping) -> str:
-    """Explain F1 that is lower with more sources; empty if there is none."""
-    f1 = {context: scores[context].get("f1") or 0.0 for context in CONTEXTS if context in scores}
-    sources = {context: sum(availability(context)) for context in f1}
-    below = [name.upper() for name in f1 if any(sources[o] < sources[name] and f1[o] > f1[name] for o in f1)]
-    if not below:
-        return ""
-    return (
-        f"F1 in {', '.join(below)} is below that of a context with fewer sources. Their targets differ: references "
-        "state what the sources of their own context show. So compare models within a context, not contexts."
-    )

@@ -11,6 +11,7 @@ import polars as pl
 from pacer.metrics.cases import by_context, contexts_of, is_labelled, labels_of
 from pacer.metrics.clinical import CONVENTIONS, averaged, case_efficacy, plain_mean, present
 from pacer.metrics.scores import score_of
+from pacer.metrics.source_use import REPORTS
 from pacer.metrics.statistics.bootstrap import Difference, differences
 from pacer.metrics.statistics.intervals import context_sums, resampled_units
 
@@ -44,6 +45,14 @@ def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) ->
         ]
         if beyond:
             sentences.append(f"{words}: {', '.join(beyond)}.")
+    below = []
+    for context in contexts_of(cases):
+        f1 = scores[context].get("prior_f1") or 0.0
+        known = {end: scores[context].get(f"prior_f1{end}") or 0.0 for end in ("_itself", "_united")}
+        above = [f"{REPORTS[end]} {floor:.3f}" for end, floor in known.items() if floor > f1]
+        below += [f"{context.upper()} {f1:.3f} ({', '.join(above)})"] if above else []
+    if below:
+        sentences.append(f"F1 of affirmed findings is below what needs no training: {'; '.join(below)}.")
     control = scores.get("controls", {}).get(_CONTROL, {})
     same = {context: values["unchanged_share"] for context, values in control.items()}
     if unmoved := [f"{context.upper()} {share:.0%}" for context, share in same.items() if share >= UNCHANGED]:

@@ -100,13 +100,21 @@ def test_the_whole_page(whole: Page):
         "no previous report was given",  # the made-up wording of comparison, without a prior
     ):
         assert shown in whole.text, shown
-    for absent in ("chose one block", "below that of a context with fewer sources"):
-        assert absent not in whole.text
+    assert "chose one block" not in whole.text
     sections = {"scores", "sources", "cases", "findings", "groups", "kept", "corpus", "commitments", "signature"}
     assert {link.removeprefix("#") for link in whole.anchors} == sections <= set(whole.ids)
     assert len(whole.ids) == len(set(whole.ids))
     figures = {path.name for path in (whole.out / "figures").iterdir()}
-    assert figures == {"commitments.svg", "coverage.svg"}
+    assert figures == {"commitments.svg", "coverage.svg", "sources.svg"}
+
+
+def test_the_picture_of_the_sources_has_what_is_known_and_the_page_says_what_is_not(whole: Page):
+    drawn = set(re.findall(r"<text[^>]*>([^<]+)</text>", (whole.out / "figures" / "sources.svg").read_text()))
+    rows = {f"{context}: {kind}" for context in ("SW", "MW") for kind in ("persisting", "gone", "F1 of all findings")}
+    rows |= {f"{context}: only on the lateral view" for context in ("MN", "MW")}
+    assert {text for text in drawn if ": " in text and text[:2].isupper()} == rows  # nothing is new there
+    assert {"with the source", "without it", "the previous report united with reports without it"} <= drawn
+    assert "For reports without the source, add no_lateral to decode.controls." in whole.text
 
 
 def test_table_files_say_what_their_numbers_are(whole: Page):
@@ -162,7 +170,6 @@ def test_what_a_run_may_have_besides(full_run, tmp_path: Path):
         for context in ("sn", "sw", "mn", "mw", "mean"):
             scores[context] |= {"report_positive_f1": 0.123, "report_negative_f1": None}
         scores["sn"]["precision"] = None
-        scores["sw"]["f1"] = 0.5  # 0.599 in sn
         del scores["contradictions"]
 
     change_json(full_run.root / "metrics" / "scores.json", change)
@@ -174,7 +181,6 @@ def test_what_a_run_may_have_besides(full_run, tmp_path: Path):
     assert "By label convention" in page.text and "0.123" in page.text
     for name in ("scores", "conventions", "contents"):
         assert "undefined" in page.table(f"{name}.md")
-    assert "F1 in SW is below that of a context with fewer sources" in page.text
     assert "The router chose one block, 12, so the maps show little." in page.text
     assert "block 12 0.970, the largest in 99.0 % of patches" in page.text
     assert "kept" not in page.ids and len(re.findall(r"Study 5\d{7}", page.text)) == 1
