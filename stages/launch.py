@@ -20,6 +20,7 @@ _LEFT_TO_IT = "The following values were not passed to `accelerate launch`"
 
 
 def main() -> None:
+    import psutil
     import torch
     from accelerate.commands.config import default_config_file
     from torch.distributed.elastic.multiprocessing import SignalException
@@ -36,10 +37,18 @@ def main() -> None:
     launcher = logging.getLogger("accelerate.commands.launch")
     launcher.addFilter(lambda record: not record.getMessage().startswith(_LEFT_TO_IT))
     sys.argv = ["accelerate", "launch", "--quiet", *sys.argv]
+    # Ctrl-C comes here, where a second one ends everything, instead of to torch's launcher
+    os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT")
     try:
         accelerate()
-    except SignalException:  # it has stopped the processes
-        raise Stopped from None
+    except SignalException as stop:  # it has stopped the processes
+        raise Stopped(stop.sigval) from None
+    except Stopped:  # with a single process, it has not
+        processes = psutil.Process().children()
+        for process in processes:
+            process.terminate()
+        psutil.wait_procs(processes)
+        raise
 
 
 if __name__ == "__main__":
