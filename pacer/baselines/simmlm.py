@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from pacer.baselines.adapted import Adapted, train_adapted
 from pacer.baselines.pairs import PairedExamples
 from pacer.config import Params
 from pacer.config.baselines import SimMLM as SimMLMSettings
+from pacer.core.contexts import WITH_SOURCE
 from pacer.model.interface import SourceTokens
 from pacer.model.pacer import Batch, SourceStates, TrainingBatch
 from pacer.training.losses import EPSILON, LossWeights, Objective, objective
@@ -57,17 +58,34 @@ class ResidualExperts(nn.Module):
 
     def forward(self, tokens: Tensor, availability: Tensor) -> Tensor:
         """Return w_s R_s(Z_s) [B, 3, Q, d], zero for an absent source; arguments as for :meth:`mixture`."""
-        experts = [
-            up(F.gelu(down(norm(tokens[:, s]))))
-            for s, (norm, down, up) in enumerate(zip(self.norms, self.down, self.up, strict=True))
-        ]
-        return self.mixture(tokens, availability)[:, :, None, None] * torch.stack(experts, dim=1)
+        slots = []
+        for s, (norm, down, up) in enumerate(zip(self.norms, self.down, self.up, strict=True)):
+            slot, rows = torch.zeros_like(tokens[:, s]), _rows_with(s, availability)
+            if len(rows):
+                answers = up(F.gelu(down(norm(tokens[rows, s]))))
+                slot = slot.to(answers.dtype).index_copy(0, rows, answers)
+            slots.append(slot)
+        return self.mixture(tokens, availability)[:, :, None, None] * torch.stack(slots, dim=1)
+
+
+def _rows_with(source: int, availability: Tensor) -> Tensor:
+    """Return the rows that have a source (0: frontal, 1: lateral, 2: prior)."""
+    return F.pad(availability, (1, 0), value=True)[:, source].nonzero().squeeze(1)
 
 
 class SimMLM(Adapted):
     """The parent with experts: w_s R_s(Z_s) is added to Z_s before the fusion. At first it computes as the parent."""
 
     name, settings_type = "simmlm", SimMLMSettings
+    only_in: ClassVar = {
+        f"added.{part}.{source}.": WITH_SOURCE[source] for part in ("norms", "down", "up") for source in (1, 2)
+    }
+
+    def blocks(self, name: str, values: Tensor) -> list[tuple[Tensor, tuple[str, ...]]]:
+        """Divide as :meth:`Pacer.blocks`; the gate's output has a row for each source."""
+        if name.startswith("added.gate_out."):
+            return list(zip(values.chunk(3), WITH_SOURCE, strict=True))
+        return super().blocks(name, values)
 
     def new_modules(self, settings: SimMLMSettings) -> ResidualExperts:
         """Return the experts and their gate."""

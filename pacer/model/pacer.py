@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from pacer.backbones.families import lora_targets
-from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.contexts import CONTEXTS, WITH_SOURCE, availability
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
@@ -175,8 +175,8 @@ class Pacer(nn.Module):
     """
 
     only_in: ClassVar[dict[str, tuple[str, ...]]] = {
-        "interface.lateral.": ("mn", "mw"),
-        "interface.prior.": ("sw", "mw"),
+        "interface.lateral.": WITH_SOURCE[1],
+        "interface.prior.": WITH_SOURCE[2],
     }
 
     def __init__(
@@ -227,9 +227,19 @@ class Pacer(nn.Module):
         for block in self.language.model.layers[:-1]:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
 
-    def contexts_of(self, parameter: str) -> tuple[str, ...]:
-        """Return the contexts whose records use the parameter of this name."""
-        return next((own for prefix, own in self.only_in.items() if parameter.startswith(prefix)), CONTEXTS)
+    def blocks(self, name: str, values: Tensor) -> list[tuple[Tensor, tuple[str, ...]]]:
+        """Divide a parameter, or its gradient, into views, each with the contexts whose records use it.
+
+        Args:
+            name: of the parameter. values: of its shape.
+        """
+        if name == "interface.fusion.weight":
+            return list(zip(values.chunk(3, dim=1), WITH_SOURCE, strict=True))
+        if name == "calibrator.availability.weight":
+            rows = sorted(CONTEXTS, key=lambda context: PrefixCalibrator.row(*availability(context)))
+            return [(row, (context,)) for row, context in zip(values, rows, strict=True)]
+        contexts = next((own for prefix, own in self.only_in.items() if name.startswith(prefix)), CONTEXTS)
+        return [(values, contexts)]
 
     def refine(self, depths: Tensor) -> tuple[Tensor, Tensor]:
         """Refine depth states: [B, K, N, d_v] -> refined [B, N, d_v] and depth weights [B, N, K]."""

@@ -22,14 +22,14 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from pacer.core.contexts import context_of
+from pacer.core.contexts import CONTEXTS, context_of
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, uninterrupted
-from pacer.model.pacer import Batch, Pacer, TrainingBatch
+from pacer.model.pacer import Pacer, TrainingBatch
 from pacer.training.examples import Examples, MicroBatch
 from pacer.training.losses import EPSILON, LossWeights, denominators, objective
 from pacer.training.phases import Phase
@@ -104,8 +104,10 @@ class _Run:
     Attributes:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
         means: of the updates since the last logged point.
-        contexts: those of the train records. unseen: those of which no record was trained on yet.
-        unused: parameters without a gradient so far. stopping: whether all processes stop after this update.
+        blocks: of each parameter, what the optimiser steps, with the contexts whose records use it.
+        present: contexts of the latest update's records, of all processes.
+        contexts: those of the train records. seen: those of which a record was trained on since the start or resume.
+        stopping: whether all processes stop after this update.
     """
 
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
@@ -122,18 +124,25 @@ class _Run:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name in self.parameters)
         model.to(accelerator.device)
+        self.blocks = {
+            name: [(torch.nn.Parameter(block), contexts) for block, contexts in model.blocks(name, parameter.detach())]
+            for name, parameter in self.parameters.items()
+        }
+        whole = [block for own in self.blocks.values() for block, _ in own if len(own) == 1]
+        parts = [block for own in self.blocks.values() for block, _ in own if len(own) > 1]
+        # apart from the others, which a GPU steps together only where all are contiguous
+        groups = [{"params": group} for group in (whole, parts) if group]
         self.optimizer = torch.optim.AdamW(
-            self.parameters.values(), lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
+            groups, lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
         )
         self.done = 0
         self.stopping = False
         self.means = Means()
         self.history: list[tuple[dict[str, float], int]] = []
         self.best: dict[str, Any] | None = None
-        self.unused = set(self.parameters)
-        rows = examples.table.rows("train", phase.contexts)
-        self.contexts = {context for context in rows if len(rows[context])}
-        self.unseen = set(self.contexts)
+        self.contexts = set(examples.table.frame.filter(split="train")["context"]).intersection(phase.contexts)
+        self.present: set[str] = set()
+        self.seen: set[str] = set()
 
     @property
     def trained(self) -> dict[str, Tensor]:
@@ -189,9 +198,7 @@ class _Run:
         micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
         waited = time.perf_counter() - started
         means = self.gradient(micros)
-        if self.unused:
-            self._check_use([batch for _, batch in micros])
-        self.optimizer.step()
+        self._step()
         elapsed = time.perf_counter() - started
         tokens = means.pairs.pop("tokens")[0].item()
         self.means.add(means.pairs)
@@ -203,9 +210,6 @@ class _Run:
         """Store the accumulated gradient of the micro-batches in the parameters; return the values to log, and
         ``tokens``.
 
-        A parameter of a source that no row has, on any process, gets no gradient at all. So the optimiser skips it: no
-        weight decay, no momentum, no count of its steps, as in upstream, which does not call its module then.
-
         Processes communicate twice: for the denominators of the losses, and for gradients and logged values together.
         """
         train, device = self.phase.train, self.accelerator.device
@@ -213,7 +217,8 @@ class _Run:
         torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
         divisors = torch.stack([denominators(batch) for _, batch in micros]).to(device)
         divisors = self.accelerator.reduce(divisors, reduction="sum")
-        self.optimizer.zero_grad()
+        self.model.zero_grad()
+        self.present = {context_of(*row) for _, batch in micros for row in batch.availability.tolist()}
         means, totals = Means(), []
         # a loss is the sum of the processes' shares, so one process counts it
         count = torch.tensor(float(self.accelerator.is_main_process), device=device)
@@ -240,12 +245,14 @@ class _Run:
         return means
 
     def _over_processes(self, sums: Tensor) -> Tensor:
-        """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return the added numbers. If a
-        process is to stop, all stop after this update."""
+        """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return the added numbers.
+        ``present`` becomes that of all processes. If a process is to stop, all stop after this update."""
         if self.accelerator.num_processes == 1:
             return sums
         parameters = list(self.parameters.values())
-        present = sums.new_tensor([stop_requested(), *(parameter.grad is not None for parameter in parameters)])
+        contexts = [context in self.present for context in CONTEXTS]
+        flags = [stop_requested(), *contexts, *(parameter.grad is not None for parameter in parameters)]
+        present = sums.new_tensor(flags)
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         flat = torch.cat([*(gradient.flatten() for gradient in gradients), present, sums])
         *parts, present, sums = self.accelerator.reduce(flat, reduction="sum").split(
@@ -253,6 +260,8 @@ class _Run:
         )
         stopping, *present = present.tolist()
         self._agree(stopping)
+        self.present = {context for context, processes in zip(CONTEXTS, present) if processes}
+        present = present[len(CONTEXTS) :]
         for parameter, part, processes in zip(parameters, parts, present, strict=True):
             parameter.grad = part.view_as(parameter) if processes else None
         return sums
@@ -306,23 +315,36 @@ class _Run:
         means, self.means = self.means, Means()
         return means.values() | now
 
-    def _check_use(self, batches: list[Batch]) -> None:
-        """Refuse a parameter that training cannot reach, as soon as every context of the phase had a record.
+    def _step(self) -> None:
+        """Take the optimiser's step with what the update's records use.
+
+        What belongs to a source that no row of any process has is skipped: no weight decay, no momentum, no count of
+        its steps, as in upstream, which does not call the source's module then.
 
         Raises:
-            PacerError: a parameter got no gradient so far, although records of a context that uses it were trained on.
+            PacerError: at the first step after which every context of the phase had a record, a parameter that these
+                contexts use has had no gradient.
         """
-        self.unused -= {name for name, parameter in self.parameters.items() if parameter.grad is not None}
-        self.unseen -= {context_of(*sources) for batch in batches for sources in batch.availability.tolist()}
-        if self.unseen:
+        for name, own in self.blocks.items():
+            gradient = self.parameters[name].grad
+            parts = [None] * len(own) if gradient is None else [part for part, _ in self.model.blocks(name, gradient)]
+            for (block, contexts), part in zip(own, parts, strict=True):
+                block.grad = part if self.present.intersection(contexts) else None
+        self.optimizer.step()
+        if self.seen >= self.contexts:
             return
-        used = self.model.contexts_of
-        if unreached := sorted(name for name in self.unused if self.contexts.intersection(used(name))):
+        self.seen |= self.present
+        unreached = sorted(
+            name
+            for name, own in self.blocks.items()
+            for block, contexts in own
+            if self.contexts.intersection(contexts) and block not in self.optimizer.state
+        )
+        if unreached and self.seen >= self.contexts:
             raise PacerError(
                 f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trained tensors got no gradient, such "
                 f"as {unreached[0]}, so training would not change them; if they are LoRA's, name other lora.targets"
             )
-        self.unused.clear()
 
     def _stop(self, micros: list[Share], totals: list[Tensor], loss: float, norm: float) -> None:
         """Raise an error naming the records of micro-batches with a non-finite loss (all, if only the gradient is)."""

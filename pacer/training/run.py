@@ -37,6 +37,9 @@ from pacer.training.phases import Phase, phase_of
 #: Settings of ``train`` that may change when a stopped run is resumed.
 _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
 
+#: Increased with the form of a stopped run's state, so that one in another form is not resumed.
+_STATE_VERSION = 2
+
 #: Opens the ``log`` callable of a run, given the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
 
@@ -119,6 +122,7 @@ def run_training(
     record = record.model_copy(update={"precision": "bfloat16" if half else "float32"})
     main = accelerator.is_main_process
     depends_on = {
+        "state": _STATE_VERSION,
         "settings": phase.schedule.model_dump(),
         "train": phase.train.model_dump(exclude=_FREE_TO_CHANGE),
         "batches": phase.batches.model_dump(),

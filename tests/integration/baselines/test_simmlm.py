@@ -32,7 +32,7 @@ from pacer.training.trajectory import RouteSeed
 from tests.support.baselines import compressed_by
 from tests.support.models import QUERIES, moved, specification
 from tests.support.searches import settings as decode_settings
-from tests.support.training import record_table
+from tests.support.training import record_table, stepped
 
 D, Q = 24, 3
 ROOT = Path(__file__).parents[3]
@@ -215,6 +215,24 @@ def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
         load_adapted(SimMLM, parent, backbones)
     with pytest.raises(CheckpointError, match="is a checkpoint of simmlm, expected one of ragpt"):
         load_adapted(RAGPT, tmp_path / "simmlm", backbones)
+
+
+def test_no_weight_moves_for_a_source_that_no_row_has(
+    own, params, inputs, parent: Path, tmp_path: Path, log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A micro-batch has one draw of pairs: that of ``sw`` and ``sn`` has no lateral view."""
+    rows = enumerate([{"sn", "sw", "mn", "mw"}, {"mn", "mw"}, {"sw", "mw"}])
+    blocks = [
+        (f"added.{name}", index, contexts)
+        for row, contexts in rows
+        for name, index in ((f"up.{row}.weight", ()), ("gate_out.weight", (row,)), ("gate_out.bias", (row,)))
+    ]
+    steps = stepped(monkeypatch, blocks)
+    settings = own.simmlm.model_copy(update={"updates": 14, "accumulation": 1, "warmup_updates": 0})
+    train_simmlm(settings, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log([]))
+    for (name, index, contexts), taken in zip(blocks, steps, strict=True):
+        assert all(moved == bool(present & contexts) for present, moved in taken), (name, index, taken)
+        assert len(contexts) == 4 or {moved for _, moved in taken} == {False, True}
 
 
 def test_decoding_writes_the_settings_and_asks_the_experts(
