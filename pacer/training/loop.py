@@ -29,9 +29,10 @@ from pacer.core.machine import peak_memory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, uninterrupted
-from pacer.model.pacer import Pacer, TrainingBatch
+from pacer.model.batch import TrainingBatch
+from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples, MicroBatch
-from pacer.training.losses import EPSILON, LossWeights, denominators, objective
+from pacer.training.losses import Divisors, LossWeights, divisors_of, objective, ratio
 from pacer.training.phases import Phase
 from pacer.training.sampler import Sampler
 
@@ -181,7 +182,7 @@ class _Run:
         def make(item: tuple[MicroBatch, float]) -> Share:
             micro, rho = item
             batch = self.examples.drawn(micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q)
-            return micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch
+            return micro.rows, _pinned(batch, self.accelerator.device)
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         shares = (
@@ -211,60 +212,73 @@ class _Run:
         ``tokens``.
 
         Processes communicate twice: for the denominators of the losses, and for gradients and logged values together.
+        The host waits for a GPU once, for the logged values, which say whether the step may be taken.
         """
         train, device = self.phase.train, self.accelerator.device
         self._train_mode()
         torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
-        divisors = torch.stack([denominators(batch) for _, batch in micros]).to(device)
+        divisors = _sent(torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros]), device)
         divisors = self.accelerator.reduce(divisors, reduction="sum")
         self.model.zero_grad()
-        self.present = {context_of(*row) for _, batch in micros for row in batch.availability.tolist()}
         means, totals = Means(), []
         # a loss is the sum of the processes' shares, so one process counts it
-        count = torch.tensor(float(self.accelerator.is_main_process), device=device)
+        count = torch.full((), float(self.accelerator.is_main_process), device=device)
         for (_, batch), own in zip(micros, divisors, strict=True):
             batch = batch.to(device)
-            named = {"frontal_only": self.phase.frontal_only, "global_denominators": own}
+            named = {"frontal_only": self.phase.frontal_only, "divisors": Divisors(*own)}
             result = self.phase.objective(self.model, batch, self.phase.losses, **named)
             (result.total / len(micros)).backward()
             totals.append(result.total.detach())
             shares = {"loss": totals[-1], **{f"loss_{name}": part for name, part in result.parts.items()}}
-            shares["tokens"] = batch.length.sum()
             means.add({name: torch.stack([share.float(), count]) for name, share in shares.items()})
             means.add({name: pair.float() for name, pair in result.means.items()})
-        sums = self._over_processes(torch.cat(list(means.pairs.values())))
-        means = Means(dict(zip(means.pairs, sums.cpu().double().view(-1, 2), strict=True)))
+        numbers, tokens = self._over_processes(torch.cat(list(means.pairs.values())), [batch for _, batch in micros])
+        *pairs, norm = numbers.double().split([2] * len(means.pairs) + [1])
+        means, norm = Means(dict(zip(means.pairs, pairs, strict=True))), norm.item()
         loss = means.values()["loss"]
-        gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients).item()
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self._stop(micros, totals, loss, norm)
         if train.max_grad_norm is not None and norm > train.max_grad_norm:
+            gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
             torch._foreach_mul_(gradients, train.max_grad_norm / norm)
-        means.add({"gradient_norm": _pair(norm, 1)})
+        means.add({"gradient_norm": _pair(norm, 1), "tokens": _pair(tokens, 1)})
         return means
 
-    def _over_processes(self, sums: Tensor) -> Tensor:
-        """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return the added numbers.
-        ``present`` becomes that of all processes. If a process is to stop, all stop after this update."""
-        if self.accelerator.num_processes == 1:
-            return sums
-        parameters = list(self.parameters.values())
-        contexts = [context in self.present for context in CONTEXTS]
-        flags = [stop_requested(), *contexts, *(parameter.grad is not None for parameter in parameters)]
-        present = sums.new_tensor(flags)
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        flat = torch.cat([*(gradient.flatten() for gradient in gradients), present, sums])
-        *parts, present, sums = self.accelerator.reduce(flat, reduction="sum").split(
-            [*(parameter.numel() for parameter in parameters), len(present), len(sums)]
-        )
-        stopping, *present = present.tolist()
+    def _over_processes(self, sums: Tensor, batches: list[TrainingBatch]) -> tuple[Tensor, float]:
+        """Add up the gradients, and with them the numbers ``sums`` [n], over processes.
+
+        Return the added numbers and the norm of the gradient, [n + 1] on the CPU, and the number of tokens. ``present``
+        becomes that of all processes. If one is to stop, all stop after this update.
+        """
+        parameters, several = list(self.parameters.values()), self.accelerator.num_processes > 1
+        present = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
+        known = [
+            stop_requested(),
+            sum(int(batch.length.sum()) for batch in batches),
+            *(name in present for name in CONTEXTS),
+        ]
+        count = len(sums)
+        if several:
+            known += [parameter.grad is not None for parameter in parameters]
+            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+            told = _sent(torch.tensor(known, dtype=sums.dtype), sums.device)
+            flat = torch.cat([*(gradient.flatten() for gradient in gradients), told, sums])
+            *parts, told, sums = self.accelerator.reduce(flat, reduction="sum").split(
+                [*(parameter.numel() for parameter in parameters), len(known), count]
+            )
+            for parameter, part in zip(parameters, parts, strict=True):
+                parameter.grad = part.view_as(parameter)
+            sums = torch.cat([sums, told])
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        numbers = torch.cat([sums, norm.to(sums)[None]]).cpu()
+        if several:
+            known = numbers[count:-1].tolist()
+            for parameter, processes in zip(parameters, known[2 + len(CONTEXTS) :], strict=True):
+                parameter.grad = parameter.grad if processes else None
+        stopping, tokens, *contexts = known[: 2 + len(CONTEXTS)]
+        self.present = {name for name, processes in zip(CONTEXTS, contexts, strict=True) if processes}
         self._agree(stopping)
-        self.present = {context for context, processes in zip(CONTEXTS, present) if processes}
-        present = present[len(CONTEXTS) :]
-        for parameter, part, processes in zip(parameters, parts, present, strict=True):
-            parameter.grad = part.view_as(parameter) if processes else None
-        return sums
+        return torch.cat([numbers[:count], numbers[-1:]]), tokens
 
     def uninterrupted(self) -> AbstractContextManager[None]:
         """Postpone a stop to the end of a block, of several processes to one after which all stop."""
@@ -382,26 +396,36 @@ def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accele
     batches: list[tuple[int, np.ndarray]] = []
     for place, rows in enumerate(contexts.values()):
         by_length = rows[np.argsort(examples.lengths(rows)[:, int(commit)], kind="stable")]
-        size = phase.schedule.batch_size
+        size = -(-phase.schedule.batch_size // accelerator.num_processes)
         batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
     mine = batches[accelerator.process_index :: accelerator.num_processes]
     supervised = LossWeights(phase.losses.lambda_q, phase.losses.lambda_tlw)
 
     def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
-        return examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q)
+        return _pinned(examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q), accelerator.device)
 
     # sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
     sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
     for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
+        divisors = _sent(torch.stack(divisors_of(batch)[:2]), accelerator.device)
         batch = batch.to(accelerator.device)
-        weights, predicted = batch.supervision, batch.predicted
         nll = objective(model, batch, supervised, frontal_only=phase.frontal_only).nll.double()
-        numerators = torch.stack([(own[predicted] * nll).sum() for own in (weights.omega, weights.s)])
-        sums[context] += torch.cat([numerators, denominators(batch)[:2]])
-    likelihood, emphasised, omega, s = accelerator.reduce(sums, reduction="sum").unbind(1)
-    means = likelihood / (omega + EPSILON) + phase.losses.lambda_tlw * emphasised / (s + EPSILON)
-    losses = {f"validation/{context}": loss for context, loss in zip(contexts, means.tolist(), strict=True)}
-    return losses | ({"validation/mean": means.mean().item()} if losses else {})
+        numerators = torch.stack([(weight * nll).sum() for weight in (batch.omega, batch.s)])
+        sums[context] += torch.cat([numerators, divisors])
+    rows = accelerator.reduce(sums, reduction="sum").cpu()
+    means = [ratio(nll, omega) + phase.losses.lambda_tlw * ratio(stressed, s) for nll, stressed, omega, s in rows]
+    losses = {f"validation/{context}": loss.item() for context, loss in zip(contexts, means, strict=True)}
+    return losses | ({"validation/mean": torch.stack(means).mean().item()} if losses else {})
+
+
+def _pinned(batch: TrainingBatch, device: torch.device) -> TrainingBatch:
+    """Return the batch in memory that a device copies from without waiting."""
+    return batch.pin_memory() if device.type == "cuda" else batch
+
+
+def _sent(values: Tensor, device: torch.device) -> Tensor:
+    """Copy numbers to a device without waiting for it."""
+    return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
 
 
 def _pair(total: float, count: float) -> Tensor:

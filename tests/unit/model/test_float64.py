@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from pacer.model.batch import RefinedSources
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface
 from pacer.model.refine import DepthRouter
@@ -145,9 +146,8 @@ def compress(
 @pytest.mark.parametrize("contexts", [["sn"], ["mw"], ["mw", "sn", "mn", "sw"]], ids="-".join)
 @pytest.mark.parametrize("mask_prior_padding", [False, True])
 @pytest.mark.parametrize("d_text", [6, 10])
-@pytest.mark.parametrize("compact", [False, True], ids=["all rows", "rows that have the source"])
 def test_the_interface_is_the_compressors_and_the_fusion(
-    contexts: list[str], mask_prior_padding: bool, d_text: int, compact: bool
+    contexts: list[str], mask_prior_padding: bool, d_text: int
 ) -> None:
     """Attention has a bias key and a zero key. Each previous report has a mask of its own, the first is all padding."""
     module = perturbed(
@@ -157,10 +157,18 @@ def test_the_interface_is_the_compressors_and_the_fusion(
     frontal, lateral, prior = random(count, 5, 6), random(count, 5, 6, seed=2), random(count, 4, d_text, seed=3)
     mask = torch.arange(4) < torch.arange(count).unsqueeze(1)
     available = torch.tensor([CONTEXTS[context] for context in contexts])
-    given = (lateral, prior, mask)
-    if compact:
-        given = tuple(states[available[:, column]] for states, column in zip(given, (0, 1, 1), strict=True))
-    found = module(frontal, *given[:2], available, given[2])
+    rows = [own.nonzero().squeeze(1) if own.any() else None for own in available.unbind(1)]
+    states = [None if own is None else given[own] for own, given in zip(rows, (lateral, prior), strict=True)]
+    sources = RefinedSources(
+        availability=available,
+        frontal=frontal,
+        lateral=states[0],
+        lateral_rows=rows[0],
+        prior=states[1],
+        prior_mask=None if rows[1] is None else mask[rows[1]],
+        prior_rows=rows[1],
+    )
+    found = module(sources)
     tokens, fused = found.tokens, found.fused
     w = weights_of(module)
     for b, context in enumerate(contexts):

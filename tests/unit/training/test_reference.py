@@ -15,7 +15,7 @@ from pacer.model.assemble import from_modules
 from pacer.model.pacer import Pacer
 from pacer.model.prompt import prompt_texts
 from pacer.training.examples import Examples
-from pacer.training.losses import LossWeights, denominators, objective
+from pacer.training.losses import Divisors, LossWeights, divisors_of, objective
 from pacer.training.phases import TRAINED
 from tests.support import reference
 from tests.support.models import WIDTH, moved, moved_model, specification
@@ -156,10 +156,9 @@ def test_objective_and_gradients_are_the_papers(language: str, phase: str, rows:
 
 def in_float64(batch: Any) -> None:
     """Make a batch's states and weights float64."""
-    for owner, names in ((batch, ("frontal", "lateral", "prior")), (batch.supervision, ("omega", "s", "kappa"))):
-        for name in names:
-            if getattr(owner, name) is not None:
-                setattr(owner, name, getattr(owner, name).double())
+    for name in ("frontal", "lateral", "prior", "omega", "s", "kappa"):
+        if getattr(batch, name) is not None:
+            setattr(batch, name, getattr(batch, name).double())
 
 
 def test_two_processes_compute_the_objective_of_their_whole_batch(backbones, examples) -> None:
@@ -168,11 +167,9 @@ def test_two_processes_compute_the_objective_of_their_whole_batch(backbones, exa
     batches = [examples.batch(rows[part], commits[part], COMMITMENT) for part in (slice(4), slice(1), slice(1, 4))]
     with torch.no_grad():
         whole = objective(model, batches[0], PHASES["calibrate"][0]).parts
-        own = [denominators(batch) for batch in batches[1:]]
-        assert (own[0] != own[1]).all()  # every denominator is divided unevenly
-        shares = [
-            objective(model, batch, PHASES["calibrate"][0], global_denominators=own[0] + own[1]).parts
-            for batch in batches[1:]
-        ]
+        own = [divisors_of(batch) for batch in batches[1:]]
+        assert all(one != other for one, other in zip(*own, strict=True))  # each is divided unevenly
+        whole_batch = Divisors(*map(sum, zip(*own, strict=True)))
+        shares = [objective(model, batch, PHASES["calibrate"][0], divisors=whole_batch).parts for batch in batches[1:]]
     for name, value in whole.items():
         torch.testing.assert_close(sum(share[name] for share in shares), value, rtol=1e-5, atol=0)
