@@ -5,6 +5,8 @@ Shapes: B samples, T positions, P prefix positions, Q visual tokens, K depths, N
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,7 +15,8 @@ from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedModel
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from pacer.backbones.families import lora_targets
 from pacer.core.contexts import CONTEXTS, WITH_SOURCE, availability
@@ -21,6 +24,12 @@ from pacer.model.batch import Batch, RefinedSources, SourceStates, TrainingBatch
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
+
+#: transformers' attention, under a name for which it makes no mask. Before it makes one, it asks whether samples are
+#: packed, and the host waits for the GPU's answer. Without a mask it is causal.
+_CAUSAL = "pacer_causal"
+AttentionInterface.register(_CAUSAL, sdpa_attention_forward)
+
 
 #: Depth weights [B, N, K] of the images in view ``frontal`` and, if there are any, ``lateral``.
 DepthWeights = dict[str, Tensor]
@@ -172,7 +181,10 @@ class Pacer(nn.Module):
 
     def hidden(self, inputs: Tensor) -> Tensor:
         """Return the last hidden states [B, T, d]. With right padding and causality, no attention mask is needed."""
-        with autocast_to_weights(self.language):
+        config = self.language.config
+        masked = config._attn_implementation != "sdpa" or getattr(config, "sliding_window", None) is not None
+        attention = config._attn_implementation if masked else _CAUSAL
+        with attending(self.language.model, attention), autocast_to_weights(self.language):
             return self.language.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
 
     def predicting_states(self, inputs: Tensor, batch: TrainingBatch) -> Tensor:
@@ -192,6 +204,16 @@ class Pacer(nn.Module):
 
         with block.register_forward_pre_hook(picked), block.register_forward_hook(put_back):
             return self.hidden(inputs).flatten(0, 1).index_select(0, rows)
+
+
+@contextmanager
+def attending(model: Any, attention: str) -> Generator[None]:
+    """In this context, the model's layers use the attention that is registered in transformers under this name."""
+    usual, model.config._attn_implementation = model.config._attn_implementation, attention
+    try:
+        yield
+    finally:
+        model.config._attn_implementation = usual
 
 
 def autocast_to_weights(language: Any) -> torch.autocast:

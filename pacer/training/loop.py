@@ -214,6 +214,26 @@ class _Run:
         Processes communicate twice: for the denominators of the losses, and for gradients and logged values together.
         The host waits for a GPU once, for the logged values, which say whether the step may be taken.
         """
+        means, totals = self._backward(micros)
+        numbers, tokens = self._over_processes(torch.cat(list(means.pairs.values())), [batch for _, batch in micros])
+        *pairs, norm = numbers.double().split([2] * len(means.pairs) + [1])
+        means, norm, limit = (
+            Means(dict(zip(means.pairs, pairs, strict=True))),
+            norm.item(),
+            self.phase.train.max_grad_norm,
+        )
+        loss = means.values()["loss"]
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._stop(micros, totals, loss, norm)
+        if limit is not None and norm > limit:
+            gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+            torch._foreach_mul_(gradients, limit / norm)
+        means.add({"gradient_norm": _pair(norm, 1), "tokens": _pair(tokens, 1)})
+        return means
+
+    def _backward(self, micros: list[Share]) -> tuple[Means, list[Tensor]]:
+        """Accumulate this process's gradient of the micro-batches; return its values to log, and the losses' shares, on
+        the device."""
         train, device = self.phase.train, self.accelerator.device
         self._train_mode()
         torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
@@ -232,17 +252,7 @@ class _Run:
             shares = {"loss": totals[-1], **{f"loss_{name}": part for name, part in result.parts.items()}}
             means.add({name: torch.stack([share.float(), count]) for name, share in shares.items()})
             means.add({name: pair.float() for name, pair in result.means.items()})
-        numbers, tokens = self._over_processes(torch.cat(list(means.pairs.values())), [batch for _, batch in micros])
-        *pairs, norm = numbers.double().split([2] * len(means.pairs) + [1])
-        means, norm = Means(dict(zip(means.pairs, pairs, strict=True))), norm.item()
-        loss = means.values()["loss"]
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            self._stop(micros, totals, loss, norm)
-        if train.max_grad_norm is not None and norm > train.max_grad_norm:
-            gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
-            torch._foreach_mul_(gradients, train.max_grad_norm / norm)
-        means.add({"gradient_norm": _pair(norm, 1), "tokens": _pair(tokens, 1)})
-        return means
+        return means, totals
 
     def _over_processes(self, sums: Tensor, batches: list[TrainingBatch]) -> tuple[Tensor, float]:
         """Add up the gradients, and with them the numbers ``sums`` [n], over processes.
