@@ -17,8 +17,9 @@ from pacer.config.profiles import load_profile
 from pacer.core.contexts import CONTEXTS
 from pacer.data.audit import PAPER_RECORDS
 from pacer.model.assemble import from_modules
+from pacer.model.batch import TrainingBatch
 from pacer.model.checkpoint import ModelSpecification, specification_of
-from pacer.model.pacer import Batch, Pacer
+from pacer.model.pacer import Pacer
 from pacer.model.prompt import PromptIds
 from pacer.training.examples import MicroBatch, collate
 from pacer.training.sampler import Order, micro_batches
@@ -294,7 +295,9 @@ class RandomStates:
         return states, torch.ones(states.shape[:2], dtype=torch.bool)
 
 
-def make_batch(records: Records, micro: MicroBatch, preset: Preset, states: RandomStates, lambda_q: float) -> Batch:
+def make_batch(
+    records: Records, micro: MicroBatch, preset: Preset, states: RandomStates, lambda_q: float
+) -> TrainingBatch:
     """Return the training batch of a micro-batch: random words, real lengths, spans and weights."""
     rng = np.random.default_rng([7, *micro.rows.tolist()])
 

@@ -15,11 +15,17 @@ from run import run_script
 from pacer.core.outputs import run_stage
 from pacer.core.stops import Stopped
 
+#: Variables with which a user sets CUDA's allocator; without them, its segments may grow: batches differ in length, and
+#: segments of one size would leave gaps.
+_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+
 #: Start of accelerate's warning about values that were left to their defaults.
 _LEFT_TO_IT = "The following values were not passed to `accelerate launch`"
 
 
 def main() -> None:
+    if not any(name in os.environ for name in _ALLOCATOR):
+        os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
     import psutil
     import torch
     from accelerate.commands.config import default_config_file

@@ -147,7 +147,7 @@ def run_training(
         features = open_features(inputs.features, inputs.backbones, accelerator.device)
         examples = make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
         if main:
-            print(_opening(phase, table), flush=True)
+            print(_opening(phase, table, record, inputs.start), flush=True)
         with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             weights = train(model, examples, phase, accelerator, directory, log)
         accelerator.wait_for_everyone()  # no process reads the scratch directory any more
@@ -158,9 +158,14 @@ def run_training(
     accelerator.end_training()
 
 
-def _opening(phase: Phase, table: RecordTable) -> str:
+def _opening(phase: Phase, table: RecordTable, record: CheckpointRecord, start: Path | None) -> str:
     train = table.frame.filter(split="train")
     words = f"{phase.name}: {len(train):,} train records"
+    before = read_record(start).precision if start else record.precision
+    if before != record.precision:
+        words += (
+            f"\n{phase.name}: computes in {record.precision}, but {start} was trained in {before} (train.precision)"
+        )
     if phase.losses.lambda_tlw and not (train["emphasis"].list.slice(1).list.max() > 0).any():
         words += f"\n{phase.name}: L_TLW is 0: no target has emphasised tokens; emphasis.source: computed marks them"
     if phase.schedule.updates < phase.schedule.warmup_updates:
