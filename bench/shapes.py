@@ -380,8 +380,8 @@ def language_flops(config: LlamaConfig, lengths: Sequence[int], targets: int, *,
     return (forwards + 1) * linear + (forwards + 2) * attention + (forwards + 1) * head
 
 
-#: Bytes that the element-wise operations of a layer's forward pass read and write for each number of its input, by part:
-#: eager operations on a float32 residual, and three other ways.
+#: Bytes that a layer's element-wise operations read and write in a forward pass for each number of its input: as eager
+#: operations on a float32 residual, and in three other ways.
 TRAFFIC = {
     "eager, float32 residual": {
         "two norms: square, mean, product, weight": 2 * (8 + 4 + 8 + 8),

@@ -27,18 +27,22 @@ class TensorGroup:
         """Return the tensors in page-locked memory, which a GPU can copy from asynchronously."""
         return self._each(Tensor.pin_memory)
 
+    def ready_for(self, device: torch.device) -> Self:
+        """Return the tensors in memory that this device copies from without waiting."""
+        return self.pin_memory() if device.type == "cuda" else self
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         values = vars(self).items()
         return type(self)(**{name: change(value) if isinstance(value, Tensor) else value for name, value in values})
 
 
 @dataclass(kw_only=True)
-class SourceStates(TensorGroup):
-    """States of the sources of a batch, as the frozen encoders give them.
+class Sources(TensorGroup):
+    """The sources of a batch, of images either depth states or refined ones.
 
     Attributes:
         availability: [B, 2] bool (lateral, prior).
-        frontal: [B, K, N, d_v] depth states. lateral: [n_l, K, N, d_v], of the rows ``lateral_rows`` [n_l]; or None.
+        frontal: [B, ...]. lateral: [n_l, ...], of the rows ``lateral_rows`` [n_l]; or None.
         prior: [n_p, L, d_text] and prior_mask [n_p, L] bool, of the rows ``prior_rows`` [n_p]; or None.
     """
 
@@ -51,17 +55,12 @@ class SourceStates(TensorGroup):
     prior_rows: Tensor | None = None
 
 
-@dataclass(kw_only=True)
-class RefinedSources:
-    """What the source interface reads: as :class:`SourceStates`, but images [., N, d_v] are refined."""
+class SourceStates(Sources):
+    """Sources as the frozen encoders give them: images [., K, N, d_v]."""
 
-    availability: Tensor
-    frontal: Tensor
-    lateral: Tensor | None = None
-    lateral_rows: Tensor | None = None
-    prior: Tensor | None = None
-    prior_mask: Tensor | None = None
-    prior_rows: Tensor | None = None
+
+class RefinedSources(Sources):
+    """Sources as the interface reads them: images [., N, d_v]."""
 
 
 class FeatureSource(Protocol):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,7 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from pacer.backbones.families import lora_targets
 from pacer.core.contexts import CONTEXTS, WITH_SOURCE, availability
-from pacer.model.batch import Batch, RefinedSources, SourceStates, TrainingBatch
+from pacer.model.batch import Batch, RefinedSources, Sources, SourceStates, TrainingBatch
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface, SourceTokens
 from pacer.model.refine import DepthRouter
@@ -133,16 +134,10 @@ class Pacer(nn.Module):
         depth_weights, lateral = {"frontal": weights}, None
         if batch.lateral is not None:
             lateral, depth_weights["lateral"] = self.refine(batch.lateral)
-        refined = RefinedSources(
-            availability=batch.availability,
-            frontal=frontal,
-            lateral=lateral,
-            lateral_rows=batch.lateral_rows,
-            prior=None if batch.prior is None else batch.prior.to(frontal.dtype),
-            prior_mask=batch.prior_mask,
-            prior_rows=batch.prior_rows,
-        )
-        return refined, depth_weights
+        own = {field.name: getattr(batch, field.name) for field in fields(Sources)}
+        own |= {"frontal": frontal, "lateral": lateral}
+        own["prior"] = None if batch.prior is None else batch.prior.to(frontal.dtype)
+        return RefinedSources(**own), depth_weights
 
     def source_tokens(self, refined: RefinedSources, batch: Batch) -> SourceTokens:
         """Return the source tokens of a batch and their fusion, from its refined sources."""

@@ -171,8 +171,8 @@ class Examples:
     def _sequence(self, record: Row, commit: bool) -> tuple[list[int], int, Trajectory]:
         """Return the ids left of ``||``, the place of the first visual token among them, and the target."""
         prompt = self._prompt(record, commit)
-        anchor = render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS))) if commit else None
-        target = self.builder.build(record["report"], anchor, record["emphasis"])
+        commitment = render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS))) if commit else None
+        target = self.builder.build(record["report"], commitment, record["emphasis"])
         return prompt.prefix(self.tokenizer.bos_token_id, self.num_queries), prompt.visual_start, target
 
     def _prompt(self, record: Row, commit: bool) -> PromptIds:

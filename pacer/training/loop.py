@@ -23,6 +23,7 @@ from accelerate.utils import gather_object
 from torch import Tensor
 
 from pacer.core.contexts import CONTEXTS, context_of
+from pacer.core.devices import sent
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
@@ -32,9 +33,10 @@ from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, u
 from pacer.model.batch import TrainingBatch
 from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples, MicroBatch
-from pacer.training.losses import Divisors, LossWeights, divisors_of, objective, ratio
+from pacer.training.losses import Divisors, divisors_of
 from pacer.training.phases import Phase
 from pacer.training.sampler import Sampler
+from pacer.training.validation import validate
 
 #: Receives named values and the number of their update.
 Log = Callable[[dict[str, float], int], None]
@@ -182,7 +184,7 @@ class _Run:
         def make(item: tuple[MicroBatch, float]) -> Share:
             micro, rho = item
             batch = self.examples.drawn(micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q)
-            return micro.rows, _pinned(batch, self.accelerator.device)
+            return micro.rows, batch.ready_for(self.accelerator.device)
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         shares = (
@@ -237,7 +239,7 @@ class _Run:
         train, device = self.phase.train, self.accelerator.device
         self._train_mode()
         torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
-        divisors = _sent(torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros]), device)
+        divisors = sent(torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros]), device)
         divisors = self.accelerator.reduce(divisors, reduction="sum")
         self.model.zero_grad()
         means, totals = Means(), []
@@ -271,7 +273,7 @@ class _Run:
         if several:
             known += [parameter.grad is not None for parameter in parameters]
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-            told = _sent(torch.tensor(known, dtype=sums.dtype), sums.device)
+            told = sent(torch.tensor(known, dtype=sums.dtype), sums.device)
             flat = torch.cat([*(gradient.flatten() for gradient in gradients), told, sums])
             *parts, told, sums = self.accelerator.reduce(flat, reduction="sum").split(
                 [*(parameter.numel() for parameter in parameters), len(known), count]
@@ -387,55 +389,6 @@ class _Run:
         for name, module in self.model.named_children():
             if any(prefix.split(".")[0] == name for prefix in self.phase.trains):
                 module.train()
-
-
-@torch.no_grad()
-def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator) -> dict[str, float]:
-    """Return ``validation/<context>``, which is equation (trajectory-objective) over a whole context, and their mean.
-
-    So the result depends on neither batch size nor number of processes. The route is that of inference: commitment
-    first, unless all reports of the phase are direct.
-    """
-    model.eval()
-    commit = phase.rho(phase.schedule.updates) < 1.0
-    contexts = {
-        context: rows[: phase.train.validation_records]
-        for context, rows in examples.table.rows("val", phase.contexts).items()
-        if len(rows)
-    }
-    batches: list[tuple[int, np.ndarray]] = []
-    for place, rows in enumerate(contexts.values()):
-        by_length = rows[np.argsort(examples.lengths(rows)[:, int(commit)], kind="stable")]
-        size = -(-phase.schedule.batch_size // accelerator.num_processes)
-        batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
-    mine = batches[accelerator.process_index :: accelerator.num_processes]
-    supervised = LossWeights(phase.losses.lambda_q, phase.losses.lambda_tlw)
-
-    def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
-        return _pinned(examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q), accelerator.device)
-
-    # sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
-    sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
-    for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
-        divisors = _sent(torch.stack(divisors_of(batch)[:2]), accelerator.device)
-        batch = batch.to(accelerator.device)
-        nll = objective(model, batch, supervised, frontal_only=phase.frontal_only).nll.double()
-        numerators = torch.stack([(weight * nll).sum() for weight in (batch.omega, batch.s)])
-        sums[context] += torch.cat([numerators, divisors])
-    rows = accelerator.reduce(sums, reduction="sum").cpu()
-    means = [ratio(nll, omega) + phase.losses.lambda_tlw * ratio(stressed, s) for nll, stressed, omega, s in rows]
-    losses = {f"validation/{context}": loss.item() for context, loss in zip(contexts, means, strict=True)}
-    return losses | ({"validation/mean": torch.stack(means).mean().item()} if losses else {})
-
-
-def _pinned(batch: TrainingBatch, device: torch.device) -> TrainingBatch:
-    """Return the batch in memory that a device copies from without waiting."""
-    return batch.pin_memory() if device.type == "cuda" else batch
-
-
-def _sent(values: Tensor, device: torch.device) -> Tensor:
-    """Copy numbers to a device without waiting for it."""
-    return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
 
 
 def _pair(total: float, count: float) -> Tensor:

@@ -67,7 +67,7 @@ def ratio(terms: Tensor, divisor: Tensor, eps: float = EPSILON) -> Tensor:
 
 def drifts(residual: Tensor, prefix_mask: Tensor) -> Tensor:
     """Return ``||residual||^2 / d`` of each position, 0 outside the prefix: [B, P, d], m [B, P] bool -> [B, P]."""
-    return torch.where(prefix_mask, at_least_float32(residual).square().mean(-1), 0)
+    return torch.where(prefix_mask, residual.square().mean(-1), 0)
 
 
 class Objective(NamedTuple):
@@ -146,8 +146,3 @@ def _gates(gate: Tensor, batch: Batch) -> dict[str, Tensor]:
         inside = rows == PrefixCalibrator.row(*availability(context))
         means[f"gate/{context}"] = torch.stack([torch.where(inside, gate.detach(), 0).sum(), inside.sum()])
     return means
-
-
-def at_least_float32(tensor: Tensor) -> Tensor:
-    """Convert half precision to float32; float64 stays."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -46,7 +46,7 @@ class _Operations(TorchDispatchMode):
 
 class Syncs(TorchFunctionMode):
     """``seen``: the names of what was called inside, in order. As :meth:`torch.cuda.set_sync_debug_mode` counts them,
-    but a copy that :func:`pacer.training.loop._sent` makes is none."""
+    but a copy that :func:`pacer.core.devices.sent` makes is none."""
 
     def __init__(self) -> None:
         super().__init__()

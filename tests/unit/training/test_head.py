@@ -11,7 +11,11 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pacer.training.head import token_terms
-from pacer.training.losses import at_least_float32, ratio
+from pacer.training.losses import ratio
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 class Case:
