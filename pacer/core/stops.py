@@ -36,9 +36,10 @@ class Stopped(KeyboardInterrupt):
 
 
 class _Stop:
-    """``number``: of the signal that asked for the stop; 0: none did."""
+    """``number``: of the signal that asked for the stop; 0: none did. ``received``: by this process itself."""
 
     number = 0
+    received = False
     postponed = False
 
 
@@ -47,13 +48,14 @@ def stoppable() -> Generator[None]:
     """Raise :class:`Stopped` in the block when SIGINT or SIGTERM arrives, or the parent (DVC, a launcher) has died."""
     if sys.platform == "linux" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # not under nohup
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-    owner, _Stop.number = os.getpid(), 0
+    owner, _Stop.number, _Stop.received = os.getpid(), 0, False
 
     def stop(number: int, frame: FrameType | None) -> None:
         if os.getpid() != owner:  # a forked worker, which its parent ends
             os._exit(128 + number)
-        if _Stop.number:
+        if _Stop.received:
             _end()
+        _Stop.received = True
         request_stop(number)
         if not _Stop.postponed:
             raise Stopped(number)

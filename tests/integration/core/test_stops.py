@@ -40,6 +40,20 @@ def main():
                 Path("stopping").touch()
             time.sleep(0.1)
 """
+#: A stage in the same place that another process has asked to stop.
+AGREED = """
+import os, time
+from pathlib import Path
+from pacer.core.stops import request_stop, uninterrupted
+
+def main():
+    Path("pid").write_text(str(os.getpid()))
+    with uninterrupted():
+        request_stop()
+        Path("ready").touch()
+        time.sleep(3)
+        Path("finished").touch()
+"""
 #: A stage that is still importing.
 IMPORTING = f"{STAGE}\nmain()\n"
 
@@ -130,6 +144,11 @@ def test_a_second_ctrl_c_ends_what_the_first_let_finish(kind: str, tmp_path: Pat
     began = time.monotonic()
     code, printed = stop(tmp_path, process, signal.SIGINT)
     assert code == 130 and LINE in printed and time.monotonic() - began < 10, printed
+
+
+def test_the_first_ctrl_c_is_the_first_whoever_asked_before(tmp_path: Path) -> None:
+    process = start(tmp_path, sys.executable, RUN, "stage.py", stage=AGREED)
+    assert stop(tmp_path, process, signal.SIGINT) == (143, LINE) and (tmp_path / "finished").exists()
 
 
 def configure(folder: Path, kind: str) -> None:
