@@ -219,12 +219,8 @@ class _Run:
         means, totals = self._backward(micros)
         numbers, tokens = self._over_processes(torch.cat(list(means.pairs.values())), [batch for _, batch in micros])
         *pairs, norm = numbers.double().split([2] * len(means.pairs) + [1])
-        means, norm, limit = (
-            Means(dict(zip(means.pairs, pairs, strict=True))),
-            norm.item(),
-            self.phase.train.max_grad_norm,
-        )
-        loss = means.values()["loss"]
+        means, norm = Means(dict(zip(means.pairs, pairs, strict=True))), norm.item()
+        loss, limit = means.values()["loss"], self.phase.train.max_grad_norm
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self._stop(micros, totals, loss, norm)
         if limit is not None and norm > limit:
@@ -241,7 +237,8 @@ class _Run:
         torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
         divisors = sent(torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros]), device)
         divisors = self.accelerator.reduce(divisors, reduction="sum")
-        self.model.zero_grad()
+        for holder in (self.model, self.optimizer):  # both name the same tensors
+            holder.zero_grad()
         means, totals = Means(), []
         # a loss is the sum of the processes' shares, so one process counts it
         count = torch.full((), float(self.accelerator.is_main_process), device=device)
