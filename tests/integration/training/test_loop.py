@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +12,7 @@ import torch
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.training import loop
+from pacer.training.losses import Objective, objective
 from pacer.training.phases import phase_of
 from tests.support.training import parameters, stepped
 
@@ -95,6 +97,24 @@ def test_no_weight_moves_for_a_source_that_no_row_has(name: str, run, monkeypatc
     for (parameter, _, contexts), taken in zip(blocks, steps, strict=True):
         assert taken and all(moved == bool(present & contexts) for present, moved in taken), (parameter, taken)
         assert contexts == {*CONTEXTS} or {moved for _, moved in taken} == {False, True}
+
+
+def test_no_gradient_is_held_while_the_next_is_made(setting, accelerator) -> None:
+    """Its memory would come on top of the peak, which is in the backward pass."""
+    held: list[int] = []
+
+    def checked(*arguments, **named) -> Objective:
+        blocks = (block for own in run.blocks.values() for block, _ in own)
+        held.append(sum(value.grad is not None for value in (*run.parameters.values(), *blocks)))
+        return objective(*arguments, **named)
+
+    schedule = {"accumulation": 1, "batch_size": 4}
+    phase = replace(phase_of("parent", parameters(parent=schedule)), objective=checked)
+    run = loop._Run(*setting("parent"), phase, accelerator)
+    stream = run.stream(0)
+    for _ in range(3):
+        run.update(stream)
+    assert held == [0, 0, 0] and any(parameter.grad is not None for parameter in run.parameters.values())
 
 
 def test_best_keeps_the_weights_of_the_lowest_validation_loss(run, monkeypatch: pytest.MonkeyPatch) -> None:
