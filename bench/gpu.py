@@ -59,6 +59,7 @@ PARTS = (
     bench("decode", 7, "decode", "--preset", "gpu"),
     bench("features", 3, "features", "--preset", "gpu"),
     bench("features-float32", 3, "features", "--preset", "gpu", "--precision", "float32"),
+    bench("blocks", 3, "blocks"),
     bench("protocol", 4, "protocol"),
     bench("calibrate", 4, "train", "--preset", "gpu", "--only", "head,calibrate"),
 )

@@ -46,10 +46,11 @@ def head_case(preset: Preset, device: torch.device, divergence: bool) -> HeadCas
 def our_head(case: HeadCase) -> Tensor:
     """Return the loss from :func:`pacer.training.head.token_terms`, with a gradient to all hidden states."""
     at = case.labels != IGNORED
-    teacher = compared = None
+    teacher, compared, count = None, None, 0
     if case.teacher is not None and case.divergence_weight is not None:
         teacher, compared = case.teacher[at], case.divergence_weight[at] > 0
-    nll, divergence = token_terms(case.hidden[at], case.head, case.labels[at], teacher, compared)
+        count = int(compared.sum())
+    nll, divergence = token_terms(case.hidden[at], case.head, case.labels[at], teacher, compared, count)
     total = (case.weight[at] * nll).sum()
     if case.divergence_weight is not None:
         total = total + (case.divergence_weight[at] * divergence).sum()

@@ -31,7 +31,8 @@ from steps import (
 )
 
 from pacer.data.audit import PAPER_RECORDS
-from pacer.model.pacer import Batch, Pacer
+from pacer.model.batch import Batch
+from pacer.model.pacer import Pacer
 from pacer.training.phases import Phase
 
 #: Number of images in MIMIC-RG4, frontal and lateral.

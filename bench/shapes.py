@@ -17,8 +17,9 @@ from pacer.config.profiles import load_profile
 from pacer.core.contexts import CONTEXTS
 from pacer.data.audit import PAPER_RECORDS
 from pacer.model.assemble import from_modules
+from pacer.model.batch import TrainingBatch
 from pacer.model.checkpoint import ModelSpecification, specification_of
-from pacer.model.pacer import Batch, Pacer
+from pacer.model.pacer import Pacer
 from pacer.model.prompt import PromptIds
 from pacer.training.examples import MicroBatch, collate
 from pacer.training.sampler import Order, micro_batches
@@ -294,7 +295,9 @@ class RandomStates:
         return states, torch.ones(states.shape[:2], dtype=torch.bool)
 
 
-def make_batch(records: Records, micro: MicroBatch, preset: Preset, states: RandomStates, lambda_q: float) -> Batch:
+def make_batch(
+    records: Records, micro: MicroBatch, preset: Preset, states: RandomStates, lambda_q: float
+) -> TrainingBatch:
     """Return the training batch of a micro-batch: random words, real lengths, spans and weights."""
     rng = np.random.default_rng([7, *micro.rows.tolist()])
 
@@ -375,3 +378,41 @@ def language_flops(config: LlamaConfig, lengths: Sequence[int], targets: int, *,
     attention = 2 * layers * d * sum(length**2 for length in lengths)
     head = 2 * d * config.vocab_size * targets
     return (forwards + 1) * linear + (forwards + 2) * attention + (forwards + 1) * head
+
+
+#: Bytes that a layer's element-wise operations read and write in a forward pass for each number of its input: as eager
+#: operations on a float32 residual, and in three other ways.
+TRAFFIC = {
+    "eager, float32 residual": {
+        "two norms: square, mean, product, weight": 2 * (8 + 4 + 8 + 8),
+        "casts to bfloat16 for q, k, v, gate, up": 5 * 6,
+        "rotary q and k: two products, half-turn, sum": 2 * (6 + 6 + 6 + 10),
+        "casts of q and k": 2 * 6,
+        "two sums of the residual": 2 * 10,
+    },
+    "fused norm and rotary": {
+        "two norms": 2 * 8,
+        "casts to bfloat16 for q, k, v, gate, up": 5 * 6,
+        "rotary q and k": 2 * 4,
+        "two sums of the residual": 2 * 10,
+    },
+    "compiled block": {
+        "two norms, with their casts": 2 * (4 + 4 + 2),
+        "rotary q and k": 2 * 4,
+        "two sums of the residual": 2 * 10,
+    },
+    "eager, bfloat16 residual": {
+        "two norms: cast, square, mean, product, cast, weight": 2 * (6 + 8 + 4 + 8 + 6 + 4),
+        "rotary q and k: two products, half-turn, sum": 2 * (4 + 6 + 4 + 6),
+        "two sums of the residual": 2 * 6,
+    },
+}
+#: The same of SwiGLU, for each number of its width: activation and product, apart or in one.
+SWIGLU = {"compiled block": 6}
+SWIGLU_EAGER = 10
+
+
+def elementwise_bytes(way: str, positions: int, d_model: int, d_ffn: int) -> float:
+    """Return the bytes that the element-wise part of a layer's forward pass moves, without LoRA (:data:`TRAFFIC`)."""
+    swiglu = SWIGLU.get(way, SWIGLU_EAGER)
+    return positions * (d_model * sum(TRAFFIC[way].values()) + d_ffn * swiglu)

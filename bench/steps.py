@@ -15,7 +15,8 @@ from shapes import FLOAT32, PARAMS, WINDOW, Records, Texts, language_flops, make
 from torch import Tensor
 from upstream_style import FixedBatch, calibrate_losses, commit_losses, fixed_layout
 
-from pacer.model.pacer import Batch, Pacer
+from pacer.model.batch import TrainingBatch as Batch
+from pacer.model.pacer import Pacer
 from pacer.training.losses import objective
 from pacer.training.phases import Phase, phase_of
 
@@ -182,7 +183,7 @@ def bare_passes(bench: Bench, model: Pacer) -> Callable[[Batch], float]:
 def step_flops(model: Pacer, batches: Sequence[Batch], forwards: int = 1) -> float:
     """Return the FLOPs of steps over all batches; see :func:`language_flops`."""
     return sum(
-        language_flops(model.language.config, batch.length.tolist(), int(batch.predicted.sum()), forwards=forwards)
+        language_flops(model.language.config, batch.length.tolist(), len(batch.at), forwards=forwards)
         for batch in batches
     )
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pacer.training.losses import drift_loss, emphasis_loss, trajectory_loss
+from pacer.training.losses import drifts, ratio
 
 IGNORED = -100
 
@@ -67,7 +67,7 @@ class FixedBatch:
     Attributes:
         left: [B, L] and right: [B, A + M] token ids. mask: [B, T] int64. labels: [B, T], -100 for no loss.
         weight, emphasis: [B, T]. kappa: [B]. consistency: [B, T] bool. prefix_mask: [B, L + Q + A] bool.
-        sources: the :class:`pacer.model.pacer.Batch` whose sources are used.
+        sources: the :class:`pacer.model.batch.Batch` whose sources are used.
     """
 
     left: Tensor
@@ -96,12 +96,13 @@ class FixedBatch:
 
 
 def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBatch:
-    """Convert a right-padded :class:`pacer.model.pacer.Batch` to LLM-RG4's layout.
+    """Convert a right-padded :class:`pacer.model.batch.TrainingBatch` to LLM-RG4's layout.
 
     Args:
         queries: Q. before, target: fixed lengths of the text before the image (without BOS) and of the target.
     """
-    count, weights = len(batch.ids), batch.supervision
+    count = len(batch.ids)
+    omega, s, omega_cons = (_padded(batch, values) for values in (batch.omega, batch.s, batch.omega_cons))
     starts, prefixes, lengths = (t.tolist() for t in (batch.visual_start, batch.prefix_length, batch.length))
     after = max(prefix - start - queries for start, prefix in zip(starts, prefixes))
     first = 1 + before + queries
@@ -120,8 +121,8 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
         mask[row, 1 + before : first] = 1
         labels[row, answer] = batch.ids[row, own]
         labels[row, first + after] = IGNORED  # the target's BOS
-        weight[row, answer], emphasis[row, answer] = weights.omega[row, own], weights.s[row, own]
-        consistency[row, answer] = weights.omega_cons[row, own]
+        weight[row, answer], emphasis[row, answer] = omega[row, own], s[row, own]
+        consistency[row, answer] = omega_cons[row, own]
     return FixedBatch(
         ids[:, : 1 + before],
         ids[:, first:],
@@ -129,11 +130,16 @@ def fixed_layout(batch: Any, queries: int, before: int, target: int) -> FixedBat
         labels,
         weight,
         emphasis,
-        weights.kappa,
+        batch.kappa,
         consistency,
         mask[:, : first + after].bool(),
         batch,
     )
+
+
+def _padded(batch: Any, values: Tensor) -> Tensor:
+    """Return values of the predicted tokens [n] in their places [B, T]."""
+    return values.new_zeros(batch.ids.numel()).index_copy(0, batch.at, values).view(batch.ids.shape)
 
 
 def _embed(model: Any, batch: FixedBatch) -> tuple[Tensor, Tensor]:
@@ -154,9 +160,10 @@ def _logits(model: Any, inputs: Tensor, batch: FixedBatch) -> Tensor:
 def _likelihood(logits: Tensor, batch: FixedBatch) -> dict[str, Tensor]:
     # transformers' own loss, which LLM-RG4 uses (4.41), shifts the logits and copies them
     nll = all_position_nll(logits[:, :-1].contiguous(), batch.labels[:, 1:])
+    weight, emphasis = batch.weight[:, 1:], batch.emphasis[:, 1:]
     return {
-        "trajectory": trajectory_loss(nll, batch.weight[:, 1:], batch.kappa),
-        "emphasis": emphasis_loss(nll, batch.emphasis[:, 1:]),
+        "trajectory": ratio(weight * nll, weight.sum() + batch.kappa.sum()),
+        "emphasis": ratio(emphasis * nll, emphasis.sum()),
     }
 
 
@@ -178,6 +185,6 @@ def calibrate_losses(model: Any, batch: FixedBatch) -> dict[str, Tensor]:
     mask = F.pad(batch.consistency, (0, 1))[:, 1:]
     divergence = all_position_divergence(teacher, student) * mask
     return _likelihood(student, batch) | {
-        "consistency": divergence.sum() / mask.sum().clamp(min=1),
-        "drift": drift_loss(corrected.residual, batch.prefix_mask),
+        "consistency": ratio(divergence, mask.sum(), eps=0),
+        "drift": ratio(drifts(corrected.residual, batch.prefix_mask), batch.prefix_mask.sum(), eps=0),
     }

@@ -15,11 +15,18 @@ from run import run_script
 from pacer.core.outputs import run_stage
 from pacer.core.stops import Stopped
 
+#: Variables with which a user sets CUDA's allocator; without them, its segments may grow: batches differ in length, and
+#: segments of one size would leave gaps.
+_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+
 #: Start of accelerate's warning about values that were left to their defaults.
 _LEFT_TO_IT = "The following values were not passed to `accelerate launch`"
 
 
 def main() -> None:
+    if not any(name in os.environ for name in _ALLOCATOR):
+        os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
+    import psutil
     import torch
     from accelerate.commands.config import default_config_file
     from torch.distributed.elastic.multiprocessing import SignalException
@@ -36,10 +43,18 @@ def main() -> None:
     launcher = logging.getLogger("accelerate.commands.launch")
     launcher.addFilter(lambda record: not record.getMessage().startswith(_LEFT_TO_IT))
     sys.argv = ["accelerate", "launch", "--quiet", *sys.argv]
+    # Ctrl-C comes here, where a second one ends everything, instead of to torch's launcher
+    os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT")
     try:
         accelerate()
-    except SignalException:  # it has stopped the processes
-        raise Stopped from None
+    except SignalException as stop:  # it has stopped the processes
+        raise Stopped(stop.sigval) from None
+    except Stopped:  # with a single process, it has not
+        processes = psutil.Process().children()
+        for process in processes:
+            process.terminate()
+        psutil.wait_procs(processes)
+        raise
 
 
 if __name__ == "__main__":

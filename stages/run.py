@@ -7,7 +7,7 @@ from pacer.core.outputs import run_stage
 
 
 def run_script() -> None:
-    """Call ``main`` of the script that the command line names. SIGTERM stops its imports, too, which take seconds."""
+    """Call ``main`` of the script that the command line names. A signal stops its imports, too, which take seconds."""
     del sys.argv[0]
     runpy.run_path(sys.argv[0])["main"]()
 

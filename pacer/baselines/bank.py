@@ -29,8 +29,8 @@ from pacer.core.progress import Ticker
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
+from pacer.model.batch import read_sources
 from pacer.model.checkpoint import checkpoint_hash
-from pacer.model.pacer import read_sources
 from pacer.training.run import mixed_precision
 
 _ENTRIES, _NEIGHBOURS, _ABOUT, _SOURCES = "entries.parquet", "neighbours.parquet", "bank.json", "sources"
@@ -117,7 +117,7 @@ def build_bank(
     def sources_of(rows: list[dict[str, Any]]) -> Tensor:
         """Return the compressed sources [n, 3, Q, d_v]."""
         refined, _ = model.refine_sources(read_sources(rows, store).to(device))
-        return model.interface.compress(**vars(refined)).to(dtype)
+        return model.interface(refined).compressed.to(dtype)
 
     def keys_of(rows: list[dict[str, Any]]) -> Tensor:
         """Return the mean of the compressed frontal tokens, with unit norm [n, d_v]."""

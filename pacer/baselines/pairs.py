@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+import torch
+from torch import Tensor
 
 from pacer.core.contexts import availability
 from pacer.core.errors import DataError
-from pacer.model.pacer import TrainingBatch
+from pacer.model.batch import TrainingBatch
 from pacer.training.examples import Examples, MicroBatch, RecordTable, Row
 from pacer.training.trajectory import RouteSeed
 
@@ -98,6 +101,17 @@ class PairTable(RecordTable):
         }
 
 
+@dataclass(kw_only=True)
+class PairedBatch(TrainingBatch):
+    """The first parts of pairs, then the second, then the third, which have no weight in the parent's objective.
+
+    Attributes:
+        ranked: [n] omega of the predicted tokens of the second and third parts, which have the same targets.
+    """
+
+    ranked: Tensor
+
+
 class PairedExamples(Examples):
     """Examples whose train micro-batches hold the first parts of pairs, then the second, then the third.
 
@@ -116,10 +130,13 @@ class PairedExamples(Examples):
         parts = super().lengths(self.pair_table.pairs[rows - len(self.pair_table)].ravel())
         return parts.reshape(len(rows), 2, 2).max(axis=1)
 
-    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> TrainingBatch:
+    def drawn(self, micro: MicroBatch, rho: float, seed: RouteSeed, lambda_q: float) -> PairedBatch:
         """Return all parts of each pair, on the route drawn for the pair's visit; the third parts have no weight."""
         routes = self.routes(micro.rows, micro.visits, rho, seed)
         batch = self.batch(self.pair_table.parts_of(micro.rows), routes * 3, lambda_q)
-        for weight in vars(batch.supervision).values():
-            weight[2 * len(micro.rows) :] = 0
-        return batch
+        part = torch.arange(len(batch.ids)) // len(micro.rows)
+        part_of_token = part[batch.at // batch.ids.shape[1]]
+        trained = part_of_token < 2
+        weights = {name: getattr(batch, name) * trained for name in ("omega", "s", "omega_cons")}
+        weights |= {"kappa": batch.kappa * (part < 2), "consistent": int(weights["omega_cons"].sum())}
+        return PairedBatch(**vars(batch) | weights, ranked=batch.omega * (part_of_token > 0))

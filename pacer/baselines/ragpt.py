@@ -25,8 +25,9 @@ from pacer.config import Params
 from pacer.config.baselines import RAGPT as RAGPTSettings
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import OpenGenerator, trained_generator
+from pacer.model.batch import Batch, RefinedSources, SourceStates, TrainingBatch
 from pacer.model.interface import SourceTokens
-from pacer.model.pacer import Batch, Embedded, SourceStates, TrainingBatch
+from pacer.model.pacer import Embedded
 from pacer.model.prompt import PromptIds
 from pacer.training.examples import Examples, Row
 from pacer.training.run import Inputs, OpenLog
@@ -124,28 +125,28 @@ class RAGPT(Adapted):
         modules["project"] = nn.Linear(d_vision, self.language.config.hidden_size)
         return nn.ModuleDict(modules)
 
-    def fill(self, compressed: Tensor, neighbours: Tensor, availability: Tensor) -> Tensor:
+    def fill(self, compressed: Tensor, sources: RefinedSources, neighbours: Tensor) -> Tensor:
         """Return compressed sources [B, 3, Q, d_v] with generated ones in missing slots; the others are unchanged."""
         slots = [compressed[:, 0]]
         for column, name in enumerate(("lateral", "prior")):
-            rows, slot = (~availability[:, column]).nonzero().squeeze(1), compressed[:, column + 1]
-            if len(rows):
-                generated = self.added[name](neighbours[rows, :, column + 1].to(slot.dtype))
+            present, slot = (sources.lateral_rows, sources.prior_rows)[column], compressed[:, column + 1]
+            missing = len(compressed) - (0 if present is None else len(present))
+            if missing:
+                rows = sources.availability[:, column].int().argsort(stable=True)[:missing]
+                generated = self.added[name](neighbours[:, :, column + 1].index_select(0, rows).to(slot.dtype))
                 slot = slot.index_copy(0, rows, generated.to(slot.dtype))
             slots.append(slot)
         return torch.stack(slots, dim=1)
 
-    def source_tokens(self, refined: SourceStates, batch: Batch) -> PromptedTokens:
+    def source_tokens(self, refined: RefinedSources, batch: Batch) -> PromptedTokens:
         """Return the source tokens of filled slots, and the prompts."""
         assert isinstance(batch, RetrievedBatch)
-        compressed = self.interface.compress(**vars(refined))
-        filled = self.fill(compressed, batch.neighbours, batch.availability)
+        sources = self.interface(refined, fill=partial(self.fill, sources=refined, neighbours=batch.neighbours))
+        filled = sources.compressed
         answers = [
             self.added["prompts"](filled[:, s], batch.neighbours[:, :, s].to(filled.dtype)) for s in range(SOURCES)
         ]
-        prompts = self.added["project"](torch.cat(answers, dim=1))
-        fused = self.interface.fuse(filled, torch.ones_like(batch.availability))
-        return PromptedTokens(fused.tokens, fused.fused, prompts)
+        return PromptedTokens(**vars(sources), prompts=self.added["project"](torch.cat(answers, dim=1)))
 
     def embed(self, batch: Batch, frontal_only: bool = False) -> Embedded:
         """Return input embeddings [B, T, d] with the prompts at positions 1 to P."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pacer.baselines.adapted import Adapted, train_adapted
-from pacer.baselines.pairs import PairedExamples
+from pacer.baselines.pairs import PairedBatch, PairedExamples
 from pacer.config import Params
 from pacer.config.baselines import SimMLM as SimMLMSettings
+from pacer.core.contexts import WITH_SOURCE
+from pacer.model.batch import Batch, RefinedSources
 from pacer.model.interface import SourceTokens
-from pacer.model.pacer import Batch, SourceStates, TrainingBatch
 from pacer.training.losses import EPSILON, LossWeights, Objective, objective
 from pacer.training.run import Inputs, OpenLog
 
@@ -55,34 +56,42 @@ class ResidualExperts(nn.Module):
         logits = self.gate_out(F.gelu(self.gate_in(self.gate_norm(means.flatten(1)))))
         return logits.float().masked_fill(~observed, -torch.inf).softmax(-1)
 
-    def forward(self, tokens: Tensor, availability: Tensor) -> Tensor:
-        """Return w_s R_s(Z_s) [B, 3, Q, d], zero for an absent source; arguments as for :meth:`mixture`."""
-        experts = [
-            up(F.gelu(down(norm(tokens[:, s]))))
-            for s, (norm, down, up) in enumerate(zip(self.norms, self.down, self.up, strict=True))
-        ]
-        return self.mixture(tokens, availability)[:, :, None, None] * torch.stack(experts, dim=1)
+    def forward(self, tokens: Tensor, sources: RefinedSources) -> Tensor:
+        """Return w_s R_s(Z_s) [B, 3, Q, d], zero for an absent source. sources: those of ``tokens`` [B, 3, Q, d]."""
+        everywhere = torch.arange(len(tokens), device=tokens.device)
+        answers = torch.zeros_like(tokens)
+        for s, rows in enumerate((everywhere, sources.lateral_rows, sources.prior_rows)):
+            if rows is not None:
+                low = self.down[s](self.norms[s](tokens[:, s].index_select(0, rows)))
+                answers[:, s] = answers[:, s].index_copy(0, rows, self.up[s](F.gelu(low)).to(answers.dtype))
+        return self.mixture(tokens, sources.availability)[:, :, None, None] * answers
 
 
 class SimMLM(Adapted):
     """The parent with experts: w_s R_s(Z_s) is added to Z_s before the fusion. At first it computes as the parent."""
 
     name, settings_type = "simmlm", SimMLMSettings
+    only_in: ClassVar = {
+        f"added.{part}.{source}.": WITH_SOURCE[source] for part in ("norms", "down", "up") for source in (1, 2)
+    }
+
+    def blocks(self, name: str, values: Tensor) -> list[tuple[Tensor, tuple[str, ...]]]:
+        """Divide as :meth:`Pacer.blocks`; the gate's output has a row for each source."""
+        if name.startswith("added.gate_out."):
+            return list(zip(values.chunk(3), WITH_SOURCE, strict=True))
+        return super().blocks(name, values)
 
     def new_modules(self, settings: SimMLMSettings) -> ResidualExperts:
         """Return the experts and their gate."""
         return ResidualExperts(self.language.config.hidden_size, rank=settings.rank, d_gate=settings.d_gate)
 
-    def source_tokens(self, refined: SourceStates, batch: Batch) -> SourceTokens:
+    def source_tokens(self, refined: RefinedSources, batch: Batch) -> SourceTokens:
         """Return the source tokens and the visual tokens, including what the experts add."""
-        compressed = self.interface.compress(**vars(refined))
-        tokens = self.interface.project(compressed, batch.availability)
-        tokens = tokens + self.added(tokens, batch.availability)
-        return SourceTokens(tokens, self.interface.join(tokens))
+        return self.interface(refined, mix=lambda tokens: tokens + self.added(tokens, refined))
 
 
 def paired_objective(
-    model: SimMLM, batch: TrainingBatch, losses: LossWeights, *, settings: SimMLMSettings, **named: Any
+    model: SimMLM, batch: PairedBatch, losses: LossWeights, *, settings: SimMLMSettings, **named: Any
 ) -> Objective:
     """Return the parent's objective over the first two parts of pairs, plus ``alpha * mean relu(n_more - n_fewer)``.
 
@@ -90,18 +99,17 @@ def paired_objective(
     if more evidence explains the target worse, the gradient also raises the loss with less evidence.
 
     Args:
-        batch: the first parts of pairs (:class:`~pacer.baselines.pairs.PairTable`), then the second, then the third.
-            The third have no weight; the ranking compares them with the second, using the weights of the second.
+        batch: the first parts of pairs (:class:`~pacer.baselines.pairs.PairTable`), then the second, then the third,
+            which the ranking compares with the second.
         settings: ``alpha``, and ``batch_size``, which is twice the number of pairs in a micro-batch of all processes.
             named: as for :func:`~pacer.training.losses.objective`.
     """
-    result, predicted, omega = objective(model, batch, losses, **named), batch.predicted, batch.supervision.omega
-    first, second, third = torch.arange(len(batch.ids), device=predicted.device).chunk(3)
-    ranked = omega.clone()
-    ranked[first], ranked[third] = 0, omega[second]
-    share = (ranked / ranked.sum(1, keepdim=True).clamp(min=EPSILON))[predicted]
-    per_sample = result.nll.new_zeros(len(batch.ids)).index_add(0, predicted.nonzero()[:, 0], share * result.nll)
-    more, fewer, pairs = per_sample[third], per_sample[second], settings.batch_size // 2
+    result, sample = objective(model, batch, losses, **named), batch.at // batch.ids.shape[1]
+    nothing = result.nll.new_zeros(len(batch.ids))
+    weight = nothing.index_add(0, sample, batch.ranked)
+    per_sample = nothing.index_add(0, sample, batch.ranked * result.nll) / weight.clamp(min=EPSILON)
+    _, fewer, more = per_sample.chunk(3)
+    pairs = settings.batch_size // 2
     ranking = F.relu(more - fewer).sum() / pairs
     logged = {"ranking": ranking.detach(), "violated": (more > fewer).sum() / pairs}
     return result._replace(total=result.total + settings.alpha * ranking, parts=result.parts | logged)

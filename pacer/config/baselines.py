@@ -6,10 +6,10 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from pacer.config.strict import Fraction, Natural, NaturalFloat, Positive, PositiveFloat, Strict, read_params
-from pacer.config.training import Warmup
+from pacer.config.training import Schedule
 
 
-class Adaptation(Warmup):
+class Adaptation(Schedule):
     """How modules added to the frozen parent are trained."""
 
     seed: Natural

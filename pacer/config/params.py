@@ -12,7 +12,7 @@ from pacer.config.corpus import Corpus
 from pacer.config.decode import Decode, Score
 from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajectory
 from pacer.config.strict import Strict, read_params, validated
-from pacer.config.training import Batches, Calibrate, Parent, Train, Warmup
+from pacer.config.training import Batches, Calibrate, Parent, Schedule, Train
 from pacer.core.errors import DataError
 
 
@@ -32,7 +32,7 @@ class Params(Strict):
     lora: Lora
     train: Train
     batches: Batches
-    warmup: Warmup
+    warmup: Schedule
     parent: Parent
     calibrate: Calibrate
     decode: Decode

@@ -31,8 +31,8 @@ class Batches(Strict):
     positive_repeats: Positive
 
 
-class Warmup(Strict):
-    """The group ``warmup``, and the schedule of every phase."""
+class Schedule(Strict):
+    """The schedule of every phase, and all of the group ``warmup``."""
 
     learning_rate: PositiveFloat
     batch_size: Positive
@@ -41,7 +41,7 @@ class Warmup(Strict):
     warmup_updates: Natural
 
 
-class Parent(Warmup):
+class Parent(Schedule):
     contexts: Annotated[list[Context], Field(min_length=1)] | None
     rho_start: Fraction
     rho_end: Fraction
@@ -52,7 +52,7 @@ class Parent(Warmup):
     start: Annotated[str, Field(min_length=1)]
 
 
-class Calibrate(Warmup, Calibrator):
+class Calibrate(Schedule, Calibrator):
     trains: Literal["calibrator", "interface", "lora"]
     rho: Fraction
     lambda_q: NaturalFloat

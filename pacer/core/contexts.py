@@ -19,6 +19,10 @@ SOURCES: dict[str, str] = {
 }
 
 
+#: Contexts whose records have the frontal view, the lateral view, the previous report.
+WITH_SOURCE: tuple[tuple[Context, ...], ...] = (CONTEXTS, ("mn", "mw"), ("sw", "mw"))
+
+
 def availability(context: str) -> tuple[bool, bool]:
     """Return ``a = (a_l, a_p)``: whether the lateral view and the previous report are available."""
     if context not in CONTEXTS:

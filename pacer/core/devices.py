@@ -43,6 +43,11 @@ def share_cores(local_processes: int) -> None:
     torch.set_num_threads(max(1, core_count() // local_processes))
 
 
+def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copy values from the CPU to a device without waiting for it."""
+    return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
+
+
 def gains_from_bfloat16() -> bool:
     """Return whether the CPU multiplies bfloat16 matrices faster than float32: with AMX, or by AMD with AVX512-BF16.
     Intel CPUs with AVX512-BF16 but no AMX take up to 1.4 times as long (docs/training.md)."""

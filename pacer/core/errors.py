@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from io import TextIOWrapper
 
-from pacer.core.stops import LAST_WORDS, STOPPED, Stopped
+from pacer.core.stops import LAST_WORDS, Stopped
 
 _FULL = "the disk is full; free some space and run the same command again"
 _NO_MEMORY = "out of memory; docs/training.md lists what each phase needs, and which settings need less"
@@ -63,7 +63,7 @@ def run_cleanly(main: Callable[[], None]) -> None:
         if show_traceback:
             traceback.print_exc()
         print(LAST_WORDS, file=sys.stderr)
-        sys.exit(STOPPED if isinstance(stop, Stopped) else 130)
+        sys.exit(stop.exit_code if isinstance(stop, Stopped) else 130)
     except Exception as error:
         message = _message(error)
         if message is None:

@@ -21,7 +21,7 @@ FOLDERS = (
 
 def run_stage(main: Callable[[], None]) -> None:
     """Run a stage's ``main`` in the root of the repository, as :func:`~pacer.core.errors.run_cleanly` does, after
-    :func:`check_folders`. SIGTERM stops it like Ctrl-C."""
+    :func:`check_folders`. SIGINT and SIGTERM stop it (:func:`~pacer.core.stops.stoppable`)."""
 
     @stoppable()
     def checked() -> None:

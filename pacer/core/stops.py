@@ -1,4 +1,7 @@
-"""SIGTERM, with which clusters stop a job: work ends as after Ctrl-C, with its state saved and exit code 143."""
+"""Ctrl-C (SIGINT), and SIGTERM, with which clusters stop a job: work ends with its state saved.
+
+The exit code is 130 or 143, as shells count signals. A second Ctrl-C ends the process at once.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
-#: Exit code after SIGTERM, as shells count it.
-STOPPED = 128 + signal.SIGTERM
 #: Seconds after which a process ends even if something still blocks it; launchers kill after 30.
 _GRACE = 25.0
 #: What a process that was stopped says.
@@ -22,58 +23,84 @@ _PARENT_DEATH_SIGNAL = 1
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGTERM arrived, or another process of this run got it. Libraries treat it as Ctrl-C."""
+    """SIGINT or SIGTERM (``number``) arrived, or another process of this run got it. Libraries treat it as Ctrl-C."""
+
+    def __init__(self, number: int):
+        super().__init__()
+        self.number = number
+
+    @property
+    def exit_code(self) -> int:
+        """As shells count it: 130 after SIGINT, 143 after SIGTERM."""
+        return 128 + self.number
 
 
 class _Stop:
-    requested = False
+    """``number``: of the signal that asked for the stop; 0: none did. ``received``: by this process itself."""
+
+    number = 0
+    received = False
     postponed = False
 
 
 @contextmanager
 def stoppable() -> Generator[None]:
-    """Raise :class:`Stopped` in the block when SIGTERM arrives, or the parent (DVC, a launcher) has died of it."""
+    """Raise :class:`Stopped` in the block when SIGINT or SIGTERM arrives, or the parent (DVC, a launcher) has died."""
     if sys.platform == "linux" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # not under nohup
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-    owner, _Stop.requested = os.getpid(), False
+    owner, _Stop.number, _Stop.received = os.getpid(), 0, False
 
     def stop(number: int, frame: FrameType | None) -> None:
         if os.getpid() != owner:  # a forked worker, which its parent ends
-            os._exit(STOPPED)
-        request_stop()
+            os._exit(128 + number)
+        if _Stop.received:
+            _end()
+        _Stop.received = True
+        request_stop(number)
         if not _Stop.postponed:
-            raise Stopped
+            raise Stopped(number)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    # a shell script's background jobs ignore Ctrl-C
+    handled = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in handled}
     try:
         yield
     except Exception as error:
-        if _Stop.requested:  # such as a collective that another process left first
-            raise Stopped from error
+        if _Stop.number:  # such as a collective that another process left first
+            raise Stopped(_Stop.number) from error
         raise
     finally:
-        if not _Stop.requested:
-            signal.signal(signal.SIGTERM, before)
+        if not _Stop.number:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
-def request_stop() -> None:
-    """Stop this process, as SIGTERM does, at the end of the :func:`uninterrupted` block that it is in."""
-    if not _Stop.requested:
-        _Stop.requested = True
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # stops once, however many signals arrive
+def request_stop(number: int = signal.SIGTERM) -> None:
+    """Stop this process, as a signal does, at the end of the :func:`uninterrupted` block that it is in."""
+    if not _Stop.number:
+        _Stop.number = number
+        # a job gets SIGTERM more than once, such as from its launcher, too; only a person repeats Ctrl-C
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         timer = threading.Timer(_GRACE, _end)
         timer.daemon = True
         timer.start()
 
 
 def _end() -> None:
+    """End this process at once, and those that it started."""
+    with suppress(ImportError):
+        import psutil
+
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
     os.write(sys.stderr.fileno(), f"{LAST_WORDS}\n".encode())
-    os._exit(STOPPED)
+    os._exit(128 + _Stop.number)
 
 
 def stop_requested() -> bool:
-    """Return whether SIGTERM has arrived."""
-    return _Stop.requested
+    """Return whether a signal has asked for a stop."""
+    return _Stop.number != 0
 
 
 @contextmanager
@@ -89,8 +116,8 @@ def uninterrupted(*, agreed: Callable[[], bool] = lambda: True) -> Generator[Non
         yield
     finally:
         _Stop.postponed = False
-    if _Stop.requested and agreed():
-        raise Stopped
+    if _Stop.number and agreed():
+        raise Stopped(_Stop.number)
 
 
 @contextmanager
@@ -99,6 +126,6 @@ def saved_when_stopped(save: Callable[[], None]) -> Generator[None]:
     try:
         yield
     except BaseException:
-        if _Stop.requested:
+        if _Stop.number:
             save()
         raise

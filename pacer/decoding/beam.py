@@ -23,8 +23,8 @@ from torch.nn.utils.rnn import pad_sequence
 from pacer.config import Decode
 from pacer.core.errors import BackboneError
 from pacer.decoding.hypotheses import Hypotheses
-from pacer.decoding.tree import TokenTree, attending_to_trees
-from pacer.model.pacer import autocast_to_weights
+from pacer.decoding.tree import ATTENTION, TokenTree
+from pacer.model.pacer import attending, autocast_to_weights
 
 #: New records are admitted once one in this many rows is free: computing prefixes together takes fewer passes.
 _REFILL = 8
@@ -123,7 +123,7 @@ class _Search:
         # padded on the right, where causality hides the padding
         inputs = pad_sequence(inputs, batch_first=True)
         self.type = inputs.dtype
-        with self.tree.filling(rows, lengths), autocast_to_weights(self.language):
+        with self.tree.filling(rows, lengths, inputs.shape[1]), autocast_to_weights(self.language):
             hidden = self._forward(inputs_embeds=inputs, position_ids=torch.arange(inputs.shape[1])[None].to(lengths))
             last = hidden.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, hidden.shape[2]))
             logits = self.language.lm_head(last)
@@ -145,7 +145,7 @@ class _Search:
         return self._settle(rows, *self.hypotheses.advance(rows, logits, longest))
 
     def _forward(self, **inputs: Tensor) -> Tensor:
-        with attending_to_trees(self.language.model):
+        with attending(self.language.model, ATTENTION):
             return self.language.model(**inputs, past_key_values=self.tree, use_cache=True).last_hidden_state
 
     def _settle(self, rows: slice, parents: Tensor, ends: Tensor) -> list[tuple[int, Any]]:
@@ -160,9 +160,10 @@ class _Search:
         targets = [row for row in free if row < left]
         sources = [row for row in range(left, len(self.records)) if row not in free]
         if sources:
-            self.tree.move(sources, targets)
-            self.hypotheses.move(sources, targets)
-            self.prefix[targets] = self.prefix[sources]
+            moved = torch.tensor([sources, targets]).to(self.prefix.device)
+            self.tree.move(*moved)
+            self.hypotheses.move(*moved)
+            self.prefix[moved[1]] = self.prefix[moved[0]]
             for source, target in zip(sources, targets, strict=True):
                 self.records[target] = self.records[source]
         del self.records[left:]

@@ -19,8 +19,9 @@ from pacer.core.prefetch import prefetch
 from pacer.decoding.beam import BeamSearch, search_with, unknown_attention
 from pacer.decoding.candidates import AgreeingSearch
 from pacer.decoding.transformers_generate import Generate
+from pacer.model.batch import Batch, FeatureSource, SourceStates, read_sources
 from pacer.model.checkpoint import ModelSpecification
-from pacer.model.pacer import Batch, FeatureSource, Pacer, SourceStates, read_sources
+from pacer.model.pacer import Pacer
 from pacer.model.prompt import PromptIds, build_prompt
 
 #: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.
@@ -95,6 +96,7 @@ class Generator:
             ids=torch.tensor([[*prefix, bos]]),
             visual_start=torch.tensor([prompt.visual_start]),
             prefix_length=torch.tensor([len(prefix)]),
+            longest_prefix=len(prefix),
             length=torch.tensor([len(prefix) + 1]),
             **vars(sources or read_sources([record], self.features)),
         )

@@ -76,7 +76,7 @@ class Hypotheses:
         self.best_scores[own] = _MINUS_INFINITY
         return self.generated(rows)[:, 0]
 
-    def move(self, sources: list[int], targets: list[int]) -> None:
+    def move(self, sources: Tensor, targets: Tensor) -> None:
         """Copy rows ``sources`` over rows ``targets``."""
         for tensor in (self.tokens, self.scores, self.length, self.best, self.best_scores, self.best_length, self.done):
             by_row = tensor.unflatten(0, (-1, self.count))

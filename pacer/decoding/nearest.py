@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from pacer.core.errors import DataError
 from pacer.core.prefetch import prefetch
-from pacer.model.pacer import FeatureSource
+from pacer.model.batch import FeatureSource
 
 #: The control of ``decode.controls`` that has these reports.
 NEAREST = "nearest_report"

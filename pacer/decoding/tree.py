@@ -21,7 +21,7 @@ from transformers import AttentionInterface
 #: Nodes are allocated and attended to in multiples of this, for alignment and few different shapes.
 _BLOCK = 32
 #: The name under which transformers' models find :func:`tree_attention`.
-_ATTENTION = "pacer_tree"
+ATTENTION = "pacer_tree"
 
 
 class TokenTree:
@@ -60,9 +60,8 @@ class TokenTree:
         return -(-self.used // _BLOCK) * _BLOCK
 
     @contextmanager
-    def filling(self, rows: slice, lengths: Tensor) -> Generator[None]:
+    def filling(self, rows: slice, lengths: Tensor, longest: int) -> Generator[None]:
         """In this context, a forward pass over right-padded prefixes [n, P, d] of ``lengths`` [n] fills these rows."""
-        longest = int(lengths.max())
         self._reserve(longest)
         self._filling = rows
         yield
@@ -96,7 +95,7 @@ class TokenTree:
         self.ancestors[rows], self.slots[rows] = new, slots
         return (new.any(1) * torch.arange(1, new.shape[2] + 1, device=new.device)).amax(-1)
 
-    def move(self, sources: list[int], targets: list[int]) -> None:
+    def move(self, sources: Tensor, targets: Tensor) -> None:
         """Copy rows ``sources`` over rows ``targets``."""
         for tensor in (self.ancestors, self.slots, *self.keys, *self.values):
             tensor[targets] = tensor[sources]
@@ -150,14 +149,4 @@ def tree_attention(
     return attended.transpose(1, 2), None
 
 
-AttentionInterface.register(_ATTENTION, tree_attention)
-
-
-@contextmanager
-def attending_to_trees(model: Any) -> Generator[None]:
-    """In this context, the model's layers attend with :func:`tree_attention`."""
-    usual, model.config._attn_implementation = model.config._attn_implementation, _ATTENTION
-    try:
-        yield
-    finally:
-        model.config._attn_implementation = usual
+AttentionInterface.register(ATTENTION, tree_attention)

@@ -45,6 +45,8 @@ class ImageEncoder:
         if depths[-1] != blocks or depths[0] < 1:
             raise ConfigError(f"features.depths = {list(depths)} must end with the encoder's last block, {blocks}")
         self.depths, self.device, self.precision = list(depths), torch.device(device), precision
+        # else the convolution that cuts patches would be the only float32 product in TF32
+        torch.backends.cudnn.allow_tf32 = False
 
     def encode_levels(self, levels: Tensor) -> Tensor:
         """Encode prepared images [B, 1 or 3, H, W] uint8, as :meth:`encode` does their values."""

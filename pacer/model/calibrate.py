@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +71,11 @@ class PrefixCalibrator(nn.Module):
         nn.init.constant_(self.gate_out.bias, gate_bias)
         nn.init.zeros_(self.up.weight)
 
+    @staticmethod
+    def row(lateral: Any, prior: Any) -> Any:
+        """Return the row of ``availability`` for these sources: bools, or tensors of them as int64."""
+        return lateral + 2 * prior
+
     def forward(self, prefix: Tensor, prefix_mask: Tensor, source_tokens: Tensor, availability: Tensor) -> Calibrated:
         """Correct a batch of prefixes.
 
@@ -84,7 +89,7 @@ class PrefixCalibrator(nn.Module):
         observed = F.pad(availability, (1, 0), value=True)  # [B, 3]: the frontal is always available
         means = torch.where(observed.unsqueeze(-1), source_tokens.mean(2), 0).to(prefix.dtype)
         z = means.sum(1) / observed.sum(1, keepdim=True)
-        e = self.availability(availability[:, 0].long() + 2 * availability[:, 1].long())
+        e = self.availability(self.row(*availability.long().unbind(1)))
         if "z" not in self.gate_inputs:
             z = torch.zeros_like(z)
         if "e" not in self.gate_inputs:

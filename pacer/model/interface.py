@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,14 +10,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pacer.model.batch import RefinedSources
+
+#: Maps the tensor of a step of the interface to another of its shape.
+Change = Callable[[Tensor], Tensor]
+
 
 @dataclass(frozen=True)
 class SourceTokens:
-    """The interface's output: ``tokens`` [B, 3, Q, d] (frontal, lateral, prior; zeros where absent) and
-    ``fused`` [B, Q, d]."""
+    """The interface's output: ``tokens`` [B, 3, Q, d] (frontal, lateral, prior; zeros where absent), ``fused``
+    [B, Q, d], and the ``compressed`` sources [B, 3, Q, d_v] behind them."""
 
     tokens: Tensor
     fused: Tensor
+    compressed: Tensor
 
 
 class SourceCompressor(nn.Module):
@@ -118,67 +125,63 @@ class SourceInterface(nn.Module):
         queries = self.queries.to(frontal.dtype).expand(len(frontal), -1, -1)
         return self.frontal(queries, frontal)
 
+    def frontal_only(self, frontal: Tensor) -> SourceTokens:
+        """Return the tokens of the frontal source [B, N, d_v] alone, unfused (warm-up)."""
+        compressed = self.compress_frontal(frontal)
+        tokens = self.frontal.to_model(compressed)
+        return SourceTokens(tokens.unsqueeze(1), tokens, compressed.unsqueeze(1))
+
     def forward(
-        self,
-        frontal: Tensor,
-        lateral: Tensor | None,
-        prior: Tensor | None,
-        availability: Tensor,
-        prior_mask: Tensor | None = None,
+        self, sources: RefinedSources, *, fill: Change | None = None, mix: Change | None = None
     ) -> SourceTokens:
         """Compress the sources of a batch, project them to the model's width, and fuse them.
 
         Args:
-            frontal: [B, N, d_v]. availability: [B, 2] bool, (lateral, prior) of each row.
-            lateral: [n_l, N, d_v], prior: [n_p, L, d_text], prior_mask: [n_p, L] bool, real positions: of the rows
-                that have one, or of all rows, of which the others are not read; None if no row has one.
+            fill: gives all rows of the compressed sources [B, 3, Q, d_v] every source. mix: changes the source tokens
+                before they are fused.
 
         Raises:
-            ValueError: the number of states of a source is neither.
+            ValueError: a source has states of another number of rows than its rows are.
         """
-        return self.fuse(self.compress(frontal, lateral, prior, availability, prior_mask), availability)
+        compressed = self._compress(sources)
+        rows = [sources.lateral_rows, sources.prior_rows]
+        if fill is not None:
+            compressed = fill(compressed)
+            rows = [torch.arange(len(compressed), device=compressed.device)] * 2
+        tokens = self._project(compressed, rows)
+        if mix is not None:
+            tokens = mix(tokens)
+        fused = self.fusion_norm(self.fusion(tokens.transpose(1, 2).flatten(2)))
+        return SourceTokens(tokens, fused, compressed)
 
-    def compress(
-        self,
-        frontal: Tensor,
-        lateral: Tensor | None,
-        prior: Tensor | None,
-        availability: Tensor,
-        prior_mask: Tensor | None = None,
-    ) -> Tensor:
-        """Compress all sources to [B, 3, Q, d_v], zeros where absent; arguments as for :meth:`forward`."""
-        compressed = self.compress_frontal(frontal)
-        hidden = ~prior_mask if self.mask_prior_padding and prior_mask is not None else None
+    def _compress(self, sources: RefinedSources) -> Tensor:
+        """Compress all sources to [B, 3, Q, d_v], zeros where absent."""
+        compressed = self.compress_frontal(sources.frontal)
+        hidden = ~sources.prior_mask if self.mask_prior_padding and sources.prior_mask is not None else None
+        given = (
+            (self.lateral, sources.lateral, sources.lateral_rows, None),
+            (self.prior, sources.prior, sources.prior_rows, hidden),
+        )
         slots = [compressed]
-        for column, (name, source, padding) in enumerate((("lateral", lateral, None), ("prior", prior, hidden))):
-            rows, slot = availability[:, column].nonzero().squeeze(1), torch.zeros_like(compressed)
-            if source is not None and len(rows) < len(source) == len(availability):
-                source, padding = source[rows], None if padding is None else padding[rows]
-            given = 0 if source is None else len(source)
-            if given != len(rows):
-                raise ValueError(f"{len(rows)} rows have a {name} source, but states of {given} were passed")
-            if source is not None and given:
-                present = getattr(self, name)(compressed[rows], source, padding)
+        for module, states, rows, padding in given:
+            slot = torch.zeros_like(compressed)
+            if states is not None and rows is not None:
+                if len(states) != len(rows):
+                    raise ValueError(f"{len(rows)} rows have a source, but states of {len(states)} were passed")
+                present = module(compressed.index_select(0, rows), states, padding)
                 slot = slot.index_copy(0, rows, present.to(slot.dtype))
             slots.append(slot)
         return torch.stack(slots, dim=1)
 
-    def fuse(self, compressed: Tensor, availability: Tensor) -> SourceTokens:
-        """Project compressed sources [B, 3, Q, d_v] and fuse them."""
-        tokens = self.project(compressed, availability)
-        return SourceTokens(tokens, self.join(tokens))
-
-    def project(self, compressed: Tensor, availability: Tensor) -> Tensor:
-        """Project compressed sources [B, 3, Q, d_v] to Z_s [B, 3, Q, d], zeros where absent."""
+    def _project(self, compressed: Tensor, rows_of: Sequence[Tensor | None]) -> Tensor:
+        """Project compressed sources [B, 3, Q, d_v] to Z_s [B, 3, Q, d], zeros where absent; ``rows_of`` gives the rows
+        that have a lateral view, and those that have a previous report."""
         z_frontal = self.frontal.to_model(compressed[:, 0])
         slots = [z_frontal]
-        for column, module in enumerate((self.lateral, self.prior)):
-            rows, slot = availability[:, column].nonzero().squeeze(1), torch.zeros_like(z_frontal)
-            if len(rows):
-                slot = slot.index_copy(0, rows, module.to_model(compressed[rows, column + 1]).to(slot.dtype))
+        for place, (module, rows) in enumerate(zip((self.lateral, self.prior), rows_of, strict=True), 1):
+            slot = torch.zeros_like(z_frontal)
+            if rows is not None:
+                present = module.to_model(compressed[:, place].index_select(0, rows))
+                slot = slot.index_copy(0, rows, present.to(slot.dtype))
             slots.append(slot)
         return torch.stack(slots, dim=1)
-
-    def join(self, tokens: Tensor) -> Tensor:
-        """Fuse the three slots: [B, 3, Q, d] -> [B, Q, d]."""
-        return self.fusion_norm(self.fusion(tokens.transpose(1, 2).flatten(2)))

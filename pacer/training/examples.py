@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
@@ -12,15 +12,14 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import torch
-from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.core.errors import DataError
 from pacer.data.schemas import read_records, readable
+from pacer.model.batch import FeatureSource, TrainingBatch, read_sources
 from pacer.model.checkpoint import ModelSpecification
-from pacer.model.pacer import FeatureSource, Supervision, TrainingBatch, read_sources
 from pacer.model.prompt import PromptIds, build_prompt
 from pacer.training.trajectory import RouteSeed, Trajectory, TrajectoryBuilder
 
@@ -172,8 +171,8 @@ class Examples:
     def _sequence(self, record: Row, commit: bool) -> tuple[list[int], int, Trajectory]:
         """Return the ids left of ``||``, the place of the first visual token among them, and the target."""
         prompt = self._prompt(record, commit)
-        anchor = render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS))) if commit else None
-        target = self.builder.build(record["report"], anchor, record["emphasis"])
+        commitment = render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS))) if commit else None
+        target = self.builder.build(record["report"], commitment, record["emphasis"])
         return prompt.prefix(self.tokenizer.bos_token_id, self.num_queries), prompt.visual_start, target
 
     def _prompt(self, record: Row, commit: bool) -> PromptIds:
@@ -199,24 +198,27 @@ def collate(
     Raises:
         ValueError: a record lacks a source that its context requires.
     """
-    lengths = [len(prefix) for prefix in prefixes]
+    sequences = [torch.tensor([*prefix, *target.ids]) for prefix, target in zip(prefixes, targets, strict=True)]
+    ids, prefix_lengths = pad_sequence(sequences, batch_first=True), [len(prefix) for prefix in prefixes]
+    starts = [row * ids.shape[1] + length for row, length in enumerate(prefix_lengths)]
+    places = [torch.arange(1, len(target.ids)) + start for start, target in zip(starts, targets, strict=True)]
 
-    def aligned(values: Sequence[np.ndarray]) -> torch.Tensor:
-        """Return values of the targets' tokens as [B, T], with zeros left of ``||`` and in the padding."""
-        padded = [F.pad(torch.from_numpy(v), (left, 0)) for v, left in zip(values, lengths, strict=True)]
-        return pad_sequence(padded, batch_first=True)
+    def predicted(values: Iterable[np.ndarray]) -> torch.Tensor:
+        """Return the values of all targets' tokens but BOS, [n]."""
+        return torch.cat([torch.from_numpy(own[1:]) for own in values])
 
-    ids = [torch.tensor([*prefix, *target.ids]) for prefix, target in zip(prefixes, targets, strict=True)]
+    omega_cons = predicted(target.omega_cons for target in targets)
     return TrainingBatch(
-        ids=pad_sequence(ids, batch_first=True),
+        ids=ids,
         visual_start=torch.tensor(visual_starts),
-        prefix_length=torch.tensor(lengths),
-        length=torch.tensor([len(row) for row in ids]),
+        prefix_length=torch.tensor(prefix_lengths),
+        longest_prefix=max(prefix_lengths),
+        length=torch.tensor([len(sequence) for sequence in sequences]),
         **vars(read_sources(records, features)),
-        supervision=Supervision(
-            omega=aligned([target.omega(lambda_q) for target in targets]),
-            s=aligned([target.s for target in targets]),
-            kappa=torch.tensor([target.kappa(lambda_q) for target in targets], dtype=torch.float32),
-            omega_cons=aligned([target.omega_cons for target in targets]),
-        ),
+        at=torch.cat(places),
+        omega=predicted(target.omega(lambda_q) for target in targets),
+        s=predicted(target.s for target in targets),
+        omega_cons=omega_cons,
+        kappa=torch.tensor([target.kappa(lambda_q) for target in targets], dtype=torch.float32),
+        consistent=int(omega_cons.sum()),
     )

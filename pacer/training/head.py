@@ -23,6 +23,7 @@ def token_terms(
     targets: Tensor,
     teacher: Tensor | None = None,
     omega_cons: Tensor | None = None,
+    consistent: int = 0,
     *,
     logits_at_once: int | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -33,13 +34,17 @@ def token_terms(
     Args:
         hidden: [n, d] last hidden states. head_weight: [V, d], frozen: it gets no gradient. targets: [n] token ids tau.
         teacher: [n, d] last hidden states of the frozen parent, whose distribution is p_0. omega_cons: [n] bool, tokens
-            whose divergence is computed. It is 0, at no cost, for the others, and for all tokens without a teacher.
+            whose divergence is computed, ``consistent`` in number. It is 0, at no cost, for the others, and for all
+            tokens without a teacher.
         logits_at_once: maximum number of logits in a chunk (at least one row; None: by device).
     """
     rows = logits_at_once or LOGITS_AT_ONCE.get(hidden.device.type, LOGITS_AT_ONCE["cuda"])
     rows = max(1, rows // len(head_weight))
-    compared = None if teacher is None else omega_cons
-    return _TokenTerms.apply(hidden, head_weight.detach(), targets, teacher, compared, rows)
+    groups = [torch.arange(len(hidden), device=hidden.device)]
+    if teacher is not None and omega_cons is not None:
+        # sorted, because the host knows how many there are, but not where
+        groups = list(omega_cons.int().argsort(stable=True).split([len(hidden) - consistent, consistent]))
+    return _TokenTerms.apply(hidden, head_weight.detach(), targets, teacher, groups, rows)
 
 
 class _TokenTerms(torch.autograd.Function):
@@ -47,26 +52,17 @@ class _TokenTerms(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        head: Tensor,
-        targets: Tensor,
-        teacher: Tensor | None,
-        compared: Tensor | None,
-        size: int,
+        ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, teacher: Tensor | None, groups: list[Tensor], size: int
     ) -> tuple[Tensor, Tensor]:
-        """Return the terms; at most ``size`` tokens at once, and those of ``compared`` [n] bool beside the teacher."""
+        """Return the terms; at most ``size`` tokens at once, those of the second group beside the teacher."""
         n = len(hidden)
-        groups: list[tuple[Tensor, Tensor | None]] = [(torch.arange(n, device=hidden.device), None)]
-        if compared is not None:
-            groups = [((~compared).nonzero().squeeze(1), None), (compared.nonzero().squeeze(1), teacher)]
         terms = hidden.new_zeros(2, n, dtype=torch.promote_types(head.dtype, torch.float32))
         shape = (len(groups), n, hidden.shape[1])
         slopes = terms.new_zeros(shape) if ctx.needs_input_grad[0] else None
         # reuse memory between chunks: allocating new pages takes longer than the arithmetic
         buffers = [terms.new_empty(min(size, n), len(head)) for _ in range(2 * len(groups))]
         factor = head if head.is_cuda else head.to(terms.dtype)  # what a CPU multiplies (see _logits)
-        for group, teacher_states in groups:
+        for group, teacher_states in zip(groups, (None, teacher)):
             for rows in group.split(size):
                 logits, p, scale = _softmax(hidden[rows].to(head.dtype), factor, buffers[:2])
                 target = targets[rows].unsqueeze(1)

@@ -22,18 +22,21 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from pacer.core.contexts import context_of
+from pacer.core.contexts import CONTEXTS, context_of
+from pacer.core.devices import sent
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import atomic_path
 from pacer.core.machine import peak_memory
 from pacer.core.prefetch import prefetch
 from pacer.core.progress import Ticker
 from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, uninterrupted
-from pacer.model.pacer import Batch, Pacer, TrainingBatch
+from pacer.model.batch import TrainingBatch
+from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples, MicroBatch
-from pacer.training.losses import EPSILON, LossWeights, denominators, objective
+from pacer.training.losses import Divisors, divisors_of
 from pacer.training.phases import Phase
 from pacer.training.sampler import Sampler
+from pacer.training.validation import validate
 
 #: Receives named values and the number of their update.
 Log = Callable[[dict[str, float], int], None]
@@ -104,8 +107,10 @@ class _Run:
     Attributes:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
         means: of the updates since the last logged point.
-        contexts: those of the train records. unseen: those of which no record was trained on yet.
-        unused: parameters without a gradient so far. stopping: whether all processes stop after this update.
+        blocks: of each parameter, what the optimiser steps, with the contexts whose records use it.
+        present: contexts of the latest update's records, of all processes.
+        contexts: those of the train records. seen: those of which a record was trained on since the start or resume.
+        stopping: whether all processes stop after this update.
     """
 
     def __init__(self, model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator):
@@ -122,18 +127,25 @@ class _Run:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name in self.parameters)
         model.to(accelerator.device)
+        self.blocks = {
+            name: [(torch.nn.Parameter(block), contexts) for block, contexts in model.blocks(name, parameter.detach())]
+            for name, parameter in self.parameters.items()
+        }
+        whole = [block for own in self.blocks.values() for block, _ in own if len(own) == 1]
+        parts = [block for own in self.blocks.values() for block, _ in own if len(own) > 1]
+        # apart from the others, which a GPU steps together only where all are contiguous
+        groups = [{"params": group} for group in (whole, parts) if group]
         self.optimizer = torch.optim.AdamW(
-            self.parameters.values(), lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
+            groups, lr=phase.schedule.learning_rate, weight_decay=phase.train.weight_decay
         )
         self.done = 0
         self.stopping = False
         self.means = Means()
         self.history: list[tuple[dict[str, float], int]] = []
         self.best: dict[str, Any] | None = None
-        self.unused = set(self.parameters)
-        rows = examples.table.rows("train", phase.contexts)
-        self.contexts = {context for context in rows if len(rows[context])}
-        self.unseen = set(self.contexts)
+        self.contexts = set(examples.table.frame.filter(split="train")["context"]).intersection(phase.contexts)
+        self.present: set[str] = set()
+        self.seen: set[str] = set()
 
     @property
     def trained(self) -> dict[str, Tensor]:
@@ -172,7 +184,7 @@ class _Run:
         def make(item: tuple[MicroBatch, float]) -> Share:
             micro, rho = item
             batch = self.examples.drawn(micro, rho, self.sampler.route_seed, self.phase.losses.lambda_q)
-            return micro.rows, batch.pin_memory() if self.accelerator.device.type == "cuda" else batch
+            return micro.rows, batch.ready_for(self.accelerator.device)
 
         left = (self.phase.schedule.updates - first) * self.phase.schedule.accumulation
         shares = (
@@ -189,9 +201,7 @@ class _Run:
         micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
         waited = time.perf_counter() - started
         means = self.gradient(micros)
-        if self.unused:
-            self._check_use([batch for _, batch in micros])
-        self.optimizer.step()
+        self._step()
         elapsed = time.perf_counter() - started
         tokens = means.pairs.pop("tokens")[0].item()
         self.means.add(means.pairs)
@@ -203,59 +213,81 @@ class _Run:
         """Store the accumulated gradient of the micro-batches in the parameters; return the values to log, and
         ``tokens``.
 
-        A parameter of a source that no row has, on any process, gets no gradient at all. So the optimiser skips it: no
-        weight decay, no momentum, no count of its steps, as in upstream, which does not call its module then.
-
         Processes communicate twice: for the denominators of the losses, and for gradients and logged values together.
+        The host waits for a GPU once, for the logged values, which say whether the step may be taken.
         """
+        means, totals = self._backward(micros)
+        numbers, tokens = self._over_processes(torch.cat(list(means.pairs.values())), [batch for _, batch in micros])
+        *pairs, norm = numbers.double().split([2] * len(means.pairs) + [1])
+        means, norm = Means(dict(zip(means.pairs, pairs, strict=True))), norm.item()
+        loss, limit = means.values()["loss"], self.phase.train.max_grad_norm
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self._stop(micros, totals, loss, norm)
+        if limit is not None and norm > limit:
+            gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+            torch._foreach_mul_(gradients, limit / norm)
+        means.add({"gradient_norm": _pair(norm, 1), "tokens": _pair(tokens, 1)})
+        return means
+
+    def _backward(self, micros: list[Share]) -> tuple[Means, list[Tensor]]:
+        """Accumulate this process's gradient of the micro-batches; return its values to log, and the losses' shares, on
+        the device."""
         train, device = self.phase.train, self.accelerator.device
         self._train_mode()
         torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
-        divisors = torch.stack([denominators(batch) for _, batch in micros]).to(device)
+        divisors = sent(torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros]), device)
         divisors = self.accelerator.reduce(divisors, reduction="sum")
-        self.optimizer.zero_grad()
+        for holder in (self.model, self.optimizer):  # both name the same tensors
+            holder.zero_grad()
         means, totals = Means(), []
         # a loss is the sum of the processes' shares, so one process counts it
-        count = torch.tensor(float(self.accelerator.is_main_process), device=device)
+        count = torch.full((), float(self.accelerator.is_main_process), device=device)
         for (_, batch), own in zip(micros, divisors, strict=True):
             batch = batch.to(device)
-            named = {"frontal_only": self.phase.frontal_only, "global_denominators": own}
+            named = {"frontal_only": self.phase.frontal_only, "divisors": Divisors(*own)}
             result = self.phase.objective(self.model, batch, self.phase.losses, **named)
             (result.total / len(micros)).backward()
             totals.append(result.total.detach())
             shares = {"loss": totals[-1], **{f"loss_{name}": part for name, part in result.parts.items()}}
-            shares["tokens"] = batch.length.sum()
             means.add({name: torch.stack([share.float(), count]) for name, share in shares.items()})
             means.add({name: pair.float() for name, pair in result.means.items()})
-        sums = self._over_processes(torch.cat(list(means.pairs.values())))
-        means = Means(dict(zip(means.pairs, sums.cpu().double().view(-1, 2), strict=True)))
-        loss = means.values()["loss"]
-        gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients).item()
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            self._stop(micros, totals, loss, norm)
-        if train.max_grad_norm is not None and norm > train.max_grad_norm:
-            torch._foreach_mul_(gradients, train.max_grad_norm / norm)
-        means.add({"gradient_norm": _pair(norm, 1)})
-        return means
+        return means, totals
 
-    def _over_processes(self, sums: Tensor) -> Tensor:
-        """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return the added numbers. If a
-        process is to stop, all stop after this update."""
-        if self.accelerator.num_processes == 1:
-            return sums
-        parameters = list(self.parameters.values())
-        present = sums.new_tensor([stop_requested(), *(parameter.grad is not None for parameter in parameters)])
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        flat = torch.cat([*(gradient.flatten() for gradient in gradients), present, sums])
-        *parts, present, sums = self.accelerator.reduce(flat, reduction="sum").split(
-            [*(parameter.numel() for parameter in parameters), len(present), len(sums)]
-        )
-        stopping, *present = present.tolist()
+    def _over_processes(self, sums: Tensor, batches: list[TrainingBatch]) -> tuple[Tensor, float]:
+        """Add up the gradients, and with them the numbers ``sums`` [n], over processes.
+
+        Return the added numbers and the norm of the gradient, [n + 1] on the CPU, and the number of tokens. ``present``
+        becomes that of all processes. If one is to stop, all stop after this update.
+        """
+        parameters, several = list(self.parameters.values()), self.accelerator.num_processes > 1
+        present = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
+        known = [
+            stop_requested(),
+            sum(int(batch.length.sum()) for batch in batches),
+            *(name in present for name in CONTEXTS),
+        ]
+        count = len(sums)
+        if several:
+            known += [parameter.grad is not None for parameter in parameters]
+            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+            told = sent(torch.tensor(known, dtype=sums.dtype), sums.device)
+            flat = torch.cat([*(gradient.flatten() for gradient in gradients), told, sums])
+            *parts, told, sums = self.accelerator.reduce(flat, reduction="sum").split(
+                [*(parameter.numel() for parameter in parameters), len(known), count]
+            )
+            for parameter, part in zip(parameters, parts, strict=True):
+                parameter.grad = part.view_as(parameter)
+            sums = torch.cat([sums, told])
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        numbers = torch.cat([sums, norm.to(sums)[None]]).cpu()
+        if several:
+            known = numbers[count:-1].tolist()
+            for parameter, processes in zip(parameters, known[2 + len(CONTEXTS) :], strict=True):
+                parameter.grad = parameter.grad if processes else None
+        stopping, tokens, *contexts = known[: 2 + len(CONTEXTS)]
+        self.present = {name for name, processes in zip(CONTEXTS, contexts, strict=True) if processes}
         self._agree(stopping)
-        for parameter, part, processes in zip(parameters, parts, present, strict=True):
-            parameter.grad = part.view_as(parameter) if processes else None
-        return sums
+        return torch.cat([numbers[:count], numbers[-1:]]), tokens
 
     def uninterrupted(self) -> AbstractContextManager[None]:
         """Postpone a stop to the end of a block, of several processes to one after which all stop."""
@@ -306,23 +338,36 @@ class _Run:
         means, self.means = self.means, Means()
         return means.values() | now
 
-    def _check_use(self, batches: list[Batch]) -> None:
-        """Refuse a parameter that training cannot reach, as soon as every context of the phase had a record.
+    def _step(self) -> None:
+        """Take the optimiser's step with what the update's records use.
+
+        What belongs to a source that no row of any process has is skipped: no weight decay, no momentum, no count of
+        its steps, as in upstream, which does not call the source's module then.
 
         Raises:
-            PacerError: a parameter got no gradient so far, although records of a context that uses it were trained on.
+            PacerError: at the first step after which every context of the phase had a record, a parameter that these
+                contexts use has had no gradient.
         """
-        self.unused -= {name for name, parameter in self.parameters.items() if parameter.grad is not None}
-        self.unseen -= {context_of(*sources) for batch in batches for sources in batch.availability.tolist()}
-        if self.unseen:
+        for name, own in self.blocks.items():
+            gradient = self.parameters[name].grad
+            parts = [None] * len(own) if gradient is None else [part for part, _ in self.model.blocks(name, gradient)]
+            for (block, contexts), part in zip(own, parts, strict=True):
+                block.grad = part if self.present.intersection(contexts) else None
+        self.optimizer.step()
+        if self.seen >= self.contexts:
             return
-        used = self.model.contexts_of
-        if unreached := sorted(name for name in self.unused if self.contexts.intersection(used(name))):
+        self.seen |= self.present
+        unreached = sorted(
+            name
+            for name, own in self.blocks.items()
+            for block, contexts in own
+            if self.contexts.intersection(contexts) and block not in self.optimizer.state
+        )
+        if unreached and self.seen >= self.contexts:
             raise PacerError(
                 f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trained tensors got no gradient, such "
                 f"as {unreached[0]}, so training would not change them; if they are LoRA's, name other lora.targets"
             )
-        self.unused.clear()
 
     def _stop(self, micros: list[Share], totals: list[Tensor], loss: float, norm: float) -> None:
         """Raise an error naming the records of micro-batches with a non-finite loss (all, if only the gradient is)."""
@@ -341,45 +386,6 @@ class _Run:
         for name, module in self.model.named_children():
             if any(prefix.split(".")[0] == name for prefix in self.phase.trains):
                 module.train()
-
-
-@torch.no_grad()
-def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator) -> dict[str, float]:
-    """Return ``validation/<context>``, which is equation (trajectory-objective) over a whole context, and their mean.
-
-    So the result depends on neither batch size nor number of processes. The route is that of inference: commitment
-    first, unless all reports of the phase are direct.
-    """
-    model.eval()
-    commit = phase.rho(phase.schedule.updates) < 1.0
-    contexts = {
-        context: rows[: phase.train.validation_records]
-        for context, rows in examples.table.rows("val", phase.contexts).items()
-        if len(rows)
-    }
-    batches: list[tuple[int, np.ndarray]] = []
-    for place, rows in enumerate(contexts.values()):
-        by_length = rows[np.argsort(examples.lengths(rows)[:, int(commit)], kind="stable")]
-        size = phase.schedule.batch_size
-        batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
-    mine = batches[accelerator.process_index :: accelerator.num_processes]
-    supervised = LossWeights(phase.losses.lambda_q, phase.losses.lambda_tlw)
-
-    def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
-        return examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q)
-
-    # sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
-    sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
-    for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
-        batch = batch.to(accelerator.device)
-        weights, predicted = batch.supervision, batch.predicted
-        nll = objective(model, batch, supervised, frontal_only=phase.frontal_only).nll.double()
-        numerators = torch.stack([(own[predicted] * nll).sum() for own in (weights.omega, weights.s)])
-        sums[context] += torch.cat([numerators, denominators(batch)[:2]])
-    likelihood, emphasised, omega, s = accelerator.reduce(sums, reduction="sum").unbind(1)
-    means = likelihood / (omega + EPSILON) + phase.losses.lambda_tlw * emphasised / (s + EPSILON)
-    losses = {f"validation/{context}": loss for context, loss in zip(contexts, means.tolist(), strict=True)}
-    return losses | ({"validation/mean": means.mean().item()} if losses else {})
 
 
 def _pair(total: float, count: float) -> Tensor:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from pacer.config import Params
-from pacer.config.training import Batches, Train, Warmup
+from pacer.config.training import Batches, Schedule, Train
 from pacer.core.contexts import CONTEXTS
 from pacer.training.losses import Loss, LossWeights, objective
 
@@ -45,7 +45,7 @@ class Phase:
     contexts: tuple[str, ...]
     frontal_only: bool
     trains: tuple[str, ...]
-    schedule: Warmup
+    schedule: Schedule
     losses: LossWeights
     rho: DirectProbability
     train: Train

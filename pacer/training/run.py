@@ -37,6 +37,9 @@ from pacer.training.phases import Phase, phase_of
 #: Settings of ``train`` that may change when a stopped run is resumed.
 _FREE_TO_CHANGE = {"workers", "state_interval", "log_interval", "checkpointing"}
 
+#: Increased with the form of a stopped run's state, so that one in another form is not resumed.
+_STATE_VERSION = 2
+
 #: Opens the ``log`` callable of a run, given the run's scratch directory.
 OpenLog = Callable[[Path], AbstractContextManager[Log]]
 
@@ -55,6 +58,24 @@ class Inputs:
     emphasis: Path
     anchors: Path | None = None
     start: Path | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training run, from its inputs to the checkpoint ``out``.
+
+    Attributes:
+        record: of the new checkpoint, except for its precision. build: see :data:`Build`.
+        make_examples: called like :class:`Examples`.
+    """
+
+    phase: Phase
+    record: CheckpointRecord
+    inputs: Inputs
+    out: Path
+    open_log: OpenLog
+    build: Build
+    make_examples: Callable[..., Examples] = Examples
 
 
 def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: OpenLog) -> None:
@@ -78,7 +99,7 @@ def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: Op
             refer_to_parent(out, record)
         state.wait_for_everyone()
     else:
-        run_training(phase, record, inputs, out, open_log, partial(starting_model, record, params, inputs))
+        run_training(Job(phase, record, inputs, out, open_log, partial(starting_model, record, params, inputs)))
 
 
 def starting_model(record: CheckpointRecord, params: Params, inputs: Inputs, dtype: torch.dtype) -> Pacer:
@@ -100,25 +121,15 @@ def starting_model(record: CheckpointRecord, params: Params, inputs: Inputs, dty
     return model
 
 
-def run_training(
-    phase: Phase,
-    record: CheckpointRecord,
-    inputs: Inputs,
-    out: Path,
-    open_log: OpenLog,
-    build: Build,
-    make_examples: Callable[..., Examples] = Examples,
-) -> None:
-    """Train and publish the checkpoint as ``out``, resuming from an earlier run's scratch directory.
-
-    Args:
-        record: of the new checkpoint, except for its precision. make_examples: called like :class:`Examples`.
-    """
+def run_training(job: Job) -> None:
+    """Train and publish the checkpoint, resuming from an earlier run's scratch directory."""
+    phase, inputs = job.phase, job.inputs
     accelerator = open_accelerator(mixed_precision(phase.train.precision))
     half = accelerator.mixed_precision == "bf16"
-    record = record.model_copy(update={"precision": "bfloat16" if half else "float32"})
+    record = job.record.model_copy(update={"precision": "bfloat16" if half else "float32"})
     main = accelerator.is_main_process
     depends_on = {
+        "state": _STATE_VERSION,
         "settings": phase.schedule.model_dump(),
         "train": phase.train.model_dump(exclude=_FREE_TO_CHANGE),
         "batches": phase.batches.model_dump(),
@@ -129,8 +140,8 @@ def run_training(
         "features": content_hash(inputs.features),
         "start": checkpoint_hash(inputs.start) if inputs.start else None,
     }
-    with scratch_directory(out, hash_json(depends_on), main=main) as directory:
-        model = build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
+    with scratch_directory(job.out, hash_json(depends_on), main=main) as directory:
+        model = job.build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
         if phase.train.checkpointing == "on":
             model.checkpoint_blocks()
         accelerator.wait_for_everyone()
@@ -141,22 +152,27 @@ def run_training(
             )
         table = RecordTable.read(inputs.corpus / "records.parquet", inputs.emphasis, inputs.anchors, phase.contexts)
         features = open_features(inputs.features, inputs.backbones, accelerator.device)
-        examples = make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
+        examples = job.make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
         if main:
-            print(_opening(phase, table), flush=True)
-        with open_log(directory) if main else nullcontext(lambda values, step: None) as log:
+            print(_opening(phase, table, record, inputs.start), flush=True)
+        with job.open_log(directory) if main else nullcontext(lambda values, step: None) as log:
             weights = train(model, examples, phase, accelerator, directory, log)
         accelerator.wait_for_everyone()  # no process reads the scratch directory any more
         if main:
             save_checkpoint(directory / "checkpoint", weights, record)
-            publish(directory / "checkpoint", out, durable=True)
+            publish(directory / "checkpoint", job.out, durable=True)
     accelerator.wait_for_everyone()
     accelerator.end_training()
 
 
-def _opening(phase: Phase, table: RecordTable) -> str:
+def _opening(phase: Phase, table: RecordTable, record: CheckpointRecord, start: Path | None) -> str:
     train = table.frame.filter(split="train")
     words = f"{phase.name}: {len(train):,} train records"
+    before = read_record(start).precision if start else record.precision
+    if before != record.precision:
+        words += (
+            f"\n{phase.name}: computes in {record.precision}, but {start} was trained in {before} (train.precision)"
+        )
     if phase.losses.lambda_tlw and not (train["emphasis"].list.slice(1).list.max() > 0).any():
         words += f"\n{phase.name}: L_TLW is 0: no target has emphasised tokens; emphasis.source: computed marks them"
     if phase.schedule.updates < phase.schedule.warmup_updates:

@@ -98,8 +98,8 @@ class TrajectoryBuilder:
         """Whether a report is too long: upstream tokenises BOS + report + EOS and cuts the whole at the limit."""
         return len(report_ids) + 2 > self.report_tokens
 
-    def build(self, report: str, anchor: str | None, emphasis: list[float] | None) -> Trajectory:
-        """Build one trajectory: commitment-first if ``anchor`` (its rendered text) is given, else direct.
+    def build(self, report: str, commitment: str | None, emphasis: list[float] | None) -> Trajectory:
+        """Build one trajectory: commitment-first if ``commitment`` (its rendered text) is given, else direct.
 
         Args:
             report: the cleaned report. emphasis: 0 or 1 for BOS, the report's tokens and EOS; missing values at the end
@@ -111,12 +111,12 @@ class TrajectoryBuilder:
         scores = np.asarray([] if emphasis is None else emphasis[1:], dtype=np.float32)
 
         pieces: list[tuple[Span, list[int]]] = [(Span.BOS, [self.tokenizer.bos_token_id])]
-        if anchor is not None:
-            anchor_ids = self.tokenizer(anchor, add_special_tokens=False)["input_ids"]
-            pieces += [(Span.ANCHOR, anchor_ids), (Span.OPENING, self.opening)]
+        if commitment is not None:
+            commitment_ids = self.tokenizer(commitment, add_special_tokens=False)["input_ids"]
+            pieces += [(Span.ANCHOR, commitment_ids), (Span.OPENING, self.opening)]
         pieces.append((Span.REPORT, report_ids))
         if not cut:
-            if anchor is not None:
+            if commitment is not None:
                 pieces.append((Span.CLOSING, self.closing))
             pieces.append((Span.END, [self.tokenizer.eos_token_id]))
 
@@ -125,4 +125,4 @@ class TrajectoryBuilder:
         s = np.zeros(len(ids), dtype=np.float32)
         scored = np.flatnonzero((spans == Span.REPORT) | (spans == Span.END))[: len(scores)]
         s[scored] = scores[: len(scored)]
-        return Trajectory(ids, spans, s, anchor is not None, cut)
+        return Trajectory(ids, spans, s, commitment is not None, cut)

@@ -10,7 +10,8 @@ from torch import Tensor
 from pacer.config import Params
 from pacer.config.baselines import BaselineParams, load_baseline_params
 from pacer.config.profiles import load_profile
-from pacer.model.pacer import Pacer, SourceStates
+from pacer.model.batch import SourceStates
+from pacer.model.pacer import Pacer
 from tests.support.models import moved_model, save_model, specification
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ def parent(tmp_path_factory: pytest.TempPathFactory, backbones: Path) -> Path:
 
 def compressed_by(model: Pacer, sources: SourceStates) -> Tensor:
     """The compressed sources [B, 3, Q, d_v]."""
-    return model.interface.compress(**vars(model.refine_sources(sources)[0]))
+    return model.interface(model.refine_sources(sources)[0]).compressed
 
 
 @pytest.fixture

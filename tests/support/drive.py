@@ -31,7 +31,7 @@ from PIL import Image
 from pacer.config import Params
 from pacer.core.errors import PacerError, run_cleanly
 from pacer.core.io import hash_bytes, read_json, write_json
-from pacer.core.stops import STOPPED, Stopped, stoppable
+from pacer.core.stops import Stopped, stoppable
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.features.encode import build_store
 from pacer.training import loop
@@ -280,7 +280,8 @@ class Points:
     def reach(self, point: str) -> None:
         if self._stops_at(point):
             target = os.getppid() if self.stop.get("parent") else os.getpid()
-            os.kill(target, signal.Signals[self.stop.get("signal", "SIGKILL")])
+            number, self.stop = signal.Signals[self.stop.get("signal", "SIGKILL")], {}  # only once
+            os.kill(target, number)
         if self.watching:
             self.passed.append((point, self.counts[point], self._sizes()))
         self.counts[point] += 1
@@ -377,8 +378,8 @@ def _child(path: str) -> None:
         with stoppable():
             perform(read_json(path))
         code = 0
-    except Stopped:
-        code = STOPPED
+    except Stopped as stop:
+        code = stop.exit_code
     except PacerError as error:
         print(f"error: {error}", file=sys.stderr)
     except BaseException:

@@ -86,7 +86,7 @@ def setting(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def stopped(task: dict[str, Any], point: str, number: int, **more: Any) -> dict[str, Any]:
-    """The task with a SIGTERM at a point."""
+    """The task with a signal at a point: SIGTERM, unless ``more`` names another."""
     return task | {"stop": {"point": point, "number": number, "signal": "SIGTERM", **more}}
 
 

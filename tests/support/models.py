@@ -28,6 +28,7 @@ from transformers import (
 
 from pacer.core.io import write_json
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
+from pacer.model.batch import TrainingBatch
 from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, parent_reference, save_checkpoint
 from pacer.model.pacer import Pacer
 from pacer.phantom.tokenizer import phantom_tokenizer
@@ -220,6 +221,11 @@ def save_model(
 def save_calibrated(folder: Path, backbones: Path) -> None:
     """A checkpoint of Calibrate without a parent, no trained parameter of which is where its initialisation put it."""
     save_model(folder, moved_model(backbones, seed=5), backbones, specification())
+
+
+def padded(batch: TrainingBatch, values: torch.Tensor) -> torch.Tensor:
+    """Values of the predicted tokens [n] in their places, zeros elsewhere [B, T]."""
+    return values.new_zeros(batch.ids.numel()).index_copy(0, batch.at, values).view(batch.ids.shape)
 
 
 @pytest.fixture

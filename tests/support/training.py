@@ -14,6 +14,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
 from pacer.config import Params, parse_params
+from pacer.core.contexts import context_of
 from pacer.core.io import write_json
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.decoding import run as decoding
@@ -50,6 +51,40 @@ def parameters(**groups: dict) -> Params:
 def record_table(records: pl.DataFrame, anchors: pl.DataFrame | None = None) -> RecordTable:
     """The table of ``records``, which have their emphasis, and of ``anchors`` in the same order."""
     return RecordTable(records if anchors is None else records.hstack(anchors.drop("record_id")))
+
+
+def stepped(
+    monkeypatch: pytest.MonkeyPatch, blocks: list[tuple[str, tuple, set[str]]]
+) -> list[list[tuple[set[str], bool]]]:
+    """Watch blocks of parameters in runs to come: for each, the contexts of every update and whether the update moved
+    it. All of its weights, moments and counts of steps move, or all stay to the bit."""
+    taken: list[list[tuple[set[str], bool]]] = [[] for _ in blocks]
+    gradient, update = loop._Run.gradient, loop._Run.update
+    seen: list[set[str]] = []
+
+    def noted(own: Any, micros: list) -> Any:
+        seen.append({context_of(*row) for _, batch in micros for row in batch.availability.tolist()})
+        return gradient(own, micros)
+
+    def state(own: Any, name: str, index: tuple, contexts: set[str]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        [block] = [block for block, used in own.blocks[name] if set(used) == contexts]
+        moments = [value.clone() for value in own.optimizer.state.get(block, {}).values()]
+        return own.parameters[name][index].detach().clone(), moments
+
+    def watched(own: Any, stream: Iterator) -> float:
+        before = [state(own, *block) for block in blocks]
+        loss = update(own, stream)
+        for block, (weights, moments), results in zip(blocks, before, taken, strict=True):
+            after, later = state(own, *block)
+            moved = not torch.equal(weights, after)
+            same = len(moments) == len(later) and all(map(torch.equal, moments, later))
+            assert moved != same, block
+            results.append((seen[-1], moved))
+        return loss
+
+    monkeypatch.setattr(loop._Run, "gradient", noted)
+    monkeypatch.setattr(loop._Run, "update", watched)
+    return taken
 
 
 @pytest.fixture

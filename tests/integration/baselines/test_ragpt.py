@@ -29,7 +29,7 @@ from pacer.core.io import read_json
 from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.model.pacer import Batch, read_sources
+from pacer.model.batch import Batch, read_sources
 from pacer.training.run import Inputs
 from tests.support.baselines import compressed_by
 from tests.support.made_records import anchors_of
@@ -196,7 +196,7 @@ def test_what_is_there_stays_and_only_missing_slots_are_filled(
     batch, frozen = batch_of(examples), load_model(parent, backbones)[0]
     with torch.no_grad():
         compressed = compressed_by(frozen, batch)
-        filled = model.fill(compressed, batch.neighbours, batch.availability)
+        filled = model.fill(compressed, batch, batch.neighbours)
         known = torch.nn.functional.pad(batch.availability, (1, 0), value=True)
         assert torch.equal(filled[known], compressed[known])
         made = model.added["prior"](batch.neighbours[:, :, 2])
@@ -213,7 +213,7 @@ def test_prompts_stand_behind_bos_and_the_rest_is_the_parents(
     batch, frozen = batch_of(examples), load_model(parent, backbones)[0]
     with torch.no_grad():
         found, theirs = model.embed(batch), frozen.embed(batch).inputs  # with any values in the prompts' places
-        filled = model.fill(compressed_by(model, batch), batch.neighbours, batch.availability)
+        filled = model.fill(compressed_by(model, batch), batch, batch.neighbours)
         prompts = model.added["project"](
             torch.cat([model.added["prompts"](filled[:, s], batch.neighbours[:, :, s]) for s in range(3)], dim=1)
         )

@@ -23,16 +23,16 @@ from pacer.core.errors import CheckpointError, ConfigError
 from pacer.core.io import read_json
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.model.assemble import load_model, load_tokenizer
+from pacer.model.batch import Batch, RefinedSources
 from pacer.model.checkpoint import read_record
-from pacer.model.pacer import Batch, Pacer
+from pacer.model.pacer import Pacer
 from pacer.training.examples import MicroBatch
-from pacer.training.losses import LossWeights, Objective, denominators, emphasis_loss, trajectory_loss
+from pacer.training.losses import EPSILON, LossWeights, Objective, divisors_of
 from pacer.training.run import Inputs
 from pacer.training.trajectory import RouteSeed
-from tests.support.baselines import compressed_by
-from tests.support.models import QUERIES, moved, specification
+from tests.support.models import QUERIES, moved, padded, specification
 from tests.support.searches import settings as decode_settings
-from tests.support.training import record_table
+from tests.support.training import record_table, stepped
 
 D, Q = 24, 3
 ROOT = Path(__file__).parents[3]
@@ -55,7 +55,9 @@ def model(own: BaselineParams, parent: Path, backbones: Path) -> SimMLM:
 def test_experts_and_gate_follow_their_formulas() -> None:
     experts: Any = moved(ResidualExperts(D, rank=5, d_gate=7), 0.3, seed=1)
     tokens = torch.randn(4, 3, Q, D, generator=torch.Generator().manual_seed(0))  # of absent sources too
-    found, mixture = experts(tokens, CONTEXTS), experts.mixture(tokens, CONTEXTS)
+    rows = {"lateral_rows": torch.tensor([2, 3]), "prior_rows": torch.tensor([1, 3])}
+    sources = RefinedSources(availability=CONTEXTS, frontal=torch.empty(0), **rows)
+    found, mixture = experts(tokens, sources), experts.mixture(tokens, CONTEXTS)
     weights = dict(experts.named_parameters())
     for row, (lateral, prior) in enumerate(CONTEXTS.tolist()):
         there = [True, lateral, prior]
@@ -101,19 +103,16 @@ def objective_of(model: SimMLM, examples: PairedExamples, batch: Batch, **given:
 def test_third_parts_rank_with_the_weights_of_the_second_and_are_not_trained_on(examples: PairedExamples) -> None:
     batch = batch_of(examples)
     assert len(batch.ids) == 14 * 3
-    assert (
-        denominators(batch).tolist()[:3]
-        == denominators(
-            examples.batch(
-                examples.pair_table.parts_of(two_of_each_draw(examples))[:28],
-                examples.routes(two_of_each_draw(examples), np.zeros(14), 0.5, SEED) * 2,
-                0.35,
-            )
-        ).tolist()[:3]
-    )
-    for name in ("omega", "s", "kappa", "omega_cons"):
-        halves = getattr(batch.supervision, name)[:28]
-        assert halves[:14].any() and halves[14:].any() and not getattr(batch.supervision, name)[28:].any()
+    pairs, visits = two_of_each_draw(examples), np.zeros(14)
+    routes = examples.routes(pairs, visits, 0.5, SEED)
+    two = examples.batch(examples.pair_table.parts_of(pairs)[:28], routes * 2, 0.35)
+    assert divisors_of(batch)[:3] == divisors_of(two)[:3] and batch.consistent == two.consistent
+    weights = [padded(batch, getattr(batch, name)) for name in ("omega", "s", "omega_cons")]
+    for weight in (*weights, batch.kappa):
+        assert weight[:14].any() and weight[14:28].any() and not weight[28:].any()
+    ranked = padded(batch, batch.ranked)
+    assert not ranked[:14].any() and torch.equal(ranked[14:28], weights[0][14:28])
+    assert torch.equal(ranked[28:], ranked[14:28])
     second, third = slice(14, 28), slice(28, None)
     assert torch.equal(batch.ids[third], batch.ids[second])
     assert torch.equal(batch.availability[third], batch.availability[:14])
@@ -134,9 +133,10 @@ def test_it_starts_as_the_parent_and_differs_once_the_experts_do(
         changed = (inputs != frozen.embed(batch).inputs).any(-1)
         places = batch.visual_start.unsqueeze(1) + torch.arange(QUERIES)
         assert changed.gather(1, places).all() and changed.sum() == places.numel()
-        tokens = frozen.interface.project(compressed_by(frozen, batch), batch.availability)
-        added = model.added(tokens, batch.availability)
-        expected = frozen.interface.join(tokens + added)
+        refined = frozen.refine_sources(batch)[0]
+        tokens = frozen.interface(refined).tokens
+        mixed = tokens + model.added(tokens, refined)
+        expected = frozen.interface.fusion_norm(frozen.interface.fusion(mixed.transpose(1, 2).flatten(2)))
     torch.testing.assert_close(model.embed(batch).sources.fused, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -145,9 +145,9 @@ def plain_objective(model: Pacer, batch: Batch, alpha: float, lambda_tlw: float)
     logits = model.language(inputs_embeds=model.embed(batch).inputs).logits
     pairs = len(batch.ids) // 3
     nll = torch.zeros(batch.ids.shape)
-    means = []
+    means, omega, s = [], padded(batch, batch.omega), padded(batch, batch.s)
     for i in range(len(batch.ids)):
-        weight = batch.supervision.omega[i if i < 2 * pairs else i - pairs]
+        weight = omega[i if i < 2 * pairs else i - pairs]
         total = 0.0
         for t in range(int(batch.prefix_length[i]) + 1, int(batch.length[i])):
             nll[i, t] = -F.log_softmax(logits[i, t - 1], -1)[batch.ids[i, t]]
@@ -156,11 +156,9 @@ def plain_objective(model: Pacer, batch: Batch, alpha: float, lambda_tlw: float)
     with_fewer, with_more = means[pairs : 2 * pairs], means[2 * pairs :]
     ranking = sum(F.relu(more - fewer) for more, fewer in zip(with_more, with_fewer, strict=True)) / pairs
     own = slice(0, 2 * pairs)
-    return (
-        trajectory_loss(nll[own], batch.supervision.omega[own], batch.supervision.kappa[own])
-        + lambda_tlw * emphasis_loss(nll[own], batch.supervision.s[own])
-        + alpha * ranking
-    )
+    trajectory = (omega[own] * nll[own]).sum() / (omega[own].sum() + batch.kappa[own].sum() + EPSILON)
+    emphasis = (s[own] * nll[own]).sum() / (s[own].sum() + EPSILON)
+    return trajectory + lambda_tlw * emphasis + alpha * ranking
 
 
 def test_the_objective_and_its_gradient_are_those_of_the_formula(model: SimMLM, examples: PairedExamples) -> None:
@@ -182,10 +180,9 @@ def test_the_objective_and_its_gradient_are_those_of_the_formula(model: SimMLM, 
 def test_shares_of_two_processes_add_up_to_the_whole(model: SimMLM, examples: PairedExamples) -> None:
     rows = two_of_each_draw(examples)
     whole = objective_of(model, examples, batch_of(examples))
-    whole_batch = denominators(batch_of(examples))
+    whole_batch = divisors_of(batch_of(examples))
     shares = [
-        objective_of(model, examples, batch_of(examples, own), global_denominators=whole_batch)
-        for own in (rows[::2], rows[1::2])
+        objective_of(model, examples, batch_of(examples, own), divisors=whole_batch) for own in (rows[::2], rows[1::2])
     ]
     torch.testing.assert_close(shares[0].total + shares[1].total, whole.total)
     for name, value in whole.parts.items():
@@ -215,6 +212,24 @@ def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
         load_adapted(SimMLM, parent, backbones)
     with pytest.raises(CheckpointError, match="is a checkpoint of simmlm, expected one of ragpt"):
         load_adapted(RAGPT, tmp_path / "simmlm", backbones)
+
+
+def test_no_weight_moves_for_a_source_that_no_row_has(
+    own, params, inputs, parent: Path, tmp_path: Path, log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A micro-batch has one draw of pairs: that of ``sw`` and ``sn`` has no lateral view."""
+    rows = enumerate([{"sn", "sw", "mn", "mw"}, {"mn", "mw"}, {"sw", "mw"}])
+    blocks = [
+        (f"added.{name}", index, contexts)
+        for row, contexts in rows
+        for name, index in ((f"up.{row}.weight", ()), ("gate_out.weight", (row,)), ("gate_out.bias", (row,)))
+    ]
+    steps = stepped(monkeypatch, blocks)
+    settings = own.simmlm.model_copy(update={"updates": 14, "accumulation": 1, "warmup_updates": 0})
+    train_simmlm(settings, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log([]))
+    for (name, index, contexts), taken in zip(blocks, steps, strict=True):
+        assert all(moved == bool(present & contexts) for present, moved in taken), (name, index, taken)
+        assert len(contexts) == 4 or {moved for _, moved in taken} == {False, True}
 
 
 def test_decoding_writes_the_settings_and_asks_the_experts(

@@ -19,7 +19,7 @@ import polars as pl
 
 from pacer.config import Labelling
 from pacer.core.io import read_json, write_json
-from pacer.core.stops import LAST_WORDS, STOPPED
+from pacer.core.stops import LAST_WORDS
 from pacer.data.schemas import RECORD_SCHEMA
 from tests.support.endpoint import Endpoint, Misbehaviour
 from tests.support.labelling import KEY, REPORTS, build, cached, record
@@ -133,7 +133,7 @@ def test_requests_stopped_in_the_middle(endpoint: Endpoint, asking: Callable[...
     whole, work = (Work(tmp_path / name, 400, asking(concurrency=SLOTS)) for name in ("whole", "stopped"))
     assert whole.label() == 0
     endpoint.paid.clear()
-    assert work.label(lambda: endpoint.paid.total() >= 100, signal.SIGTERM) == STOPPED
+    assert work.label(lambda: endpoint.paid.total() >= 100, signal.SIGTERM) == 128 + signal.SIGTERM
     assert work.output.splitlines()[-1] == LAST_WORDS and "Traceback" not in work.output
     paid = endpoint.paid.total()
     assert 100 <= paid < 400

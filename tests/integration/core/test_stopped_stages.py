@@ -1,8 +1,9 @@
-"""`features` and `decode` get SIGTERM in the middle of their work, and go on to the files of a run without a stop."""
+"""`features` and `decode` are stopped in the middle of their work, and go on to the files of a run without a stop."""
 
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +12,13 @@ import polars as pl
 import pytest
 from ruamel.yaml import YAML
 
-from pacer.core.stops import LAST_WORDS, STOPPED
+from pacer.core.stops import LAST_WORDS
 from pacer.data.schemas import IMAGE_SCHEMA, RECORD_SCHEMA, read_records, write_table
 from tests.support import drive
 from tests.support.models import MODEL, save_calibrated
 
 STAGES = drive.ROOT / "stages"
-#: A stage that sends itself SIGTERM before a call of a function, counted from 0.
+#: A stage that sends itself a signal before a call of a function, counted from 0.
 SCRIPT = """
 import itertools, os, runpy, signal
 from {module} import {owner} as owner
@@ -27,7 +28,7 @@ def main():
 
     def counted(*given, **named):
         if next(calls) == {number}:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.{signal})
         return real(*given, **named)
 
     owner.{function} = counted
@@ -68,13 +69,16 @@ def contents(out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("stage", "out", "function", "number", "kept"),
+    ("stage", "out", "function", "number", "kept", "sent"),
     [
-        ("features", "data/features", "pacer.features encode write_shard", 2, "store/*.safetensors"),
-        ("decode", "predictions", "pacer.core.journal Journal append", 7, "*/lines/0.jsonl"),
+        ("features", "data/features", "pacer.features encode write_shard", 2, "store/*.safetensors", "SIGINT"),
+        ("decode", "predictions", "pacer.core.journal Journal append", 7, "*/lines/0.jsonl", "SIGINT"),
+        ("decode", "predictions", "pacer.core.journal Journal append", 3, "*/lines/0.jsonl", "SIGTERM"),
     ],
 )
-def test_a_stop_in_the_middle(stage: str, out: str, function: str, number: int, kept: str, folder: Path) -> None:
+def test_a_stop_in_the_middle(
+    stage: str, out: str, function: str, number: int, kept: str, sent: str, folder: Path
+) -> None:
     scratch = Path(f"{folder / out}.scratch")
     shutil.rmtree(folder / out, ignore_errors=True)
     assert run(folder, STAGES / f"{stage}.py")[0] == 0
@@ -82,9 +86,9 @@ def test_a_stop_in_the_middle(stage: str, out: str, function: str, number: int, 
     shutil.rmtree(folder / out)
     module, owner, name = function.split()
     script = folder / "script.py"
-    about = {"module": module, "owner": owner, "function": name, "number": number}
+    about = {"module": module, "owner": owner, "function": name, "number": number, "signal": sent}
     script.write_text(SCRIPT.format(stage=str(STAGES / f"{stage}.py"), **about))
-    assert run(folder, script) == (STOPPED, LAST_WORDS)
+    assert run(folder, script) == (128 + signal.Signals[sent], LAST_WORDS)
     assert any(path.stat().st_size for path in scratch.glob(kept)) and not (folder / out).exists()
     assert run(folder, STAGES / f"{stage}.py")[0] == 0
     assert contents(folder / out) == whole and not scratch.exists()

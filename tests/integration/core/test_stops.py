@@ -1,4 +1,4 @@
-"""SIGTERM to a stage, to its launcher or to DVC ends the stage, with one line."""
+"""Ctrl-C and SIGTERM, to a stage, to its launcher or to DVC, end the stage with one line."""
 
 from __future__ import annotations
 
@@ -25,16 +25,47 @@ def main():
     for _ in range(600):
         time.sleep(0.1)
 """
+#: A stage in the middle of what a stop does not interrupt.
+FINISHING = """
+import os, time
+from pathlib import Path
+from pacer.core.stops import stop_requested, uninterrupted
+
+def main():
+    Path("pid").write_text(str(os.getpid()))
+    with uninterrupted():
+        Path("ready").touch()
+        for _ in range(600):
+            if stop_requested():
+                Path("stopping").touch()
+            time.sleep(0.1)
+"""
+#: A stage in the same place that another process has asked to stop.
+AGREED = """
+import os, time
+from pathlib import Path
+from pacer.core.stops import request_stop, uninterrupted
+
+def main():
+    Path("pid").write_text(str(os.getpid()))
+    with uninterrupted():
+        request_stop()
+        Path("ready").touch()
+        time.sleep(3)
+        Path("finished").touch()
+"""
 #: A stage that is still importing.
 IMPORTING = f"{STAGE}\nmain()\n"
 
 
 @pytest.fixture(autouse=True)
-def not_under_nohup() -> Iterator[None]:
-    """A stage under nohup outlives its parent; the tests may run under nohup, their stages do not."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def signals_are_not_ignored() -> Iterator[None]:
+    """Stages do not inherit from the tests that signals are ignored, as under nohup or in a script's background."""
+    defaults = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
     yield
-    signal.signal(signal.SIGHUP, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 RUN, LAUNCH = (str(ROOT / "stages" / name) for name in ("run.py", "launch.py"))
@@ -79,43 +110,84 @@ def start(folder: Path, *command: str, stage: str = STAGE, shell: str = "/bin/sh
     return process
 
 
-def stop(folder: Path, process: subprocess.Popen) -> tuple[int, str]:
-    """Send SIGTERM to the process alone; its exit code as a shell tells it, and what was printed."""
-    process.terminate()
+def stop(folder: Path, process: subprocess.Popen, sent: signal.Signals) -> tuple[int, str]:
+    """Send SIGTERM to the process alone, or Ctrl-C to all that its terminal reaches; its exit code as a shell tells
+    it, and what was printed."""
+    if sent == signal.SIGINT:
+        os.killpg(process.pid, sent)
+    elif process.poll() is None:
+        process.send_signal(sent)
     code = process.wait(30)
     assert gone(int((folder / "pid").read_text()))
     return 128 - code if code < 0 else code, (folder / "printed").read_text()
 
 
-@pytest.mark.parametrize("starter", [RUN, LAUNCH])
-@pytest.mark.parametrize("stage", [STAGE, IMPORTING])
-def test_a_stage(stage: str, starter: str, tmp_path: Path) -> None:
+SIGNALS = pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+
+
+@SIGNALS
+@pytest.mark.parametrize(("starter", "stage"), [(RUN, STAGE), (LAUNCH, STAGE), (LAUNCH, IMPORTING)])
+def test_a_stage(stage: str, starter: str, sent: signal.Signals, tmp_path: Path) -> None:
     process = start(tmp_path, sys.executable, starter, "stage.py", stage=stage)
-    assert stop(tmp_path, process) == (143, LINE)
+    assert stop(tmp_path, process, sent) == (128 + sent, LINE)
 
 
-@LINUX
-@pytest.mark.parametrize("stage", [STAGE, IMPORTING])
-@pytest.mark.parametrize("kind", ["NO", "MULTI_GPU"])
-def test_a_launcher(kind: str, stage: str, tmp_path: Path) -> None:
-    (tmp_path / "accelerate").mkdir()
+@pytest.mark.parametrize("kind", ["alone", "NO", "MULTI_GPU"])
+def test_a_second_ctrl_c_ends_what_the_first_let_finish(kind: str, tmp_path: Path) -> None:
+    if kind != "alone":
+        configure(tmp_path, kind)
+    process = start(tmp_path, sys.executable, LAUNCH, "stage.py", stage=FINISHING)
+    os.killpg(process.pid, signal.SIGINT)
+    while not (tmp_path / "stopping").exists():
+        time.sleep(0.05)
+    assert process.poll() is None
+    began = time.monotonic()
+    code, printed = stop(tmp_path, process, signal.SIGINT)
+    assert code == 130 and LINE in printed and time.monotonic() - began < 10, printed
+
+
+def test_the_first_ctrl_c_is_the_first_whoever_asked_before(tmp_path: Path) -> None:
+    process = start(tmp_path, sys.executable, RUN, "stage.py", stage=AGREED)
+    assert stop(tmp_path, process, signal.SIGINT) == (143, LINE) and (tmp_path / "finished").exists()
+
+
+def configure(folder: Path, kind: str) -> None:
+    """Write accelerate's configuration for one process or two."""
+    (folder / "accelerate").mkdir()
     configuration = CONFIGURATION.format(kind=kind, processes=1 + (kind != "NO"))
-    (tmp_path / "accelerate" / "default_config.yaml").write_text(configuration)
-    process = start(tmp_path, sys.executable, LAUNCH, "stage.py", stage=stage)
-    code, printed = stop(tmp_path, process)
-    assert code == 143 and LINE in printed and "Traceback" not in printed, printed
+    (folder / "accelerate" / "default_config.yaml").write_text(configuration)
 
 
 @LINUX
-@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_dvc(number: signal.Signals, shell: str, tmp_path: Path) -> None:
+@SIGNALS
+@pytest.mark.parametrize(("kind", "stage"), [("NO", STAGE), ("MULTI_GPU", STAGE), ("MULTI_GPU", IMPORTING)])
+def test_a_launcher(kind: str, stage: str, sent: signal.Signals, tmp_path: Path) -> None:
+    configure(tmp_path, kind)
+    process = start(tmp_path, sys.executable, LAUNCH, "stage.py", stage=stage)
+    code, printed = stop(tmp_path, process, sent)
+    assert code == 128 + sent and LINE in printed and "Traceback" not in printed, printed
+
+
+@LINUX
+@pytest.mark.parametrize(
+    ("sent", "shell"),
+    [
+        (signal.SIGTERM, "/bin/sh"),
+        (signal.SIGKILL, "/bin/sh"),
+        (signal.SIGKILL, "/bin/bash"),
+        (signal.SIGINT, "/bin/sh"),
+    ],
+)
+def test_dvc(sent: signal.Signals, shell: str, tmp_path: Path) -> None:
     dvc = shutil.which("dvc")
     if dvc is None:
         pytest.skip("dvc is not installed")
     subprocess.run([dvc, "init", "--no-scm", "--quiet"], cwd=tmp_path, check=True)
     (tmp_path / "dvc.yaml").write_text(f"stages:\n  work:\n    cmd: exec python {RUN} stage.py\n")
     process = start(tmp_path, dvc, "repro", shell=shell)
-    process.send_signal(number)
-    code, printed = stop(tmp_path, process)
-    assert code == 128 + number and printed.count(LINE) == 1, printed
+    code, printed = stop(tmp_path, process, sent)
+    assert printed.count(LINE) == 1, printed
+    if sent == signal.SIGINT:  # DVC waits for the stage, and tells its exit code
+        assert code == 255 and "exited with 130" in printed, printed
+    else:
+        assert code == 128 + sent

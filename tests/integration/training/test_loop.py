@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -10,10 +11,10 @@ import torch
 
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.model.pacer import Batch
 from pacer.training import loop
+from pacer.training.losses import Objective, objective
 from pacer.training.phases import phase_of
-from tests.support.training import parameters
+from tests.support.training import parameters, stepped
 
 
 def test_a_logged_point_is_the_mean_over_the_updates_since_the_one_before(run) -> None:
@@ -65,34 +66,55 @@ def test_the_optimiser_is_adamw_with_its_usual_betas(setting, accelerator) -> No
     """Loshchilov and Hutter 2019, as PyTorch and upstream have it; the paper gives the learning rates alone."""
     optimizer = loop._Run(*setting("parent"), phase_of("parent", parameters()), accelerator).optimizer
     assert type(optimizer) is torch.optim.AdamW
-    [group] = optimizer.param_groups
-    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.999), 1e-8, 0.01)
-    assert not group["amsgrad"] and not group["maximize"]
+    for group in optimizer.param_groups:
+        assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.999), 1e-8, 0.01)
+        assert not group["amsgrad"] and not group["maximize"]
 
 
-def test_a_source_that_no_row_of_an_update_has_is_not_stepped(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither momentum nor weight decay moves its weights, and the optimiser counts no step for them."""
-    update, columns, steps = loop._Run.update, {"lateral": 0, "prior": 1}, dict.fromkeys(("lateral", "prior"), 0)
-    seen: list[Batch] = []
-    gradient = loop._Run.gradient
-    monkeypatch.setattr(loop._Run, "gradient", lambda own, micros: seen.append(micros[0][1]) or gradient(own, micros))
+#: A phase, a block of one of its parameters (width 24), and the contexts whose records use it.
+BLOCKS = [
+    ("parent", "interface.lateral.mix.weight", (), {"mn", "mw"}),
+    ("parent", "interface.prior.attention.bias_k", (), {"sw", "mw"}),
+    ("parent", "interface.fusion.weight", (slice(None), slice(24)), {*CONTEXTS}),
+    ("parent", "interface.fusion.weight", (slice(None), slice(24, 48)), {"mn", "mw"}),
+    ("parent", "interface.fusion.weight", (slice(None), slice(48, 72)), {"sw", "mw"}),
+    ("parent", "interface.fusion.bias", (), {*CONTEXTS}),
+    *(
+        ("calibrate", "calibrator.availability.weight", (row,), {context})
+        for row, context in enumerate(("sn", "mn", "sw", "mw"))
+    ),
+    ("calibrate", "calibrator.gate_in.weight", (), {*CONTEXTS}),
+]
 
-    def checked(own, stream):
-        before = own.trained
-        values = update(own, stream)
-        for source, column in columns.items():
-            names = [name for name in own.parameters if name.startswith(f"interface.{source}.")]
-            present = bool(seen[-1].availability[:, column].any())
-            steps[source] += present
-            moved = [name for name in names if not torch.equal(before[name], own.trained[name])]
-            assert bool(moved) == present, (source, moved)
-            state = [own.optimizer.state.get(own.parameters[name], {"step": 0})["step"] for name in names]
-            assert {int(step) for step in state} == {steps[source]}
-        return values
 
-    monkeypatch.setattr(loop._Run, "update", checked)
-    run("parent", parent={"updates": 12, "accumulation": 1, "warmup_updates": 0}, train={"validation_interval": 100})
-    assert 0 < steps["lateral"] < 12 and 0 < steps["prior"] < 12
+@pytest.mark.parametrize("name", ["parent", "calibrate"])
+def test_no_weight_moves_for_a_source_that_no_row_has(name: str, run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither momentum nor weight decay moves it, its moments stay, and the optimiser counts no step for it."""
+    blocks = [case[1:] for case in BLOCKS if case[0] == name]
+    steps = stepped(monkeypatch, blocks)
+    schedule = {"updates": 12, "accumulation": 1, "warmup_updates": 0}
+    run(name, **{name: schedule}, train={"validation_interval": 100})
+    for (parameter, _, contexts), taken in zip(blocks, steps, strict=True):
+        assert taken and all(moved == bool(present & contexts) for present, moved in taken), (parameter, taken)
+        assert contexts == {*CONTEXTS} or {moved for _, moved in taken} == {False, True}
+
+
+def test_no_gradient_is_held_while_the_next_is_made(setting, accelerator) -> None:
+    """Its memory would come on top of the peak, which is in the backward pass."""
+    held: list[int] = []
+
+    def checked(*arguments, **named) -> Objective:
+        blocks = (block for own in run.blocks.values() for block, _ in own)
+        held.append(sum(value.grad is not None for value in (*run.parameters.values(), *blocks)))
+        return objective(*arguments, **named)
+
+    schedule = {"accumulation": 1, "batch_size": 4}
+    phase = replace(phase_of("parent", parameters(parent=schedule)), objective=checked)
+    run = loop._Run(*setting("parent"), phase, accelerator)
+    stream = run.stream(0)
+    for _ in range(3):
+        run.update(stream)
+    assert held == [0, 0, 0] and any(parameter.grad is not None for parameter in run.parameters.values())
 
 
 def test_best_keeps_the_weights_of_the_lowest_validation_loss(run, monkeypatch: pytest.MonkeyPatch) -> None:

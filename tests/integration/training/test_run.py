@@ -122,7 +122,9 @@ def test_a_start_from_another_quantization_is_refused(phase, tmp_path: Path) -> 
         phase("parent", parameters(), "warmup")
 
 
-def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path: Path) -> None:
+def test_half_precision_runs_through_all_phases(
+    phase, backbones: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     params = parameters()
     params = changed(params, "train", precision="bfloat16")
     AcceleratorState._reset_state()
@@ -131,6 +133,13 @@ def test_half_precision_runs_through_all_phases(phase, backbones: Path, tmp_path
             phase(name, params, start)
             for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent"))
         ]
+        assert "was trained in" not in capsys.readouterr().out
+        AcceleratorState._reset_state()
+        phase("calibrate", changed(params, "train", precision="float32"), "parent")
+        told = f"calibrate: computes in float32, but {tmp_path / 'parent'} was trained in bfloat16 (train.precision)"
+        assert capsys.readouterr().out.count(told) == 1
+        AcceleratorState._reset_state()
+        phase("calibrate", params, "parent")
     finally:
         AcceleratorState._reset_state()
     assert [[step for step, _ in curve] for curve in curves] == [[1, 2]] * 3

@@ -1,7 +1,11 @@
-"""How OpenMP's threads wait is said before torch is imported, and the user's own word counts."""
+"""How OpenMP's threads wait and CUDA allocates is said before torch is imported, and the user's own word counts."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,3 +19,25 @@ def test_no_stage_imports_torch_before_the_package(script: Path) -> None:
     imported = [line.split()[1].split(".")[0] for line in lines if line.startswith(("import ", "from "))]
     of_torch = [place for place, name in enumerate(imported) if name in ("torch", "accelerate")]
     assert not of_torch or "pacer" in imported[: of_torch[0]]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
+        ({"PYTORCH_ALLOC_CONF": "backend:native"}, {"PYTORCH_ALLOC_CONF": "backend:native"}),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "backend:native"}, {"PYTORCH_CUDA_ALLOC_CONF": "backend:native"}),
+    ],
+    ids=["neither", "one", "its older name"],
+)
+def test_segments_of_the_allocator_grow_unless_the_user_sets_it(given: dict, expected: dict, tmp_path: Path) -> None:
+    (tmp_path / "stage.py").write_text(
+        "import json, os\n"
+        "def main():\n"
+        "    print(json.dumps({name: value for name, value in os.environ.items() if 'ALLOC_CONF' in name}))\n"
+    )
+    command = [sys.executable, str(ROOT / "stages" / "launch.py"), "stage.py"]
+    usual = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
+    environment = usual | {"HF_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)} | given
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == expected

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from pacer.model.assemble import build_model
-from pacer.model.pacer import Batch, Pacer
+from pacer.model.batch import Batch
+from pacer.model.pacer import Pacer
 from tests.support.models import moved_model, specification
 
 #: One record of each context, in the order sn, sw, mn, mw, with prompts and targets of different lengths.
@@ -82,9 +83,10 @@ def test_target_embeddings_that_are_not_numbers_leave_the_prefix_as_it_is(exampl
     with torch.no_grad():
         embedded = model.embed(batch)
         clean, gate, _ = model.calibrate(embedded, batch)
-        spoilt = torch.where(batch.prefix_mask.unsqueeze(-1), embedded.inputs, float("nan"))
+        inside = torch.arange(batch.ids.shape[1]) < batch.prefix_length.unsqueeze(1)
+        spoilt = torch.where(inside.unsqueeze(-1), embedded.inputs, float("nan"))
         again, spoilt_gate, residual = model.calibrate(embedded._replace(inputs=spoilt), batch)
-    assert torch.equal(clean[batch.prefix_mask], again[batch.prefix_mask]) and torch.equal(gate, spoilt_gate)
+    assert torch.equal(clean[inside], again[inside]) and torch.equal(gate, spoilt_gate)
     assert residual.isfinite().all()
 
 
@@ -189,11 +191,11 @@ def test_states_that_nobody_wants_are_not_computed_and_the_others_stay(examples,
     model, batch = moved_model(backbones), examples.batch(ROWS, COMMITS, 0.35)
     computed: list[tuple] = []
     last = model.language.model.layers[-1].mlp
-    before = last.forward
     last.gate_proj.register_forward_hook(lambda module, inputs, out: computed.append(tuple(inputs[0].shape)))
     with torch.no_grad():
         inputs = model.embed(batch).inputs
-        whole, some = model.hidden(inputs), model.hidden(inputs, batch.predicting)
-    assert computed == [tuple(inputs.shape), (int(batch.predicted.sum()), inputs.shape[2])]
-    assert_near(some[batch.predicting], whole[batch.predicting])
-    assert last.forward == before
+        whole, some = model.hidden(inputs), model.predicting_states(inputs, batch)
+        assert computed == [tuple(inputs.shape), (len(batch.at), inputs.shape[2])]
+        model.hidden(inputs)
+    assert computed[0] == computed[2]
+    assert_near(some, whole.flatten(0, 1)[batch.at - 1])

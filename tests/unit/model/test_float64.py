@@ -1,4 +1,4 @@
-"""Modules, losses and objective against the paper's equations written out by hand, in float64 and within 1e-9.
+"""Modules against the paper's equations written out by hand, in float64 and within 1e-9.
 
 Nothing of torch computes here but the module under test: sums run over vector entries, and LayerNorm, GELU, softmax and
 attention are the functions below. All parameters are moved away from their initial values, many of which are zero.
@@ -7,25 +7,18 @@ attention are the functions below. All parameters are moved away from their init
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from pacer.commitments.anchor import render_anchor
-from pacer.commitments.rules.extract import extract_anchor
-from pacer.model.assemble import build_model
+from pacer.model.batch import RefinedSources
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.interface import SourceInterface
-from pacer.model.prompt import continuation_ids
 from pacer.model.refine import DepthRouter
-from pacer.training.losses import LossWeights, denominators, drift_loss, emphasis_loss, objective, trajectory_loss
-from tests.support.models import moved, moved_model, specification
+from tests.support.models import moved
 
-#: lambda_Q: a number that float32, in which batches hold weights, has exactly.
-COMMITMENT = 0.25
 CONTEXTS = {"sn": (False, False), "sw": (False, True), "mn": (True, False), "mw": (True, True)}
 
 
@@ -153,9 +146,8 @@ def compress(
 @pytest.mark.parametrize("contexts", [["sn"], ["mw"], ["mw", "sn", "mn", "sw"]], ids="-".join)
 @pytest.mark.parametrize("mask_prior_padding", [False, True])
 @pytest.mark.parametrize("d_text", [6, 10])
-@pytest.mark.parametrize("compact", [False, True], ids=["all rows", "rows that have the source"])
 def test_the_interface_is_the_compressors_and_the_fusion(
-    contexts: list[str], mask_prior_padding: bool, d_text: int, compact: bool
+    contexts: list[str], mask_prior_padding: bool, d_text: int
 ) -> None:
     """Attention has a bias key and a zero key. Each previous report has a mask of its own, the first is all padding."""
     module = perturbed(
@@ -165,10 +157,18 @@ def test_the_interface_is_the_compressors_and_the_fusion(
     frontal, lateral, prior = random(count, 5, 6), random(count, 5, 6, seed=2), random(count, 4, d_text, seed=3)
     mask = torch.arange(4) < torch.arange(count).unsqueeze(1)
     available = torch.tensor([CONTEXTS[context] for context in contexts])
-    given = (lateral, prior, mask)
-    if compact:
-        given = tuple(states[available[:, column]] for states, column in zip(given, (0, 1, 1), strict=True))
-    found = module(frontal, *given[:2], available, given[2])
+    rows = [own.nonzero().squeeze(1) if own.any() else None for own in available.unbind(1)]
+    states = [None if own is None else given[own] for own, given in zip(rows, (lateral, prior), strict=True)]
+    sources = RefinedSources(
+        availability=available,
+        frontal=frontal,
+        lateral=states[0],
+        lateral_rows=rows[0],
+        prior=states[1],
+        prior_mask=None if rows[1] is None else mask[rows[1]],
+        prior_rows=rows[1],
+    )
+    found = module(sources)
     tokens, fused = found.tokens, found.fused
     w = weights_of(module)
     for b, context in enumerate(contexts):
@@ -216,129 +216,3 @@ def test_the_calibrator_is_the_papers_equations(cues: str, widths: tuple[int | N
         close(result.gate[b], gate)
         close(result.residual[b], correction)
         close(result.prefix[b], row + correction)
-
-
-# ---------------------------------------------------------------------------------------------------------- the losses
-
-
-def kl(teacher: np.ndarray, student: np.ndarray) -> float:
-    """``KL(softmax(teacher) || softmax(student))`` of two rows of logits."""
-    p, q = softmax(teacher.tolist()), softmax(student.tolist())
-    return math.fsum(a * (math.log(a) - math.log(b)) for a, b in zip(p, q, strict=True))
-
-
-def test_trajectory_and_emphasis_losses_are_the_papers_equations() -> None:
-    nll = random(2, 5).abs()
-    weight = torch.tensor([[0, 0.35, 0.35, 1, 0], [0, 1, 1, 1, 1]], dtype=torch.float64)
-    emphasis = torch.tensor([[0, 0, 0, 1, 0], [0, 0, 1, 0, 1]], dtype=torch.float64)
-    kappa = torch.tensor([0.35, 1.0], dtype=torch.float64)
-    above = below = stressed = count = 0.0
-    for b in range(2):
-        below += float(kappa[b])
-        for t in range(5):
-            above += float(weight[b, t] * nll[b, t])
-            below += float(weight[b, t])
-            stressed += float(emphasis[b, t] * nll[b, t])
-            count += float(emphasis[b, t])
-    close(trajectory_loss(nll, weight, kappa), above / (below + 1e-3))
-    close(emphasis_loss(nll, emphasis), stressed / (count + 1e-3))
-
-
-def test_the_drift_loss_is_the_papers_equation() -> None:
-    mask = torch.tensor([[0, 1, 1, 1, 0], [0, 1, 1, 1, 1]], dtype=torch.bool)
-    residual = random(2, 5, 8)
-    residual[~mask] = 1e6  # what stands outside the mask does not count
-    expected = [float(sum(residual[b, t].numpy() ** 2)) / 8 for b, t in mask.nonzero().tolist()]
-    close(drift_loss(residual, mask), sum(expected) / len(expected))
-
-
-# ------------------------------------------------------------------------------------------------------- the objective
-
-
-@pytest.fixture
-def setting(backbones, examples) -> SimpleNamespace:
-    """The whole model in float64 and a mixed batch in which the second row alone is direct: with as many rows of both
-    routes, exchanged weights of the routes would add up alike."""
-    model = perturbed(build_model(backbones, specification()))
-    rows, commits = [0, 9, 18, 27], [True, False, True, True]
-    batch = examples.batch(rows, commits, COMMITMENT)
-    for owner, names in ((batch, ("frontal", "lateral", "prior")), (batch.supervision, ("omega", "s", "kappa"))):
-        for name in names:
-            setattr(owner, name, getattr(owner, name).double())
-    own = [examples.table.row(row) for row in rows]
-    tokenizer = examples.tokenizer
-    return SimpleNamespace(model=model, batch=batch, records=own, commits=commits, tokenizer=tokenizer)
-
-
-def targets(tokenizer, record: dict, commit: bool, lambda_q: float) -> list[tuple[int, float, bool, float]]:
-    """Token, omega, whether in Omega_cons, and s of each target position, from the pieces of the target."""
-
-    def ids(text: str) -> list[int]:
-        return tokenizer(text, add_special_tokens=False)["input_ids"]
-
-    report = ids(record["report"])
-    scores = [*record["emphasis"][1:], *([0.0] * len(report))][: len(report)]
-    rows = [(token, 1.0, True, score) for token, score in zip(report, scores, strict=True)]
-    if commit:
-        anchor = ids(render_anchor(extract_anchor(record["report"])))
-        opening = continuation_ids(tokenizer, "\n<REPORT>\n")
-        closing = continuation_ids(tokenizer, "\n</REPORT>")
-        rows = [
-            *((token, lambda_q, False, 0.0) for token in anchor),
-            *((t, lambda_q, True, 0.0) for t in opening),
-            *rows,
-            *((token, 1.0, True, 0.0) for token in closing),
-        ]
-    return [*rows, (tokenizer.eos_token_id, 1.0, True, 0.0)]
-
-
-COMPLETE = LossWeights(lambda_q=0.35, lambda_tlw=0.75, lambda_cons=0.4, lambda_drift=0.3)
-
-
-@pytest.mark.parametrize("regularised", [False, True], ids=["trajectory", "complete"])
-def test_the_objective_is_the_papers_equation(setting: SimpleNamespace, regularised: bool) -> None:
-    model, batch = setting.model, setting.batch
-    result = objective(model, batch, COMPLETE if regularised else LossWeights(lambda_q=0.35, lambda_tlw=0.75))
-    with torch.no_grad():
-        embedded = model.embed(batch)
-        available = torch.tensor([CONTEXTS[record["context"]] for record in setting.records])
-        inputs = model.calibrator(embedded.inputs, batch.prefix_mask, embedded.sources.tokens, available).prefix
-        student, teacher = (model.language.lm_head(model.hidden(x)).numpy() for x in (inputs, embedded.inputs))
-    moved = (inputs - embedded.inputs).numpy()
-
-    above, below, stressed, emphasised, divergences, drifts = 0.0, 1e-3, 0.0, 1e-3, [], []
-    for b, (record, commit) in enumerate(zip(setting.records, setting.commits, strict=True)):
-        below += COMMITMENT if commit else 1.0  # kappa: the ignored BOS
-        bos = int(batch.prefix_length[b])
-        drifts += [float(sum(moved[b, t] ** 2)) / moved.shape[-1] for t in range(bos)]
-        rows = targets(setting.tokenizer, record, commit, COMMITMENT)
-        assert len(rows) == int(batch.length[b]) - bos - 1
-        for t, (token, omega, consistent, s) in enumerate(rows, start=bos):  # position t predicts the token at t + 1
-            loss = -math.log(softmax(student[b, t].tolist())[token])
-            above, below = above + omega * loss, below + omega
-            stressed, emphasised = stressed + s * loss, emphasised + s
-            if consistent:
-                divergences.append(kl(teacher[b, t], student[b, t]))
-    expected = {"trajectory": above / below, "emphasis": stressed / emphasised}
-    total = expected["trajectory"] + 0.75 * expected["emphasis"]
-    if regularised:
-        expected |= {"consistency": sum(divergences) / len(divergences), "drift": sum(drifts) / len(drifts)}
-        total += 0.4 * expected["consistency"] + 0.3 * expected["drift"]
-    assert set(result.parts) == set(expected)
-    for name, value in expected.items():
-        assert value > 1e-5  # no part is a trivial zero
-        close(result.parts[name], value)
-    close(result.total, total)
-
-
-def test_two_processes_compute_the_objective_of_their_whole_batch(backbones, examples) -> None:
-    """With one row and with three. The stabiliser is counted once: else each process would add its own."""
-    model, rows, commits = moved_model(backbones), [0, 9, 18, 27], [True, False, True, False]
-    batches = [examples.batch(rows[part], commits[part], COMMITMENT) for part in (slice(4), slice(1), slice(1, 4))]
-    with torch.no_grad():
-        whole = objective(model, batches[0], COMPLETE).parts
-        own = [denominators(batch) for batch in batches[1:]]
-        assert (own[0] != own[1]).all()  # every denominator is divided unevenly
-        shares = [objective(model, batch, COMPLETE, global_denominators=own[0] + own[1]).parts for batch in batches[1:]]
-    for name, value in whole.items():
-        torch.testing.assert_close(sum(share[name] for share in shares), value, rtol=1e-5, atol=0)

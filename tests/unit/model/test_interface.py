@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
+from pacer.model.batch import RefinedSources
 from pacer.model.interface import SourceInterface
-
-ALL = torch.tensor([[False, False], [False, True], [True, False], [True, True]])
 
 
 def interface(**options) -> SourceInterface:
@@ -19,9 +17,25 @@ def sources() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return torch.randn(4, 5, 8), torch.randn(4, 5, 8), torch.randn(4, 6, 10)
 
 
+def observed(lateral: list[bool], prior: list[bool]) -> RefinedSources:
+    """Four rows, of which these have the lateral view and the previous report."""
+    frontal, *others = sources()
+    available = torch.tensor([lateral, prior]).T
+    rows = [own.nonzero().squeeze(1) for own in available.unbind(1)]
+    states = [own[places] if len(places) else None for own, places in zip(others, rows, strict=True)]
+    return RefinedSources(
+        availability=available,
+        frontal=frontal,
+        lateral=states[0],
+        lateral_rows=rows[0] if any(lateral) else None,
+        prior=states[1],
+        prior_rows=rows[1] if any(prior) else None,
+    )
+
+
 def test_identity_fusion_starts_as_the_normalised_frontal_slot() -> None:
     model = interface(fusion_init="identity")
-    found = model(*sources(), ALL)
+    found = model(observed([False, False, True, True], [False, True, False, True]))
     tokens, fused = found.tokens, found.fused
     torch.testing.assert_close(fused, model.fusion_norm(tokens[:, 0]))
 
@@ -34,7 +48,7 @@ def test_a_source_may_start_as_the_frontal_does(source: str, slot: int) -> None:
     before = {name: value.clone() for name, value in part.attention.state_dict().items()}
     model.start_from_frontal(source)
     states = dict(zip(("frontal", "lateral", "prior"), sources(), strict=True))
-    found = model(*states.values(), torch.tensor([[slot == 1, slot == 2]] * 4))
+    found = model(observed([slot == 1] * 4, [slot == 2] * 4))
     reader = model.frontal if source == "lateral" else part
     own = reader(model.compress_frontal(states["frontal"]), states[source])
     torch.testing.assert_close(found.tokens[:, slot], model.frontal.to_model(own))
@@ -44,34 +58,20 @@ def test_a_source_may_start_as_the_frontal_does(source: str, slot: int) -> None:
         torch.testing.assert_close(part.mix.weight, model.frontal.mix.weight)
 
 
-@pytest.mark.parametrize("given", [0, 1, 3])
-def test_a_promised_source_that_is_missing_is_an_error(given: int) -> None:
-    frontal, lateral, prior = sources()
-    with pytest.raises(ValueError, match=f"2 rows have a lateral source, but states of {given} were passed"):
-        interface()(frontal, lateral[:given] if given else None, prior, ALL)
+@pytest.mark.parametrize("given", [1, 3])
+def test_states_of_another_number_of_rows_are_an_error(given: int) -> None:
+    read = observed([False, False, True, True], [True] * 4)
+    read.lateral = sources()[1][:given]
+    with pytest.raises(ValueError, match=f"2 rows have a source, but states of {given} were passed"):
+        interface()(read)
 
 
-def gradients(model: SourceInterface, lateral: Tensor, prior: Tensor, available: Tensor) -> tuple[Tensor, dict]:
-    """Tokens and fusion of four rows, and the gradients of all parameters and inputs of their weighted sum."""
-    model.zero_grad(set_to_none=True)
-    inputs = {"frontal": sources()[0], "lateral": lateral, "prior": prior}
-    leaves = {name: states.clone().requires_grad_() for name, states in inputs.items()}
-    found = model(**leaves, availability=available, prior_mask=torch.ones(4, 6, dtype=torch.bool))
-    both = torch.cat([found.tokens.flatten(), found.fused.flatten()])
-    (both * torch.randn(both.shape, generator=torch.Generator().manual_seed(6))).sum().backward()
-    own = {name: parameter.grad for name, parameter in model.named_parameters()}
-    return both.detach(), own | {name: leaf.grad for name, leaf in leaves.items()}
-
-
-@pytest.mark.parametrize("filler", [float("nan"), float("inf")])
-@pytest.mark.parametrize("mask_prior_padding", [False, True])
-def test_states_of_absent_sources_reach_neither_outputs_nor_gradients(filler: float, mask_prior_padding: bool) -> None:
-    model, (_, lateral, prior) = interface(mask_prior_padding=mask_prior_padding), sources()
-    spoilt_lateral, spoilt_prior = lateral.clone(), prior.clone()
-    spoilt_lateral[~ALL[:, 0]], spoilt_prior[~ALL[:, 1]] = filler, filler
-    clean, expected = gradients(model, lateral, prior, ALL)
-    spoilt, actual = gradients(model, spoilt_lateral, spoilt_prior, ALL)
-    assert torch.equal(clean, spoilt) and clean.isfinite().all()
-    for name, gradient in expected.items():
-        assert gradient is not None and gradient.isfinite().all() and torch.equal(gradient, actual[name]), name
-    assert not expected["lateral"][~ALL[:, 0]].any() and not expected["prior"][~ALL[:, 1]].any()
+@pytest.mark.parametrize("absent", ["lateral", "prior"])
+def test_an_absent_source_gets_no_gradient_at_all(absent: str) -> None:
+    model, available = interface(), {"lateral": [True] * 4, "prior": [True] * 4}
+    found = model(observed(**available | {absent: [False] * 4}))
+    (found.tokens.square().sum() + found.fused.sum()).backward()
+    slot = ("frontal", "lateral", "prior").index(absent)
+    assert not found.tokens[:, slot].any() and not found.compressed[:, slot].any()
+    missing = {name for name, parameter in model.named_parameters() if parameter.grad is None}
+    assert missing == {name for name, _ in model.named_parameters() if name.startswith(f"{absent}.")}

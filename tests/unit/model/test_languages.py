@@ -12,7 +12,8 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.decoding.beam import BeamSearch, unknown_attention
 from pacer.decoding.transformers_generate import Generate
 from pacer.model.assemble import from_modules
-from pacer.model.pacer import Batch, Pacer
+from pacer.model.batch import TrainingBatch
+from pacer.model.pacer import Pacer
 from tests.support.families import LANGUAGES, write_language
 from tests.support.models import DEPTHS, GRID, QUERIES, WIDTH, specification
 from tests.support.searches import found, settings
@@ -30,13 +31,21 @@ def built(folder: Path, targets: list[str] | None) -> Pacer:
     return from_modules(language, torch.nn.LayerNorm(WIDTH), 20, specification("parent", **lora)).eval()
 
 
-def one_batch(length: int = 30) -> Batch:
+def one_batch(length: int = 30) -> TrainingBatch:
     torch.manual_seed(4)
-    return Batch(
+    at = torch.cat([row * length + torch.arange(13, length) for row in range(2)])
+    return TrainingBatch(
         ids=torch.randint(3, 590, (2, length)),
         visual_start=torch.tensor([2, 2]),
         prefix_length=torch.tensor([12, 12]),
+        longest_prefix=12,
         length=torch.tensor([length, length]),
+        at=at,
+        omega=torch.ones(len(at)),
+        s=torch.zeros(len(at)),
+        omega_cons=torch.ones(len(at), dtype=torch.bool),
+        consistent=len(at),
+        kappa=torch.ones(2),
         availability=torch.zeros(2, 2, dtype=torch.bool),
         frontal=torch.randn(2, len(DEPTHS), GRID * GRID, WIDTH),
     )
@@ -63,7 +72,7 @@ def test_tokens_are_embedded_as_the_model_does_and_visual_tokens_as_they_are(fol
 def test_states_at_predicted_tokens_do_not_depend_on_what_is_left_out(folder: Path) -> None:
     model, batch = built(folder, None), one_batch()
     inputs = model.embed(batch).inputs
-    expected = model.hidden(inputs)[batch.predicting]
+    expected = model.hidden(inputs)[:, 12:-1].flatten(0, 1)
     torch.testing.assert_close(model.predicting_states(inputs, batch), expected)
 
 

@@ -11,7 +11,11 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pacer.training.head import token_terms
-from pacer.training.losses import at_least_float32, emphasis_loss, mean_divergence, trajectory_loss
+from pacer.training.losses import ratio
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 class Case:
@@ -35,9 +39,7 @@ class Case:
         """lambda_TLW 0.75, lambda_cons 0.05, over logits of all tokens at once."""
         logits = self.hidden.to(self.head.dtype) @ self.head.T
         nll = F.cross_entropy(at_least_float32(logits), self.targets, reduction="none")[None]
-        wide = nll.dtype
-        total = trajectory_loss(nll, self.omega[None].to(wide), self.kappa.to(wide))
-        total = total + 0.75 * emphasis_loss(nll, self.emphasis[None].to(wide))
+        total = self.likelihood(nll[0])
         if not with_teacher:
             return total
         both = (self.teacher.to(self.head.dtype) @ self.head.T, logits)
@@ -46,12 +48,13 @@ class Case:
         return total + 0.05 * divergence / self.mask.sum().clamp(min=1)
 
     def chunked(self, with_teacher: bool, logits_at_once: int | None = None) -> Tensor:
-        wide = torch.promote_types(self.omega.dtype, torch.float32)
-        teacher = (self.teacher, self.mask) if with_teacher else ()
+        teacher = (self.teacher, self.mask, int(self.mask.sum())) if with_teacher else ()
         nll, divergence = token_terms(self.hidden, self.head, self.targets, *teacher, logits_at_once=logits_at_once)
-        total = trajectory_loss(nll, self.omega.to(wide), self.kappa.to(wide))
-        total = total + 0.75 * emphasis_loss(nll, self.emphasis.to(wide))
-        return total + 0.05 * mean_divergence(divergence, self.mask)
+        return self.likelihood(nll) + 0.05 * ratio(divergence, self.mask.sum(), eps=0)
+
+    def likelihood(self, nll: Tensor) -> Tensor:
+        omega, kappa, s = (weight.to(nll.dtype) for weight in (self.omega, self.kappa, self.emphasis))
+        return ratio(omega * nll, omega.sum() + kappa.sum()) + 0.75 * ratio(s * nll, s.sum())
 
 
 def in_float64(case: Case) -> None:
@@ -121,7 +124,7 @@ def test_a_small_divergence_at_large_logits_survives_bfloat16(seed: int) -> None
     logits, logits_0 = (operand.double() @ head.double().T for operand in (states, parent))
     assert 20 < logits.abs().max() < 60
     exact = F.kl_div(logits.log_softmax(1), logits_0.log_softmax(1), log_target=True, reduction="none").sum(1)
-    found = token_terms(states.float(), head, targets, parent.float(), mask)
+    found = token_terms(states.float(), head, targets, parent.float(), mask, len(mask))
     assert exact.mean() < 1e-3 and (found[1].mean() - exact.mean()).abs() < 0.02 * exact.mean()
     close(found[0].double(), F.cross_entropy(logits, targets, reduction="none"), 1e-6)
 

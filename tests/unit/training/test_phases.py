@@ -120,5 +120,5 @@ def test_the_teacher_gets_no_gradient(setting, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(losses, "token_terms", lambda *operands: given.append(operands) or terms(*operands))
     batch = examples.batch([0, 9, 18, 27], [True, False, False, True], 0.35)
     losses.objective(moved(model), batch, losses.LossWeights(lambda_q=0.35, lambda_tlw=0.0, lambda_cons=1.0))
-    [(states, _, _, teacher, _)] = given
+    [(states, _, _, teacher, *_)] = given
     assert states.requires_grad and not teacher.requires_grad

@@ -10,7 +10,7 @@ import torch
 
 from pacer.core.errors import DataError
 from pacer.core.prefetch import prefetch
-from pacer.model.pacer import TrainingBatch
+from pacer.model.batch import TrainingBatch
 from pacer.training.loop import _Run
 from pacer.training.phases import phase_of
 from pacer.training.sampler import Sampler
@@ -19,8 +19,7 @@ from tests.support.training import parameters
 
 def tensors(batch: TrainingBatch) -> dict[str, torch.Tensor]:
     """All that the batch holds, by name."""
-    own = {name: value for name, value in vars(batch).items() if isinstance(value, torch.Tensor)}
-    return own | vars(batch.supervision)
+    return {name: value for name, value in vars(batch).items() if isinstance(value, torch.Tensor)}
 
 
 def test_for_a_gpu_batches_wait_in_page_locked_memory(setting, device_accelerator, device: torch.device) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -46,3 +47,16 @@ def test_validation_records_bounds_each_context(setting, accelerator) -> None:
     params = parameters(train={"validation_records": 1})
     validate(model, examples, phase_of("parent", params), accelerator)
     assert asked == [int(rows[0]) for rows in examples.table.rows("val", ("sn", "sw", "mn", "mw")).values()]
+
+
+@pytest.mark.parametrize(("processes", "largest"), [(1, 2), (2, 1)])
+def test_a_process_validates_in_batches_of_its_share(processes: int, largest: int, setting, accelerator) -> None:
+    model, examples = setting("parent")
+    sizes: list[int] = []
+    batch = examples.batch
+    examples.batch = lambda rows, *others: sizes.append(len(rows)) or batch(rows, *others)
+    several = SimpleNamespace(
+        process_index=0, num_processes=processes, device=accelerator.device, reduce=accelerator.reduce
+    )
+    validate(model, examples, phase_of("parent", parameters(parent={"batch_size": 2})), several)
+    assert max(sizes) == largest and sum(sizes) == 8 // processes

@@ -1,0 +1,145 @@
+"""Batches of model inputs: the states of their sources, token ids, and what is learnt from them.
+
+Everything that the host must know, such as counts, is computed here on the CPU and travels with the batch, so that no
+step waits for a GPU to say it. Shapes: B samples, T positions, K depths, N patches, n predicted tokens, d widths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from pacer.core.contexts import availability
+
+
+class TensorGroup:
+    """Base of dataclasses of tensors, which are moved together. Other values stay as they are."""
+
+    def to(self, device: torch.device) -> Self:
+        """Return the tensors on another device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Self:
+        """Return the tensors in page-locked memory, which a GPU can copy from asynchronously."""
+        return self._each(Tensor.pin_memory)
+
+    def ready_for(self, device: torch.device) -> Self:
+        """Return the tensors in memory that this device copies from without waiting."""
+        return self.pin_memory() if device.type == "cuda" else self
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        values = vars(self).items()
+        return type(self)(**{name: change(value) if isinstance(value, Tensor) else value for name, value in values})
+
+
+@dataclass(kw_only=True)
+class Sources(TensorGroup):
+    """The sources of a batch, of images either depth states or refined ones.
+
+    Attributes:
+        availability: [B, 2] bool (lateral, prior).
+        frontal: [B, ...]. lateral: [n_l, ...], of the rows ``lateral_rows`` [n_l]; or None.
+        prior: [n_p, L, d_text] and prior_mask [n_p, L] bool, of the rows ``prior_rows`` [n_p]; or None.
+    """
+
+    availability: Tensor
+    frontal: Tensor
+    lateral: Tensor | None = None
+    lateral_rows: Tensor | None = None
+    prior: Tensor | None = None
+    prior_mask: Tensor | None = None
+    prior_rows: Tensor | None = None
+
+
+class SourceStates(Sources):
+    """Sources as the frozen encoders give them: images [., K, N, d_v]."""
+
+
+class RefinedSources(Sources):
+    """Sources as the interface reads them: images [., N, d_v]."""
+
+
+class FeatureSource(Protocol):
+    """The methods of a feature store (:class:`pacer.features.store.FeatureStore`) that batches need."""
+
+    def depth_states(self, image_ids: Sequence[str]) -> Tensor:
+        """Return the depth states [B, K, N, d_v] of the images."""
+
+    def prior_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Return the states [B, L, d_text] of the texts and their mask [B, L]."""
+
+
+def read_sources(records: Sequence[Mapping[str, Any]], features: FeatureSource) -> SourceStates:
+    """Read the states of the sources that the contexts of these rows of ``records.parquet`` include.
+
+    Raises:
+        ValueError: a record lacks a source that its context requires.
+    """
+    available = torch.tensor([availability(record["context"]) for record in records])
+    lateral_rows, prior_rows = (column.nonzero().squeeze(1) for column in available.unbind(1))
+
+    def of(column: str, rows: Tensor) -> list[str]:
+        names = [records[row][column] for row in rows.tolist()]
+        if None in names:
+            raise ValueError(f"a record's context asks for {column}, which the record does not have")
+        return names
+
+    laterals, priors = of("lateral", lateral_rows), of("prior_report", prior_rows)
+    prior, prior_mask = features.prior_states(priors) if priors else (None, None)
+    return SourceStates(
+        availability=available,
+        frontal=features.depth_states([record["frontal"] for record in records]),
+        lateral=features.depth_states(laterals) if laterals else None,
+        lateral_rows=lateral_rows if laterals else None,
+        prior=prior,
+        prior_mask=prior_mask,
+        prior_rows=prior_rows if priors else None,
+    )
+
+
+@dataclass(kw_only=True)
+class Batch(SourceStates):
+    """One micro-batch of model inputs, right-padded; every sample is contiguous.
+
+    Attributes:
+        ids: [B, T] token ids; zeros at the visual positions and in the padding.
+        visual_start: [B] first visual position. length: [B].
+        prefix_length: [B] positions left of ``||``. longest_prefix: the largest of them.
+    """
+
+    ids: Tensor
+    visual_start: Tensor
+    prefix_length: Tensor
+    longest_prefix: int
+    length: Tensor
+
+    @property
+    def prefix_mask(self) -> Tensor:
+        """m [B, P]: valid positions left of ``||``, up to the longest prefix P."""
+        return torch.arange(self.longest_prefix, device=self.ids.device) < self.prefix_length.unsqueeze(1)
+
+
+@dataclass(kw_only=True)
+class TrainingBatch(Batch):
+    """A batch to learn from: its n predicted tokens, which are those of the targets but BOS, sample by sample.
+
+    Attributes:
+        at: [n] their places in the flattened ``ids``. omega, s: [n] their weights. omega_cons: [n] bool, of which
+        ``consistent`` are true. kappa: [B] weight of the ignored BOS.
+    """
+
+    at: Tensor
+    omega: Tensor
+    s: Tensor
+    omega_cons: Tensor
+    kappa: Tensor
+    consistent: int
+
+    @property
+    def targets(self) -> Tensor:
+        """[n] ids of the predicted tokens."""
+        return self.ids.flatten().index_select(0, self.at)

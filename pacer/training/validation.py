@@ -1,0 +1,54 @@
+"""The validation loss: the trajectory objective of a whole context, whatever the batches and processes."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from pacer.core.devices import sent
+from pacer.core.prefetch import prefetch
+from pacer.model.batch import TrainingBatch
+from pacer.model.pacer import Pacer
+from pacer.training.examples import Examples
+from pacer.training.losses import LossWeights, divisors_of, objective, ratio
+from pacer.training.phases import Phase
+
+
+@torch.no_grad()
+def validate(model: Pacer, examples: Examples, phase: Phase, accelerator: Accelerator) -> dict[str, float]:
+    """Return ``validation/<context>``, which is equation (trajectory-objective) over a whole context, and their mean.
+
+    So the result depends on neither batch size nor number of processes. The route is that of inference: commitment
+    first, unless all reports of the phase are direct.
+    """
+    model.eval()
+    commit = phase.rho(phase.schedule.updates) < 1.0
+    contexts = {
+        context: rows[: phase.train.validation_records]
+        for context, rows in examples.table.rows("val", phase.contexts).items()
+        if len(rows)
+    }
+    batches: list[tuple[int, np.ndarray]] = []
+    for place, rows in enumerate(contexts.values()):
+        by_length = rows[np.argsort(examples.lengths(rows)[:, int(commit)], kind="stable")]
+        size = -(-phase.schedule.batch_size // accelerator.num_processes)
+        batches += [(place, by_length[start : start + size]) for start in range(0, len(rows), size)]
+    mine = batches[accelerator.process_index :: accelerator.num_processes]
+    supervised = LossWeights(phase.losses.lambda_q, phase.losses.lambda_tlw)
+
+    def make(item: tuple[int, np.ndarray]) -> TrainingBatch:
+        return examples.batch(item[1], [commit] * len(item[1]), phase.losses.lambda_q).ready_for(accelerator.device)
+
+    # sum(omega l), sum(s l), sum(omega) + sum(kappa), sum(s)
+    sums = torch.zeros(len(contexts), 4, dtype=torch.float64, device=accelerator.device)
+    for (context, _), batch in zip(mine, prefetch(make, mine, phase.train.workers), strict=True):
+        divisors = sent(torch.stack(divisors_of(batch)[:2]), accelerator.device)
+        batch = batch.to(accelerator.device)
+        nll = objective(model, batch, supervised, frontal_only=phase.frontal_only).nll.double()
+        numerators = torch.stack([(weight * nll).sum() for weight in (batch.omega, batch.s)])
+        sums[context] += torch.cat([numerators, divisors])
+    rows = accelerator.reduce(sums, reduction="sum").cpu()
+    means = [ratio(nll, omega) + phase.losses.lambda_tlw * ratio(stressed, s) for nll, stressed, omega, s in rows]
+    losses = {f"validation/{context}": loss.item() for context, loss in zip(contexts, means, strict=True)}
+    return losses | ({"validation/mean": torch.stack(means).mean().item()} if losses else {})

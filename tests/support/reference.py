@@ -1,0 +1,259 @@
+"""The objective of all phases once more: sample by sample, token by token, from the paper's equations, in float64.
+
+Nothing of `pacer` computes here. A model is its parameters by name. The language model is Llama's or Qwen3's: RMSNorm,
+rotary positions, grouped heads, SwiGLU, LoRA beside the frozen matrices, and a head that may be the embedding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: The lateral view and the previous report of each context.
+AVAILABLE = {"sn": (False, False), "sw": (False, True), "mn": (True, False), "mw": (True, True)}
+#: Row of the availability embedding.
+ROW = {"sn": 0, "mn": 1, "sw": 2, "mw": 3}
+
+
+@dataclass
+class Token:
+    """A predicted token with its weights; ``consistent``: it is in Omega_cons."""
+
+    id: int
+    omega: float
+    s: float
+    consistent: bool
+
+
+@dataclass
+class Sample:
+    """One training example: ids around the Q visual tokens, BOS of the target, its tokens, and the states it observes.
+
+    ``frontal`` and ``lateral`` are [K, N, d_v], ``prior`` is [L, d_text]; absent ones are None.
+    """
+
+    context: str
+    before: list[int]
+    after: list[int]
+    bos: int
+    target: list[Token]
+    kappa: float
+    frontal: Tensor
+    lateral: Tensor | None
+    prior: Tensor | None
+
+
+@dataclass
+class Weights:
+    """Parameters by name, and the numbers that are no parameters."""
+
+    values: dict[str, Tensor]
+    config: Any
+    heads: int
+    lora_scale: float
+    max_scale: float
+    endpoint_eps: float
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.values[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def linear(self, name: str, x: Tensor) -> Tensor:
+        """``W x + b`` of each row, with LoRA's low-rank term where there is one."""
+        if f"{name}.base_layer.weight" in self:
+            down, up = (self[f"{name}.lora_{part}.default.weight"] for part in "AB")
+            return self.linear(f"{name}.base_layer", x) + self.lora_scale * ((x @ down.T) @ up.T)
+        out = x @ self[f"{name}.weight"].T
+        return out + self[f"{name}.bias"] if f"{name}.bias" in self else out
+
+    def layer_norm(self, name: str, x: Tensor, eps: float = 1e-5) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        scaled = centred / torch.sqrt((centred * centred).mean(-1, keepdim=True) + eps)
+        return scaled * self[f"{name}.weight"] + self[f"{name}.bias"]
+
+    def rms_norm(self, name: str, x: Tensor) -> Tensor:
+        return x / torch.sqrt((x * x).mean(-1, keepdim=True) + self.config.rms_norm_eps) * self[f"{name}.weight"]
+
+
+def gelu(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def softmax(scores: Tensor) -> Tensor:
+    odds = torch.exp(scores - scores.amax(-1, keepdim=True).detach())
+    return odds / odds.sum(-1, keepdim=True)
+
+
+# Refine and the source interface
+
+
+def refine(w: Weights, states: Tensor) -> Tensor:
+    """Equations (depth-alignment) to (depth-residual) for one image [K, N, d_v]."""
+    endpoint = w.layer_norm("endpoint_norm", states[-1], w.endpoint_eps)
+    aligned = [w.linear(f"router.align.{k}", w.layer_norm(f"router.norms.{k}", own)) for k, own in enumerate(states)]
+    patches = []
+    for n in range(states.shape[1]):
+        scores = [w["router.route_vector"] @ own[n] + w["router.depth_bias"][k] for k, own in enumerate(aligned)]
+        pi = softmax(torch.stack(scores))
+        mixed = torch.stack([pi[k] * own[n] for k, own in enumerate(aligned)]).sum(0)
+        delta = w.linear("router.out", w.layer_norm("router.mix_norm", mixed))
+        patches.append(endpoint[n] + w.max_scale / (1 + torch.exp(-w["router.eta"])) * delta)
+    return torch.stack(patches)
+
+
+def attend(w: Weights, name: str, queries: Tensor, source: Tensor) -> Tensor:
+    """Attention of [Q, d_v] over [L, d_source], a learnt key and value, and a key and value of zeros."""
+    width = queries.shape[1]
+    if f"{name}.in_proj_weight" in w:
+        matrices = w[f"{name}.in_proj_weight"].split(width)
+    else:
+        matrices = [w[f"{name}.{part}_proj_weight"] for part in "qkv"]
+    biases, zero = w[f"{name}.in_proj_bias"].split(width), torch.zeros(1, width, dtype=torch.float64)
+    q = queries @ matrices[0].T + biases[0]
+    k = torch.cat([source @ matrices[1].T + biases[1], w[f"{name}.bias_k"][0], zero])
+    v = torch.cat([source @ matrices[2].T + biases[2], w[f"{name}.bias_v"][0], zero])
+    size = width // w.heads
+    heads = []
+    for head in range(w.heads):
+        own = slice(head * size, (head + 1) * size)
+        heads.append(softmax(q[:, own] @ k[:, own].T / math.sqrt(size)) @ v[:, own])
+    return w.linear(f"{name}.out_proj", torch.cat(heads, 1))
+
+
+def compress(w: Weights, name: str, queries: Tensor, source: Tensor) -> Tensor:
+    x = w.layer_norm(f"{name}.attention_norm", attend(w, f"{name}.attention", queries, source))
+    return x + w.layer_norm(f"{name}.mix_norm", w.linear(f"{name}.mix", x))
+
+
+def project(w: Weights, name: str, compressed: Tensor) -> Tensor:
+    hidden = w.linear(f"{name}.project", gelu(w.linear(f"{name}.up", compressed)))
+    return w.layer_norm(f"{name}.project_norm", hidden)
+
+
+def source_tokens(w: Weights, sample: Sample) -> list[Tensor | None]:
+    """Z_s [Q, d] of each source; None: absent."""
+    frontal = compress(w, "interface.frontal", w["interface.queries"], refine(w, sample.frontal))
+    tokens: list[Tensor | None] = [project(w, "interface.frontal", frontal), None, None]
+    if sample.lateral is not None:
+        lateral = compress(w, "interface.lateral", frontal, refine(w, sample.lateral))
+        tokens[1] = project(w, "interface.lateral", lateral)
+    if sample.prior is not None:
+        tokens[2] = project(w, "interface.prior", compress(w, "interface.prior", frontal, sample.prior))
+    return tokens
+
+
+# The sequence, Calibrate, and the language model
+
+
+def embedded(w: Weights, sample: Sample, tokens: list[Tensor | None], warmup: bool) -> tuple[Tensor, Tensor]:
+    """Input embeddings of the prefix E_P and of the target E_T."""
+    present = next(own for own in tokens if own is not None)
+    visual = present
+    if not warmup:
+        slots = [torch.zeros_like(present) if own is None else own for own in tokens]
+        visual = w.layer_norm("interface.fusion_norm", w.linear("interface.fusion", torch.cat(slots, 1)))
+    words = w["language.model.embed_tokens.weight"]
+    prefix = torch.cat([words[[sample.bos, *sample.before]], visual, words[sample.after]])
+    return prefix, words[[sample.bos, *(token.id for token in sample.target)]]
+
+
+def calibrate(w: Weights, sample: Sample, prefix: Tensor, tokens: list[Tensor | None]) -> Tensor:
+    """The gated residual ``g B(E_P)`` of the prefix, equations (prefix-summaries) to (prefix-route)."""
+    observed = [own.mean(0) for own in tokens if own is not None]
+    h, z = prefix.mean(0), torch.stack(observed).mean(0)
+    cues = torch.cat([h, z, w["calibrator.availability.weight"][ROW[sample.context]]])
+    g = 1 / (1 + torch.exp(-w.linear("calibrator.gate_out", gelu(w.linear("calibrator.gate_in", cues)))))
+    low = gelu(w.linear("calibrator.down", w.layer_norm("calibrator.norm", prefix)))
+    return g * w.linear("calibrator.up", low)
+
+
+def rotated(w: Weights, x: Tensor, size: int) -> Tensor:
+    """Rotary positions of [T, size]; their angles are float32, as in the library."""
+    theta = w.config.rope_parameters["rope_theta"]
+    frequencies = 1.0 / (theta ** (torch.arange(0, size, 2, dtype=torch.int64).float() / size))
+    angles = torch.outer(torch.arange(len(x)).float(), frequencies)
+    cos, sin = torch.cos(angles).double(), torch.sin(angles).double()
+    first, second = x[:, : size // 2], x[:, size // 2 :]
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], 1)
+
+
+def states(w: Weights, inputs: Tensor) -> Tensor:
+    """Last hidden states [T, d] of the language model."""
+    c, x = w.config, inputs
+    size = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    later = torch.ones(len(x), len(x), dtype=torch.bool).triu(1)
+    for layer in range(c.num_hidden_layers):
+        name = f"language.model.layers.{layer}"
+        normed, attention = w.rms_norm(f"{name}.input_layernorm", x), f"{name}.self_attn"
+        q, k, v = (w.linear(f"{attention}.{part}_proj", normed) for part in "qkv")
+        heads = []
+        for head in range(c.num_attention_heads):
+            group = head * c.num_key_value_heads // c.num_attention_heads
+            own, shared = slice(head * size, (head + 1) * size), slice(group * size, (group + 1) * size)
+            query, key = q[:, own], k[:, shared]
+            if f"{attention}.q_norm.weight" in w:  # Qwen3's
+                query, key = w.rms_norm(f"{attention}.q_norm", query), w.rms_norm(f"{attention}.k_norm", key)
+            scores = rotated(w, query, size) @ rotated(w, key, size).T / math.sqrt(size)
+            heads.append(softmax(scores.masked_fill(later, -torch.inf)) @ v[:, shared])
+        x = x + w.linear(f"{attention}.o_proj", torch.cat(heads, 1))
+        normed = w.rms_norm(f"{name}.post_attention_layernorm", x)
+        gate = w.linear(f"{name}.mlp.gate_proj", normed)
+        x = x + w.linear(
+            f"{name}.mlp.down_proj", gate / (1 + torch.exp(-gate)) * w.linear(f"{name}.mlp.up_proj", normed)
+        )
+    return w.rms_norm("language.model.norm", x)
+
+
+def log_probabilities(w: Weights, inputs: Tensor, first: int) -> Tensor:
+    """Of the next token [n, V], at position ``first`` and those behind it."""
+    head = "language.lm_head.weight" if "language.lm_head.weight" in w else "language.model.embed_tokens.weight"
+    logits = states(w, inputs)[first:-1] @ w[head].T
+    logits = logits - logits.amax(1, keepdim=True).detach()
+    return logits - torch.log(torch.exp(logits).sum(1, keepdim=True))
+
+
+# The objective
+
+
+def objective(
+    w: Weights,
+    samples: list[Sample],
+    *,
+    warmup: bool = False,
+    lambda_tlw: float = 0.0,
+    lambda_cons: float = 0.0,
+    lambda_drift: float = 0.0,
+) -> Tensor:
+    """Equation (complete-objective) of a batch; without the last two weights, (trajectory-objective)."""
+    above, below, stressed, emphasised = 0.0, 1e-3, 0.0, 1e-3
+    divergences, drifts = [], []
+    for sample in samples:
+        tokens = source_tokens(w, sample)
+        prefix, target = embedded(w, sample, tokens, warmup)
+        corrected = prefix
+        if "calibrator.up.weight" in w:
+            residual = calibrate(w, sample, prefix, tokens)
+            corrected = prefix + residual
+            drifts += [(row * row).sum() / len(row) for row in residual]
+        log_p = log_probabilities(w, torch.cat([corrected, target]), len(prefix))
+        with torch.no_grad():
+            log_p0 = log_probabilities(w, torch.cat([prefix, target]), len(prefix))
+        below = below + sample.kappa
+        for place, token in enumerate(sample.target):
+            loss = -log_p[place, token.id]
+            above, below = above + token.omega * loss, below + token.omega
+            stressed, emphasised = stressed + token.s * loss, emphasised + token.s
+            if token.consistent:
+                divergences.append((torch.exp(log_p0[place]) * (log_p0[place] - log_p[place])).sum())
+    total = above / below + lambda_tlw * stressed / emphasised
+    if lambda_cons:
+        total = total + lambda_cons * torch.stack(divergences).mean()
+    if lambda_drift:
+        total = total + lambda_drift * torch.stack(drifts).mean()
+    return total

@@ -1,0 +1,175 @@
+"""The phases' objective and its gradients against loops over samples, from the paper's equations, in float64."""
+
+from __future__ import annotations
+
+from types import MethodType
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+from pacer.commitments.anchor import render_anchor
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.model.assemble import from_modules
+from pacer.model.pacer import Pacer
+from pacer.model.prompt import prompt_texts
+from pacer.training.examples import Examples
+from pacer.training.losses import Divisors, LossWeights, divisors_of, objective
+from pacer.training.phases import TRAINED
+from tests.support import reference
+from tests.support.models import WIDTH, moved, moved_model, specification
+from tests.support.reference import Sample, Token, Weights
+
+#: lambda_Q: a number that float32, in which batches hold weights, has exactly.
+COMMITMENT = 0.25
+SHAPE = {
+    "vocab_size": 600,
+    "hidden_size": 24,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "initializer_range": 0.3,
+}
+LANGUAGES = {
+    "llama": (LlamaForCausalLM, LlamaConfig(**SHAPE, num_attention_heads=2)),
+    "llama, grouped heads, tied": (
+        LlamaForCausalLM,
+        LlamaConfig(**SHAPE, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True),
+    ),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config(**SHAPE, num_attention_heads=4, num_key_value_heads=2, head_dim=8)),
+    "qwen3, tied": (
+        Qwen3ForCausalLM,
+        Qwen3Config(**SHAPE, num_attention_heads=2, num_key_value_heads=1, head_dim=12, tie_word_embeddings=True),
+    ),
+}
+#: Rows of the records, the route of each, and whether all of them have one context.
+BATCHES = {
+    "sn": ([0, 1, 2], [True, False, True]),
+    "mixed": ([27, 0, 9, 18, 12], [True, False, True, True, False]),
+    "alone": ([28], [False]),
+}
+PHASES = {
+    "warmup": (LossWeights(lambda_q=1.0, lambda_tlw=0.75), ("router.", "interface.queries", "interface.frontal.")),
+    "parent": (LossWeights(lambda_q=COMMITMENT, lambda_tlw=0.75), ("router.", "interface.", "language.")),
+    "calibrate": (
+        LossWeights(lambda_q=COMMITMENT, lambda_tlw=0.75, lambda_cons=0.4, lambda_drift=0.3),
+        TRAINED["calibrator"],
+    ),
+}
+
+
+def exact(module: Any, x: torch.Tensor) -> torch.Tensor:
+    """RMSNorm in the type of its input; transformers rounds to float32."""
+    return module.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + module.variance_epsilon))
+
+
+def built(language: str, phase: str) -> Pacer:
+    """A model in float64 and eval mode, with no parameter where its initialisation put it."""
+    torch.manual_seed(3)
+    make, config = LANGUAGES[language]
+    endpoint_norm = torch.nn.LayerNorm(WIDTH)
+    torch.nn.init.normal_(endpoint_norm.weight, 1.0, 0.3)
+    model = moved(from_modules(make(config), endpoint_norm, 20, specification(phase)).double().eval(), 0.3)
+    for module in model.language.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            torch.nn.init.normal_(module.weight, 1.0, 0.3)
+            module.forward = MethodType(exact, module)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name.startswith(PHASES[phase][1]) and ("lora_" in name or "language." not in name))
+    return model
+
+
+def sample(examples: Examples, row: int, commit: bool, phase: str) -> Sample:
+    """A record as the paper's sequence, from its texts."""
+    record, tokenizer = examples.table.row(row), examples.tokenizer
+    lambda_q = PHASES[phase][0].lambda_q
+
+    def ids(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def continued(text: str) -> list[int]:
+        return ids(f"a{text}")[len(ids("a")) :]
+
+    report = ids(record["report"])
+    scores = [*record["emphasis"][1:], *([0.0] * len(report))]
+    target = [Token(id, 1.0, s, True) for id, s in zip(report, scores, strict=False)]
+    if commit:
+        anchor = ids(render_anchor(extract_anchor(record["report"])))
+        target = [
+            *(Token(id, lambda_q, 0.0, False) for id in anchor),
+            *(Token(id, lambda_q, 0.0, True) for id in continued("\n<REPORT>\n")),
+            *target,
+            *(Token(id, 1.0, 0.0, True) for id in continued("\n</REPORT>")),
+        ]
+    target.append(Token(tokenizer.eos_token_id, 1.0, scores[len(report)], True))
+    texts = ("", "") if phase == "warmup" else prompt_texts(record, commit=commit, unknown_view="upstream")
+    before, after = (ids(text) if text else [] for text in texts)
+    lateral, prior = reference.AVAILABLE[record["context"]]
+    read = examples.features
+    return Sample(
+        context=record["context"],
+        before=before,
+        after=after,
+        bos=tokenizer.bos_token_id,
+        target=target,
+        kappa=lambda_q if commit else 1.0,
+        frontal=read.depth_states([record["frontal"]])[0].double(),
+        lateral=read.depth_states([record["lateral"]])[0].double() if lateral else None,
+        prior=read.prior_states([record["prior_report"]])[0][0].double() if prior else None,
+    )
+
+
+@pytest.mark.parametrize("rows", BATCHES)
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_objective_and_gradients_are_the_papers(language: str, phase: str, rows: str, examples: Examples) -> None:
+    model, (losses, _), (numbers, commits) = built(language, phase), PHASES[phase], BATCHES[rows]
+    if phase == "warmup":
+        examples.prompt, commits = None, [False] * len(numbers)
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    batch = examples.batch(numbers, commits, losses.lambda_q)
+    in_float64(batch)
+    result = objective(model, batch, losses, frontal_only=phase == "warmup")
+    result.total.backward()
+
+    values = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    for name in trained:
+        values[name].requires_grad_()
+    w = Weights(values, model.language.config, heads=2, lora_scale=2.0, max_scale=0.5, endpoint_eps=1e-5)
+    samples = [sample(examples, row, commit, phase) for row, commit in zip(numbers, commits, strict=True)]
+    weights = {name: getattr(losses, name) or 0.0 for name in ("lambda_tlw", "lambda_cons", "lambda_drift")}
+    total = reference.objective(w, samples, warmup=phase == "warmup", **weights)
+    total.backward()
+
+    assert result.total.dtype == torch.float64
+    torch.testing.assert_close(result.total.detach(), total.detach(), rtol=1e-12, atol=0)
+    largest = max(float(values[name].grad.norm()) for name in trained if values[name].grad is not None)
+    for name, parameter in trained.items():
+        expected = values[name].grad
+        if expected is None:  # of a source that no row has
+            assert parameter.grad is None, name
+            continue
+        allowed = 1e-12 * max(float(expected.norm()), 1e-3 * largest)
+        assert float((parameter.grad - expected).norm()) <= allowed, name
+    assert largest > 1e-3
+
+
+def in_float64(batch: Any) -> None:
+    """Make a batch's states and weights float64."""
+    for name in ("frontal", "lateral", "prior", "omega", "s", "kappa"):
+        if getattr(batch, name) is not None:
+            setattr(batch, name, getattr(batch, name).double())
+
+
+def test_two_processes_compute_the_objective_of_their_whole_batch(backbones, examples) -> None:
+    """With one row and with three. The stabiliser is counted once: else each process would add its own."""
+    model, rows, commits = moved_model(backbones), [0, 9, 18, 27], [True, False, True, False]
+    batches = [examples.batch(rows[part], commits[part], COMMITMENT) for part in (slice(4), slice(1), slice(1, 4))]
+    with torch.no_grad():
+        whole = objective(model, batches[0], PHASES["calibrate"][0]).parts
+        own = [divisors_of(batch) for batch in batches[1:]]
+        assert all(one != other for one, other in zip(*own, strict=True))  # each is divided unevenly
+        whole_batch = Divisors(*map(sum, zip(*own, strict=True)))
+        shares = [objective(model, batch, PHASES["calibrate"][0], divisors=whole_batch).parts for batch in batches[1:]]
+    for name, value in whole.items():
+        torch.testing.assert_close(sum(share[name] for share in shares), value, rtol=1e-5, atol=0)

@@ -1,0 +1,63 @@
+"""How often the host waits for the device in an update: once, for the values that it logs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from pacer.training.loop import _Run
+from pacer.training.phases import phase_of
+from tests.support.syncs import Syncs
+from tests.support.training import parameters
+
+MASK = torch.tensor([True, False])
+#: What makes the host wait, and the name under which it is noted.
+PLANTED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "item": lambda x: x[0].item(),
+    "int": lambda x: int(x[0]),
+    "bool": lambda x: bool(x[0] > 0),
+    "tolist": lambda x: x.tolist(),
+    "nonzero": lambda x: x.nonzero(),
+    "mask": lambda x: x[MASK.to(x.device)],
+    "set by mask": lambda x: x.clone().__setitem__(MASK.to(x.device), 1.0),
+    "tensor": lambda x: torch.tensor([1, 2], device=x.device),
+    "new_tensor": lambda x: x.new_tensor([1.0]),
+    "cpu": lambda x: x.cpu(),
+}
+NOTED = {"int": "item", "bool": "item", "set by mask": "mask"}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_one_is_found(name: str) -> None:
+    values = torch.tensor([1.0, 2.0])
+    with Syncs() as syncs:
+        (values + 1).sum()
+        PLANTED[name](values)
+    assert syncs.seen == [NOTED.get(name, name)]
+
+
+@pytest.mark.parametrize("options", [{}, {"batches": {"mix": True}}], ids=["rounds", "mixed"])
+@pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
+def test_an_update_waits_once(name: str, options: dict, setting, device_accelerator, device: torch.device) -> None:
+    """On the CPU only both passes are watched; behind them are the logged values, and the optimiser's counts of steps,
+    which are on the host anyway."""
+    model, examples = setting(name)
+    run = _Run(model, examples, phase_of(name, parameters(**options)), device_accelerator())
+    stream = run.stream(0)
+    run.update(stream)  # libraries prepare themselves
+    if device.type == "cuda":
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            run.update(stream)
+            torch.cuda.set_sync_debug_mode("default")
+        assert sum("synchroniz" in str(warning.message) for warning in told) == 1, told
+        return
+    micros = [next(stream) for _ in range(run.phase.schedule.accumulation)]
+    with Syncs() as syncs:
+        run._backward(micros)
+    assert syncs.seen == []
