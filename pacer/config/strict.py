@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 
 from pacer.core.errors import ConfigError
 
@@ -23,6 +24,10 @@ Beams = Annotated[int, Field(ge=1, le=64)]
 #: Number of tokens in a text, and exponent of a report's length, which is bounded to keep scores finite.
 Tokens = Annotated[int, Field(ge=1, le=100_000)]
 LengthPenalty = Annotated[float, Field(ge=-10.0, le=10.0)]
+#: Tags that YAML itself defines for plain values.
+_STANDARD, _TAGS = "tag:yaml.org,2002:", ("map", "seq", "str", "int", "float", "bool", "null")
+#: Most levels of a parameter file, and values that its aliases may repeat.
+_DEEPEST, _MOST = 50, 10_000
 
 
 class Strict(BaseModel):
@@ -51,21 +56,50 @@ def read_mapping(path: str | Path, yaml: YAML) -> Any:
     """Read the groups of a parameter file with ``yaml``, without validation.
 
     Raises:
-        ConfigError: the file is missing, is not YAML, or is not a mapping.
+        ConfigError: the file is missing, is not YAML, has more than plain values in it, or is not a mapping.
     """
     try:
-        raw = yaml.load(Path(path).read_text(encoding="utf-8-sig"))
+        text = Path(path).read_text(encoding="utf-8-sig")
+        _check_events(text)
+        raw = yaml.load(text)
     except FileNotFoundError:
         raise ConfigError(
             f"{path} does not exist; correct the path, or run this from the root of the repository"
         ) from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         mark = getattr(error, "problem_mark", None)  # of a YAML error, whose full text quotes the file
-        reason = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else " ".join(str(error).split())
-        raise ConfigError(f"{path} cannot be read as YAML: {reason}; correct the file") from None
+        reason = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else str(error)
+        raise ConfigError(f"{path} cannot be read as YAML: {' '.join(reason.split()):.200}; correct the file") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a mapping of groups, such as corpus and train")
     return raw
+
+
+def _check_events(text: str) -> None:
+    """Refuse, before anything is built, what parameters do not need and loading takes minutes for or fails at.
+
+    Raises:
+        ValueError: a value has a tag of its own, is nested too deeply or refers to itself, or aliases repeat too much.
+    """
+    sizes, nested = dict[str | None, int](), [("", 0)]  # values of each anchor; anchor and values of each open group
+    for event in YAML(typ="safe", pure=True).parse(text):
+        place, tag = f"line {event.start_mark.line + 1}", str(getattr(event, "tag", None) or "!")
+        if tag != "!" and tag.removeprefix(_STANDARD) not in _TAGS:
+            raise ValueError(f"unknown tag {tag.replace(_STANDARD, '!!')}, {place}")
+        if isinstance(event, CollectionStartEvent):
+            nested.append((event.anchor, 1))
+            if len(nested) > _DEEPEST:
+                raise ValueError(f"more than {_DEEPEST} levels, {place}")
+        elif isinstance(event, ScalarEvent | AliasEvent | CollectionEndEvent):
+            anchor, size = nested.pop() if isinstance(event, CollectionEndEvent) else (event.anchor, 1)
+            if isinstance(event, AliasEvent):
+                if anchor in dict(nested):
+                    raise ValueError(f"*{anchor} refers to itself, {place}")
+                size = sizes.get(anchor, 1)
+            sizes[anchor] = size
+            nested[-1] = (nested[-1][0], nested[-1][1] + size)
+            if isinstance(event, AliasEvent) and nested[-1][1] > _MOST:
+                raise ValueError(f"aliases such as *{anchor} repeat more than {_MOST:,} values, {place}")
 
 
 def validated(raw: dict[str, Any], origin: str, kind: type[Groups]) -> Groups:

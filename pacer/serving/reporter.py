@@ -27,7 +27,7 @@ from pacer.model.prompt import instruction
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Truncation, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.layout import MANIFEST, TOKENIZER
-from pacer.serving.package import GENERATED, frozen_models, read_settings
+from pacer.serving.package import GENERATED, check_tokenizer, frozen_models, read_settings
 from pacer.serving.sources import load_image, load_prior, load_text
 
 
@@ -66,6 +66,7 @@ class Reporter:
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
+            check_tokenizer(directory, root / "language")
             self._features = CaseFeatures(
                 ImageEncoder(resolve(root / "vision"), states.depths, self.device, states.precision),
                 TextEncoder(resolve(root / "text"), states.prior_tokens, self.device, states.precision),
