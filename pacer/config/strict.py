@@ -68,7 +68,11 @@ def read_mapping(path: str | Path, yaml: YAML) -> Any:
         ) from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
         mark = getattr(error, "problem_mark", None)  # of a YAML error, whose full text quotes the file
-        reason = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else str(error)
+        reason = (
+            f"line {mark.line + 1}: {str(getattr(error, 'problem', '')).partition(' with value')[0]}"
+            if mark
+            else str(error)
+        )
         raise ConfigError(f"{path} cannot be read as YAML: {' '.join(reason.split()):.200}; correct the file") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a mapping of groups, such as corpus and train")

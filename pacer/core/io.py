@@ -223,10 +223,11 @@ def publish(directory: str | Path, out: str | Path, *, durable: bool = False) ->
     elif out.exists():
         shutil.rmtree(out)
     os.replace(directory, out)
-    _remove_scratch(out)
+    remove_scratch(out)
 
 
-def _remove_scratch(out: Path) -> None:
+def remove_scratch(out: Path) -> None:
+    """Remove the scratch directories of an output that is there."""
     scratch = Path(f"{out}.scratch")
     if scratch.exists():
         _remove_folders(scratch)
@@ -254,4 +255,4 @@ def atomic_directory(out: str | Path) -> Generator[Path]:
             yield directory
             publish(directory, out)
         finally:
-            _remove_scratch(Path(out))
+            remove_scratch(Path(out))

@@ -15,7 +15,7 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.core.io import read_json
+from pacer.core.io import hash_file, read_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.radiographs import OTHER_PART
 from pacer.data.readers.views import parse_view
@@ -43,6 +43,7 @@ class Reporter:
     Attributes:
         settings: of the export. contexts: those of the model's training. commit: whether it states findings first.
         depths: encoder blocks that it uses, counted from 1. notes: sentences that apply to each of its reports.
+        fingerprint: SHA-256 of the manifest, and so of all files of the export.
 
     Raises:
         CheckpointError: the directory is not an exported model or not complete, or the frozen models do not belong to
@@ -62,6 +63,7 @@ class Reporter:
         if self.batch_size < 1:
             raise ConfigError(f"batch_size = {batch_size}: expected at least 1")
         self.device = torch.device(device or compute_device())
+        self.fingerprint = hash_file(directory / MANIFEST)
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
