@@ -67,12 +67,10 @@ def read_mapping(path: str | Path, yaml: YAML) -> Any:
             f"{path} does not exist; correct the path, or run this from the root of the repository"
         ) from None
     except (OSError, ValueError, RecursionError, YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)  # of a YAML error, whose full text quotes the file
-        reason = (
-            f"line {mark.line + 1}: {str(getattr(error, 'problem', '')).partition(' with value')[0]}"
-            if mark
-            else str(error)
-        )
+        reason, mark = str(error), getattr(error, "problem_mark", None)
+        if mark:  # of a YAML error, whose full text quotes the file
+            problem = str(getattr(error, "problem", ""))
+            reason = f"line {mark.line + 1}: {problem.partition(' with value')[0]}"
         raise ConfigError(f"{path} cannot be read as YAML: {' '.join(reason.split()):.200}; correct the file") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a mapping of groups, such as corpus and train")

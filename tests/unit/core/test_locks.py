@@ -80,7 +80,7 @@ def test_other_faults_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with locked(tmp_path / "lock", "in use"):
-        with pytest.raises(PacerError, match="^in use$"), locked(tmp_path / "lock", "in use"):
+        with pytest.raises(PacerError, match=r"^in use$"), locked(tmp_path / "lock", "in use"):
             pass
         monkeypatch.setattr(fcntl, "flock", refuse)
         with pytest.raises(PacerError, match="cannot be locked: Input/output error"), locked(tmp_path / "lock", "used"):
