@@ -31,15 +31,6 @@ _WEAKER = {"json_schema": "json_object", "json_object": "none"}
 _UNKNOWN_PARAMETER = (400, 404, 415, 422, 501)
 #: Refusals that may end later, or with another key or address.
 _PASSING = (401, 402, 403, 404, 408, 409, 429)
-#: Content types that a reason names; others are not quoted, because they may be anything.
-_CONTENT_TYPES = frozenset(
-    f"{kind}/{name}"
-    for kind, names in {
-        "text": ("html", "plain", "xml", "event-stream"),
-        "application": ("json", "problem+json", "xml", "x-ndjson", "octet-stream"),
-    }.items()
-    for name in names
-)
 #: Parameters of a request that ``null`` leaves out.
 _OPTIONAL = ("temperature", "reasoning_effort")
 
@@ -127,14 +118,16 @@ class Endpoint:
             except openai.APIConnectionError as error:
                 late = isinstance(error, openai.APITimeoutError)
                 return Outcome("failed", reason="timeout" if late else "disconnected")
-            body = _decoded(response.content)
+            try:
+                body = json.loads(response.content.decode("utf-8-sig", "replace"))
+            except (ValueError, RecursionError):
+                body = None
             reply = read_completion(body)
             if reply is not None:
                 return Outcome("answered", reply)
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-            about = kind if kind in _CONTENT_TYPES else "another content type" if kind else "no content type"
-            named = self._named(Fault.of(body), sent) if _has_error(body) else ""
-            return Outcome("failed", reason=f"HTTP 200, {about}, {_kind_of(body)}{named}")
+            about = self._unless_sent(kind, sent) or "no known content type"
+            return Outcome("failed", reason=f"HTTP 200, {about}, {_kind_of(body)}{self._named(Fault.of(body), sent)}")
 
     def _adapted(self, form: Form, fault: Fault) -> bool:
         """Take the next form for the run, unless another thread has; return whether to send the request again."""
@@ -146,40 +139,29 @@ class Endpoint:
                 return False
             self.form = following
             changed = next(name for name in Form._fields if getattr(form, name) != getattr(following, name))
-            was, now = getattr(form, changed), getattr(following, changed)
-            print(f"labelling: the endpoint refuses {changed} {was}; this run sends {now}", file=sys.stderr, flush=True)
+            kind = f"{changed} {getattr(form, changed)}; this run sends {getattr(following, changed)}"
+            print(f"labelling: the endpoint refuses {kind}", file=sys.stderr, flush=True)
             return True
 
     def _named(self, fault: Fault, sent: dict[str, Any]) -> str:
         """Return parameter and code of a fault, if they are names and quote nothing that was sent."""
         param = fault.param if re.split(r"[.\[]", fault.param)[0] in sent and len(fault.param) <= 64 else ""
-        names = {"param": self._unless_sent(param, {}), "code": self._unless_sent(fault.code, sent)}
+        names = {"param": param, "code": self._unless_sent(fault.code, sent)}
         advice = f": set anchors.llm.{param}: null" if param in _OPTIONAL else ""
         return "".join(f", {name} {value}" for name, value in names.items() if value) + advice
 
     def _unless_sent(self, name: str, sent: dict[str, Any]) -> str:
-        """Return a name in an endpoint's answer; empty if it is no name, or occurs in what was sent."""
-        secret = f"{self.client.api_key} {json.dumps(sent.get('messages', ''))}".lower()
-        return name if re.fullmatch(r"[\w.\[\]-]{1,64}", name, re.ASCII) and name.lower() not in secret else ""
-
-
-def _decoded(content: bytes) -> Any:
-    """Return the JSON value of a body in UTF-8; None if it is none."""
-    try:
-        return json.loads(content.decode("utf-8-sig", "replace"))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _has_error(body: Any) -> bool:
-    return isinstance(body, dict) and bool(body.get("error"))
+        """Return a name in an endpoint's answer; empty if it is no name, or occurs in the report or in the key."""
+        is_name = re.fullmatch(r"[\w.\[\]/+-]{1,64}", name, re.ASCII)
+        secret = f"{self.client.api_key} {sent['messages'][-1]['content']}".lower()
+        return name if is_name and not any(part in secret for part in name.lower().split("/")) else ""
 
 
 def _kind_of(body: Any) -> str:
     """Describe a body that is no chat completion, without quoting it."""
     if not isinstance(body, dict):
         return "not JSON" if body is None else "not a JSON object"
-    if _has_error(body):
+    if body.get("error"):
         return "an error"
     return "no message" if isinstance(body.get("choices"), list) and body["choices"] else "no choices"
 

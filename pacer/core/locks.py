@@ -63,43 +63,19 @@ def locked(path: Path, refusal: str) -> Generator[None]:
 
 
 def _mark(marker: Path, refusal: str) -> None:
-    """Create the file that names this process; one of a process that has ended is replaced."""
-    own, previous = f"process {os.getpid()} on {_machine()}", marker.with_name(f"{marker.name}.{os.getpid()}")
-    with suppress(FileExistsError), open(marker, "x") as file:
-        file.write(own)
-        return
-    holder = marker.read_text(errors="replace") if marker.exists() else ""
-    refused = PacerError(f"{refusal}. {marker} names {holder or 'no process'}; if that has ended, delete the file")
-    if not _has_ended(holder):
-        raise refused
-    os.replace(marker, previous)
-    if previous.read_text(errors="replace") != holder:  # another process has just taken it over
-        os.replace(previous, marker)
-        raise refused
-    previous.unlink()
+    """Create the file that names this process. That of a process of this machine that has ended is removed first."""
+    holder, machine = marker.read_text(errors="replace") if marker.exists() else "", f"on {socket.gethostname()}"
+    with suppress(OSError):
+        machine += f" {os.readlink('/proc/self/ns/pid')}"  # the container in which the number is valid
+    number = holder.removeprefix("process ").removesuffix(f" {machine}")
+    if number.isdecimal():
+        try:
+            os.kill(int(number), 0)
+        except OSError as error:
+            if error.errno == errno.ESRCH:
+                marker.unlink(missing_ok=True)
     try:
         with open(marker, "x") as file:
-            file.write(own)
+            file.write(f"process {os.getpid()} {machine}")
     except FileExistsError:
-        raise refused from None
-
-
-def _machine() -> str:
-    """Return what distinguishes this machine, and on Linux this container, in which a process number is valid."""
-    with suppress(OSError):
-        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
-    return socket.gethostname()
-
-
-def _has_ended(holder: str) -> bool:
-    """Return whether a process of this machine has ended; of another machine's it is not known."""
-    number = holder.removeprefix("process ").removesuffix(f" on {_machine()}")
-    if not number.isdecimal():
-        return False
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
+        raise PacerError(f"{refusal}. {marker} names {holder or 'no process'}; if that has ended, delete it") from None

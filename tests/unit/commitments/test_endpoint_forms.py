@@ -55,7 +55,7 @@ ANSWERS: dict[str, tuple[Any, str]] = {
 #: What the endpoint sends with HTTP 200, its content type, and what is counted.
 FAILURES: dict[str, tuple[Any, str, str]] = {
     "login page": (b"<!DOCTYPE html><form>log in", "text/html; charset=utf-8", "text/html, not JSON"),
-    "nothing": (b"", "", "no content type, not JSON"),
+    "nothing": (b"", "", "no known content type, not JSON"),
     "events": (b'data: {"choices": [{"delta": {}}]}\n\n', "text/event-stream", "text/event-stream, not JSON"),
     "lines": (b'{"choices": []}\n{"choices": []}', "application/x-ndjson", "application/x-ndjson, not JSON"),
     "UTF-16": (json.dumps(completion(LABELS)).encode("utf-16"), "application/json", "application/json, not JSON"),
@@ -77,12 +77,12 @@ FAILURES: dict[str, tuple[Any, str, str]] = {
     "error that quotes": (
         {"error": {"param": "Possible pneumonia", "code": KEY}, "choices": None},
         f"text/{KEY}",
-        "another content type, an error",
+        "no known content type, an error",
     ),
     "error with a word of the report": (
         {"error": {"code": "pneumonia"}},
         "pneumonia",
-        "another content type, an error",
+        "no known content type, an error",
     ),
 }
 
