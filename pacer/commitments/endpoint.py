@@ -126,7 +126,7 @@ class Endpoint:
             if reply is not None:
                 return Outcome("answered", reply)
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-            about = self._unless_sent(kind, sent) or "no known content type"
+            about = self._unless_sent(kind if "/" in kind else "", sent) or "no known content type"
             return Outcome("failed", reason=f"HTTP 200, {about}, {_kind_of(body)}{self._named(Fault.of(body), sent)}")
 
     def _adapted(self, form: Form, fault: Fault) -> bool:

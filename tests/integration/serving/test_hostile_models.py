@@ -68,6 +68,9 @@ def test_a_tokenizer_of_another_model(folder: Path, change: str) -> None:
         write_json(tokenizer / "tokenizer.json", content)
     elif change == "without its settings":
         (tokenizer / "tokenizer_config.json").unlink()
+        manifest = manifest_of(folder)
+        del manifest["files"]["tokenizer/tokenizer_config.json"]
+        write_json(folder / MANIFEST, manifest)
     else:
         write_json(tokenizer / "added_tokens.json", {"<new>": 7})
     with pytest.raises(CheckpointError, match=r"tokenizer: \w+\.json is not that of the language model"):

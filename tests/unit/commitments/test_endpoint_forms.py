@@ -79,11 +79,7 @@ FAILURES: dict[str, tuple[Any, str, str]] = {
         f"text/{KEY}",
         "no known content type, an error",
     ),
-    "error with a word of the report": (
-        {"error": {"code": "pneumonia"}},
-        "pneumonia",
-        "no known content type, an error",
-    ),
+    "error with what was sent": ({"error": {"code": "UID"}}, "pneumonia", "no known content type, an error"),
 }
 
 
