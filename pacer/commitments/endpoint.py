@@ -145,8 +145,8 @@ class Endpoint:
 
     def _named(self, fault: Fault, sent: dict[str, Any]) -> str:
         """Return parameter and code of a fault, if they are names and quote nothing that was sent."""
-        param = fault.param if re.split(r"[.\[]", fault.param)[0] in sent and len(fault.param) <= 64 else ""
-        names = {"param": param, "code": self._unless_sent(fault.code, sent)}
+        param = re.split(r"[.\[]", fault.param)[0]
+        names = {"param": param if param in sent else "", "code": self._unless_sent(fault.code, sent)}
         advice = f": set anchors.llm.{param}: null" if param in _OPTIONAL else ""
         return "".join(f", {name} {value}" for name, value in names.items() if value) + advice
 

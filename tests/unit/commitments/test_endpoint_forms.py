@@ -189,7 +189,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
         {"param": "messages", "message": "must contain 'json' to use 'response_format'"},
         "HTTP 400, param messages",
     ),
-    "a part of a message": ({"param": "messages[1].content", "code": None}, "HTTP 400, param messages[1].content"),
+    "a part of a message": ({"param": "messages[1].Possible pneumonia", "code": None}, "HTTP 400, param messages"),
     "quotations": ({"param": "Possible pneumonia", "code": KEY, "message": KEY}, "HTTP 400"),
 }
 
