@@ -7,6 +7,8 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pacer.core.machine import core_count, core_quota
+
 if TYPE_CHECKING:
     from pacer.metrics.calls import Scores, compare, label, score
     from pacer.serving.reporter import Reporter
@@ -17,6 +19,11 @@ __all__ = ["Reporter", "Scores", "compare", "label", "score"]
 # as the work, so the threads yield the core after a short while (docs/performance.md). The variable is read when torch
 # is first imported; a value that the user has set is kept.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+# The user's number of threads, before a launcher sets its own for its processes; empty if the user has set none.
+_GIVEN = "" if "LOCAL_RANK" in os.environ else os.environ.get("OMP_NUM_THREADS", "")
+THREADS = os.environ.setdefault("PACER_THREADS", _GIVEN)
+if not THREADS and core_quota() < (os.cpu_count() or 1):  # a container's quota, which OpenMP does not know
+    os.environ["OMP_NUM_THREADS"] = str(core_count())
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from run import run_script
 
+from pacer import THREADS
 from pacer.core.outputs import run_stage
 from pacer.core.stops import Stopped
 
@@ -35,7 +36,7 @@ def main() -> None:
 
     launched = "ACCELERATE_MIXED_PRECISION" in os.environ  # by accelerate, which sets it always
     if launched or not (torch.cuda.device_count() > 1 or Path(default_config_file).exists()):
-        share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+        share_cores(int(os.environ.get("LOCAL_WORLD_SIZE", "1")), THREADS)
         run_script()
         return
     from accelerate.commands.accelerate_cli import main as accelerate

@@ -3,11 +3,14 @@
 import runpy
 import sys
 
+from pacer.config import load_params
+from pacer.core.locks import choose_locks
 from pacer.core.outputs import run_stage
 
 
 def run_script() -> None:
     """Call ``main`` of the script that the command line names. A signal stops its imports, too, which take seconds."""
+    choose_locks(load_params().locks)
     del sys.argv[0]
     runpy.run_path(sys.argv[0])["main"]()
 

@@ -18,7 +18,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 
-from pacer.backbones.pointers import from_files, load_frozen
+from pacer.backbones.pointers import from_files, load_frozen, read_pieces
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import read_json
 
@@ -133,8 +133,8 @@ def load_text(directory: Path) -> tuple[Any, Any]:
     """
     if text_family(directory) is None:
         model = load_frozen(BertModel, directory, add_pooling_layer=False, dtype=torch.float32)
-        return model, from_files(BertTokenizer, directory)
-    return load_frozen(AutoModel, directory, _HEADS, dtype=torch.float32), from_files(AutoTokenizer, directory)
+        return model, read_pieces(BertTokenizer, directory)
+    return load_frozen(AutoModel, directory, _HEADS, dtype=torch.float32), read_pieces(AutoTokenizer, directory)
 
 
 def text_width(directory: Path) -> int:
@@ -167,7 +167,7 @@ def check_text(directory: Path) -> None:
             f"{directory} is a {family} model; previous reports need an encoder that reads both ways, such as BERT, "
             "RoBERTa or ModernBERT"
         )
-    if from_files(AutoTokenizer, directory).pad_token_id is None:
+    if read_pieces(AutoTokenizer, directory).pad_token_id is None:
         raise BackboneError(f"the tokenizer in {directory} has no padding token, which previous reports need")
 
 

@@ -63,8 +63,13 @@ def fingerprint(directory: str | Path) -> str:
     target = resolve(directory)
     if (directory / POINTER).is_file():
         return hash_json(read_pointer(directory).files)
+    return hash_json(hashes_of(target))
+
+
+def hashes_of(target: Path) -> dict[str, str]:
+    """Return ``{name: SHA-256}`` of the files at the top of a directory, except ``provenance.json``."""
     files = [file for file in sorted(target.iterdir()) if file.is_file() and file.name != PROVENANCE]
-    return hash_json({file.name: file_hash(file) for file in files})
+    return {file.name: file_hash(file) for file in files}
 
 
 def provenance(directory: str | Path) -> dict[str, Any]:
@@ -92,6 +97,16 @@ def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
         raise BackboneError(
             f"the files in {directory} cannot be read as {kind.__name__} ({type(error).__name__}); fetch them again"
         ) from None
+
+
+def read_pieces(kind: Any, directory: str | Path) -> Any:
+    """Load a tokenizer of a transformers class with :func:`from_files`. The names of special tokens in a text, such as
+    ``</s>`` or ``[SEP]`` in an indication, are ordinary pieces to it: only the software itself adds special tokens.
+
+    Raises:
+        BackboneError: as from_files.
+    """
+    return from_files(kind, directory, split_special_tokens=True)
 
 
 def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), **options: Any) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pacer.backbones.pointers import from_files
+from pacer.backbones.pointers import read_pieces
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json
 
@@ -39,7 +39,7 @@ def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
 
     directory = Path(directory)
     reference = _sentencepiece(directory / SENTENCEPIECE) if (directory / SENTENCEPIECE).is_file() else None
-    tokenizer = from_files(AutoTokenizer, directory)
+    tokenizer = read_pieces(AutoTokenizer, directory)
     if tokenizer.eos_token_id is None:
         raise BackboneError(f"the tokenizer in {directory} must have an EOS token, which ends a report; add eos_token")
     if tokenizer.bos_token_id is None:

@@ -208,7 +208,6 @@ def _corpus(params: Params) -> list[Finding]:
 
 def _labels(params: Params) -> Finding:
     """Check whether the stage `anchor_llm` would refuse its settings."""
-    from pacer.commitments.labelling import connect
     from pacer.commitments.request import system_prompt
 
     config, recorded = params.anchors.llm, Path(str(params.anchors.llm.recorded))
@@ -216,8 +215,10 @@ def _labels(params: Params) -> Finding:
     def look() -> str:
         system_prompt(config.prompt_file)
         if config.provider == "openai":
-            with connect(config) as client:
-                return f"reports of the sample are sent to {client.base_url.netloc.decode()}"
+            from pacer.commitments.endpoint import connect
+
+            with connect(config) as endpoint:
+                return f"reports of the sample are sent to {endpoint.address}"
         if config.provider == "recorded" and params.corpus.source != "phantom" and not recorded.is_file():
             raise ConfigError(f"recorded: {recorded} does not exist; correct the path, or set provider: none")
         return f"provider {config.provider}: no report leaves this machine"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -20,16 +20,18 @@ STATUSES: tuple[str, ...] = ("ok", "unparseable", "malformed", "other_record", "
 
 #: Values of ``finish_reason`` if the model, or the endpoint's filter, declined to answer.
 _REFUSALS = {"refusal", "content_filter"}
+#: What a model's reasoning begins with, and what ends it: tags, and channels of gpt-oss (its format "harmony").
+_REASONING = re.compile(r"\s*(?:<(?:think|thinking|reasoning)>|\[THINK\]|(?:<\|start\|>assistant)?<\|channel\|>)")
+_REASONING_END = re.compile(r"</(?:think|thinking|reasoning)>|\[/THINK\]|<\|channel\|>final\b")
+_LIKE_JSON = re.compile(r'\{\s*"')
+_BRACES = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}]', re.DOTALL)
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _Tokens = Annotated[int, Field(ge=0, le=10**9)]
 _Line = TypeVar("_Line", bound=BaseModel)
 
 
 class Reply(BaseModel):
-    """The stored part of a ``chat.completion``: the model's text, why it ended, and its token counts.
-
-    ``raw`` is the whole body if the body is not a completion (an error page, for example).
-    """
+    """The stored part of a ``chat.completion``: the model's text, why it ended, and its token counts."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -75,6 +77,11 @@ class Answer(NamedTuple):
     off_vocabulary: int = 0
     rationale: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
+    @property
+    def listed(self) -> dict[str, list[str]] | None:
+        """The anchor as stored."""
+        return None if self.anchor is None else self.anchor.as_dict()
+
 
 def read_lines(content: bytes, path: Path, kind: type[_Line]) -> list[_Line]:
     """Parse the lines of a file of JSON objects; ``path`` is for errors.
@@ -108,25 +115,69 @@ def read_answers(path: Path) -> list[StoredAnswer]:
     return read_lines(complete, path, StoredAnswer)
 
 
+def restored(answer: StoredAnswer) -> StoredAnswer | None:
+    """Return an answer in a cache; None if its line holds something else, and the request must be sent again.
+
+    Earlier versions stored every HTTP 200: what was no completion to them as the whole body, with no reason for its
+    end, no model and no token counts. If the body is a completion in a form that is read now, the answer is in it.
+    """
+    reply: Reply | None = answer
+    about = answer.finish_reason, answer.model, answer.prompt_tokens, answer.completion_tokens
+    if about == (None, None, None, None) and read_answer(answer.raw, answer.record_id).status != "ok":
+        try:
+            reply = read_completion(json.loads(answer.raw))
+        except (ValueError, RecursionError):
+            reply = None
+    if reply is None:
+        return None
+    read = read_answer(reply.raw, answer.record_id, reply.finish_reason)
+    return answer.model_copy(update=reply.model_dump() | {"status": read.status, "anchor": read.listed})
+
+
 def read_completion(completion: Any) -> Reply | None:
-    """Extract the reply of a ``chat.completion`` object; None for anything else. Only the content must be text or null;
-    other values of an unexpected type become None."""
+    """Extract the reply of a ``chat.completion`` object; None for anything else.
+
+    The text is the content, whole or in chunks, and the arguments of called tools; if there is neither, the completed
+    reasoning. Other values of an unexpected type become None.
+    """
     try:
         choice, model, usage = completion["choices"][0], completion.get("model"), completion.get("usage")
-        content, refusal = choice["message"].get("content"), choice["message"].get("refusal")
-        finish_reason = choice.get("finish_reason")
+        message, finish_reason = choice["message"], choice.get("finish_reason")
+        content, refusal = _content(message.get("content")), message.get("refusal")
     except (LookupError, TypeError, AttributeError):
         return None
-    if content and not isinstance(content, str):
+    if content is None or not message or choice.get("error") or finish_reason == "error":
         return None
+    raw = "\n".join(filter(None, [content, *_arguments(message)]))
+    if not raw.strip() and not refusal and finish_reason != "length":
+        raw = _text(message.get("reasoning_content")) or _text(message.get("reasoning")) or ""
     usage = usage if isinstance(usage, dict) else {}
     return Reply(
-        raw=_text(content) or "",
-        finish_reason="refusal" if refusal and not content else _text(finish_reason),
+        raw=_text(raw) or "",
+        finish_reason="refusal" if refusal and not raw else _text(finish_reason) or "unknown",
         model=_text(model),
         prompt_tokens=_count(usage.get("prompt_tokens")),
         completion_tokens=_count(usage.get("completion_tokens")),
     )
+
+
+def _content(content: Any) -> str | None:
+    """Return the text of a message's content: text, null, a list of chunks, or an object that a gateway has parsed;
+    None for another form."""
+    if isinstance(content, dict):
+        return json.dumps(content)
+    if isinstance(content, list):
+        chunks = [chunk.get("text") if isinstance(chunk, dict) else chunk for chunk in content]
+        return "".join(chunk for chunk in chunks if isinstance(chunk, str))
+    return content or "" if isinstance(content, str | None) else None
+
+
+def _arguments(message: dict[str, Any]) -> list[str]:
+    """Return the arguments of the tools that a message calls."""
+    calls = message.get("tool_calls")
+    functions = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    given = [function.get("arguments") for function in functions if isinstance(function, dict)]
+    return [value if isinstance(value, str) else json.dumps(value) for value in given if value]
 
 
 def _text(value: Any) -> str | None:
@@ -139,27 +190,60 @@ def _count(value: Any) -> int | None:
 
 
 def read_answer(content: str, record_id: str, finish_reason: str | None = None) -> Answer:
-    """Parse the first JSON object of an answer for ``record_id``, after any ``<think>`` block, also in a code fence."""
-    _, closed, answer = content.rpartition("</think>")
-    if not closed and content.lstrip().startswith("<think>"):  # unfinished reasoning, which may contain draft answers
+    """Parse an answer for ``record_id``: the last JSON object after the model's reasoning that has the three lists.
+
+    One with another identifier counts only if no other has the lists; without an identifier it is the record's.
+    """
+    *reasoning, answer = _REASONING_END.split(content)
+    if not reasoning and _REASONING.match(content):  # unfinished reasoning, which may contain draft answers
         answer = ""
-    try:
-        value, _ = json.JSONDecoder().raw_decode(answer, answer.index("{"))
-    except (ValueError, RecursionError):
+    objects = list(_objects(answer))
+    if not objects:
         if finish_reason == "length":
             return Answer("cut_off")
         if finish_reason in _REFUSALS:
             return Answer("refused")
         return Answer("unparseable" if content.strip() else "empty")
-    lists = {polarity: value.get(polarity) for polarity in POLARITIES}
-    if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists.values()):
+    labels = [value for value in objects if all(_is_names(value.get(polarity)) for polarity in POLARITIES)]
+    if not labels:
         return Answer("malformed")
-    if str(value.get("sample_uid", record_id)).strip() != record_id:
+    own = [
+        value for value in labels if value.get("sample_uid") is None or str(value["sample_uid"]).strip() == record_id
+    ]
+    if not own:
         return Answer("other_record")
-    named = {polarity: [normalize_finding(name) for name in names] for polarity, names in lists.items()}
+    named = {polarity: [normalize_finding(name) for name in own[-1][polarity]] for polarity in POLARITIES}
     unknown = sum(findings.count(None) for findings in named.values())
     known = {polarity: [finding for finding in findings if finding] for polarity, findings in named.items()}
-    return Answer("ok", Anchor.of(**known), unknown, _rationale(value.get("rationale")))
+    return Answer("ok", Anchor.of(**known), unknown, _rationale(own[-1].get("rationale")))
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the outermost JSON objects of a text; none that is inside one that is cut off or malformed."""
+    decoder, start = json.JSONDecoder(), text.find("{")
+    while start >= 0:
+        try:
+            value, end = decoder.raw_decode(text, start)
+            yield value
+        except RecursionError:
+            return
+        except ValueError:
+            end = _end_of_braces(text, start) if _LIKE_JSON.match(text, start) else start + 1
+        start = text.find("{", end)
+
+
+def _end_of_braces(text: str, start: int) -> int:
+    """Return where the brace at ``start`` is closed, braces in quotes aside; the end of the text if it is not."""
+    depth = 0
+    for match in _BRACES.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return match.end()
+    return len(text)
 
 
 def _rationale(value: Any) -> dict[str, tuple[str, ...]]:

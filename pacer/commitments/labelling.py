@@ -2,19 +2,12 @@
 
 Answers are keyed by the hash of their request (model, prompt, report, rule-based candidate, settings). So an answer is
 reused exactly as long as its request is unchanged, and an interrupted run sends only the remaining requests.
-
-The data use agreements of credentialed corpora such as MIMIC-CXR forbid sending reports to third parties. So nothing is
-sent unless ``anchors.llm.send_reports_to`` equals the host of the endpoint. Redirects are not followed, and an endpoint
-without TLS is never reached through a proxy.
 """
 
 from __future__ import annotations
 
 import codecs
-import json
-import logging
 import os
-import re
 import sys
 import threading
 from collections import Counter
@@ -22,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import polars as pl
 from pydantic import BaseModel
@@ -35,6 +28,7 @@ from pacer.commitments.answers import (
     read_answers,
     read_completion,
     read_lines,
+    restored,
 )
 from pacer.commitments.request import Question, build_questions, system_prompt
 from pacer.commitments.sampling import refuse_held_out
@@ -45,19 +39,10 @@ from pacer.core.io import hash_bytes, write_jsonl
 from pacer.core.progress import Ticker
 
 if TYPE_CHECKING:
-    from openai import OpenAI
+    from pacer.commitments.endpoint import Endpoint, Outcome
 
 #: Number of consecutive requests without a readable answer after which the run stops.
 MAX_IN_A_ROW = 20
-
-
-class Outcome(NamedTuple):
-    """The outcome of a request after the client's retries. ``refused``: a retry would not help; ``failed``: it may.
-    ``reason``: why there is no answer (``timeout``, ``disconnected``, or for example ``HTTP 503``)."""
-
-    status: Literal["answered", "refused", "failed"]
-    reply: Reply | None = None
-    reason: str = ""
 
 
 def label_sample(
@@ -84,7 +69,14 @@ def label_sample(
     path, prompt = out / "llm_cache.jsonl", system_prompt(config.prompt_file)
     questions = [] if config.provider == "none" else build_questions(sample, records, config, prompt, rules)
     # recorded answers are always read from their own file
-    paid = {answer.request_hash: answer for answer in read_answers(path) if answer.provider == "openai"}
+    bought = [answer for answer in read_answers(path) if answer.provider == "openai"]
+    paid = {answer.request_hash: answer for answer in map(restored, bought) if answer is not None}
+    if len(paid) < len(bought):
+        lost = len(bought) - len(paid)
+        print(
+            f"labelling: {lost} lines of {path} hold no answer of a model; their requests are sent again",
+            file=sys.stderr,
+        )
     reused, troubles = 0, Counter[str]()
     if config.provider == "recorded":
         current = _recorded(questions, Path(str(config.recorded)), config)
@@ -127,78 +119,20 @@ def label_sample(
     }
 
 
-def connect(config: Labelling) -> OpenAI:
-    """Create the official client, which threads may share; use it as a context manager.
-
-    Raises:
-        ConfigError: ``send_reports_to`` is not the endpoint's host, the endpoint's address is invalid, or there is no
-            API key that can be sent; nothing was sent.
-    """
-    import openai  # takes a second
-
-    for library in ("openai", "httpx2", "httpcore2"):  # their logs may contain requests
-        logging.getLogger(library).setLevel(logging.CRITICAL)
-    try:  # the address in use, whether from the parameters or the environment
-        with openai.OpenAI(api_key="none", base_url=config.base_url) as client:
-            url = client.base_url
-        host = url.host.lower() if url.scheme in ("http", "https") else ""
-    except Exception:  # from the client's HTTP library; not shown, as the address may contain a password
-        host = ""
-    consent = config.send_reports_to
-    if not host or consent is None or consent.strip().lower() != host:
-        raise ConfigError(
-            f"anchors.llm.send_reports_to is {'not set' if consent is None else repr(consent)}, but the host of "
-            f"anchors.llm.base_url is {host!r}: no report text was sent. Set it to that host if your data may go there "
-            "(MIMIC's data use agreement forbids third parties), or set anchors.llm.provider: none"
-        )
-    http = openai.DefaultHttpxClient(follow_redirects=False, trust_env=url.scheme == "https")
-    try:
-        client = openai.OpenAI(base_url=url, max_retries=config.attempts - 1, timeout=config.timeout, http_client=http)
-    except openai.OpenAIError:
-        client = None
-    if client is None or not re.fullmatch(r"[!-~]+", client.api_key):
-        raise ConfigError(
-            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY, in ASCII without blanks; for a local "
-            "endpoint any such text will do"
-        )
-    return client
-
-
-def ask(client: OpenAI, question: Question) -> Outcome:
-    """Request a chat completion, with the client's retries. Any HTTP 200 is a reply, unless it reports an error."""
-    import openai
-
-    try:
-        content = client.chat.completions.with_raw_response.create(**question.request).content
-    except openai.APIStatusError as error:
-        # requests with the excluded codes may succeed later, or with another key or address
-        refused = 400 <= error.status_code < 500 and error.status_code not in (401, 402, 403, 404, 408, 409, 429)
-        return Outcome("refused" if refused else "failed", reason=f"HTTP {error.status_code}")
-    except openai.APIConnectionError as error:
-        return Outcome("failed", reason="timeout" if isinstance(error, openai.APITimeoutError) else "disconnected")
-    try:
-        body = json.loads(content.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        body = None
-    reply = read_completion(body)
-    if reply is None and isinstance(body, dict) and body.get("error"):  # an error from a gateway
-        return Outcome("failed", reason="HTTP 200 with an error")
-    return Outcome("answered", reply or Reply(raw=content.decode("utf-8", "replace")))
-
-
 def _ask_all(
     questions: Sequence[Question], paid: dict[str, StoredAnswer], config: Labelling, path: Path
 ) -> Counter[str]:
     """Send the unanswered questions from several threads, and add the answers to ``paid``; return the number of
     requests without an answer, by reason."""
+    from pacer.commitments.endpoint import connect  # the client takes a second to import
+
     missing = [question for question in questions if question.request_hash not in paid]
     spent = [paid[question.request_hash].dollars for question in questions if question.request_hash in paid]
-    with connect(config) as client:
-        host = client.base_url.netloc.decode()
+    with connect(config) as endpoint:
         _check_budget(missing, spent, config)
         _write(path, (), paid.values())  # a new file: DVC may have linked the old one to its cache
         with path.open("a", encoding="utf-8") as file, Ticker("labelling", len(missing)) as ticker:
-            requests = _Requests(client, len(questions), paid, spent, config, file, ticker)
+            requests = _Requests(endpoint, len(questions), paid, spent, config, file, ticker)
             with ThreadPoolExecutor(config.concurrency) as pool:
                 list(pool.map(requests.send, missing))
     again = "The other answers are saved; run the stage again for the rest"
@@ -207,8 +141,8 @@ def _ask_all(
     if requests.failed and config.unanswered == "stop":
         record_id, reason = next(iter(requests.failed.items()))
         raise PacerError(
-            f"{len(requests.failed)} of {len(missing)} requests got no answer from {host}, such as that of {record_id} "
-            f"({reason}). {again}, or set anchors.llm.unanswered: rules"
+            f"{len(requests.failed)} of {len(missing)} requests got no answer from {endpoint.address}, such as that of "
+            f"{record_id} ({reason}). {again}, or set anchors.llm.unanswered: rules"
         )
     return requests.troubles
 
@@ -226,7 +160,7 @@ class _Requests:
         unusable: the latest consecutive requests without a readable answer.
     """
 
-    client: OpenAI
+    endpoint: Endpoint
     number: int
     paid: dict[str, StoredAnswer]
     spent: list[float]
@@ -244,7 +178,7 @@ class _Requests:
         if self.stopped:
             return
         try:
-            outcome = ask(self.client, question)
+            outcome = self.endpoint.ask(question)
             with self.lock:
                 self._count(question, outcome)
                 self._check()
@@ -275,9 +209,8 @@ class _Requests:
         """Stop the run if no usable answers arrive, or if the answers cost more than the limit."""
         refused = self.troubles.total() - len(self.failed)
         if len(self.unusable) == MAX_IN_A_ROW or refused == self.number:
-            host = self.client.base_url.netloc.decode()
             self.stopped.append(
-                f"{host} gave no usable answer for {len(self.unusable)} records in a row, such as "
+                f"{self.endpoint.address} gave no usable answer for {len(self.unusable)} records in a row, such as "
                 f"{self.unusable[-1]}; check the API key, the account, anchors.llm.model, anchors.llm.base_url and "
                 "whether the endpoint supports the request's settings"
             )
@@ -345,7 +278,7 @@ def _stored(question: Question, reply: Reply, config: Labelling) -> StoredAnswer
         current=True,
         dollars=_dollars(inputs, outputs, config) if config.provider == "openai" else 0.0,
         status=answer.status,
-        anchor=answer.anchor.as_dict() if answer.anchor else None,
+        anchor=answer.listed,
     )
 
 

@@ -12,14 +12,19 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from pacer.commitments.anchor import POLARITIES
 from pacer.commitments.rules import EXTRACTORS
 from pacer.config import Labelling
 from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_json
+from pacer.data.findings import FINDINGS
 
 
 class Question(NamedTuple):
-    """The chat completion request of one record: its arguments, and their SHA-256, which is the key of the answer."""
+    """The chat completion request of one record: its arguments as configured, and their SHA-256, the key of the answer.
+
+    An endpoint that refuses some of them gets others, which do not change the key.
+    """
 
     record_id: str
     request: dict[str, Any]
@@ -52,15 +57,38 @@ def build_questions(
             "risk_buckets": row["strata"],
         }
         user = {"role": "user", "content": json.dumps(content, ensure_ascii=False)}
+        optional = {"temperature": config.temperature, "reasoning_effort": config.reasoning_effort}
         request = {
             "model": config.model,
-            "temperature": config.temperature,
+            **{name: value for name, value in optional.items() if value is not None},
             "max_tokens": config.max_tokens,
-            "response_format": {"type": "json_object"},
+            **response_format(config.response_format),
             "messages": [{"role": "system", "content": prompt}, user],
         }
         questions.append(Question(row["record_id"], request, hash_json(request)))
     return questions
+
+
+def response_format(name: str) -> dict[str, Any]:
+    """Return what ``anchors.llm.response_format`` adds to a request: nothing for ``none``."""
+    if name != "json_schema":
+        return {} if name == "none" else {"response_format": {"type": name}}
+    findings = {"type": "array", "items": {"type": "string", "enum": list(FINDINGS)}}
+    rationale = _object({finding: {"type": "string"} for finding in FINDINGS})
+    schema = _object(
+        {"sample_uid": {"type": "string"}, **{name: findings for name in POLARITIES}, "rationale": rationale}
+    )
+    return {
+        "response_format": {
+            "type": name,
+            "json_schema": {"name": "findings_of_a_report", "strict": True, "schema": schema},
+        }
+    }
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object with exactly these properties, which strict schemas require."""
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
 def system_prompt(prompt_file: str | None) -> str:

@@ -14,7 +14,9 @@ class Labelling(Strict):
     recorded: str | None
     model: str
     base_url: str | None
-    temperature: NaturalFloat
+    temperature: NaturalFloat | None
+    reasoning_effort: Annotated[str, Field(pattern=r"^\w+$")] | None = None
+    response_format: Literal["json_object", "json_schema", "none"] = "json_object"
     max_tokens: Positive
     concurrency: Positive
     timeout: PositiveFloat

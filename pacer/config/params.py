@@ -14,6 +14,7 @@ from pacer.config.model import Commit, Interface, Lora, Prompt, Refine, Trajecto
 from pacer.config.strict import Strict, read_params, validated
 from pacer.config.training import Batches, Calibrate, Parent, Schedule, Train
 from pacer.core.errors import DataError
+from pacer.core.locks import Locks
 
 
 class Params(Strict):
@@ -37,6 +38,7 @@ class Params(Strict):
     calibrate: Calibrate
     decode: Decode
     score: Score
+    locks: Locks = "auto"
 
     @model_validator(mode="after")
     def _across(self) -> Self:

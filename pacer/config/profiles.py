@@ -55,13 +55,24 @@ def load_profile(path: str | Path) -> Params:
     return parse_params(YAML(typ="safe").load(profile_text(path)), str(path))
 
 
-def _merged(path: Path, yaml: YAML) -> CommentedMap:
+def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> CommentedMap:
+    """Return the values of a file, those of the files that it extends included.
+
+    Args:
+        extending: the files from which this one was reached.
+    """
     values = read_mapping(path, yaml)
     if EXTENDS not in values:
         return values
     if path.name == "params.yaml":
         raise ConfigError(f"{path} must have every key, because DVC reads it; write it with `pacer use NAME`")
     name = values.pop(EXTENDS)
+    if not isinstance(name, str) or Path(name).name != name or not name.isprintable() or len(name) > 200:
+        raise ConfigError(
+            f"{path}: extends = {name!r:.200} must be the name of a profile, or of a .yaml file beside this one, "
+            "without a folder"
+        )
+    name = name.removesuffix(".yaml")
     places = [path.with_name(f"{name}.yaml"), CONFIGS / f"{name}.yaml"]
     base = next((file for file in places if file.exists() and file != path), None)
     if base is None:
@@ -70,7 +81,9 @@ def _merged(path: Path, yaml: YAML) -> CommentedMap:
             f"{path}: extends {name!r}, but there is no {looked}; name a profile that `pacer use` lists, and run this "
             "from the root of the repository"
         )
-    merged = _merged(base, yaml)
+    if base in extending:
+        raise ConfigError(f"{path} extends {name}, which extends this file; one of them must extend another profile")
+    merged = _merged(base, yaml, (*extending, path))
     _overlay(merged, values)
     merged.ca.comment = values.ca.comment  # the comment at the top of the file
     return merged

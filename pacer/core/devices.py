@@ -38,9 +38,11 @@ def _say_unsupported() -> None:
         print(sentence, file=sys.stderr, flush=True)
 
 
-def share_cores(local_processes: int) -> None:
-    """Give this process its share of the cores (by default, a launcher gives each of several processes one thread)."""
-    torch.set_num_threads(max(1, core_count() // local_processes))
+def share_cores(local_processes: int, threads: str) -> None:
+    """Give this process its share of the cores (by default, a launcher gives each of several processes one thread), or
+    the user's ``threads`` (``OMP_NUM_THREADS``; not a number: none given)."""
+    given = threads.partition(",")[0]
+    torch.set_num_threads(int(given) if given.isdecimal() and int(given) else max(1, core_count() // local_processes))
 
 
 def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:

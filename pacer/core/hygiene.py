@@ -30,6 +30,9 @@ RESIDUE = {
         "[\u00a0\u00ad\u2007\u200b-\u200f\u2011\u202a-\u202f\u2060\u2066-\u2069\ufeff]"
     ),
     "tags": r"</?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*=[^<>]*)?\s*/?>|<!--|<!\[CDATA\[",
+    "special tokens of language models": (
+        r"<\|[A-Za-z0-9_ ]{1,40}\|>|</?(?:s|unk|pad|bos|eos|mask|REPORT|ANCHOR)>|\[(?:CLS|SEP|PAD|MASK|UNK)\]"
+    ),
     # after punctuation or before anything but a small letter or digit, so not in a path
     r"\n, \r or \t written out": r"(?:^|[^A-Za-z0-9:\\])\\[nrt]|\\[nrt](?:[^a-z0-9]|$)",
     r"escapes such as \.br\ or \u00a0": r"\\(?:\.[a-z]{2}[0-9]*|[EFRST])\\|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}",

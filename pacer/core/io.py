@@ -5,7 +5,6 @@ Nothing is ever half-written under its final name: content goes to a temporary p
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import hashlib
 import json
@@ -18,7 +17,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from pacer.core.errors import DataError, PacerError
+from pacer.core.errors import DataError
+from pacer.core.locks import locked
 
 #: Name in the scratch directory of the output that is being replaced.
 _ASIDE = "replaced"
@@ -198,23 +198,6 @@ def scratch_directory(out: str | Path, fingerprint: str, *, main: bool = True) -
         yield directory
 
 
-@contextmanager
-def locked(path: Path, refusal: str) -> Generator[None]:
-    """Hold a lock on a file; the system releases it when the process ends for any reason.
-
-    Raises:
-        PacerError: another process holds the lock (the message is ``refusal``), or the file system has no locks.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            held = isinstance(error, BlockingIOError)
-            raise PacerError(refusal if held else f"{path} cannot be locked: {error.strerror}") from None
-        yield
-
-
 def check_replaceable(out: str | Path, known: Iterable[str] = ()) -> None:
     """Refuse to replace a folder that holds anything but an earlier output, before any work.
 
@@ -249,14 +232,16 @@ def publish(directory: str | Path, out: str | Path, *, durable: bool = False) ->
     if os.path.lexists(out):
         os.replace(out, aside)
     os.replace(directory, out)
-    _remove_scratch(out)
+    remove_scratch(out)
 
 
-def _remove_scratch(out: Path) -> None:
+def remove_scratch(out: Path) -> None:
+    """Remove the scratch directories of an output that is there."""
     scratch = Path(f"{out}.scratch")
     if scratch.exists():
         _remove_folders(scratch)
-        (scratch / "lock").unlink(missing_ok=True)
+        for lock in scratch.glob("lock*"):
+            lock.unlink(missing_ok=True)
         with suppress(OSError):  # another process has just begun to use it, or one of its files is still mapped
             scratch.rmdir()
 
@@ -281,6 +266,6 @@ def atomic_directory(out: str | Path) -> Generator[Path]:
         try:
             yield directory
         except BaseException:
-            _remove_scratch(Path(out))  # not after `publish`, when another process may have begun to use it
+            remove_scratch(Path(out))  # not after `publish`, when another process may have begun to use it
             raise
         publish(directory, out)

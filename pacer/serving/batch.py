@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import errno
 import os
 import re
 from collections import Counter
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, with_slashes
+from pacer.core.io import hash_bytes, hash_json, remove_scratch, scratch_directory, write_jsonl
+from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
 from pacer.data.tables import open_table, other_separator
-from pacer.serving.case import Case
+from pacer.serving.case import Case, Prepared
 
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
@@ -82,35 +84,50 @@ def _file(name: str, table: Path) -> Path:
 
 
 def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:
-    """Write each report to ``out`` as soon as it is finished, as a line with :meth:`pacer.serving.case.Result.as_dict`.
+    """Write a line for each case to ``out``, in their order, with :meth:`pacer.serving.case.Result.as_dict`.
 
     Every case is prepared before the first report is written, and again when its turn comes. The images of all cases
-    would not fit into memory.
+    would not fit into memory. Finished lines are kept beside ``out`` until all are there: after a stop, the same call
+    continues. A case whose images or texts have changed since is done again.
 
     Returns:
         How many reports were truncated at the token limit.
 
     Raises:
         DataError: cases cannot be used (the message lists the first, with reasons). FileExistsError: ``out`` exists.
+        PacerError: another process writes ``out``.
     """
-    problems = list[str]()
+    if out.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(out))
+    keys, problems = list[str](), list[str]()
     with Ticker("check cases", len(cases)) as ticker:
         for case in cases:
             try:
-                reporter.prepare(case)
+                keys.append(_key(reporter.prepare(case)))
             except DataError as error:
                 problems.append(str(error))
             ticker.advance()
     _refuse(problems, len(cases))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    truncated = 0
-    with open(out, "x") as file, Ticker("reports", len(cases)) as ticker:
-        for _, result in reporter.stream(cases):
-            file.write(json.dumps(result.as_dict()) + "\n")
-            file.flush()
-            truncated += result.truncated
-            ticker.advance()
-    return truncated
+    with scratch_directory(out, reporter.fingerprint) as directory:
+        path = directory / "lines.jsonl"
+        lines = {row["key"]: row["line"] for _, row in read_journal(path)}
+        todo = [(key, case) for key, case in zip(keys, cases, strict=True) if key not in lines]
+        with Journal(path) as journal, Ticker("reports", len(cases), len(cases) - len(todo)) as ticker:
+            for place, result in reporter.stream([case for _, case in todo]):
+                key = todo[place][0]
+                lines[key] = result.as_dict()
+                journal.append({"key": key, "line": lines[key]})
+                ticker.advance()
+        write_jsonl(out, [lines[key] for key in keys])
+    remove_scratch(out)
+    return sum(lines[key]["truncated"] for key in keys)
+
+
+def _key(case: Prepared) -> str:
+    """Return a hash of what the report of a case depends on, besides the model, and of its name."""
+    images = [None if image is None else hash_bytes(image.numpy().tobytes()) for image in (case.frontal, case.lateral)]
+    texts = (case.name, case.prior, case.indication, case.history, case.view, case.sections, case.notes)
+    return hash_json([*images, *texts])
 
 
 def _refuse(problems: Sequence[str], cases: int) -> None:

@@ -29,10 +29,17 @@ from pacer.model.checkpoint import (
 )
 from pacer.serving.card import model_card
 from pacer.serving.layout import BACKBONES, CARD, SETTINGS, TOKENIZER
-from pacer.serving.package import GENERATED, NOT_EXPORTED, VERSION, PackageSettings, States, Texts, write_manifest
+from pacer.serving.package import (
+    GENERATED,
+    NOT_EXPORTED,
+    TOKENIZER_FILES,
+    VERSION,
+    PackageSettings,
+    States,
+    Texts,
+    write_manifest,
+)
 
-#: Files of a language model's directory that its tokenizer may read.
-_TOKENIZER_FILES = "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "config.json"
 #: Settings of the search that affect the text of a report.
 _DECIDING = Decode.model_fields.keys() - NOT_EXPORTED - {"engine", "batch_size"}
 
@@ -86,7 +93,7 @@ def export_model(
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         write_json(directory / SETTINGS, settings.written())
         language = resolve(backbones / "language")
-        names = [file.name for pattern in _TOKENIZER_FILES for file in language.glob(pattern)]
+        names = [file.name for pattern in TOKENIZER_FILES for file in language.glob(pattern)]
         _copy(names, language, directory / TOKENIZER)
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)

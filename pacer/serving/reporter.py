@@ -15,7 +15,7 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.core.io import read_json
+from pacer.core.io import hash_file, read_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.radiographs import OTHER_PART
 from pacer.data.readers.views import parse_view
@@ -27,7 +27,7 @@ from pacer.model.prompt import instruction
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Truncation, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.layout import MANIFEST, TOKENIZER
-from pacer.serving.package import GENERATED, frozen_models, read_settings
+from pacer.serving.package import GENERATED, check_tokenizer, frozen_models, read_settings
 from pacer.serving.sources import load_image, load_prior, load_text
 
 
@@ -43,6 +43,7 @@ class Reporter:
     Attributes:
         settings: of the export. contexts: those of the model's training. commit: whether it states findings first.
         depths: encoder blocks that it uses, counted from 1. notes: sentences that apply to each of its reports.
+        fingerprint: SHA-256 of the manifest, and so of all files of the export.
 
     Raises:
         CheckpointError: the directory is not an exported model or not complete, or the frozen models do not belong to
@@ -62,10 +63,12 @@ class Reporter:
         if self.batch_size < 1:
             raise ConfigError(f"batch_size = {batch_size}: expected at least 1")
         self.device = torch.device(device or compute_device())
+        self.fingerprint = hash_file(directory / MANIFEST)
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
+            check_tokenizer(directory, root / "language")
             self._features = CaseFeatures(
                 ImageEncoder(resolve(root / "vision"), states.depths, self.device, states.precision),
                 TextEncoder(resolve(root / "text"), states.prior_tokens, self.device, states.precision),

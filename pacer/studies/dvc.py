@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from pacer.core.errors import ConfigError, PacerError
-from pacer.core.io import locked
+from pacer.core.locks import locked
 
 #: DVC's output for a stage that it runs, or finds in its run cache.
 _STAGE = re.compile(r"(Running stage|Stage) '(.+)'(?::| is cached - skipping run)")

@@ -1,7 +1,7 @@
 """A loopback server that speaks the chat-completions API, and misbehaves as a test asks for.
 
-Every completed HTTP 200 answer to a labelling request counts as paid, by the SHA-256 of the request: the tests compare
-that with what the client's cache says.
+Every complete chat completion counts as paid, by the SHA-256 of the request: the tests compare that with what the
+client's cache says.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from pacer.core.io import hash_json
 
 @dataclass
 class Reply:
-    """What to send: a status, headers, and a body (an object is sent as JSON)."""
+    """What to send: a status, headers, and a body (an object is sent as JSON); ``pause``: seconds before each byte."""
 
     status: int = 200
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
+    pause: float = 0.0
 
 
 @dataclass
@@ -99,7 +100,8 @@ class Endpoint:
                 finally:
                     with endpoint.lock:
                         endpoint.in_flight -= 1
-                paid = Counter({key: 1} if reply.status == 200 else ())
+                is_completion = isinstance(reply.body, dict) and "choices" in reply.body
+                paid = Counter({key: 1} if reply.status == 200 and is_completion else ())
                 with endpoint.lock:
                     endpoint.paid += paid
                 try:
@@ -113,7 +115,11 @@ class Endpoint:
                 payload = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
                 headers = {"Content-Type": "application/json", "Content-Length": str(len(payload))} | reply.headers
                 lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-                self.wfile.write(f"HTTP/1.1 {reply.status} Status\r\n{lines}\r\n".encode() + payload)
+                content = f"HTTP/1.1 {reply.status} Status\r\n{lines}\r\n".encode() + payload
+                step = 1 if reply.pause else len(content)
+                for start in range(0, len(content), step):
+                    time.sleep(reply.pause)
+                    self.wfile.write(content[start : start + step])
 
             def drop(self, drop: Drop) -> None:
                 self.close_connection = True
@@ -173,15 +179,16 @@ class Misbehaviour:
         draw = random.Random(f"{self.seed}:{record_id}")
         if record_id in self.stuck:
             return ["error"] * 10
+        page = ["page"] * (draw.random() < 0.02)  # is not retried in the same run
         lost = draw.choices(("none", "hang", "truncated", "reset", "closed"), (96, 0.4, 1.2, 1.2, 1.2))[0]
         kinds = draw.choices(("limit", "limit_date", "limit_ms", "error", "overloaded"), k=3)
         count = draw.choices((0, 1, 2, 3), (80, 12, 5, 3))[0]
-        return kinds[:count] + [lost] * (lost != "none")
+        return kinds[:count] + [lost] * (lost != "none") + page
 
     def kind(self, record_id: str) -> str:
         """The kind of answer in the end."""
-        names = ("good", "prose", "no_completion", "foreign", "twice", "other", "empty", "refusal", "length", "page")
-        weights = (90, 1, 1, 2, 2, 0.5, 0.5, 1, 1, 1)
+        names = ("good", "prose", "foreign", "twice", "other", "empty", "refusal", "length")
+        weights = (90, 2, 2, 2, 0.5, 0.5, 1, 1)
         return random.Random(f"{self.seed}:kind:{record_id}").choices(names, weights)[0]
 
     def __call__(self, asked: dict[str, Any], before: int) -> Reply | Drop:
@@ -197,6 +204,7 @@ class Misbehaviour:
             "limit_ms": Reply(429, {"error": {}}, {"Retry-After-Ms": f"{1000 * wait:.0f}"}),
             "error": Reply(500, {"error": {"message": asked["report"]}}),
             "overloaded": Reply(503, b"<html>", {"Content-Type": "text/html"}),
+            "page": Reply(body=b"<html>an HTTP 200 that is no API answer</html>"),
             "hang": Drop(after=self.hang),
             "truncated": Drop(whole, sent=len(json.dumps(whole)) // 2),
             "reset": Drop(whole, sent=20, reset=True),
@@ -209,13 +217,11 @@ class Misbehaviour:
         bodies = {
             "good": completion(answer(asked)),
             "prose": completion("There is no JSON in this answer."),
-            "no_completion": {"detail": "no choices here"},
             "foreign": completion(answer(asked, positive=["Mass", "Edema", "nodule"])),
             "twice": completion(answer(asked, negative=["edema", "pneumonia"], uncertain=["pneumonia"])),
             "other": completion(answer({"sample_uid": "sn-other"})),
             "empty": completion(""),
             "refusal": completion(None, refusal="I cannot help with that."),
             "length": completion(answer(asked)[:30], finish="length"),
-            "page": b"<html>an HTTP 200 that is no API answer</html>",
         }
         return Reply(body=bodies[kind])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from pacer.backbones.pointers import from_files, resolve
+from pacer.backbones.pointers import from_files, read_pieces, resolve
 from pacer.core.devices import compute_device
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.progress import Ticker
@@ -54,7 +54,7 @@ class CheXbert:
             )
         self.batch_size, self.precision = batch_size, precision
         self.device = torch.device(device or compute_device())
-        self.tokenizer: Any = from_files(AutoTokenizer, folder)
+        self.tokenizer: Any = read_pieces(AutoTokenizer, folder)
         self.network = CheXbertNetwork(BertModel(from_files(BertConfig, folder)))
         _load(self.network, folder / CHECKPOINT)
         if len(self.tokenizer) > self.network.bert.config.vocab_size:

@@ -52,8 +52,6 @@ STATUS = {
     "foreign": "ok",
     "twice": "ok",
     "prose": "unparseable",
-    "page": "unparseable",
-    "no_completion": "malformed",
     "other": "other_record",
     "empty": "empty",
     "refusal": "refused",
@@ -113,6 +111,7 @@ def test_requests_killed_twice(endpoint: Endpoint, asking: Callable[..., Labelli
     expected = {record: STATUS[world.kind(record)] for record in work.records["record_id"]}
     assert {line["record_id"]: line["status"] for line in lines} == expected
     assert set(audit["statuses"]) == set(STATUS.values())
+    assert "such as that of" in work.output  # the stuck record and those that first got a page
     anchors, built = build(work.records, work.cache)
     assert Counter(anchors["origin"]) == {"llm": audit["statuses"]["ok"], "rules": 800 - audit["statuses"]["ok"]}
     assert {name: n for name, n in built["answers"]["statuses"].items() if n} == audit["statuses"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.core.io import read_jsonl
 from pacer.serving.batch import read_cases, report_cases
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
@@ -43,7 +43,7 @@ def test_every_case_of_a_table_has_its_line(
     truncated = report_cases(reporter, read_cases(table), out)
     lines = [json.loads(line, parse_constant=pytest.fail) for line in out.read_text().splitlines()]
     assert truncated == sum(line["truncated"] for line in lines)
-    assert sorted(line["case"] for line in lines) == sorted(case.name for case in cases)
+    assert [line["case"] for line in lines] == [case.name for case in cases]
     expected = {line["record_id"]: line for context in ("sn", "mw") for line in world.predictions(context)}
     for line in lines:
         own = expected[line["case"]]
@@ -69,21 +69,41 @@ def test_all_bad_cases_are_named_before_any_work(
     assert "frontal of 0:" in lines[1] and "frontal of 19:" in lines[20] and lines[21:] == ["  ... and 30 more"]
 
 
-def test_a_stopped_run_leaves_the_lines_of_finished_reports(
-    reporter: Reporter, cases: list[Case], tmp_path: Path, monkeypatch
+def test_a_stopped_run_continues(
+    reporter: Reporter, cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream, out = Reporter.stream, tmp_path / "out.jsonl"
+    """Finished reports stay, a torn line and a case that has changed are done again, and the file is as without a
+    stop."""
+    stream, out, asked = Reporter.stream, tmp_path / "out.jsonl", list[str]()
+    report_cases(reporter, cases, tmp_path / "whole.jsonl")
+    stop_after = 4
 
-    def interrupted(self, *arguments):
-        for count, item in enumerate(stream(self, *arguments)):
-            if count == 4:
+    def interrupted(self, remaining, *arguments):
+        asked[:] = [case.name for case in remaining]
+        for count, item in enumerate(stream(self, remaining, *arguments)):
+            if count == stop_after:
                 raise KeyboardInterrupt
             yield item
 
     monkeypatch.setattr(Reporter, "stream", interrupted)
     with pytest.raises(KeyboardInterrupt):
         report_cases(reporter, cases, out)
-    assert len(read_jsonl(out)) == 4
+    assert not out.exists() and len(asked) == 6
+    [journal] = tmp_path.glob("out.jsonl.scratch/*/lines.jsonl")
+    journal.write_bytes(journal.read_bytes()[:-9])
+    finished = [json.loads(line)["line"]["case"] for line in journal.read_text().splitlines()[:-1]]
+    changed = [replace(case, indication="Fever.") if case.name == finished[0] else case for case in cases]
+    stop_after = 0
+    with pytest.raises(KeyboardInterrupt):
+        report_cases(reporter, changed, out)
+    assert sorted(asked) == sorted({case.name for case in cases} - set(finished[1:]))
+    stop_after = 99
+    report_cases(reporter, cases, out)
+    assert sorted(asked) == sorted({case.name for case in cases} - set(finished))
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("out")] == ["out.jsonl"]
+    with pytest.raises(FileExistsError):
+        report_cases(reporter, cases, out)
 
 
 @pytest.fixture

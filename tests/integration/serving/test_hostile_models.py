@@ -58,6 +58,25 @@ def test_no_code_of_a_folder_runs(folder: Path, place: str, monkeypatch: pytest.
     assert not list(folder.rglob("ran"))
 
 
+@pytest.mark.parametrize("change", ["permuted", "without its settings", "with another file"])
+def test_a_tokenizer_of_another_model(folder: Path, change: str) -> None:
+    """A vocabulary in another order, for example, with a manifest that fits it."""
+    tokenizer = folder / "tokenizer"
+    if change == "permuted":
+        content = read_json(tokenizer / "tokenizer.json")
+        content["model"]["vocab"] = dict(zip(content["model"]["vocab"], [*content["model"]["vocab"].values()][::-1]))
+        write_json(tokenizer / "tokenizer.json", content)
+    elif change == "without its settings":
+        (tokenizer / "tokenizer_config.json").unlink()
+        manifest = manifest_of(folder)
+        del manifest["files"]["tokenizer/tokenizer_config.json"]
+        write_json(folder / MANIFEST, manifest)
+    else:
+        write_json(tokenizer / "added_tokens.json", {"<new>": 7})
+    with pytest.raises(CheckpointError, match=r"tokenizer: \w+\.json is not that of the language model"):
+        opened(folder)
+
+
 @pytest.mark.parametrize("content", [[], {"path": "/none", "files": {"../../secret": "0"}}])
 def test_pointers(folder: Path, content: object) -> None:
     vision = folder / "backbones" / "vision"

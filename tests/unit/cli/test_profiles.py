@@ -122,37 +122,63 @@ def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
     assert allowed == {"convention": set(CONVENTIONS), "originals": set(ORIGINALS)}
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        ("binary", "byte 0xff in position 0: invalid start byte"),
-        ("latin-1", "byte 0xfc in position 3"),
-        ("folder", "Is a directory"),
-        ("control characters", "special characters are not allowed"),
-        ("unclosed", "line 3: expected"),
-        ("nested without end", "recursion"),
-    ],
-)
-def test_what_is_no_file_of_parameters_is_one_sentence(tmp_path: Path, kind: str, said: str):
-    path, secret = tmp_path / "mine.yaml", "Large right pneumothorax"
-    content = {
-        "binary": b"\xff\xd8\xff\xe0" + bytes(200),
-        "latin-1": "# f\u00fcr uns\ncorpus: {}\n".encode("latin-1"),
-        "control characters": bytes(132) + b"DICM",
-        "unclosed": f"corpus:\n  root: [{secret}\n".encode(),
-        "nested without end": b"[" * 5_000,
-    }
-    path.write_bytes(content[kind]) if kind in content else path.mkdir()
-    with pytest.raises(
-        ConfigError, match=f"^.*mine.yaml cannot be read as YAML: .*{said}.*; correct the file$"
-    ) as error:
-        load_profile(path)
-    assert secret not in str(error.value)
+SECRET = "Large right pneumothorax"
+#: Ten lists, each of ten times the one before.
+_LISTS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
+#: Content of a file that holds no parameters, and what is said of it.
+NO_PARAMETERS: dict[str, tuple[bytes, str]] = {
+    "binary": (b"\xff\xd8\xff\xe0" + bytes(200), "byte 0xff in position 0: invalid start byte"),
+    "latin-1": ("# f\u00fcr uns\ncorpus: {}\n".encode("latin-1"), "byte 0xfc in position 3"),
+    "control characters": (bytes(132) + b"DICM", "special characters are not allowed"),
+    "unclosed": (f"corpus:\n  root: [{SECRET}\n".encode(), "line 3: expected"),
+    "nested without end": (b"[" * 5_000, "more than 50 levels or 20 aliases, line 1"),
+    "unknown tag": (b"a: !foo 1\n", "unknown tag !foo, line 1"),
+    "tag of Python": (b"a:\n- !!python/name:os.system x\n", "unknown tag !!python/name:os.system, line 2"),
+    "aliases that explode": (f"a0: &a0 [x]\n{_LISTS}".encode(), "more than 50 levels or 20 aliases, line 4"),
+    "alias of nothing": (b"a: *b\n", "line 1: found undefined alias"),
+    "two documents": (b"a: 1\n---\nb: 2\n", "line 2: but found another document"),
+    "key twice": (f"a: {SECRET}\na: {SECRET}\n".encode(), 'line 2: found duplicate key "a"'),
+    "tab": (b"a:\n\tb: 1\n", "line 2: found character"),
+    "number without end": (b"a: " + b"9" * 5_000, "5000 digits"),
+}
 
 
-def test_a_parameter_file_may_have_the_keys_alone_in_which_it_differs_from_a_profile(repository: Path):
-    found, micro = overlaid(repository, "extends: micro\ntrain: {seed: 8}\n"), profile("micro")
-    assert found == micro.model_copy(update={"train": micro.train.model_copy(update={"seed": 8})})
+@pytest.mark.parametrize("read", [load_profile, load_params])
+@pytest.mark.parametrize(("content", "said"), NO_PARAMETERS.values(), ids=NO_PARAMETERS)
+def test_what_is_no_file_of_parameters_is_one_sentence(tmp_path: Path, content: bytes, said: str, read):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"^.*mine.yaml cannot be read as YAML: .*{said}") as error:
+        read(path)
+    assert SECRET not in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_folder_is_no_file_of_parameters(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"cannot be read as YAML: .*Is a directory.*; correct the file"):
+        load_profile(tmp_path)
+
+
+def test_aliases_of_values_are_read(repository: Path):
+    text = "extends: micro\ntrain: &t {seed: 8}\nanchors: {seed: 8, llm: &l {model: &m x}}\nwarmup: {}\n"
+    assert overlaid(repository, text).anchors.llm.model == "x"
+
+
+@pytest.mark.parametrize("name", ["configs/micro", "/etc/passwd", "a\\0b", "[micro]", "5", "", "x" * 5_000, "../micro"])
+def test_what_is_no_name_of_a_profile_is_refused(repository: Path, name: str):
+    quoted = f'"{name}"' if "\\" in name else name
+    with pytest.raises(ConfigError, match=r"extends = .* must be the name of a profile, or of a .yaml file beside"):
+        overlaid(repository, f"extends: {quoted}\n")
+
+
+def test_an_alias_of_itself_is_refused_as_a_value(repository: Path):
+    with pytest.raises(ConfigError, match=r"train.seed = .*valid integer"):
+        overlaid(repository, "extends: micro\ntrain: {seed: &a [*a]}\n")
+
+
+def test_files_that_extend_each_other(repository: Path):
+    (repository / "other.yaml").write_text("extends: mine.yaml\n")
+    with pytest.raises(ConfigError, match=r"other.yaml extends mine, which extends this file"):
+        overlaid(repository, "extends: other\n")
 
 
 #: Profile, keys beside it, and what is said of them.

@@ -35,11 +35,36 @@ from tests.support.endpoint import completion
         ('{"report": "x", "regex_anchor": {"positive": [], "negative": [], "uncertain": []}, "ri', "length", "cut_off"),
         ('{"report": "x", "regex_anchor": {"positive": [], "negative": [], "uncertain": []}}', None, "malformed"),
         ('{"sample_uid": "a", "rationale": {"edema": "x"}, "positive": [', "length", "cut_off"),
-        ('{"a": 1} then {"positive": [], "negative": [], "uncertain": []}', None, "malformed"),
+        ('{"a": 1} then {"positive": [], "negative": []}', None, "malformed"),
+        ('{"a": 1} then FITS', None, "ok"),
+        ("Here is {x}: ```json\nFITS\n```", None, "ok"),
+        ("{{FITS}}", None, "ok"),
+        ('He wrote "{x}". FITS', None, "ok"),
+        ('[FITS, {"note": "]}"}]', None, "ok"),
+        ('{"sample_uid": null, "positive": [], "negative": [], "uncertain": []}', None, "ok"),
+        ('{"sample_uid": "b", "positive": [], "negative": [], "uncertain": []} FITS', None, "ok"),
+        ('FITS {"sample_uid": "b", "positive": [], "negative": [], "uncertain": []}', None, "ok"),
+        ('{"note": "x }" "regex_anchor": FITS}', None, "unparseable"),  # no object inside a broken one
+        ('{"regex_anchor": FITS, "x": tru', "length", "cut_off"),
+        ('{"regex_anchor": FITS, "x": "\\u12', "length", "cut_off"),
+        ("{'positive': [], 'negative': [], 'uncertain': []}", None, "unparseable"),
+        ('{"a": ' * 100_000, None, "unparseable"),
+        ('{"\\' * 100_000, None, "unparseable"),
+        ("<thinking>FITS", "length", "cut_off"),
+        ("[THINK]{x}[/THINK]FITS", None, "ok"),
+        ("<|channel|>analysis<|message|>FITS", "length", "cut_off"),
+        ("<|start|>assistant<|channel|>analysis<|message|>FITS", "stop", "unparseable"),
+        ("<|channel|>analysis {x}<|channel|>final <|constrain|>json<|message|>FITS<|return|>", None, "ok"),
     ],
 )
 def test_statuses(content: str, finish: str | None, status: str) -> None:
-    assert read_answer(content, "a", finish).status == status
+    fits = '{"positive": [], "negative": [], "uncertain": []}'
+    assert read_answer(content.replace("FITS", fits), "a", finish).status == status
+
+
+def test_the_last_object_that_fits_counts() -> None:
+    first, last = ({"positive": [name], "negative": [], "uncertain": []} for name in ("edema", "fracture"))
+    assert read_answer(f"{json.dumps(first)} No: {json.dumps(last)} {{x}}", "a").anchor == Anchor(("fracture",))
 
 
 def test_answer_in_a_code_fence() -> None:
@@ -69,9 +94,6 @@ def test_completions() -> None:
     assert refused is not None and refused.finish_reason == "refusal"
     without_usage = read_completion(completion("hello") | {"usage": None})
     assert without_usage is not None and without_usage.prompt_tokens is None
-    parts = {"choices": [{"message": {"content": ["parts"]}}]}
-    for body in (None, [], {}, {"choices": []}, {"choices": [{"message": 1}]}, {"detail": "x"}, parts):
-        assert read_completion(body) is None
 
 
 @pytest.mark.parametrize(

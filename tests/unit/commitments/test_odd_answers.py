@@ -41,7 +41,8 @@ def test_charset_that_is_none(endpoint, label, sample, charset, status) -> None:
     [
         (Reply(400, {"error": {"message": "unsupported parameter"}}), "HTTP 400", None),  # asked again
         (Reply(500, {}), "HTTP 500", None),
-        (Reply(body=b"<html>login</html>"), "unparseable", "unparseable"),  # an answer, which is kept
+        (Reply(body=b"<html>login</html>"), "HTTP 200, application/json, not JSON", None),
+        (Reply(body=completion("I cannot.")), "unparseable", "unparseable"),  # an answer, which is kept
     ],
 )
 def test_an_endpoint_that_gives_no_usable_answer_does_not_use_up_the_sample(

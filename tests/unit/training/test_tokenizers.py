@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase
 
+from pacer.backbones.pointers import read_pieces
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
 from pacer.decoding.extract import extract_report
@@ -74,3 +77,34 @@ def test_the_prompt(tokenizer: PreTrainedTokenizerBase, history: str, tokens: in
     assert prefix == [tokenizer.bos_token_id, *prompt.before, 0, 0, 0, *prompt.after]
     assert prompt.visual_start == 1 + len(prompt.before)
     assert tokenizer.decode(prompt.after).endswith("\nAssistant:")
+
+
+#: Names of special tokens of several families, which a text may hold.
+NAMES = ("<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>", "<REPORT>", "[SEP]", "<|eot_id|>", "<|im_end|>")
+
+
+@pytest.mark.parametrize("field", ["indication", "history"])
+def test_special_tokens_in_a_text_are_text(tokenizer: PreTrainedTokenizerBase, field: str) -> None:
+    texts = [f"Fever {name}{name} and cough." for name in (*NAMES, *tokenizer.all_special_tokens)]
+    for text in texts:
+        special = set(tokenizer.all_special_ids)
+        assert special.isdisjoint(ids(tokenizer, text))
+        assert tokenizer.decode(ids(tokenizer, text)).strip() == text
+        trajectory = TrajectoryBuilder(tokenizer, 99).build(text, None, None)
+        assert special.isdisjoint(trajectory.ids[trajectory.spans == Span.REPORT].tolist())
+        record = {"view": "AP", "sections": "findings", "indication": None, "history": None, field: text}
+        prompt = build_prompt(tokenizer, record, commit=True)
+        assert special.isdisjoint([*prompt.before, *prompt.after])
+
+
+def test_special_tokens_in_a_text_are_text_to_bert(tmp_path: Path) -> None:
+    """As CheXbert and encoders of previous reports read it; only the ends of a text are special."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[", "]", "<", ">", "/", "s", "edema", "sep", "mask", "cls"]
+    (tmp_path / "vocab.txt").write_text("\n".join([*words, "unk", "pad"]) + "\n")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    for kind in (AutoTokenizer, BertTokenizer):
+        tokenizer = read_pieces(kind, tmp_path)
+        for name in (*words[:5], "</s>"):
+            numbers = tokenizer([f"edema {name} edema", "edema"], padding=True)["input_ids"][0]
+            assert set(tokenizer.all_special_ids) & set(numbers[1:-1]) == set(), name
+            assert (numbers[0], numbers[-1]) == (2, 3)

@@ -1,0 +1,236 @@
+"""The endpoint of the labelling model: a chat-completions API, what it refuses, and what of a body is an answer.
+
+The data use agreements of credentialed corpora such as MIMIC-CXR forbid sending reports to third parties. So nothing is
+sent unless ``anchors.llm.send_reports_to`` equals the host of the endpoint. Redirects are not followed, and an endpoint
+without TLS is never reached through a proxy.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import threading
+from collections.abc import Generator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import httpx2
+import openai
+
+from pacer.commitments.answers import Reply, read_completion
+from pacer.commitments.request import Question, response_format
+from pacer.config import Labelling
+from pacer.core.errors import ConfigError
+
+#: The next weaker ``anchors.llm.response_format``, for an endpoint that refuses one.
+_WEAKER = {"json_schema": "json_object", "json_object": "none"}
+#: Statuses with which endpoints refuse a parameter that they do not know.
+_UNKNOWN_PARAMETER = (400, 404, 415, 422, 501)
+#: Refusals that may end later, or with another key or address.
+_PASSING = (401, 402, 403, 404, 408, 409, 429)
+#: Parameters of a request that ``null`` leaves out.
+_OPTIONAL = ("temperature", "reasoning_effort")
+
+
+class Outcome(NamedTuple):
+    """The outcome of a request after the client's retries. ``refused``: a retry would not help; ``failed``: it may.
+    ``reason``: why there is no answer (``timeout``, ``disconnected``, or for example ``HTTP 503``)."""
+
+    status: Literal["answered", "refused", "failed"]
+    reply: Reply | None = None
+    reason: str = ""
+
+
+class Fault(NamedTuple):
+    """What an endpoint says of its refusal: the parameter, a code, and a message, which may quote the request."""
+
+    param: str = ""
+    code: str = ""
+    message: str = ""
+
+    @classmethod
+    def of(cls, body: Any) -> Fault:
+        """Read the body of an error in the forms of OpenAI, vLLM, llama.cpp, LM Studio and FastAPI."""
+        error = (body.get("error") or body) if isinstance(body, dict) else body
+        if isinstance(error, str):
+            return cls(message=error)
+        if not isinstance(error, dict):
+            return cls()
+        detail = error.get("detail")
+        if isinstance(detail, list) and detail and isinstance(detail[0], dict):
+            place = detail[0].get("loc")
+            names = place[1:] if isinstance(place, list) else ()  # the first is "body"
+            return cls(".".join(map(str, names)), str(detail[0].get("type") or ""), str(detail[0].get("msg") or ""))
+        return cls(*(str(error.get(name) or "") for name in cls._fields))
+
+
+class Form(NamedTuple):
+    """The form in which the endpoint takes requests: as configured, until it refuses that."""
+
+    response_format: str
+    token_limit: str = "max_tokens"
+
+    def sent(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return a configured request in this form."""
+        kept = {name: value for name, value in request.items() if name not in ("max_tokens", "response_format")}
+        return kept | {self.token_limit: request["max_tokens"]} | response_format(self.response_format)
+
+    def after(self, fault: Fault) -> Form | None:
+        """Return the form to try after a refusal; None if another form would not help."""
+        about = fault.param or fault.message  # a message on another parameter may mention these, too
+        renamed = fault.param == "max_tokens" and fault.code.startswith("unsupported")
+        if self.token_limit == "max_tokens" and (renamed or "max_completion_tokens" in fault.message):
+            return self._replace(token_limit="max_completion_tokens")
+        if self.response_format in _WEAKER and "response_format" in about:
+            return self._replace(response_format=_WEAKER[self.response_format])
+        return None
+
+
+class Endpoint:
+    """An endpoint that threads may share. What it refused once is not sent again.
+
+    Attributes:
+        address: host and port. form: see :class:`Form`.
+    """
+
+    def __init__(self, client: openai.OpenAI, config: Labelling):
+        self.client, self.form = client, Form(config.response_format)
+        self.address = client.base_url.netloc.decode()
+        self._lock = threading.Lock()
+
+    def ask(self, question: Question) -> Outcome:
+        """Request a chat completion, with the client's retries; anything else with HTTP 200 is a failure."""
+        while True:
+            form = self.form
+            sent = form.sent(question.request)
+            try:
+                response = self.client.chat.completions.with_raw_response.create(**sent)
+            except openai.APIStatusError as error:
+                fault = Fault.of(error.body)
+                if error.status_code in _UNKNOWN_PARAMETER and self._adapted(form, fault):
+                    continue
+                refused = 400 <= error.status_code < 500 and error.status_code not in _PASSING
+                reason = f"HTTP {error.status_code}{self._named(fault, sent)}"
+                return Outcome("refused" if refused else "failed", reason=reason)
+            except openai.APIConnectionError as error:
+                late = isinstance(error, openai.APITimeoutError)
+                return Outcome("failed", reason="timeout" if late else "disconnected")
+            try:
+                body = json.loads(response.content.decode("utf-8-sig", "replace"))
+            except (ValueError, RecursionError):
+                body = None
+            reply = read_completion(body)
+            if reply is not None:
+                return Outcome("answered", reply)
+            kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            about = self._unless_sent(kind if "/" in kind else "", sent) or "no known content type"
+            return Outcome("failed", reason=f"HTTP 200, {about}, {_kind_of(body)}{self._named(Fault.of(body), sent)}")
+
+    def _adapted(self, form: Form, fault: Fault) -> bool:
+        """Take the next form for the run, unless another thread has; return whether to send the request again."""
+        with self._lock:
+            if self.form != form:
+                return True
+            following = form.after(fault)
+            if following is None:
+                return False
+            self.form = following
+            changed = next(name for name in Form._fields if getattr(form, name) != getattr(following, name))
+            kind = f"{changed} {getattr(form, changed)}; this run sends {getattr(following, changed)}"
+            print(f"labelling: the endpoint refuses {kind}", file=sys.stderr, flush=True)
+            return True
+
+    def _named(self, fault: Fault, sent: dict[str, Any]) -> str:
+        """Return parameter and code of a fault, if they are names and quote nothing that was sent."""
+        param = re.split(r"[.\[]", fault.param)[0]
+        names = {"param": param if param in sent else "", "code": self._unless_sent(fault.code, sent)}
+        advice = f": set anchors.llm.{param}: null" if param in _OPTIONAL else ""
+        return "".join(f", {name} {value}" for name, value in names.items() if value) + advice
+
+    def _unless_sent(self, name: str, sent: dict[str, Any]) -> str:
+        """Return a name in an endpoint's answer; empty if it is no name, or occurs in the report or in the key."""
+        is_name = re.fullmatch(r"[\w.\[\]/+-]{1,64}", name, re.ASCII)
+        secret = f"{self.client.api_key} {sent['messages'][-1]['content']}".lower()
+        return name if is_name and not any(part in secret for part in name.lower().split("/")) else ""
+
+
+def _kind_of(body: Any) -> str:
+    """Describe a body that is no chat completion, without quoting it."""
+    if not isinstance(body, dict):
+        return "not JSON" if body is None else "not a JSON object"
+    if body.get("error"):
+        return "an error"
+    return "no message" if isinstance(body.get("choices"), list) and body["choices"] else "no choices"
+
+
+class _TimedClient(openai.DefaultHttpxClient):
+    """An HTTP client with one deadline, in seconds, for all of a request: its own would wait so long for every byte."""
+
+    def __init__(self, deadline: float, **options: Any):
+        super().__init__(**options)
+        self.deadline = deadline
+
+    def send(self, *request: Any, **options: Any) -> Any:
+        """Send a request and read the response.
+
+        Raises:
+            httpx2.ReadTimeout: it takes longer than the deadline.
+        """
+        future = Future[Any]()
+
+        def work() -> None:
+            try:
+                future.set_result(super(_TimedClient, self).send(*request, **options))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        try:
+            return future.result(self.deadline)
+        except TimeoutError:
+            raise httpx2.ReadTimeout(f"no complete answer in {self.deadline} s") from None
+
+
+@contextmanager
+def connect(config: Labelling) -> Generator[Endpoint]:
+    """Open the official client.
+
+    Raises:
+        ConfigError: ``send_reports_to`` is not the endpoint's host, the endpoint's address is invalid, or there is no
+            API key that can be sent; nothing was sent.
+    """
+    for library in ("openai", "httpx2", "httpcore2"):  # their logs may contain requests
+        logging.getLogger(library).setLevel(logging.CRITICAL)
+    try:  # the address in use, whether from the parameters or the environment
+        with openai.OpenAI(api_key="none", base_url=config.base_url) as client:
+            url = client.base_url
+        host = url.host.lower() if url.scheme in ("http", "https") else ""
+    except Exception:  # from the client's HTTP library; not shown, as the address may contain a password
+        host = ""
+    if host and (url.query or url.fragment):
+        raise ConfigError(
+            "anchors.llm.base_url has a query (? or #), which the client does not send with requests; give the address "
+            "without it, for Azure https://RESOURCE.openai.azure.com/openai/v1 with the deployment as anchors.llm.model"
+        )
+    consent = config.send_reports_to
+    if not host or consent is None or consent.strip().lower() != host:
+        raise ConfigError(
+            f"anchors.llm.send_reports_to is {'not set' if consent is None else repr(consent)}, but the host of "
+            f"anchors.llm.base_url is {host!r}: no report text was sent. Set it to that host if your data may go there "
+            "(MIMIC's data use agreement forbids third parties), or set anchors.llm.provider: none"
+        )
+    http = _TimedClient(config.timeout, follow_redirects=False, trust_env=url.scheme == "https")
+    try:
+        client = openai.OpenAI(base_url=url, max_retries=config.attempts - 1, timeout=config.timeout, http_client=http)
+    except openai.OpenAIError:
+        client = None
+    if client is None or not re.fullmatch(r"[!-~]+", client.api_key):
+        raise ConfigError(
+            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY, in ASCII without blanks; for a local "
+            "endpoint any such text will do"
+        )
+    with client:
+        yield Endpoint(client, config)
