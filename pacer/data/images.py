@@ -10,17 +10,16 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.core.hygiene import path_outside_root, with_slashes
+from pacer.core.hygiene import name_on_disk, path_outside_root
 from pacer.core.progress import Ticker
 from pacer.data.radiographs import ImageError, image_header, reading_problem
 from pacer.data.schemas import IMAGE_SCHEMA
 
-#: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``part``: body part that a DICOM
-#: file names, if it is not the chest. ``ignored``: DICOM field that is not followed, with its value.
-SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "part": pl.String(), "ignored": pl.String()}
+#: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``notes``: what deserves a look.
+SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "notes": pl.List(pl.String())}
 
 #: Opening headers is limited by the disk, not by the processor.
-_THREADS = 16
+THREADS = 16
 
 
 def images_of(records: pl.DataFrame) -> pl.Series:
@@ -39,7 +38,7 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
     """
     ids = sorted(set(image_ids))
     rows = []
-    with Ticker("images", len(ids)) as ticker, ThreadPoolExecutor(_THREADS) as pool:
+    with Ticker("images", len(ids)) as ticker, ThreadPoolExecutor(THREADS) as pool:
         for row in pool.map(partial(_look, folder=folder), ids):
             rows.append(row)
             ticker.advance()
@@ -47,14 +46,14 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
 
 
 def _look(image_id: str, folder: Path) -> tuple[object, ...]:
-    name = with_slashes(image_id, folder)
+    name = name_on_disk(image_id, folder)
     path, problem = os.path.join(folder, name), path_outside_root(name)
     if problem is None:
         try:
             size, header = os.stat(path).st_size, image_header(path)
-            return image_id, path, size, header.width, header.height, None, header.part, header.ignored
+            return image_id, path, size, header.width, header.height, None, [*header.notes]
         except (OSError, ValueError) as error:
             problem = reading_problem(error)
         except ImageError as error:
             problem = error.problem
-    return image_id, path, 0, 0, 0, problem, None, None
+    return image_id, path, 0, 0, 0, problem, []

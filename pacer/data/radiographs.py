@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
-import warnings
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from pacer.core.errors import DataError
-
-if TYPE_CHECKING:
-    from pydicom import Dataset, FileDataset
+from pacer.data.dicom import dicom_image, is_dicom, read_dicom
+from pacer.data.grey import FAR_PIXELS, WRONG_SIZE, Refused, check_size, full_range, sound_range
 
 MISSING = "the file does not exist"
 NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM)"
@@ -26,48 +22,24 @@ NO_PLUGIN = (
     "the file is damaged, or no installed plugin decodes it (in the clone: `pip install -c constraints.txt '.[dicom]'`)"
 )
 ONE_COLOUR = "all its pixels have one colour"
-#: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an encoder would enlarge.
-#: Oversized images are refused before decoding, because a small file can exhaust memory.
-MIN_SIDE, MAX_RATIO, MAX_PIXELS = 14, 100, 80_000_000
-WRONG_SIZE = (
-    f"it has fewer than {MIN_SIDE} pixels on a side, more than {MAX_PIXELS:,} in all, or is more than "
-    f"{MAX_RATIO} times as long as wide"
-)
-
 #: Pillow's single-channel modes with more than 8 bits. Pillow's conversion to 8 bits clips instead of scaling.
 _DEEP = ("I", "F")
 #: Pillow's grey modes of at most 8 bits.
 _GREY = ("1", "L", "LA", "La")
 #: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation (0: the smallest value is white).
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
-#: DICOM modalities (PS3.3 C.7.3.1.1.1) of machines that make radiographs, and of scanned films and screens.
-_MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
-#: DICOM terms (PS3.16 annex L) for body parts whose radiographs do not show the lungs. They are noted, not refused:
-#: the tag often comes from the device's last programme, so a bedside chest image can be tagged as an abdomen.
-_OTHER_PARTS = re.compile(
-    r"\b(ABDOMEN|ANKLE|ARM|BREAST|CALCANEUS|CLAVICLE|COCCYX|[CLS] ?SPINE|ELBOW|EXTREMITY|FEMUR|FINGER|FOOT|FOREARM|HAND"
-    r"|HEAD|HEEL|HIP|HUMERUS|JAW|KNEE|LEG|MANDIBLE|MAXILLA|ORBIT|PATELLA|PELVIS|SHOULDER|SINUS|SKULL|TEETH|THIGH|THUMB"
-    r"|TOE|WRIST|ZYGOMA)S?\b"
-)
-#: DICOM elements without which the pixels cannot be decoded; the last is the one with the tag.
-_NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
-_PIXEL_DATA = 0x7FE00010
-#: Storage classes of X-ray angiography and radiofluoroscopy, and the pixel relationships for which their modality table
-#: or slope leads back to the beam's intensity: it is not for display (PS3.3 C.8.7.1.1.3), and DCMTK does not apply it.
-_ANGIOGRAPHY = tuple(f"1.2.840.10008.5.1.4.1.1.{number}" for number in ("12.1", "12.2", "12.3", "12.1.1", "12.2.1"))
-_NOT_LINEAR = ("LOG", "DISP")
-#: Key of ``Image.info`` for a body part other than the chest.
-OTHER_PART = "other_part"
+#: Key of ``Image.info`` for notes on what deserves a look: a DICOM field that contradicts another or the pixels, ...
+NOTES = "notes"
+#: The last bytes of a whole file, by Pillow's names of formats.
+_LAST_BYTES = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"}
 
 
 class Header(NamedTuple):
-    """Size of the image that :func:`open_image` returns; of a DICOM file a body part that is not the chest, and a field
-    that is not followed because its value has no meaning."""
+    """Size of the image that :func:`open_image` returns, and its :data:`NOTES`."""
 
     width: int
     height: int
-    part: str | None = None
-    ignored: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class ImageError(DataError):
@@ -82,11 +54,12 @@ def open_image(path: str | Path) -> Image.Image:
     """Decode one radiograph.
 
     Ordinary 8-bit files keep their values. Deeper grey files (PNG, TIFF) are scaled from their smallest and largest
-    value to 0..255. DICOM files pass through their modality transform, then their first VOI table or window, or without
-    one are scaled in the same way; MONOCHROME1 is inverted last, and padding is black. EXIF orientation is applied.
+    value to 0..255, without a few values far outside the rest. DICOM files pass through their modality transform, then
+    their first VOI table or window; without one, or if it hides the middle of the image, they are scaled in the same
+    way. MONOCHROME1 is inverted, padding is black, and pixels become square. EXIF orientation is applied.
 
     Returns:
-        Mode "L" if the file has one channel (transparency is dropped), else "RGB"; ``info`` has any :data:`OTHER_PART`.
+        Mode "L" if the file has one channel (transparency is dropped), else "RGB"; ``info`` has any :data:`NOTES`.
 
     Raises:
         ImageError: the file is missing, is not an image, cannot be decoded, is :data:`WRONG_SIZE`, has one colour, or
@@ -104,31 +77,41 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
         formats: Pillow's names of the allowed formats other than DICOM; None: all.
     """
     with _problems_of(name):
-        if not _is_dicom(file, name):
+        if not is_dicom(file, name):
             with Image.open(file, formats=formats) as image:
                 return as_radiograph(image, name)
-        data = _read_dicom(file)
-        image = _with_contrast(Image.fromarray(_dicom_grey(data)))
-        if part := _other_part(data):
-            image.info[OTHER_PART] = part
-        return image
+        image, notes = dicom_image(read_dicom(file))
+        if notes:
+            image.info[NOTES] = notes
+        return _with_contrast(image)
 
 
 def image_header(path: str | Path) -> Header:
-    """Read only the header of an image.
+    """Read the header of an image, and whether an 8-bit file is whole; decode DICOM and deeper files, whose pixels
+    decide what is shown.
 
     Raises:
-        ImageError: the file is missing, is not an image, or its header shows that it cannot be used.
+        ImageError: the file is missing, is not an image, or cannot be used.
     """
     with _problems_of(path), open(path, "rb") as file:
-        if _is_dicom(file, path):
-            header = _read_dicom(file, header_only=True)
-            _windowed(header, _measured(header, np.zeros(1)))  # refuses what open_image would refuse
-            ignored = "RescaleSlope 0" if _number(header, "RescaleSlope", 1.0) == 0 else None
-            return Header(header.Columns, header.Rows, _other_part(header), ignored)
-        with Image.open(file) as image:
-            _check_header(image)
-            return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
+        if not is_dicom(file, path):
+            with Image.open(file) as image:
+                _check_header(image)
+                if not image.mode.startswith(_DEEP) and _is_whole(file, image.format):
+                    return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
+        file.seek(0)
+        image = read_image(file, path)
+        return Header(*image.size, image.info.get(NOTES, ()))
+
+
+def _is_whole(file: BinaryIO, form: str | None) -> bool:
+    """Whether a file ends as a whole one of its format does; a file that does not can still be one."""
+    last = _LAST_BYTES.get(form or "", b"")
+    place = file.tell()
+    file.seek(-max(len(last), 1), os.SEEK_END)
+    ends = bool(last) and file.read() == last
+    file.seek(place)
+    return ends
 
 
 def reading_problem(error: OSError | ValueError) -> str:
@@ -138,10 +121,6 @@ def reading_problem(error: OSError | ValueError) -> str:
     if isinstance(error, ValueError):
         return "no file can have this name"
     return f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED  # Pillow's errors have none
-
-
-class _Refused(Exception):
-    """Reason to refuse an image."""
 
 
 @contextmanager
@@ -155,7 +134,7 @@ def _problems_of(path: str | Path) -> Generator[None]:
         problem = NOT_AN_IMAGE
     except OSError as error:
         problem = reading_problem(error)
-    except _Refused as refusal:
+    except Refused as refusal:
         problem = f"the image cannot be used: {refusal}"
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         problem = f"the image cannot be used: {WRONG_SIZE}"
@@ -166,23 +145,10 @@ def _problems_of(path: str | Path) -> Generator[None]:
     raise ImageError(f"image {path}: {problem}", problem)
 
 
-def _check_size(width: int, height: int) -> None:
-    short, long = sorted((width, height))
-    if short < MIN_SIDE or long > MAX_RATIO * short or width * height > MAX_PIXELS:
-        raise _Refused(WRONG_SIZE)
-
-
-def _full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Scale ``low``..``high`` to 0..255; return all zeros if the two are equal."""
-    if low == high:
-        return np.zeros(values.shape, dtype=np.uint8)
-    return np.rint(((values - low) / (high - low)).clip(0, 1) * 255).astype(np.uint8)
-
-
 def _with_contrast(image: Image.Image) -> Image.Image:
     """Return the image; refuse it if all pixels are equal."""
     if not np.ptp(np.reshape(image.getextrema(), (-1, 2)), axis=1).any():
-        raise _Refused(ONE_COLOUR)
+        raise Refused(ONE_COLOUR)
     return image
 
 
@@ -195,29 +161,33 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
         _check_header(image)
         orientation = _orientation(image)
         if image.mode.startswith(_DEEP):
-            shown = Image.fromarray(_deep_grey(image))
+            grey, has_far = _deep_grey(image)
+            shown, notes = Image.fromarray(grey), (FAR_PIXELS,) * has_far
         else:
+            notes = ()
             image.info.pop("transparency", None)  # Pillow warns about a palette's transparency and drops it
             shown = image.convert("L" if image.mode in _GREY else "RGB")
         shown.info.clear()
         if orientation != 1:
             shown.getexif()[ExifTags.Base.Orientation] = orientation
             shown = ImageOps.exif_transpose(shown)
+        if notes:
+            shown.info[NOTES] = notes
         return _with_contrast(shown)
 
 
 def _check_header(image: Image.Image) -> None:
     """Refuse images of the wrong size, with several frames, or that Pillow would silently decode incorrectly."""
-    _check_size(*image.size)
+    check_size(*image.size)
     # counting the frames would read all of them; MPO: a camera's JPG followed by a preview
     if getattr(image, "is_animated", False) and image.format != "MPO":
-        raise _Refused("it has several frames")
+        raise Refused("it has several frames")
     tiles, tags = getattr(image, "tile", None), getattr(image, "tag_v2", {})
     deep_png = image.format == "PNG" and not image.mode.startswith(_DEEP) and tiles and str(tiles[0][3]).endswith("16B")
     bits, kind = tags.get(_TIFF_BITS, (1,)), max(tags.get(_TIFF_FORMAT, (1,)))
     deep_tiff = (len(bits) > 1 and max(bits) > 8) or (max(bits), kind) in ((8, 2), (32, 1))
     if deep_png or deep_tiff:
-        raise _Refused("its values are in several channels of more than 8 bits, or are signed 8-bit or unsigned 32-bit")
+        raise Refused("its values are in several channels of more than 8 bits, or are signed 8-bit or unsigned 32-bit")
 
 
 def _orientation(image: Image.Image) -> int:
@@ -232,196 +202,11 @@ def _orientation(image: Image.Image) -> int:
     return orientation if orientation in range(1, 9) else 1
 
 
-def _deep_grey(image: Image.Image) -> np.ndarray:
+def _deep_grey(image: Image.Image) -> tuple[np.ndarray, bool]:
+    """Return 8-bit grey, and whether a few values far outside the rest do not count."""
     values = np.asarray(image)
     if not np.isfinite(values).all():
-        raise _Refused("it holds values that are not finite")
-    grey = _full_range(values.astype(np.float64), float(values.min()), float(values.max()))
-    return 255 - grey if getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0 else grey
-
-
-# -- DICOM files ------------------------------------------------------------------------------------------------------
-
-
-def _is_dicom(file: BinaryIO, path: str | Path) -> bool:
-    start = file.read(132)
-    file.seek(0)
-    return start[128:] == b"DICM" or Path(path).suffix.lower() in (".dcm", ".dicom")
-
-
-@cache
-def _pydicom() -> ModuleType:
-    """Import pydicom at the first DICOM file, and silence its warnings about fields that are not read here."""
-    import pydicom.config
-    import pydicom.pixels
-
-    pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
-    warnings.filterwarnings("ignore", module=r"pydicom\.")
-    return pydicom
-
-
-def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
-    """Read the data set; refuse it unless it is a single grey image that an installed decoder can read."""
-    pydicom = _pydicom()
-    pixels: list[str] = []
-
-    def at_pixels(tag: int, _: str | None, length: int) -> bool:
-        if tag == _PIXEL_DATA and length:
-            pixels.append("PixelData")
-        return header_only and tag == _PIXEL_DATA
-
-    # force: some files have the extension but no DICOM preamble; those without the fields are refused below
-    data = pydicom.filereader.read_partial(file, at_pixels, force=True)
-    missing = [name for name in _NEEDED if name not in pixels and data.get(name) in (None, "", b"")]
-    if not pixels and len(missing) == len(_NEEDED):
-        raise UnidentifiedImageError
-    if missing:
-        raise _Refused(f"its DICOM header lacks {', '.join(missing)}")
-    modality = str(data.get("Modality") or "").strip().upper()
-    if modality and modality not in _MODALITIES:
-        raise _Refused(f"its Modality is not one of a radiograph's: {', '.join(_MODALITIES)}")
-    high_bit = data.BitsStored - 1
-    if not (
-        data.get("PhotometricInterpretation") in ("MONOCHROME1", "MONOCHROME2")
-        and (data.get("SamplesPerPixel", 1), int(data.get("NumberOfFrames") or 1)) == (1, 1)
-        and data.BitsAllocated in (8, 16)
-        and 0 < data.BitsStored <= data.BitsAllocated
-        and data.PixelRepresentation in (0, 1)
-        and data.get("HighBit", high_bit) == high_bit
-    ):
-        raise _Refused(
-            "it is not a single frame, MONOCHROME1 or MONOCHROME2 (PhotometricInterpretation), with 8 or 16 bits "
-            "allocated, BitsStored within them, HighBit equal to BitsStored - 1, and PixelRepresentation 0 or 1"
-        )
-    _check_size(data.Columns, data.Rows)
-    if "TransferSyntaxUID" not in data.file_meta:
-        if data.original_encoding != (True, True):
-            raise _Refused(
-                "it does not name its transfer syntax, and is not in the default one (Implicit VR Little Endian)"
-            )
-        data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
-    if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
-        raise RuntimeError
-    return data
-
-
-def _other_part(data: Dataset) -> str | None:
-    part = str(data.get("BodyPartExamined") or "").upper().replace("_", " ")
-    other = None if re.search("CHEST|THORA", part) else _OTHER_PARTS.search(part)
-    return other and other[0]
-
-
-def _dicom_grey(data: FileDataset) -> np.ndarray:
-    """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels: exact, fast and small.
-    pydicom 3.0's own transforms refuse some tables, and round some ties differently than earlier versions stored."""
-    stored = data.pixel_array  # sign extended, without bits outside the values (overlays of old files)
-    lowest = int(stored.min())
-    places = stored.astype(np.int32) - lowest
-    values = np.arange(lowest, int(stored.max()) + 1)
-    padding = np.zeros(values.shape, dtype=bool)
-    if (first := data.get("PixelPaddingValue")) is not None:
-        last = data.get("PixelPaddingRangeLimit")
-        signed = data.PixelRepresentation == 1
-        low, high = sorted(_us_or_ss(int(bound), signed) for bound in (first, first if last is None else last))
-        padding = (values >= low) & (values <= high)
-    present = np.zeros(values.shape, dtype=bool)
-    present[places] = True
-    present &= ~padding
-
-    measured = _measured(data, values)
-    grey = _windowed(data, measured)
-    if grey is None:
-        inside = measured[present] if present.any() else np.zeros(1)
-        grey = _full_range(measured, inside.min(), inside.max())
-    if present.sum() > 1 and not np.ptp(grey[present]):
-        modality = "ModalityLUTSequence" if data.get("ModalityLUTSequence") else "RescaleSlope"
-        voi = "VOILUTSequence" if data.get("VOILUTSequence") else "WindowCenter and WindowWidth"
-        by = voi if np.ptp(measured[present]) else modality
-        raise _Refused(f"its pixels differ, but its {by} would show all in one grey (correct or remove the field)")
-    if data.PhotometricInterpretation == "MONOCHROME1":
-        grey = 255 - grey
-    grey[padding] = 0
-    return grey[places]
-
-
-def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
-    """Convert stored values to the modality's measurements by its table, or else by slope and intercept."""
-    if data.get("SOPClassUID") in _ANGIOGRAPHY and data.get("PixelIntensityRelationship") in _NOT_LINEAR:
-        return values.astype(np.float64)
-    if data.get("ModalityLUTSequence"):
-        signed = data.PixelRepresentation == 1
-        return _look_up(data, "ModalityLUTSequence", values, signed)[0].astype(np.float64)
-    slope = _number(data, "RescaleSlope", 1.0)
-    if slope == 0:  # it has no meaning, and some devices write it with an intercept of 0 for none
-        return values.astype(np.float64)
-    measured = values * slope + _number(data, "RescaleIntercept", 0.0)
-    if not np.isfinite(measured).all():
-        raise _Refused("its RescaleSlope or RescaleIntercept is not finite")
-    return measured
-
-
-def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
-    """Convert measured values to grey by the file's first VOI table or window (PS3.3 C.11.2); None if there is none
-    that the standard allows."""
-    if data.get("VOILUTSequence"):
-        lowest = -(1 << data.BitsStored - 1) if data.PixelRepresentation == 1 else 0
-        ends = _measured(data, np.array([lowest, lowest + (1 << data.BitsStored) - 1]))
-        entries, largest = _look_up(data, "VOILUTSequence", np.rint(values), bool(ends.min() < 0))
-        return np.rint(entries * (255 / largest)).astype(np.uint8)
-    center, width = _number(data, "WindowCenter", np.nan), _number(data, "WindowWidth", np.nan)
-    function = str(data.get("VOILUTFunction") or "LINEAR").upper()
-    if function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
-        raise _Refused("its VOILUTFunction is not LINEAR, LINEAR_EXACT or SIGMOID")
-    # some devices write a width of 0 if there is no window
-    if not np.isfinite([center, width]).all() or width <= 0 or (function == "LINEAR" and width < 1):
-        return None
-    if function == "SIGMOID":
-        # equals the standard's 1 / (1 + exp(-x)), but does not overflow
-        return np.rint(127.5 * (1 + np.tanh(2 * (values - center) / width))).astype(np.uint8)
-    if function == "LINEAR":
-        center, width = center - 0.5, width - 1
-    if width == 0:
-        return np.where(values > center, 255, 0).astype(np.uint8)
-    return _full_range(values, center - width / 2, center + width / 2)
-
-
-def _us_or_ss(value: int, signed: bool) -> int:
-    """Return a 16-bit value as what it stands for; the VR with which it was written, US or SS, is often the other."""
-    value &= 0xFFFF
-    return value - (1 << 16) if signed and value >= 1 << 15 else value
-
-
-def _look_up(data: FileDataset, name: str, values: np.ndarray, signed: bool) -> tuple[np.ndarray, int]:
-    """Look up whole numbers in a DICOM table, clamped to its ends; return the entries and the largest possible one.
-
-    ``signed``: whether the values that the table is for can be negative.
-    """
-    item = data[name][0]
-    descriptor, words = item.get("LUTDescriptor"), item.get("LUTData")
-    if len(descriptor or ()) != 3 or words in (None, b"", []):
-        raise _Refused(f"its {name} has no LUTDescriptor of three numbers, or no LUTData")
-    count, first, depth = (int(number) for number in descriptor)
-    count, first = (count & 0xFFFF) or 1 << 16, _us_or_ss(first, signed)
-    if isinstance(words, bytes):
-        order = "<" if data.file_meta.TransferSyntaxUID.is_little_endian else ">"
-        words = np.frombuffer(words + bytes(len(words) % 2), dtype=order + "u2")
-    entries = np.atleast_1d(np.asarray(words, dtype=np.int64)) & 0xFFFF  # unsigned, whatever the VR (PS3.3 C.11.1.1.1)
-    if count > 1 and 2 * len(entries) <= count + 1:  # two to a word, the first in its low byte
-        entries, depth = entries.astype("<u2").view(np.uint8).astype(np.int64), 8
-    entries = entries[:count]
-    largest = int(entries.max())
-    # on some devices the entries have more bits than stated, or are all of one of the smaller depths
-    if largest < (1 << depth) - 1 and largest not in ((1 << bits) - 1 for bits in range(8, depth)):
-        largest = (1 << depth) - 1
-    return entries[(values - first).clip(0, len(entries) - 1).astype(np.int64)], largest
-
-
-def _number(data: Dataset, name: str, default: float) -> float:
-    """Return a decimal field, or its first value if it has several; ``default`` if it is absent or empty."""
-    try:
-        value = data.get(name)
-        if value is not None and not isinstance(value, str | int | float):
-            value = value[0] if len(value) else None
-        return default if value is None or value == "" else float(value)
-    except ValueError:
-        raise _Refused(f"its {name} is not a number") from None
+        raise Refused("it holds values that are not finite")
+    low, high, has_far = sound_range(*np.unique(values, return_counts=True))
+    grey = full_range(values.astype(np.float64), low, high)
+    return 255 - grey if getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0 else grey, has_far

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, with_slashes
+from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, name_on_disk
 from pacer.core.progress import Ticker
 from pacer.data.tables import open_table, other_separator
 from pacer.serving.case import Case
@@ -78,7 +78,7 @@ def read_cases(path: Path) -> list[Case]:
 
 
 def _file(name: str, table: Path) -> Path:
-    return table.parent / with_slashes(name, table.parent)
+    return table.parent / name_on_disk(name, table.parent)
 
 
 def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:
