@@ -8,8 +8,8 @@ import re
 import unicodedata
 from pathlib import Path, PureWindowsPath
 
-#: Vertical tab, form feed and next line: Word and printers end a line with them.
-LINE_ENDS = "[\x0b\x0c\x85]"
+#: Vertical tab, form feed and other line ends: Word and printers write them.
+LINE_ENDS = "[\x0b\x0c\x85\u2028\u2029]"
 #: Control characters other than tab and line ends.
 CONTROL = r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]"
 #: Control characters, and half a surrogate pair, which JSON can express but encodings, tokenizers and tables refuse.

@@ -35,22 +35,23 @@ LEFT_OUT_LIMIT = 0.1
 #: Maximum number of examples listed for an overlap; the count is always complete.
 LISTED = 20
 #: Number of reasons, or of a note's values, that a line names; the others are only counted.
-_NAMED = 5
+_NAMED, _VALUES = 5, 8
 
 #: Headings of the readers' notes, and whether the note is harmless. A topic missing here is shown under its own name
 #: and flagged.
 TOPICS = {
     "absent_words": ("Texts such as N/A, which count as absent", False),
-    "beyond_section": ("Texts that hold more than their section", False),
     "changed_numbers": ("Targets in which the cleaner changes a number", False),
     "assumed_views": ("Views assumed, from the order of the images", False),
     "checked_priors": ("Previous reports of annotations, by PhysioNet's metadata", True),
     "doubted_priors": ("Previous reports of annotations that are not known to be of an earlier study", False),
+    "headings": ("Texts with headings, so more than their section", False),
     "headers": ("Images whose DICOM header or range of values deserves a look", False),
     "lateral_of_another_study": ("Lateral image of another study", False),
     "long_gaps": ("Intervals between studies that deserve a look", False),
     "priors": ("Studies that have no certain predecessor", True),
     "residue": ("Texts with residue of another format, which is learnt as words", False),
+    "signatures": ("Texts with a signature, stamp, phone number or name below, which may name a person", False),
     "two_texts": ("Studies with two texts that differ only in dates; the first is used", False),
     "unescaped": ("Texts that were escaped for another format, and are read as they were before", True),
     "unknown_fields": ("Fields that are not used", False),
@@ -60,7 +61,7 @@ TOPICS = {
 
 #: What cures a topic's lines, by the format of the corpus.
 _ADVICE = {
-    ("beyond_section", "table"): "; corpus.table.columns: {whole_report: COLUMN} cuts whole reports into sections",
+    ("headings", "table"): "; corpus.table.columns: {whole_report: COLUMN} cuts whole reports into sections",
     ("changed_numbers", "table"): "; corpus.cleaner: decimals keeps them",
 }
 
@@ -187,7 +188,7 @@ def _reused(records: pl.DataFrame, copies: pl.DataFrame) -> Check:
     counts = {name: int(used[column].sum()) for name, column in owners.items()}
     detail = counted(counts, "{} in {}")
     return _fault(
-        "Pictures used more than once", detail and f"{detail} (problems.csv lists those of patients and splits)"
+        "Images used more than once", detail and f"{detail} (problems.csv lists those of patients and splits)"
     )
 
 
@@ -279,8 +280,8 @@ def _note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> 
     title, harmless = TOPICS.get(topic, (topic.replace("_", " ").capitalize(), False))
     listed: dict[str, str] = {}
     for source, values in by_source.items():
-        parts = [f"{number(count)} × {plain(value, 120)}" for value, count in [*values.items()][:_NAMED]]
-        others = [f"{number(len(values) - _NAMED)} others"] if len(values) > _NAMED else []
+        parts = [f"{number(count)} × {plain(value, 120)}" for value, count in [*values.items()][:_VALUES]]
+        others = [f"{number(len(values) - _VALUES)} others"] if len(values) > _VALUES else []
         listed[source] = ", ".join([*parts, *others])
     advice = _ADVICE.get((topic, form), "")
     return Check(title, _together(listed) + advice, harmless)

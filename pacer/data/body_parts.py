@@ -1,4 +1,4 @@
-"""Words for parts of the body whose radiographs do not show the lungs: DICOM's terms (PS3.16 annex L) and usual ones."""
+"""Parts of the body whose radiographs do not show the lungs: DICOM's terms (PS3.16 annex L) and usual words."""
 
 from __future__ import annotations
 

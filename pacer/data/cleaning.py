@@ -99,8 +99,7 @@ def without_item_numbers(text: str) -> str:
     for match in _ITEM.finditer(text):
         number, before, after = int(match[1]), text[end : match.start()], text[match.end() :].lstrip()
         told = before.rstrip()
-        begins = not told if end or not told else told[-1] in ".!?;" or "\n" in before[len(told) :]
-        begins |= told.endswith(":") and number == 1
+        begins = not told or told[-1] in ".!?;" or "\n" in before[len(told) :] or (told[-1] == ":" and number == 1)
         follows = item > 0 and number == item + 1 and (after[:1].isupper() or not cased)
         if begins or follows:
             parts += [told, " " if not told or told[-1] in ".!?;:" else ". "]

@@ -15,7 +15,7 @@ from pacer.core.hygiene import CONTROL, LINE_ENDS, LOST, RESIDUE, fault_of, id_f
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.cleaning import CLEANERS, changed_number
 from pacer.data.formats import Format
-from pacer.data.sections import MAY_HOLD_MORE, beyond_section
+from pacer.data.sections import MAY_HOLD_MORE, headings_in, signatures_in
 from pacer.data.sentences import says_something, without_sentences
 from pacer.data.studies import study_frame
 from pacer.data.values import bare_id, mapped, quoted
@@ -97,8 +97,9 @@ def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Accou
         studies = account.without_absent(studies, name, is_word)
     for name in _TEXTS[:2]:
         may = studies.filter(pl.col(name).str.contains(MAY_HOLD_MORE)).select(name, "id")
-        beyond = ((kind, id) for text, id in may.iter_rows() for kind in beyond_section(text))
-        account.count_first("beyond_section", form.names.get(name, name), beyond)
+        for topic, kinds_in in (("headings", headings_in), ("signatures", signatures_in)):
+            kinds = ((kind, id) for text, id in may.iter_rows() for kind in dict.fromkeys(kinds_in(text)))
+            account.count_first(topic, form.names.get(name, name), kinds)
     says = {name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
     studies = studies.with_columns(pl.when(shows).then(name).alias(name) for name, shows in says.items())
     studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))

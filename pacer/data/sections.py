@@ -2,9 +2,9 @@
 
 In a MIMIC-CXR report file a heading starts a line, in capitals and before a colon. Some headings have their own line.
 Headings in small letters (``Findings:``) count in a report that has none in capitals; in others, only those of the four
-sections do, and not inside findings or an impression in capitals. The meanings of headings (``headings.yaml``), and the
+sections do, and not inside findings or an impression in capitals. The meanings of headings (``headings.yaml``) and the
 rule that the last paragraphs of a report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code;
-exceptions: docs/readings.md. In a table, where line breaks get lost, a heading can have any letters and follow a period.
+exceptions: docs/readings.md. In a table, where line breaks get lost, a heading has any letters and may follow a period.
 """
 
 from __future__ import annotations
@@ -52,15 +52,14 @@ _IN_TABLES = re.compile(_any_of(_TEXT["in small letters"], _TEXT["in tables"]))
 #: Capitals that say nothing about how the headings below them are written.
 _TITLE = re.compile(r"\bREPORT$|\bADDENDUM\b|\bWET ?READ|\bPRELIMINARY\b")
 _MAIN = ("findings", "impression")
-#: What can be a heading in a table's text: in any letters at the beginning of a line or sentence, in capitals anywhere.
-_CANDIDATE = re.compile(
-    r"(?:(?:^|(?<=[.!?;:])\s)[\s*#_]*([A-Za-z]{4,15}(?: (?:/ )?[A-Za-z]{2,14}){0,3})"
-    rf"|(?<=\s)({_IN_TABLES.pattern}))[ *_]*:(?!\d)[*_]*",
-    re.M,
+#: What can be a heading in a table's text: any letters at the beginning of a line or sentence, capitals anywhere.
+_CANDIDATES = (
+    re.compile(r"(?:^|(?<=[.!?;:])\s)[\s*#_]*([A-Za-z]{4,15}(?: (?:/ )?[A-Za-z]{2,14}){0,3})[ *_]*:(?!\d)[*_]*", re.M),
+    re.compile(rf"(?<=\s)({_IN_TABLES.pattern})[ *_]*:(?!\d)[*_]*"),
 )
 _SIGNATURES: dict[str, str] = {kind: f"({_any_of(phrases)})" for kind, phrases in _TEXT["signatures"].items()}
 _SIGNATURE = re.compile(rf"(?:^|(?<=[.!?;])\s)\s*(?:{'|'.join(_SIGNATURES.values())})[^\n]*", re.M | re.IGNORECASE)
-#: For polars: what every text holds for which :func:`beyond_section` names something.
+#: For polars: what every text with a heading or a signature holds.
 MAY_HOLD_MORE = f"(?i){_any_of(_TEXT['hints'])}"
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _EXCEPTIONS = YAML(typ="safe").load(Path(__file__).with_name("mimic_exceptions.yaml"))
@@ -122,18 +121,24 @@ def cut_report(text: str) -> Cut:
     return Cut(Sections(findings=_words(lines)), (*notes, "no heading: all of it is findings"))
 
 
-def beyond_section(text: str) -> list[str]:
-    """Name what makes a text more than one section: its headings as a whole report has them, and signatures, dictation
-    stamps, phone numbers and names of persons below it. Each is named once."""
-    found = [words for _, words in _headings(text)]
-    found += [[*_SIGNATURES][match.lastindex - 1] for match in _SIGNATURE.finditer(text) if match.lastindex]
-    return [*dict.fromkeys(found)]
+def headings_in(text: str) -> list[str]:
+    """Return the headings of a table's text, in capitals: of a text with headings, only a part is its section."""
+    return [words for _, words in _headings(text)]
+
+
+def signatures_in(text: str) -> list[str]:
+    """Name the kinds of signatures, dictation stamps, phone numbers and names of persons below a text."""
+    return [[*_SIGNATURES][match.lastindex - 1] for match in _SIGNATURE.finditer(text) if match.lastindex]
 
 
 def _headings(text: str) -> list[tuple[re.Match[str], str]]:
-    """Return the headings of a table's text, with their words in capitals and often misspelt ones corrected."""
-    found = ((match, _spelt(" ".join((match[1] or match[2]).upper().split()))) for match in _CANDIDATE.finditer(text))
-    return [(match, words) for match, words in found if _IN_TABLES.fullmatch(words)]
+    """Return the headings of a table's text in their order, with often misspelt words corrected."""
+    found = dict[int, tuple[re.Match[str], str]]()
+    for match in chain.from_iterable(pattern.finditer(text) for pattern in _CANDIDATES):
+        words = _spelt(" ".join(match[1].upper().split()))
+        if _IN_TABLES.fullmatch(words):
+            found.setdefault(match.end(), (match, words))
+    return [found[end] for end in sorted(found)]
 
 
 def _parts(text: str) -> list[_Part]:

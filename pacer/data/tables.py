@@ -167,7 +167,7 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
     columns: list[str] = []
     numbers: list[int] = []
     rows: list[tuple[str | None, ...]] = []
-    line, has_escaped = 1, False
+    line = 1
     separator = form.delimiter or ("tab" if path.name.lower().removesuffix(".gz").endswith(".tsv") else "comma")
     try:
         with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
@@ -191,11 +191,9 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
                     )
                 line = reader.line_num + 1
     except csv.Error as error:
-        hint, is_open = _escaped(path, form), "end of data" in str(error)
-        reason = "a quote opens there and is never closed" if is_open else "a quote within quotes must be doubled"
-        if is_open and not hint and not _ends_with_a_line(path):
-            reason = "the file is cut off, or its quotes do not match"
-        raise DataError(f"{path}, line {line}: {error}; {reason}{hint}") from None
+        is_open = "end of data" in str(error)
+        reason = "a quote opens there and is not closed" if is_open else "a quote within quotes must be doubled"
+        raise DataError(f"{path}, line {line}: {error}; {reason}{_escaped(path, form)}") from None
     except UnicodeError:
         # the file is decoded in blocks, so the error lies after this line
         way = f", or set {form.settings}encoding, for example to cp1252" if form.settings else ""
@@ -212,14 +210,6 @@ def _escaped(path: Path, form: CsvForm) -> str:
             return ""
     way = f"set {form.settings}quotes: backslash" if form.settings == "corpus.table." else "write them doubled"
     return f'; the file has quotes written \\": {way}'
-
-
-def _ends_with_a_line(path: Path) -> bool:
-    last = b""
-    with opened(path) as file:
-        for last in file:
-            pass
-    return last.endswith((b"\n", b"\r", b"\n\0"))
 
 
 def _declared(sign: str, form: CsvForm, path: Path) -> str:

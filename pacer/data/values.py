@@ -17,8 +17,8 @@ MIMIC_PATH = r"(?:^|[/\\])p(\d+)[/\\]s(\d+)[/\\]"
 DATE_FORMS = (
     "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or DD-MON-YYYY, a day that exists, also with HH:MM[:SS] and a zone; "
     "YYYYMMDDHHMMSS; or seconds (10 digits) or milliseconds (13) since 1970 "
-    "(a year has four digits; 05/06/2018 could be two days: of a table, corpus.table.dates says which; 2020010208 could "
-    "be an hour or seconds; a number that only orders a patient's studies is order in corpus.table.columns)"
+    "(a year has four digits; 05/06/2018 could be two days: of a table, corpus.table.dates says which; 2020010208 "
+    "could be an hour or seconds; a number that only orders a patient's studies is order in corpus.table.columns)"
 )
 #: Message for a time that cannot be read.
 TIME_FORMS = (

@@ -94,7 +94,8 @@ def _dicom_view(content: bytes) -> View | None:
 
 
 def load_text(text: str | None, name: str) -> str | None:
-    """Return a text with a blank for each vertical tab and form feed, or None if it has no visible character or only says that there is none (``N/A``).
+    """Return a text, with a blank for each vertical tab and form feed; None if it has no visible character or only says
+    that there is none (``N/A``).
 
     Raises:
         DataError: the text has another type, is too long, or contains control characters.

@@ -172,14 +172,14 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
         pl.col("bad date", "bad time", "bad order", "bad split", "two times").any(),
         pl.col(UNUSED).drop_nulls().first(),
         *(value.first() for name, value in values.items() if name != "date"),
-        day=pl.coalesce(instant.min().dt.date(), day.drop_nulls().first()),
-        clock=pl.coalesce(instant.min().dt.time(), clock.min()),
-        lasts_too_long=is_long,
         *(
             ((value.str.replace_all(_REMOVED, " ") if name in TEXTS else value).n_unique() > 1).alias(f"several {name}")
             for name, value in values.items()
         ),
         *(given[name].alias(f"given {name}") for name in _QUOTED[1:]),
+        day=pl.coalesce(instant.min().dt.date(), day.drop_nulls().first()),
+        clock=pl.coalesce(instant.min().dt.time(), clock.min()),
+        lasts_too_long=is_long,
         two_texts=pl.any_horizontal(values[name].n_unique() > 1 for name in TEXTS),
         has_image=pl.col("image").is_not_null().any(),
     )
