@@ -33,8 +33,8 @@ _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
 
 #: Directions of the beam in full, as in :data:`VIEW_IN_FULL`.
 _IN_FULL = {
-    re.compile(r"\bPOSTER(?:O|IOR)[-\s]*ANTERIOR\b|\bP[.-]A\b"): "PA",
-    re.compile(r"\bANTER(?:O|IOR)[-\s]*POSTERIOR\b|\bA[.-]P\b"): "AP",
+    re.compile(r"\bPOSTER(?:O|IOR)[-_\s]*ANTERIOR\b|\bP[.-]A\b"): "PA",
+    re.compile(r"\bANTER(?:O|IOR)[-_\s]*POSTERIOR\b|\bA[.-]P\b"): "AP",
 }
 _FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
 _LATERAL = {"LATERAL", "LAT", "LLAT", "RLAT", "LL", "RL"}
