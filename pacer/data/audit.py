@@ -13,7 +13,7 @@ from pacer.config import Corpus
 from pacer.core.audits import Check, counted, number, percent, share
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.account import BAD, LEFT_OUT, Account
-from pacer.data.copies import pictures_of
+from pacer.data.images import pictures_of
 from pacer.data.radiographs import MISSING
 from pacer.data.schemas import SPLITS
 
@@ -80,7 +80,7 @@ def audit_corpus(
 
     Args:
         records, priors, images: the finished tables. unusable: ``problem`` of each image that cannot be used.
-        copies: images with the same content (:func:`pacer.data.copies.find_copies`).
+        copies: images with the same content (:func:`pacer.data.images.find_copies`).
     """
     contexts = count_records(records, config.contexts)
     # a corpus that is used only for evaluation has no train split

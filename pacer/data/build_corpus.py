@@ -12,9 +12,8 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, write_json
 from pacer.data.account import BAD, Account
 from pacer.data.audit import audit_corpus
-from pacer.data.copies import find_copies, list_copies
 from pacer.data.formats import FORMATS
-from pacer.data.images import images_of, inspect_images
+from pacer.data.images import find_copies, images_of, inspect_images, list_copies
 from pacer.data.readers.annotated_priors import check_priors
 from pacer.data.readers.mimic_cxr import read_original_findings
 from pacer.data.records import draft_records, keep_sound

@@ -26,7 +26,7 @@ from pydicom.uid import (
 )
 
 from pacer.core.errors import DataError
-from pacer.data import grey as pixels
+from pacer.data import radiographs as pixels
 from pacer.data.radiographs import NOTES, ImageError, image_header, open_image
 from tests.support.dicom import write_dicom
 from tests.support.real import real
