@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 from rich.filesize import decimal
+from ruamel.yaml import YAML
 
 from pacer.config import Corpus
 from pacer.core.audits import Check, counted, number, percent, share
@@ -37,33 +39,8 @@ LISTED = 20
 #: Number of reasons, or of a note's values, that a line names; the others are only counted.
 _NAMED, _VALUES = 5, 8
 
-#: Headings of the readers' notes, and whether the note is harmless. A topic missing here is shown under its own name
-#: and flagged.
-TOPICS = {
-    "absent_words": ("Texts such as N/A, which count as absent", False),
-    "changed_numbers": ("Targets in which the cleaner changes a number", False),
-    "assumed_views": ("Views assumed, from the order of the images", False),
-    "checked_priors": ("Previous reports of annotations, by PhysioNet's metadata", True),
-    "doubted_priors": ("Previous reports of annotations that are not known to be of an earlier study", False),
-    "headings": ("Texts with headings, so more than their section", False),
-    "headers": ("Images whose DICOM header or range of values deserves a look", False),
-    "lateral_of_another_study": ("Lateral image of another study", False),
-    "long_gaps": ("Intervals between studies that deserve a look", False),
-    "priors": ("Studies that have no certain predecessor", True),
-    "residue": ("Texts with residue of another format, which is learnt as words", False),
-    "signatures": ("Texts with a signature, stamp, phone number or name below, which may name a person", False),
-    "two_texts": ("Studies with two texts that differ only in dates; the first is used", False),
-    "unescaped": ("Texts that were escaped for another format, and are read as they were before", True),
-    "unknown_fields": ("Fields that are not used", False),
-    "unknown_views": ("Images whose view is not known", False),
-    "whole_reports": ("Whole reports that were cut into sections", False),
-}
-
-#: What cures a topic's lines, by the format of the corpus.
-_ADVICE = {
-    ("headings", "table"): "; corpus.table.columns: {whole_report: COLUMN} cuts whole reports into sections",
-    ("changed_numbers", "table"): "; corpus.cleaner: decimals keeps them",
-}
+#: Titles of the readers' notes and what cures them, by topic.
+_TOPICS = YAML(typ="safe").load(Path(__file__).with_name("topics.yaml"))
 
 
 def audit_corpus(
@@ -277,14 +254,15 @@ def _together(by_source: Mapping[str, str]) -> str:
 
 def _note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
     """Describe one topic of a reader's notes, known or not."""
-    title, harmless = TOPICS.get(topic, (topic.replace("_", " ").capitalize(), False))
+    about = _TOPICS.get(topic, {})
     listed: dict[str, str] = {}
     for source, values in by_source.items():
         parts = [f"{number(count)} × {plain(value, 120)}" for value, count in [*values.items()][:_VALUES]]
         others = [f"{number(len(values) - _VALUES)} others"] if len(values) > _VALUES else []
         listed[source] = ", ".join([*parts, *others])
-    advice = _ADVICE.get((topic, form), "")
-    return Check(title, _together(listed) + advice, harmless)
+    cure = f"; {about['cure']}" if "cure" in about and form == "table" else ""
+    title = about.get("title", topic.replace("_", " ").capitalize())
+    return Check(title, _together(listed) + cure, about.get("harmless", False))
 
 
 def _originals(records: pl.DataFrame, config: Corpus) -> Check:

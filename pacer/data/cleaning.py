@@ -97,7 +97,7 @@ def without_item_numbers(text: str) -> str:
     text = re.sub(r"(?<=[^\W\d_])\.(?=\d)|(?<=\d)\.(?=[^\W\d_]{3})", ". ", text)  # no blank after the sentence
     cased, item, end, parts = text != text.lower(), 0, 0, []
     for match in _ITEM.finditer(text):
-        number, before, after = int(match[1]), text[end : match.start()], text[match.end() :].lstrip()
+        number, before, after = int(match[1]), text[end : match.start()], text[match.end() : match.end() + 9].lstrip()
         told = before.rstrip()
         begins = not told or told[-1] in ".!?;" or "\n" in before[len(told) :] or (told[-1] == ":" and number == 1)
         follows = item > 0 and number == item + 1 and (after[:1].isupper() or not cased)

@@ -32,7 +32,7 @@ _LOST_TEXT = "an error of a spreadsheet: the text was lost when the table was ex
 _ALL_COMPARES = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
 
 #: What every text has in which a cleaner can change a number.
-_MAY_CHANGE = r"\d[.,/]\d|(?:^|[^\w.])\.\d|\d\. "
+_MAY_CHANGE = r"\d[.,/]\d|(?:^|[^\w.])\.\d|\d1\. |[^.!?:;\s]\s[1-5]\. "
 
 #: Whether a context includes the lateral view, and whether it includes the previous report.
 _HAS_LATERAL = pl.col("context").str.starts_with("m")
