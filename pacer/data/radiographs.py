@@ -280,7 +280,12 @@ def _deep_grey(image: Image.Image) -> tuple[np.ndarray, bool]:
     values = np.asarray(image)
     if not np.isfinite(values).all():
         raise _Refused("it holds values that are not finite")
-    low, high, has_far = _sound_range(*np.unique(values, return_counts=True))
+    if values.dtype.kind in "iu" and int(values.max()) - int(values.min()) < 1 << 20:  # much faster than sorting
+        counts = np.bincount((values.astype(np.int32) - int(values.min())).ravel())
+        distinct = np.flatnonzero(counts)
+        low, high, has_far = _sound_range(distinct + int(values.min()), counts[distinct])
+    else:
+        low, high, has_far = _sound_range(*np.unique(values, return_counts=True))
     grey = _full_range(values.astype(np.float64), low, high)
     return 255 - grey if getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0 else grey, has_far
 
