@@ -74,6 +74,7 @@ def audit(
         read = out or Path(scratch) / "corpus"
         result = build_corpus(corpus, source, read, problems)
         checks = [Check(**line) for line in result["checks"]]
+        checks.append(_shared_texts(read / "records.parquet"))
         if "train" in result["splits"]:
             checks.append(_token_limit(config, read / "records.parquet"))
     print_table(corpus_table(result))
@@ -82,6 +83,25 @@ def audit(
     if out is not None:
         listed = result["excluded"]["count"] + result["left_out"]["count"]
         say(f"\nwritten to {out}; {out / 'problems.csv'} lists what is bad or left out ({listed:,})")
+
+
+def _shared_texts(records: Path) -> Check:
+    """Count the texts of over 20 words that affirm a finding and that two patients have word for word."""
+    import polars as pl
+
+    from pacer.commitments.rules import extract_anchor
+    from pacer.core.audits import Check, counted
+    from pacer.data.schemas import read_records
+
+    counts = {}
+    for name, column in (("targets", "report"), ("previous reports", "prior_report")):
+        texts = read_records(records, ["subject_id", column]).drop_nulls().group_by(column)
+        shared = texts.agg(pl.col("subject_id").n_unique()).filter(pl.col("subject_id") > 1)[column]
+        counts[name] = sum(
+            len(text.replace(" .", "").split()) > 20 and bool(extract_anchor(text).positive) for text in shared
+        )
+    detail = counted(counts)
+    return Check("Findings of two patients, word for word in over 20", detail or "none", not detail)
 
 
 def _token_limit(params: Params, records: Path) -> Check:
@@ -147,7 +167,7 @@ def score(
         str,
         typer.Option(
             help="Bring the references into lower case, with blanks around periods and no other punctuation: upstream "
-            "(LLM-RG4's rules for MIMIC), iu_xray (R2Gen's for IU X-Ray), or none."
+            "(LLM-RG4's rules for MIMIC), iu_xray (R2Gen's for IU X-Ray), decimals (keeps 2.5 cm), or none."
         ),
     ] = "none",
     clean_hypotheses: Annotated[str, typer.Option(help="The same for the reports; use one rule for both.")] = "none",

@@ -8,7 +8,7 @@ from pacer.config.strict import Fraction, Natural, Positive, PositiveFloat, Stri
 from pacer.core.contexts import Context
 
 #: How report text is cleaned; :data:`pacer.data.cleaning.CLEANERS` has the functions.
-Cleaner = Literal["upstream", "iu_xray"]
+Cleaner = Literal["upstream", "iu_xray", "decimals"]
 
 #: Required keys of each format's group; rg4 requires the annotations of its contexts.
 _NEEDED = {
@@ -76,6 +76,7 @@ class TableOfStudies(Strict):
     columns: dict[str, str]
     delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None
     encoding: Annotated[str, AfterValidator(_known_encoding)] = "utf-8"
+    quotes: Literal["doubled", "backslash"] = "doubled"
     dates: Literal["DD.MM.YYYY", "DD/MM/YYYY", "DD-MM-YYYY", "MM/DD/YYYY", "MM-DD-YYYY"] | None = None
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import html
 import os
 import re
+import unicodedata
 from pathlib import Path, PureWindowsPath
 
+#: Vertical tab, form feed and other line ends: Word and printers write them.
+LINE_ENDS = "[\x0b\x0c\x85\u2028\u2029]"
 #: Control characters other than tab and line ends.
-CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+CONTROL = r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]"
 #: Control characters, and half a surrogate pair, which JSON can express but encodings, tokenizers and tables refuse.
 _NO_TEXT = re.compile(rf"{CONTROL}|[\ud800-\udfff]")
 
@@ -36,6 +39,7 @@ RESIDUE = {
     # after punctuation or before anything but a small letter or digit, so not in a path
     r"\n, \r or \t written out": r"(?:^|[^A-Za-z0-9:\\])\\[nrt]|\\[nrt](?:[^a-z0-9]|$)",
     r"escapes such as \.br\ or \u00a0": r"\\(?:\.[a-z]{2}[0-9]*|[EFRST])\\|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}",
+    r"a backslash before a quote": r'\\"|\\$',
     "characters of another encoding": "\ufffd|\u00e2\u20ac|[\u00c2\u00c3][\u0080-\u00bf]",
 }
 ANY_RESIDUE = "|".join(RESIDUE.values())
@@ -64,14 +68,16 @@ def _decoded(escapes: re.Match[str]) -> str:
 #: What programs and people write if there is no text, without surrounding characters other than letters and digits.
 ABSENT_WORDS = frozenset({"n/a", "n.a", "na", "nan", "nat", "nil", "none", "null", "not available", "not applicable"})
 _ABSENT = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?", re.IGNORECASE)
-#: What a spreadsheet shows in a cell that it cannot compute, or that is too narrow.
-_SPREADSHEET_ERROR = re.compile(r"#(?:N/A|NAME\?|NULL!|NUM!|REF!|VALUE!|DIV/0!|#+)", re.IGNORECASE)
+#: What a spreadsheet shows, in any language, in a cell that it cannot compute or that is too narrow: what was there is
+#: lost. The pattern is also polars'. ``#N/A`` can mean that there was nothing.
+LOST = r"(?i)^\s*(?:#(?:DIV/0!|#+|[^\s\d#!?/]{2,20}[!?])|Err:\d{3})\s*$"
+_SPREADSHEET_ERROR = re.compile(rf"{LOST}|^\s*#N/A\s*$", re.IGNORECASE)
 
 
 def is_absent(text: str) -> bool:
     """Return whether a text that is not blank has no letter or digit, or is one of :data:`ABSENT_WORDS` or an error of
     a spreadsheet. Case and surrounding punctuation are ignored."""
-    return bool((_ABSENT.fullmatch(text) and text.strip()) or _SPREADSHEET_ERROR.fullmatch(text.strip()))
+    return bool((_ABSENT.fullmatch(text) and text.strip()) or _SPREADSHEET_ERROR.search(text))
 
 
 #: A number as spreadsheets and decimal types write a long id: with an exponent, or whole with a decimal point.
@@ -83,7 +89,7 @@ LARGEST_EXACT = 2**53
 def rounding_fault(text: str) -> str | None:
     """Return why a text is no id if a spreadsheet or a number type has rounded it (``1.23457E+12``), or if it is an
     error such as ``#N/A``; else None."""
-    if _SPREADSHEET_ERROR.fullmatch(text.strip()):
+    if _SPREADSHEET_ERROR.search(text):
         return "an error that a spreadsheet shows, not an id"
     match = _ROUNDED.fullmatch(text.strip())
     if match is None or (match[1] and int(match[1]) < LARGEST_EXACT):
@@ -113,11 +119,14 @@ def id_fault(text: str) -> str | None:
     return rounding_fault(text)
 
 
-def with_slashes(path: str, folder: str | Path) -> str:
-    """Return a path in a user's file, relative to ``folder``: with ``/`` for backslashes, as Windows writes them,
-    unless a file has the name as it is."""
-    is_name = "\\" not in path or os.path.exists(os.path.join(folder, path))
-    return path if is_name else path.replace("\\", "/")
+def name_on_disk(path: str, folder: str | Path) -> str:
+    """Return a path in a user's file, relative to ``folder``, in the form that a file has: as it is, with ``/`` for
+    Windows' backslashes, or in the other Unicode form (macOS and others write letters with accents differently)."""
+    slashed = path.replace("\\", "/")
+    if path == slashed and path.isascii():
+        return path
+    forms = (path, slashed, *(unicodedata.normalize(form, slashed) for form in ("NFC", "NFD")))
+    return next((form for form in forms if os.path.exists(os.path.join(folder, form))), slashed)
 
 
 def path_outside_root(path: str) -> str | None:

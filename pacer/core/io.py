@@ -41,8 +41,10 @@ def hash_json(value: Any) -> str:
 
 
 def opened(path: str | Path) -> BufferedReader | gzip.GzipFile:
-    """Open a file for reading bytes; decompress it if its name ends in ``.gz``."""
-    return gzip.open(path) if str(path).lower().endswith(".gz") else open(path, "rb")
+    """Open a file for reading bytes; decompress it if it begins as gzip does, whatever its name."""
+    with open(path, "rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if is_packed else open(path, "rb")
 
 
 def files_below(folder: Path) -> Iterator[Path]:
@@ -148,7 +150,7 @@ def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise DataError(f"{path} is cut off, or not a gzip file as its name says; copy it again") from None
+        raise DataError(f"{path} is a gzip file that is cut off or damaged; copy it again") from None
 
 
 def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import polars as pl
@@ -53,6 +53,19 @@ class Account:
         """Count ``value`` under ``topic`` for one input."""
         if number:
             self.notes.setdefault(topic, {}).setdefault(source, Counter())[value] += number
+
+    def count_first(self, topic: str, source: str, values: Iterable[tuple[str, str]]) -> None:
+        """Count each value, and name the first that has it.
+
+        Args:
+            values: each value, and the id or path that has it.
+        """
+        counts, firsts = Counter[str](), dict[str, str]()
+        for value, place in values:
+            counts[value] += 1
+            firsts.setdefault(value, quoted(place))
+        for value, number in counts.items():
+            self.count(topic, source, f"{value} (first: {firsts[value]})", number)
 
     def without_absent(self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool]) -> pl.DataFrame:
         """Set the texts of a column that only say that there is none to null, and count them as ``absent_words``."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 from rich.filesize import decimal
+from ruamel.yaml import YAML
 
 from pacer.config import Corpus
 from pacer.core.audits import Check, counted, number, percent, share
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.account import BAD, LEFT_OUT, Account
+from pacer.data.images import pictures_of
 from pacer.data.radiographs import MISSING
 from pacer.data.schemas import SPLITS
 
@@ -34,26 +37,10 @@ LEFT_OUT_LIMIT = 0.1
 #: Maximum number of examples listed for an overlap; the count is always complete.
 LISTED = 20
 #: Number of reasons, or of a note's values, that a line names; the others are only counted.
-_NAMED = 5
+_NAMED, _VALUES = 5, 8
 
-#: Headings of the readers' notes, and whether the note is harmless. A topic missing here is shown under its own name
-#: and flagged.
-TOPICS = {
-    "absent_words": ("Texts such as N/A, which count as absent", False),
-    "assumed_views": ("Views assumed, from the order of the images", False),
-    "checked_priors": ("Previous reports of annotations, by PhysioNet's metadata", True),
-    "doubted_priors": ("Previous reports of annotations that are not known to be of an earlier study", False),
-    "ignored_fields": ("Images with a DICOM field that has no meaning and is not followed", False),
-    "lateral_of_another_study": ("Lateral image of another study", False),
-    "long_gaps": ("Intervals between studies that deserve a look", False),
-    "other_parts": ("Images whose DICOM tag names another part of the body", False),
-    "priors": ("Studies that have no certain predecessor", True),
-    "residue": ("Texts with residue of another format, which is learnt as words", False),
-    "two_texts": ("Studies with two texts that differ only in dates; the first is used", False),
-    "unescaped": ("Texts that were escaped for another format, and are read as they were before", True),
-    "unknown_fields": ("Fields that are not used", False),
-    "unknown_views": ("Images whose view is not known", False),
-}
+#: Titles of the readers' notes and what cures them, by topic.
+_TOPICS = YAML(typ="safe").load(Path(__file__).with_name("topics.yaml"))
 
 
 def audit_corpus(
@@ -61,6 +48,7 @@ def audit_corpus(
     priors: pl.DataFrame,
     images: pl.DataFrame,
     unusable: pl.DataFrame,
+    copies: pl.DataFrame,
     config: Corpus,
     account: Account,
 ) -> dict[str, Any]:
@@ -69,6 +57,7 @@ def audit_corpus(
 
     Args:
         records, priors, images: the finished tables. unusable: ``problem`` of each image that cannot be used.
+        copies: images with the same content (:func:`pacer.data.images.find_copies`).
     """
     contexts = count_records(records, config.contexts)
     # a corpus that is used only for evaluation has no train split
@@ -90,14 +79,14 @@ def audit_corpus(
         _fault("Rows or records left out", _reasons(left_out))._replace(
             good=rows["left_out"] <= LEFT_OUT_LIMIT * account.read.total()
         ),
-        _reused(records),
+        _reused(records, copies),
         *_images(images, unusable),
         _fault("Contexts and splits without a record", ", ".join(empty)),
         *_repeats(present, splits),
         _wording(account.wording, config.unseen_comparisons),
         *_priors(priors, present, config, account),
         *_contents(present),
-        *(_note(topic, by_source) for topic, by_source in notes.items()),
+        *(_note(topic, by_source, config.format) for topic, by_source in notes.items()),
         _originals(records, config),
     ]
     return {
@@ -169,13 +158,15 @@ def _reasons(reasons: Mapping[str, int]) -> str:
     return f"{number(sum(reasons.values()))}: {'; '.join(parts)}" if reasons else ""
 
 
-def _reused(records: pl.DataFrame) -> Check:
-    """Count the images (by path) in records of more than one patient, split and study."""
-    owners = {"two patients": "subject_id", "two splits": "split", "two studies": "study_id"}
-    named = records.unpivot(["frontal", "lateral"], index=list(owners.values())).drop_nulls()
-    used = named.group_by("variable", "value").agg(pl.col(*owners.values()).n_unique() > 1)
+def _reused(records: pl.DataFrame, copies: pl.DataFrame) -> Check:
+    """Count the pictures, by content, in records of more than one patient, split, study and view."""
+    owners = {"two patients": "subject_id", "two splits": "split", "two studies": "study_id", "two roles": "role"}
+    used = pictures_of(records, copies).group_by("picture").agg(pl.col(*owners.values()).n_unique() > 1)
     counts = {name: int(used[column].sum()) for name, column in owners.items()}
-    return _fault("Images used more than once", counted(counts, "{} in {}"))
+    detail = counted(counts, "{} in {}")
+    return _fault(
+        "Images used more than once", detail and f"{detail} (problems.csv lists those of patients and splits)"
+    )
 
 
 def _images(images: pl.DataFrame, unusable: pl.DataFrame) -> Iterator[Check]:
@@ -261,15 +252,17 @@ def _together(by_source: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
 
 
-def _note(topic: str, by_source: Mapping[str, Mapping[str, int]]) -> Check:
+def _note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
     """Describe one topic of a reader's notes, known or not."""
-    title, harmless = TOPICS.get(topic, (topic.replace("_", " ").capitalize(), False))
+    about = _TOPICS.get(topic, {})
     listed: dict[str, str] = {}
     for source, values in by_source.items():
-        parts = [f"{number(count)} × {plain(value, 40)}" for value, count in [*values.items()][:_NAMED]]
-        others = [f"{number(len(values) - _NAMED)} others"] if len(values) > _NAMED else []
+        parts = [f"{number(count)} × {plain(value, 120)}" for value, count in [*values.items()][:_VALUES]]
+        others = [f"{number(len(values) - _VALUES)} others"] if len(values) > _VALUES else []
         listed[source] = ", ".join([*parts, *others])
-    return Check(title, _together(listed), harmless)
+    cure = f"; {about['cure']}" if "cure" in about and form == "table" else ""
+    title = about.get("title", topic.replace("_", " ").capitalize())
+    return Check(title, _together(listed) + cure, about.get("harmless", False))
 
 
 def _originals(records: pl.DataFrame, config: Corpus) -> Check:

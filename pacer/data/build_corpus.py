@@ -13,7 +13,7 @@ from pacer.core.io import atomic_directory, write_json
 from pacer.data.account import BAD, Account
 from pacer.data.audit import audit_corpus
 from pacer.data.formats import FORMATS
-from pacer.data.images import images_of, inspect_images
+from pacer.data.images import find_copies, images_of, inspect_images, list_copies
 from pacer.data.readers.annotated_priors import check_priors
 from pacer.data.readers.mimic_cxr import read_original_findings
 from pacer.data.records import draft_records, keep_sound
@@ -47,11 +47,13 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         originals = read_original_findings(source.files.get("original_references"))
         draft = draft_records(form.read(source, config, account), config, form, originals, account)
         headers = inspect_images(images_of(draft), source.images)
-        for topic, column in (("other_parts", "part"), ("ignored_fields", "ignored")):
-            for value in headers[column].drop_nulls():
-                account.count(topic, "images", value)
+        account.count_first(
+            "headers", "images", headers.explode("notes").drop_nulls("notes").select("notes", "image_id").iter_rows()
+        )
         unusable = headers.drop_nulls("problem")
         records = keep_sound(draft, unusable, source.images, form, account)
+        copies = find_copies(headers.filter(pl.col("image_id").is_in(images_of(records).implode())))
+        list_copies(records, copies, account)
         if config.format == "rg4" and "metadata" in source.files:
             check_priors(records, source.files["metadata"], source.files.get("reports"), account)
         if sum(account.reasons(BAD).values()) > config.max_bad_rows or records.is_empty():
@@ -68,7 +70,7 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         account.write(folder / "problems.csv")
         if source.truth is not None:
             write_table(folder / "truth.parquet", _matching_truth(source.truth, records), TRUTH_SCHEMA)
-        result = settings | audit_corpus(records, priors, images, unusable, config, account)
+        result = settings | audit_corpus(records, priors, images, unusable, copies, config, account)
         write_json(folder / "audit.json", result)
     return result
 

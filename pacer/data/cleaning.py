@@ -1,6 +1,6 @@
-"""Report cleaning by upstream's rules, exactly.
+"""Report cleaning: two cleaners by upstream's rules, exactly, and one that leaves numbers as they are.
 
-Both cleaners return the form used for training and scoring: lower-case sentences, each followed by ``" ."``.
+All return the form used for training and scoring: lower-case sentences, each followed by ``" ."``.
 
 ``upstream`` is LLM-RG4's cleaner for MIMIC. The paper scores "Clean NLG" on text in this form, so every quirk is kept:
 ``1. `` is removed everywhere ("in 2021. New" becomes "in 202new"), decimals lose their point, slashes join words, a
@@ -11,11 +11,17 @@ idempotent: do it once, at reading, and never again.
 differences: line breaks, underscores and runs of blanks are unchanged until underscores are deleted; three passes
 shorten runs of periods; colons and ``< = > @`` are removed.
 
+``decimals`` is for corpora that were never released in upstream's form. Its sentences are those of ``upstream``, but a
+mark within a number stays (``2.5 cm``, ``1/2``, ``9:30``), the number of a list item is told from a number that ends a
+sentence, and blanks are single, so that cleaning twice does no harm.
+
 Scores of different cleaners are not comparable.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -67,5 +73,54 @@ def _sentences(text: str, punctuation: dict[int, Any]) -> str:
     return " . ".join(sentence.translate(punctuation) for sentence in sentences) + " ."
 
 
+#: What can be the number of a list item. A letter may follow at once ("2.Clear").
+_ITEM = re.compile(r"(?<![\w.,/:(-])(\d{1,2})[.)](?=\s|[^\W\d_]|$)")
+#: Marks that ``decimals`` deletes: all but those within a number, and the point before one (".5 cm").
+_LOOSE_MARKS = re.compile(r"""(?<!\d)["/\\',?;*!^&+]|["/\\',?;*!^&+](?!\d)|\.(?!\d)""")
+#: Marks that separate words.
+_BRACKETS = str.maketrans(dict.fromkeys("()[]{}_", " "))
+#: A number as it is written: with its point or comma, or as a fraction or date.
+_NUMBER = re.compile(r"(?:(?<![\w.])\.)?\d+(?:[.,/]\d+)*")
+
+
+def clean_report_decimals(text: str) -> str:
+    """Return the report in the form of :func:`clean_report`, with its numbers as they are written."""
+    text = without_item_numbers(text).translate(_BRACKETS).lower()
+    text = re.sub(r":(?!(?<=\d:)\d)", " : ", text)
+    sentences = (" ".join(_LOOSE_MARKS.sub("", sentence).split()) for sentence in re.split(r"\.+(?:\s+|$)", text))
+    return " . ".join(filter(None, sentences)) + " ."
+
+
+def without_item_numbers(text: str) -> str:
+    """Return a text without the numbers of list items: at its beginning, after the end of a line or sentence, and, if
+    they go on counting, before a capital ("1. No edema 2. Clear")."""
+    text = re.sub(r"(?<=[^\W\d_])\.(?=\d)|(?<=\d)\.(?=[^\W\d_]{3})", ". ", text)  # no blank after the sentence
+    cased, item, end, parts = text != text.lower(), 0, 0, []
+    for match in _ITEM.finditer(text):
+        number, before, after = int(match[1]), text[end : match.start()], text[match.end() : match.end() + 9].lstrip()
+        told = before.rstrip()
+        begins = not told or told[-1] in ".!?;" or "\n" in before[len(told) :] or (told[-1] == ":" and number == 1)
+        follows = item > 0 and number == item + 1 and (after[:1].isupper() or not cased)
+        if begins or follows:
+            parts += [told, " " if not told or told[-1] in ".!?;:" else ". "]
+            item, end = number, match.end()
+    return "".join(parts) + text[end:]
+
+
+def changed_number(raw: str, cleaned: str) -> str | None:
+    """Return the first number of a report that its cleaned form does not have, None if it has all. The numbers of list
+    items do not count."""
+    left = Counter(_NUMBER.findall(cleaned))
+    for number in _NUMBER.findall(without_item_numbers(raw)):
+        if not left[number]:
+            return number
+        left[number] -= 1
+    return None
+
+
 #: The report cleaners by name.
-CLEANERS: Mapping[str, Callable[[str], str]] = {"upstream": clean_report, "iu_xray": clean_report_iu_xray}
+CLEANERS: Mapping[str, Callable[[str], str]] = {
+    "upstream": clean_report,
+    "iu_xray": clean_report_iu_xray,
+    "decimals": clean_report_decimals,
+}

@@ -1,7 +1,8 @@
-"""The images of a corpus: inspection of each image that a record names."""
+"""The images of a corpus: inspection of each image that a record names, and search for copies of one picture."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,15 +11,18 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.core.hygiene import path_outside_root, with_slashes
+from pacer.core.hygiene import name_on_disk, path_outside_root
+from pacer.core.io import hash_file
 from pacer.core.progress import Ticker
+from pacer.data.account import Account
 from pacer.data.radiographs import ImageError, image_header, reading_problem
 from pacer.data.schemas import IMAGE_SCHEMA
 
-#: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``part``: body part that a DICOM
-#: file names, if it is not the chest. ``ignored``: DICOM field that is not followed, with its value.
-SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "part": pl.String(), "ignored": pl.String()}
+#: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``notes``: what deserves a look.
+SCHEMA: dict[str, pl.DataType] = IMAGE_SCHEMA | {"problem": pl.String(), "notes": pl.List(pl.String())}
 
+#: Number of last bytes that are compared before whole files: pictures of one size differ there, if anywhere.
+_TAIL = 1 << 16
 #: Opening headers is limited by the disk, not by the processor.
 _THREADS = 16
 
@@ -47,14 +51,61 @@ def inspect_images(image_ids: Iterable[str], folder: Path) -> pl.DataFrame:
 
 
 def _look(image_id: str, folder: Path) -> tuple[object, ...]:
-    name = with_slashes(image_id, folder)
+    name = name_on_disk(image_id, folder)
     path, problem = os.path.join(folder, name), path_outside_root(name)
     if problem is None:
         try:
             size, header = os.stat(path).st_size, image_header(path)
-            return image_id, path, size, header.width, header.height, None, header.part, header.ignored
+            return image_id, path, size, header.width, header.height, None, [*header.notes]
         except (OSError, ValueError) as error:
             problem = reading_problem(error)
         except ImageError as error:
             problem = error.problem
-    return image_id, path, 0, 0, 0, problem, None, None
+    return image_id, path, 0, 0, 0, problem, []
+
+
+def find_copies(images: pl.DataFrame) -> pl.DataFrame:
+    """Return ``image_id`` and ``picture``, the first id with the same content, of each image that has copies.
+
+    Files of equal size, width and height are compared by their ends, and only those that still agree are read whole.
+
+    Args:
+        images: with the columns of ``images.parquet``.
+    """
+    keys = ["bytes", "width", "height"]
+    for digest in (_hash_of_end, hash_file):
+        images = images.filter(pl.len().over(keys) > 1)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            hashes = list(pool.map(digest, images["path"]))
+        keys.append(digest.__name__)
+        images = images.with_columns(pl.Series(digest.__name__, hashes, pl.String))
+    images = images.filter(pl.len().over(keys) > 1)
+    return images.select("image_id", picture=pl.col("image_id").first().over(keys))
+
+
+def _hash_of_end(path: str) -> str:
+    with open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, 2) - _TAIL))
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def pictures_of(records: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
+    """Return a row per record and image, with its ``role`` (frontal, lateral), ``image_id`` and ``picture``.
+
+    Args:
+        copies: see :func:`find_copies`; other images are pictures of their own.
+    """
+    index = ["file", "row", "id", "subject_id", "study_id", "split"]
+    named = records.unpivot(["frontal", "lateral"], index=index, variable_name="role", value_name="image_id")
+    named = named.drop_nulls("image_id").join(copies, on="image_id", how="left")
+    return named.with_columns(pl.coalesce("picture", "image_id").alias("picture"))
+
+
+def list_copies(records: pl.DataFrame, copies: pl.DataFrame, account: Account) -> None:
+    """List the images of a picture that two patients or two splits share, as lines of kind ``doubted``."""
+    is_shared = pl.any_horizontal(pl.col("subject_id", "split").n_unique().over("picture") > 1)
+    shared = pictures_of(records, copies).filter(is_shared).unique(["file", "row", "image_id"], maintain_order=True)
+    reason = pl.format("the picture {} is of two patients or in two splits", "picture")
+    account.add(
+        shared.with_columns(field="role", reason=reason, kind=pl.lit("doubted"), rows=pl.lit(0), value="image_id")
+    )

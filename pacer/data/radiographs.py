@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Generator
@@ -33,7 +34,7 @@ WRONG_SIZE = (
     f"it has fewer than {MIN_SIDE} pixels on a side, more than {MAX_PIXELS:,} in all, or is more than "
     f"{MAX_RATIO} times as long as wide"
 )
-
+_FAR_PIXELS = "a few pixels are far outside the rest and do not count for the range of grey"
 #: Pillow's single-channel modes with more than 8 bits. Pillow's conversion to 8 bits clips instead of scaling.
 _DEEP = ("I", "F")
 #: Pillow's grey modes of at most 8 bits.
@@ -42,13 +43,6 @@ _GREY = ("1", "L", "LA", "La")
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
 #: DICOM modalities (PS3.3 C.7.3.1.1.1) of machines that make radiographs, and of scanned films and screens.
 _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
-#: DICOM terms (PS3.16 annex L) for body parts whose radiographs do not show the lungs. They are noted, not refused:
-#: the tag often comes from the device's last programme, so a bedside chest image can be tagged as an abdomen.
-_OTHER_PARTS = re.compile(
-    r"\b(ABDOMEN|ANKLE|ARM|BREAST|CALCANEUS|CLAVICLE|COCCYX|[CLS] ?SPINE|ELBOW|EXTREMITY|FEMUR|FINGER|FOOT|FOREARM|HAND"
-    r"|HEAD|HEEL|HIP|HUMERUS|JAW|KNEE|LEG|MANDIBLE|MAXILLA|ORBIT|PATELLA|PELVIS|SHOULDER|SINUS|SKULL|TEETH|THIGH|THUMB"
-    r"|TOE|WRIST|ZYGOMA)S?\b"
-)
 #: DICOM elements without which the pixels cannot be decoded; the last is the one with the tag.
 _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
 _PIXEL_DATA = 0x7FE00010
@@ -56,18 +50,30 @@ _PIXEL_DATA = 0x7FE00010
 #: or slope leads back to the beam's intensity: it is not for display (PS3.3 C.8.7.1.1.3), and DCMTK does not apply it.
 _ANGIOGRAPHY = tuple(f"1.2.840.10008.5.1.4.1.1.{number}" for number in ("12.1", "12.2", "12.3", "12.1.1", "12.2.1"))
 _NOT_LINEAR = ("LOG", "DISP")
-#: Key of ``Image.info`` for a body part other than the chest.
-OTHER_PART = "other_part"
+#: Fields with the height and width of a pixel, in the order in which DCMTK reads them.
+_SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
+#: Fewer distinct values than this do not tell whether a window is for them.
+_FEW_VALUES = 32
+#: Parts of the body whose radiographs do not show the lungs: DICOM's terms (PS3.16 annex L) and usual words.
+_OTHER_PARTS = re.compile(
+    r"ABD|ABDO(?:MEN|MINAL)?|KUB|PELVI[SC]|HIPS?|RIBS?|STERNUM|[CTL]?SPINES?|VERTEBRAE?|CERVICAL|LUMBAR|THORACIC|SACRUM"
+    r"|COCCYX|SHOULDERS?|SCAPULAE?|CLAVICLES?|ARM|HUMERUS|ELBOWS?|FOREARMS?|WRISTS?|HANDS?|FINGERS?|THUMBS?|FEMURS?"
+    r"|THIGHS?|KNEES?|PATELLAE?|LEGS?|TIBIA|FIBULA|ANKLES?|FOOT|FEET|TOES?|HEELS?|CALCANEUS|EXTREMIT(?:Y|IES)|SKULL|HEAD"
+    r"|FACE|FACIAL|SINUS(?:ES)?|ORBITS?|MANDIBLE|MAXILLA|JAW|NASAL|TEETH|DENTAL|ZYGOMAS?|NECK|BREASTS?|BABYGRAM"
+)
+_CHEST = {"CHEST", "THORAX", "LUNG", "LUNGS", "CXR"}
+#: Key of ``Image.info`` for notes on what deserves a look: a DICOM field that contradicts another or the pixels, ...
+NOTES = "notes"
+#: The last bytes of a whole file, by Pillow's names of formats.
+_LAST_BYTES = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"}
 
 
 class Header(NamedTuple):
-    """Size of the image that :func:`open_image` returns; of a DICOM file a body part that is not the chest, and a field
-    that is not followed because its value has no meaning."""
+    """Size of the image that :func:`open_image` returns, and its :data:`NOTES`."""
 
     width: int
     height: int
-    part: str | None = None
-    ignored: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class ImageError(DataError):
@@ -82,11 +88,12 @@ def open_image(path: str | Path) -> Image.Image:
     """Decode one radiograph.
 
     Ordinary 8-bit files keep their values. Deeper grey files (PNG, TIFF) are scaled from their smallest and largest
-    value to 0..255. DICOM files pass through their modality transform, then their first VOI table or window, or without
-    one are scaled in the same way; MONOCHROME1 is inverted last, and padding is black. EXIF orientation is applied.
+    value to 0..255, without a few values far outside the rest. DICOM files pass through their modality transform, then
+    their first VOI table or window; without one, or if it hides the middle of the image, they are scaled in the same
+    way. MONOCHROME1 is inverted, padding is black, and pixels become square. EXIF orientation is applied.
 
     Returns:
-        Mode "L" if the file has one channel (transparency is dropped), else "RGB"; ``info`` has any :data:`OTHER_PART`.
+        Mode "L" if the file has one channel (transparency is dropped), else "RGB"; ``info`` has any :data:`NOTES`.
 
     Raises:
         ImageError: the file is missing, is not an image, cannot be decoded, is :data:`WRONG_SIZE`, has one colour, or
@@ -107,28 +114,38 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
         if not _is_dicom(file, name):
             with Image.open(file, formats=formats) as image:
                 return as_radiograph(image, name)
-        data = _read_dicom(file)
-        image = _with_contrast(Image.fromarray(_dicom_grey(data)))
-        if part := _other_part(data):
-            image.info[OTHER_PART] = part
-        return image
+        image, notes = _dicom_image(_read_dicom(file))
+        if notes:
+            image.info[NOTES] = notes
+        return _with_contrast(image)
 
 
 def image_header(path: str | Path) -> Header:
-    """Read only the header of an image.
+    """Read the header of an image, and whether an 8-bit file is whole; decode DICOM and deeper files, whose pixels
+    decide what is shown.
 
     Raises:
-        ImageError: the file is missing, is not an image, or its header shows that it cannot be used.
+        ImageError: the file is missing, is not an image, or cannot be used.
     """
     with _problems_of(path), open(path, "rb") as file:
-        if _is_dicom(file, path):
-            header = _read_dicom(file, header_only=True)
-            _windowed(header, _measured(header, np.zeros(1)))  # refuses what open_image would refuse
-            ignored = "RescaleSlope 0" if _number(header, "RescaleSlope", 1.0) == 0 else None
-            return Header(header.Columns, header.Rows, _other_part(header), ignored)
-        with Image.open(file) as image:
-            _check_header(image)
-            return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
+        if not _is_dicom(file, path):
+            with Image.open(file) as image:
+                _check_header(image)
+                if not image.mode.startswith(_DEEP) and _is_whole(file, image.format):
+                    return Header(*(image.size[::-1] if _orientation(image) in (5, 6, 7, 8) else image.size))
+        file.seek(0)
+        image = read_image(file, path)
+        return Header(*image.size, image.info.get(NOTES, ()))
+
+
+def _is_whole(file: BinaryIO, form: str | None) -> bool:
+    """Whether a file ends as a whole one of its format does; a file that does not can still be one."""
+    last = _LAST_BYTES.get(form or "", b"")
+    place = file.tell()
+    file.seek(-max(len(last), 1), os.SEEK_END)
+    ends = bool(last) and file.read() == last
+    file.seek(place)
+    return ends
 
 
 def reading_problem(error: OSError | ValueError) -> str:
@@ -167,6 +184,7 @@ def _problems_of(path: str | Path) -> Generator[None]:
 
 
 def _check_size(width: int, height: int) -> None:
+    """Refuse an image that is too small, too large or too long."""
     short, long = sorted((width, height))
     if short < MIN_SIDE or long > MAX_RATIO * short or width * height > MAX_PIXELS:
         raise _Refused(WRONG_SIZE)
@@ -177,6 +195,27 @@ def _full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
     if low == high:
         return np.zeros(values.shape, dtype=np.uint8)
     return np.rint(((values - low) / (high - low)).clip(0, 1) * 255).astype(np.uint8)
+
+
+def _sound_range(values: np.ndarray, counts: np.ndarray) -> tuple[float, float, bool]:
+    """Return the smallest and the largest value, and whether others are left out: values of few pixels (at most 10, or
+    one in 100,000, and one in 500 of a small image) that are farther from the rest than the rest is wide.
+
+    Args:
+        values: distinct values, in any order. counts: number of pixels of each.
+    """
+    order = np.argsort(values)
+    values, counts = values[order], counts[order]
+    number = int(counts.sum())
+    few = min(number // 500, max(10, number // 100_000))
+    is_few = (np.cumsum(counts) <= few, np.cumsum(counts[::-1])[::-1] <= few)
+    core = values[~is_few[0] & ~is_few[1]]
+    first, last, width = 0, len(values) - 1, np.ptp(core) if core.size else 0
+    if width > 0:
+        far = np.diff(values) > width  # from a value to the next
+        first = max(np.flatnonzero(far & is_few[0][:-1]) + 1, default=first)
+        last = min(np.flatnonzero(far & is_few[1][1:]), default=last)
+    return float(values[first]), float(values[last]), bool(first or last < len(values) - 1)
 
 
 def _with_contrast(image: Image.Image) -> Image.Image:
@@ -195,14 +234,18 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
         _check_header(image)
         orientation = _orientation(image)
         if image.mode.startswith(_DEEP):
-            shown = Image.fromarray(_deep_grey(image))
+            grey, has_far = _deep_grey(image)
+            shown, notes = Image.fromarray(grey), (_FAR_PIXELS,) * has_far
         else:
+            notes = ()
             image.info.pop("transparency", None)  # Pillow warns about a palette's transparency and drops it
             shown = image.convert("L" if image.mode in _GREY else "RGB")
         shown.info.clear()
         if orientation != 1:
             shown.getexif()[ExifTags.Base.Orientation] = orientation
             shown = ImageOps.exif_transpose(shown)
+        if notes:
+            shown.info[NOTES] = notes
         return _with_contrast(shown)
 
 
@@ -232,15 +275,29 @@ def _orientation(image: Image.Image) -> int:
     return orientation if orientation in range(1, 9) else 1
 
 
-def _deep_grey(image: Image.Image) -> np.ndarray:
+def _deep_grey(image: Image.Image) -> tuple[np.ndarray, bool]:
+    """Return 8-bit grey, and whether a few values far outside the rest do not count."""
     values = np.asarray(image)
     if not np.isfinite(values).all():
         raise _Refused("it holds values that are not finite")
-    grey = _full_range(values.astype(np.float64), float(values.min()), float(values.max()))
-    return 255 - grey if getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0 else grey
+    if values.dtype.kind in "iu" and int(values.max()) - int(values.min()) < 1 << 20:  # much faster than sorting
+        counts = np.bincount((values.astype(np.int32) - int(values.min())).ravel())
+        distinct = np.flatnonzero(counts)
+        low, high, has_far = _sound_range(distinct + int(values.min()), counts[distinct])
+    else:
+        low, high, has_far = _sound_range(*np.unique(values, return_counts=True))
+    grey = _full_range(values.astype(np.float64), low, high)
+    return 255 - grey if getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0 else grey, has_far
 
 
 # -- DICOM files ------------------------------------------------------------------------------------------------------
+
+
+def other_part(text: str) -> str | None:
+    """Return the first word of a text that names a part of the body other than the chest; None if there is none, or if
+    the text names the chest as well."""
+    words = re.findall("[A-Z]+", text.upper())
+    return None if _CHEST.intersection(words) else next(filter(_OTHER_PARTS.fullmatch, words), None)
 
 
 def _is_dicom(file: BinaryIO, path: str | Path) -> bool:
@@ -260,7 +317,7 @@ def _pydicom() -> ModuleType:
     return pydicom
 
 
-def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
+def _read_dicom(file: BinaryIO) -> FileDataset:
     """Read the data set; refuse it unless it is a single grey image that an installed decoder can read."""
     pydicom = _pydicom()
     pixels: list[str] = []
@@ -268,7 +325,7 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     def at_pixels(tag: int, _: str | None, length: int) -> bool:
         if tag == _PIXEL_DATA and length:
             pixels.append("PixelData")
-        return header_only and tag == _PIXEL_DATA
+        return False
 
     # force: some files have the extension but no DICOM preamble; those without the fields are refused below
     data = pydicom.filereader.read_partial(file, at_pixels, force=True)
@@ -305,15 +362,61 @@ def _read_dicom(file: BinaryIO, header_only: bool = False) -> FileDataset:
     return data
 
 
-def _other_part(data: Dataset) -> str | None:
-    part = str(data.get("BodyPartExamined") or "").upper().replace("_", " ")
-    other = None if re.search("CHEST|THORA", part) else _OTHER_PARTS.search(part)
-    return other and other[0]
+def _dicom_image(data: FileDataset) -> tuple[Image.Image, tuple[str, ...]]:
+    """Return 8-bit grey with square pixels, and notes on fields that contradict each other or the pixels, or say that
+    the image is not for people's eyes. Each note begins with the field.
+
+    Where a header contradicts itself, this is followed: PhotometricInterpretation before PresentationLUTShape, and the
+    first spacing in the order of :data:`_SPACINGS`.
+    """
+    grey, notes = _grey(data)
+    if part := other_part(str(data.get("BodyPartExamined") or "")):
+        notes.append(f"BodyPartExamined is {part}")
+    if _number(data, "RescaleSlope", 1.0) == 0:
+        notes.append("RescaleSlope is 0 and is ignored")
+    if "PROCESSING" in str(data.get("PresentationIntentType") or "").upper():
+        notes.append("PresentationIntentType is FOR PROCESSING")
+    if "For Processing" in getattr(data.get("SOPClassUID"), "name", ""):
+        notes.append("SOPClassUID is of images for processing")
+    photometric, shape = data.PhotometricInterpretation, str(data.get("PresentationLUTShape") or "").strip().upper()
+    if (photometric, shape) in (("MONOCHROME1", "IDENTITY"), ("MONOCHROME2", "INVERSE")):
+        notes.append(f"PresentationLUTShape is {shape}, but {photometric} is followed")
+    ratios = {name: ratio for name in _SPACINGS if (ratio := _height_of_pixels(data, name)) is not None}
+    image = Image.fromarray(grey)
+    if not ratios:
+        return image, tuple(notes)
+    field, ratio = next(iter(ratios.items()))
+    others = [name for name, other in ratios.items() if _differs(other, ratio)]
+    notes += [f"{name} contradicts {field}, which is followed" for name in others]
+    if _differs(ratio, 1):
+        size = (data.Columns, round(data.Rows * ratio)) if ratio > 1 else (round(data.Columns / ratio), data.Rows)
+        _check_size(*size)
+        image = image.resize(size, Image.Resampling.BICUBIC)
+        notes.append(f"{field} is not square, the image is resampled to square pixels")
+    return image, tuple(notes)
 
 
-def _dicom_grey(data: FileDataset) -> np.ndarray:
+def _differs(ratio: float, other: float) -> bool:
+    """Whether two ratios of a pixel's sides differ by more than they do by rounding."""
+    return abs(ratio - other) > 0.01 * other
+
+
+def _height_of_pixels(data: FileDataset, name: str) -> float | None:
+    """Return the height of a pixel in widths, None if the field is absent or has no meaning."""
+    try:
+        height, width = (float(number) for number in data.get(name) or ())
+    except (TypeError, ValueError):
+        return None
+    return height / width if 0 < height < np.inf and 0 < width < np.inf else None
+
+
+def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
     """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels: exact, fast and small.
-    pydicom 3.0's own transforms refuse some tables, and round some ties differently than earlier versions stored."""
+    pydicom 3.0's own transforms refuse some tables, and round some ties differently than earlier versions stored.
+
+    A table or window that shows more than half of the values in the middle of the image in black or white belongs to
+    another kind of image; then the range of the values is used.
+    """
     stored = data.pixel_array  # sign extended, without bits outside the values (overlays of old files)
     lowest = int(stored.min())
     places = stored.astype(np.int32) - lowest
@@ -324,24 +427,39 @@ def _dicom_grey(data: FileDataset) -> np.ndarray:
         signed = data.PixelRepresentation == 1
         low, high = sorted(_us_or_ss(int(bound), signed) for bound in (first, first if last is None else last))
         padding = (values >= low) & (values <= high)
-    present = np.zeros(values.shape, dtype=bool)
-    present[places] = True
-    present &= ~padding
+    counts = np.bincount(places.ravel()) * ~padding
+    present = counts > 0
 
-    measured = _measured(data, values)
+    measured, notes = _measured(data, values), list[str]()
     grey = _windowed(data, measured)
+    modality = "ModalityLUTSequence" if data.get("ModalityLUTSequence") else "RescaleSlope"
+    voi = "VOILUTSequence" if data.get("VOILUTSequence") else "WindowCenter and WindowWidth"
+    if grey is not None and _hides(grey, places, present):
+        grey = None
+        notes.append(f"{voi}: not for these values, whose range is used")
     if grey is None:
-        inside = measured[present] if present.any() else np.zeros(1)
-        grey = _full_range(measured, inside.min(), inside.max())
+        inside, number = (measured[present], counts[present]) if present.any() else (np.zeros(1), np.ones(1))
+        low, high, has_far = (
+            _sound_range(inside, number) if data.BitsAllocated > 8 else (inside.min(), inside.max(), False)
+        )
+        grey = _full_range(measured, low, high)
+        notes += [f"PixelData: {_FAR_PIXELS}"] * has_far
     if present.sum() > 1 and not np.ptp(grey[present]):
-        modality = "ModalityLUTSequence" if data.get("ModalityLUTSequence") else "RescaleSlope"
-        voi = "VOILUTSequence" if data.get("VOILUTSequence") else "WindowCenter and WindowWidth"
         by = voi if np.ptp(measured[present]) else modality
         raise _Refused(f"its pixels differ, but its {by} would show all in one grey (correct or remove the field)")
     if data.PhotometricInterpretation == "MONOCHROME1":
         grey = 255 - grey
     grey[padding] = 0
-    return grey[places]
+    return grey[places], notes
+
+
+def _hides(grey: np.ndarray, places: np.ndarray, present: np.ndarray) -> bool:
+    """Whether more than half of the distinct values in the middle of an image, if they are not few, become 0 or 255."""
+    height, width = places.shape
+    middle = np.zeros(grey.shape, dtype=bool)
+    middle[places[height // 4 : height - height // 4, width // 4 : width - width // 4]] = True
+    shown = grey[middle & present]
+    return len(shown) >= _FEW_VALUES and 2 * int(((shown == 0) | (shown == 255)).sum()) > len(shown)
 
 
 def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:

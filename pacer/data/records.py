@@ -11,10 +11,11 @@ from pathlib import Path
 import polars as pl
 
 from pacer.config import Corpus
-from pacer.core.hygiene import CONTROL, RESIDUE, fault_of, id_fault, is_absent
+from pacer.core.hygiene import CONTROL, LINE_ENDS, LOST, RESIDUE, fault_of, id_fault, is_absent
 from pacer.data.account import BAD, LEFT_OUT, Account
-from pacer.data.cleaning import CLEANERS
+from pacer.data.cleaning import CLEANERS, changed_number
 from pacer.data.formats import Format
+from pacer.data.sections import MAY_HOLD_MORE, headings_in, signatures_in
 from pacer.data.sentences import says_something, without_sentences
 from pacer.data.studies import study_frame
 from pacer.data.values import bare_id, mapped, quoted
@@ -27,7 +28,11 @@ _TARGET = ("findings", "target_impression")
 #: Upstream's previous report if both of its sections are marked as absent: the mark itself.
 _ABSENT_PRIOR = "s"
 _EMPTY_PRIOR = "a context with a previous report needs one that is not empty (corpus.keep_empty_priors)"
+_LOST_TEXT = "an error of a spreadsheet: the text was lost when the table was exported; export it again, cells as text"
 _ALL_COMPARES = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
+
+#: What every text has in which a cleaner can change a number.
+_MAY_CHANGE = r"\d[.,/]\d|(?:^|[^\w.])\.\d|\d1\. |[^.!?:;\s]\s[1-5]\. "
 
 #: Whether a context includes the lateral view, and whether it includes the previous report.
 _HAS_LATERAL = pl.col("context").str.starts_with("m")
@@ -82,12 +87,19 @@ def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Accou
         # in MIMIC-RG4, upstream cleans punctuation-only text like any other, and new_scores follow the result
         return is_absent(text) and (config.format != "rg4" or says_something(text))
 
+    studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, " "))
     for name in _TEXTS:
         for residue, pattern in RESIDUE.items():
             account.count("residue", name, residue, int(studies[name].str.contains(pattern).sum()))
         field, has_control = form.names.get(name, name), pl.col(name).str.contains(CONTROL)
         studies = account.divert(studies, field, has_control, mapped(name, fault_of))
+        studies = account.divert(studies, field, pl.col(name).str.contains(LOST), _LOST_TEXT)
         studies = account.without_absent(studies, name, is_word)
+    for name in _TEXTS[:2]:
+        may = studies.filter(pl.col(name).str.contains(MAY_HOLD_MORE)).select(name, "id")
+        for topic, kinds_in in (("headings", headings_in), ("signatures", signatures_in)):
+            kinds = ((kind, id) for text, id in may.iter_rows() for kind in dict.fromkeys(kinds_in(text)))
+            account.count_first(topic, form.names.get(name, name), kinds)
     says = {name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
     studies = studies.with_columns(pl.when(shows).then(name).alias(name) for name, shows in says.items())
     studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))
@@ -117,6 +129,10 @@ def _with_target(studies: pl.DataFrame, config: Corpus, form: Format, account: A
     without = pl.col("report_raw").is_null()
     studies = account.divert(studies, field if kind == BAD else "", without, "neither findings nor impression", kind)
     studies = studies.with_columns(report=mapped("report_raw", clean), emphasis_text=mapped("emphasis_text", clean))
+    may_change = studies.filter(pl.col("report_raw").str.contains(_MAY_CHANGE)).select("report_raw", "report", "id")
+    changed = [(number, id) for raw, cleaned, id in may_change.iter_rows() if (number := changed_number(raw, cleaned))]
+    if changed:
+        account.count("changed_numbers", "targets", "such as {} of {}".format(*changed[0]), len(changed))
     says_nothing = ~_says_something("report")
     return account.divert(studies, field, says_nothing, "the target report is empty after cleaning")
 

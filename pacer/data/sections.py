@@ -1,19 +1,23 @@
-"""The sections of a MIMIC-CXR report file: findings, impression, indication and history.
+"""The sections of a report: findings, impression, indication and history.
 
-A heading starts a line, in capitals and before a colon. Some headings have their own line. Headings in small letters
-(``Findings:``) count in a report that has none in capitals; in others, only those of the four sections do, and not
-inside findings or an impression in capitals. The meanings of headings, and the rule that the last paragraphs of a
-report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code; exceptions: docs/readings.md.
+In a MIMIC-CXR report file a heading starts a line, in capitals and before a colon. Some headings have their own line.
+Headings in small letters (``Findings:``) count in a report that has none in capitals; in others, only those of the four
+sections do, and not inside findings or an impression in capitals. The meanings of headings (``headings.yaml``) and the
+rule that the last paragraphs of a report without headings are the conclusion, follow MIT-LCP/mimic-cxr's official code;
+exceptions: docs/readings.md. In a table, where line breaks get lost, a heading has any letters and may follow a period.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ruamel.yaml import YAML
+
+from pacer.core.hygiene import LINE_ENDS
 
 Name = Literal["findings", "impression", "indication", "history", "other"]
 
@@ -33,43 +37,30 @@ _HEADING = re.compile(
     r"|((?:FINAL )?ADDENDUM|FINAL REPORT|FINDINGS?|IMPRESSION)[ \t\r]*$)",
     re.M,
 )
-#: Meanings of the words of a heading in capitals; the first match counts. Any other heading ("LINES AND TUBES:") is
-#: part of its section.
-_MEANINGS: tuple[tuple[Name, re.Pattern[str]], ...] = tuple(
-    (name, re.compile(words))
-    for name, words in (
-        ("other", r"\bWET ?READ|\bPRELIMINARY\b|^(?:FINAL|MAIN) REPORT$"),
-        ("impression", r"\bPROVISIONAL\b|^\(?PFI\)?$"),
-        ("findings", r"\bFINDINGS?\b"),
-        ("impression", r"\b(?:IMPRESSION|CONCLUSION)S?\b|^(?:SUMMARY|OPINION)$"),
-        ("indication", r"\bINDICATIONS?\b|^REASON\b|^CLINICAL QUESTION"),
-        ("history", r"\bHISTORY\b|^CLINICAL\b"),
-        (
-            "other",
-            r"\bCOMPARISONS?\b|^COMPARE\b|^(?:PRIOR|REFERENCE) (?:STUDY|EXAM)|\bADDENDUM\b"
-            r"|^(?:AMENDMENT|ATTESTATION|NOTIFICATIONS?\b.*|RECOMMENDATIONS?\b.*|TYPE OF\b.*|DATE\b.*"
-            r"|DIAGNOSIS|(?:EXAM|EXAMINATION|TECHNIQUE|STUDY|PROCEDURE|COMMENT)S?|.*\bNOTE)$",
-        ),
-    )
-)
-#: A heading that names the images introduces findings.
-_IMAGES = re.compile(
-    r"\b(?:CHEST\w*|PORTABLE|(?:PA|AP|FRONTAL) (?:AND|&) LAT\w*|LATERAL (?:AND|&) (?:PA|AP|FRONTAL)|(?:AP|PA|FRONTAL)"
-    r" (?:UPRIGHT|SUPINE|SEMI\S*)|VIEWS?|RADIOGRAPHS?|\w*FILMS?|RIBS|BONE WINDOWS?)\b|^REPORT$|^AP$|^PA$"
-)
-#: Headings that need not be in capitals; other words before a colon are text.
-_IN_SMALL_LETTERS = re.compile(
-    "FINDINGS|IMPRESSION|CONCLUSION|FINDINGS AND IMPRESSION|(?:CLINICAL )?(?:INDICATION|HISTORY)|CLINICAL INFORMATION"
-    "|REASON FOR EXAM(?:INATION)?|COMPARISON|EXAM(?:INATION)?|TECHNIQUE|RECOMMENDATIONS?|NOTIFICATION|ADDENDUM"
-)
+_TEXT = YAML(typ="safe").load(Path(__file__).with_name("headings.yaml"))
+
+
+def _any_of(*groups: list[str]) -> str:
+    """Join expressions of ``headings.yaml``, with their fragments inserted."""
+    return re.sub(r"<([\w ]+)>", lambda match: _TEXT["fragments"][match[1]], "|".join(chain(*groups)))
+
+
+_MEANINGS: list[tuple[Name, re.Pattern[str]]] = [(name, re.compile(words)) for name, words in _TEXT["meanings"]]
+_IMAGES = re.compile(_any_of(_TEXT["images"]))
+_IN_SMALL_LETTERS = re.compile(_any_of(_TEXT["in small letters"]))
+_IN_TABLES = re.compile(_any_of(_TEXT["in small letters"], _TEXT["in tables"]))
 #: Capitals that say nothing about how the headings below them are written.
 _TITLE = re.compile(r"\bREPORT$|\bADDENDUM\b|\bWET ?READ|\bPRELIMINARY\b")
 _MAIN = ("findings", "impression")
-#: Words that are recognised despite one spelling error: an extra, missing or wrong letter, or two swapped letters.
-_OFTEN_MISSPELT = (
-    *("FINDINGS", "IMPRESSION", "INDICATION", "COMPARISON", "COMPARISONS", "CONCLUSION", "HISTORY"),
-    *("TECHNIQUE", "RECOMMENDATION", "RECOMMENDATIONS", "NOTIFICATION", "NOTIFICATIONS"),
+#: What can be a heading in a table's text: any letters at the beginning of a line or sentence, capitals anywhere.
+_CANDIDATES = (
+    re.compile(r"(?:^|(?<=[.!?;:])\s)[\s*#_]*([A-Za-z]{4,15}(?: (?:/ )?[A-Za-z]{2,14}){0,3})[ *_]*:(?!\d)[*_]*", re.M),
+    re.compile(rf"(?<=\s)({_IN_TABLES.pattern})[ *_]*:(?!\d)[*_]*"),
 )
+_SIGNATURES: dict[str, str] = {kind: f"({_any_of(phrases)})" for kind, phrases in _TEXT["signatures"].items()}
+_SIGNATURE = re.compile(rf"(?:^|(?<=[.!?;])\s)\s*(?:{'|'.join(_SIGNATURES.values())})[^\n]*", re.M | re.IGNORECASE)
+#: For polars: what every text with a heading or a signature holds.
+MAY_HOLD_MORE = f"(?i){_any_of(_TEXT['hints'])}"
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _EXCEPTIONS = YAML(typ="safe").load(Path(__file__).with_name("mimic_exceptions.yaml"))
 
@@ -108,6 +99,46 @@ def find_sections(text: str, study: str = "") -> Sections:
             sections = _sections([*parts[:-1], parts[-1]._replace(text=last[0])])
             return sections._replace(impression=conclusion)
     return sections
+
+
+class Cut(NamedTuple):
+    """A whole report of a table, cut into its sections, and notes on what is odd about it."""
+
+    sections: Sections
+    notes: tuple[str, ...] = ()
+
+
+def cut_report(text: str) -> Cut:
+    """Find the sections of a whole report of a table, as :func:`find_sections` does. Without any heading, all of it is
+    findings. Signatures, dictation stamps, phone numbers and names below the report belong to no section."""
+    lines = re.sub(f"{LINE_ENDS}|\r", "\n", text)
+    for match, words in reversed(_headings(lines)):
+        lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
+    lines, signatures = _SIGNATURE.subn("", lines)
+    notes = ["a signature, stamp, phone number or name, which is left out"] * (signatures > 0)
+    if len(_parts(lines)) > 1:
+        return Cut(find_sections(lines), tuple(notes))
+    return Cut(Sections(findings=_words(lines)), (*notes, "no heading: all of it is findings"))
+
+
+def headings_in(text: str) -> list[str]:
+    """Return the headings of a table's text, in capitals: of a text with headings, only a part is its section."""
+    return [words for _, words in _headings(text)]
+
+
+def signatures_in(text: str) -> list[str]:
+    """Name the kinds of signatures, dictation stamps, phone numbers and names of persons below a text."""
+    return [[*_SIGNATURES][match.lastindex - 1] for match in _SIGNATURE.finditer(text) if match.lastindex]
+
+
+def _headings(text: str) -> list[tuple[re.Match[str], str]]:
+    """Return the headings of a table's text in their order, with often misspelt words corrected."""
+    found = dict[int, tuple[re.Match[str], str]]()
+    for match in chain.from_iterable(pattern.finditer(text) for pattern in _CANDIDATES):
+        words = _spelt(" ".join(match[1].upper().split()))
+        if _IN_TABLES.fullmatch(words):
+            found.setdefault(match.end(), (match, words))
+    return [found[end] for end in sorted(found)]
 
 
 def _parts(text: str) -> list[_Part]:
@@ -161,7 +192,7 @@ def meaning_of(heading: str, within: Name = "other") -> Name | None:
 def _spelt(heading: str) -> str:
     """Correct the often misspelt words of a heading."""
     return " ".join(
-        next((known for known in _OFTEN_MISSPELT if len(word) > 5 and _one_slip(word, known)), word)
+        next((known for known in _TEXT["often misspelt"] if len(word) > 5 and _one_slip(word, known)), word)
         for word in heading.split()
     )
 

@@ -10,6 +10,7 @@ fails until the source is made again. A folder is recorded by the names and size
 
 from __future__ import annotations
 
+import glob
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
     images = root / config.images
     looked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
     for key, path in ((key, root / path) for key, path in named_files(config).values()):
-        looked.append(NamedFile(key, path, None if path.exists() else f"{path} does not exist"))
+        looked.append(NamedFile(key, path, None if matching_files(path) else f"{path} does not exist"))
     return root, looked
 
 
@@ -122,7 +123,7 @@ def read_source(directory: Path) -> Source:
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{directory}/source.json must hold root, images and files; make the source again") from None
     for role, path in paths.items():
-        if not path.exists():
+        if not matching_files(path):
             raise DataError(f"the {role} file {path} does not exist; restore it or make the source again")
         if files[role] != {"path": files[role]["path"]} | _fingerprint(path):
             raise DataError(f"the {role} file {path} has changed since the source was made; make the source again")
@@ -135,8 +136,19 @@ class _Files(dict[str, Path]):
         raise DataError(f"the source of this corpus describes no file for {role}; make the source again")
 
 
+def matching_files(path: Path) -> list[Path]:
+    """Return the files that a path names: itself if it exists, else those that fit its pattern (``train-*.parquet``),
+    sorted."""
+    return [path] if path.exists() else [Path(name) for name in sorted(glob.glob(str(path)))]
+
+
 def _fingerprint(path: Path) -> dict[str, Any]:
-    """Return size and hash of a file, or of a folder's file names and sizes (it may hold hundreds of thousands)."""
+    """Return size and hash of a file, of the files of a pattern, or of a folder's file names and sizes (it may hold
+    hundreds of thousands)."""
+    if not path.exists():
+        parts = [_fingerprint(file) for file in matching_files(path)]
+        hashes = "".join(part["sha256"] for part in parts)
+        return {"bytes": sum(part["bytes"] for part in parts), "sha256": hashlib.sha256(hashes.encode()).hexdigest()}
     if path.is_file():
         return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
     sizes = {file.relative_to(path): file.stat().st_size for file in files_below(path) if file.is_file()}

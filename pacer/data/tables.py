@@ -12,7 +12,7 @@ import csv
 import re
 import zlib
 from collections.abc import Collection, Sequence
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from io import TextIOWrapper
 from itertools import chain
@@ -36,6 +36,8 @@ Kind = Literal["csv", "json", "jsonl", "parquet"]
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 #: Excel's first line that names the separator.
 _DECLARED = re.compile(r'"?sep=([^"])"?\s*', re.IGNORECASE)
+#: A quote after a backslash that is not escaped itself.
+_ESCAPED_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
 #: Half of a surrogate pair, which JSON can contain but a table cannot.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -44,12 +46,14 @@ class CsvForm(NamedTuple):
     """The format of a CSV file, if it differs from the default for its name.
 
     ``delimiter``: a name of :data:`SEPARATORS`; None: a comma, or a tab in ``.tsv``. ``encoding``: one of Python's
-    names. ``settings``: prefix of the user's settings for these options, for messages.
+    names. ``settings``: prefix of the user's settings for these options, for messages. ``quotes``: how a quote within
+    quotes is written: ``doubled`` (``""``), or ``backslash`` (``\\"``, as Spark and Hive write it).
     """
 
     delimiter: str | None = None
     encoding: str = "utf-8"
     settings: str = ""
+    quotes: Literal["doubled", "backslash"] = "doubled"
 
 
 class Table(NamedTuple):
@@ -171,6 +175,8 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
             if declared := _DECLARED.fullmatch(first):
                 separator, first = _declared(declared[1], form, path), ""
             lines = chain([first], file)
+            if form.quotes == "backslash":
+                lines = (_ESCAPED_QUOTE.sub(r'\1""', text) for text in lines)
             reader = csv.reader(lines, delimiter=SEPARATORS[separator], strict=True)
             for cells in reader:
                 if not columns:
@@ -181,11 +187,13 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
                 else:
                     raise DataError(
                         f"{path}, line {line}: {len(cells)} cells, but the header has {len(columns)}; cells are "
-                        f"separated by {separator}, and a cell that contains one needs quotes"
+                        f"separated by {separator}, and a cell that contains one needs quotes{_escaped(path, form)}"
                     )
                 line = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(f"{path}, line {line}: {error}; the file is cut off or its quotes do not match") from None
+        is_open = "end of data" in str(error)
+        reason = "a quote opens there and is not closed" if is_open else "a quote within quotes must be doubled"
+        raise DataError(f"{path}, line {line}: {error}; {reason}{_escaped(path, form)}") from None
     except UnicodeError:
         # the file is decoded in blocks, so the error lies after this line
         way = f", or set {form.settings}encoding, for example to cp1252" if form.settings else ""
@@ -193,6 +201,15 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
             f"{path}, after line {line}: not {form.encoding.upper()}; save the file as UTF-8{way}"
         ) from None
     return Table(path, "csv", columns, numbers, rows)
+
+
+def _escaped(path: Path, form: CsvForm) -> str:
+    """Return a hint for messages if a file has quotes that are escaped by a backslash."""
+    with opened(path) as file:
+        if form.quotes == "backslash" or not any(b'\\"' in line for line in file):
+            return ""
+    way = f"set {form.settings}quotes: backslash" if form.settings == "corpus.table." else "write them doubled"
+    return f'; the file has quotes written \\": {way}'
 
 
 def _declared(sign: str, form: CsvForm, path: Path) -> str:
@@ -222,9 +239,8 @@ def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | N
         if _LONE_SURROGATE.search(value):
             raise DataError(f"{place}: half of a surrogate pair is in the text: the file is damaged")
         return value
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        # in UTC, order and gaps stay correct across clock changes
-        value = value.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, datetime):
+        value = value.replace(tzinfo=None)  # the day and the time that its zone says
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
     if isinstance(value, float) and value.is_integer():

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date, time
-from typing import Any
+from datetime import UTC, date, datetime, time
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -14,9 +15,10 @@ import polars as pl
 MIMIC_PATH = r"(?:^|[/\\])p(\d+)[/\\]s(\d+)[/\\]"
 #: Message for a date that cannot be read.
 DATE_FORMS = (
-    "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or YYYY-MM-DD HH:MM[:SS], a day that exists, without a time zone "
-    "(a year has four digits; 05/06/2018 could be two days: of a table, corpus.table.dates says which; "
-    "a number that only orders a patient's studies is order in corpus.table.columns)"
+    "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or DD-MON-YYYY, a day that exists, also with HH:MM[:SS] and a zone; "
+    "YYYYMMDDHHMMSS; or seconds (10 digits) or milliseconds (13) since 1970 "
+    "(a year has four digits; 05/06/2018 could be two days: of a table, corpus.table.dates says which; 2020010208 "
+    "could be an hour or seconds; a number that only orders a patient's studies is order in corpus.table.columns)"
 )
 #: Message for a time that cannot be read.
 TIME_FORMS = (
@@ -24,7 +26,17 @@ TIME_FORMS = (
     "(the zeros before HHMMSS may be missing, from four digits down only where a decimal point tells it from HHMM; "
     "8.30 could be 08:30, and 0.354167 a fraction of a day)"
 )
-_DAY = re.compile(r"(\d{4})(?:([-/])(\d{1,2})\2(\d{1,2})|(\d{2})(\d{2})(?:\.0+)?)", re.ASCII)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = "(January|February|March|April|May|June|July|August|September|October|November|December|[A-Za-z]{3}|Sept)"
+#: A day in figures or with the month's name, and what follows it.
+_DAY = re.compile(
+    r"(?:(\d{4})(?:([-/])(\d{1,2})\2(\d{1,2})(?!\d)|(\d{2})(\d{2})(?:\.0+$)?)"
+    rf"|(\d{{1,2}})[-/. ]?{_MONTH}[-/., ]{{0,2}}(\d{{4}})(?!\d)|{_MONTH}\.? (\d{{1,2}}),? (\d{{4}})(?!\d))(.*)",
+    re.ASCII | re.IGNORECASE,
+)
+#: A time after a day, and its zone.
+_AT = re.compile(r"(T|,? +|:|(?=\d{6}))(\S.*?)(?:Z| ?(?:UTC|GMT)|( ?[+-]\d\d(?::?\d\d)?))?", re.ASCII | re.IGNORECASE)
+_SINCE_1970 = re.compile(r"([1-9]\d{9})(\d{3})?(?:\.0+)?", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?)(?:\s?([AP])\.?M\.?)?", re.ASCII | re.IGNORECASE)
 _DIGITS = re.compile(r"(?!\d\d?\.\d\d$|0\.\d{4})(\d{1,6})(\.\d+)?", re.ASCII)
 
@@ -63,12 +75,38 @@ def quoted(value: str, longest: int = 40, words: int = 3) -> str:
     return value if value.isprintable() else ascii(value)[1:-1]
 
 
-def parse_day(text: str) -> date | None:
-    """Parse a day; None for an unknown form or a day that does not exist. Whole numbers that were stored as decimals
-    (``20180506.0``) are accepted."""
-    match = _DAY.fullmatch(text.strip())
+class Instant(NamedTuple):
+    """A day, and the time on it if it is known."""
+
+    day: date
+    clock: time | None
+
+
+@lru_cache(maxsize=4096)
+def parse_instant(text: str) -> Instant | None:
+    """Parse a day, with or without a time; None if the form is unknown or ambiguous, or the day does not exist.
+
+    A zoned time keeps the day and the time that its zone says; times since 1970 are those of UTC.
+    """
+    text = text.strip()
+    if since := _SINCE_1970.fullmatch(text):
+        if not since[2] and int(text[8:10]) < 24 and parse_instant(text[:8]):
+            return None  # it could also be YYYYMMDDHH
+        moment = datetime.fromtimestamp(int(since[1]) + int(since[2] or 0) / 1000, UTC)
+        return Instant(moment.date(), moment.time())
+    if (match := _DAY.fullmatch(text)) is None:
+        return None
+    year, _, *months_and_days, rest = match.groups()
+    month, day = months_and_days[:2] if match[3] else months_and_days[2:4]
+    if match[8] or match[10]:
+        named, day, year = match.group(8, 7, 9) if match[8] else match.group(10, 11, 12)
+        month = _MONTHS.index(named[:3].lower()) + 1 if named[:3].lower() in _MONTHS else 0
+    at = _AT.fullmatch(rest)
+    # without T or seconds, 08:30-09:00 could be a span
+    is_span = at and at[3] and at[1] not in "Tt" and at[2].count(":") == 1
+    clock = None if at is None or is_span else parse_time(at[2])
     try:
-        return match and date(int(match[1]), int(match[3] or match[5]), int(match[4] or match[6]))
+        return None if rest and clock is None else Instant(date(int(year), int(month), int(day)), clock)
     except ValueError:
         return None
 

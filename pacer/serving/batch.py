@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, with_slashes
+from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, name_on_disk
 from pacer.core.io import hash_bytes, hash_json, remove_scratch, scratch_directory, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
@@ -80,7 +80,7 @@ def read_cases(path: Path) -> list[Case]:
 
 
 def _file(name: str, table: Path) -> Path:
-    return table.parent / with_slashes(name, table.parent)
+    return table.parent / name_on_disk(name, table.parent)
 
 
 def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:

@@ -17,7 +17,7 @@ from pacer.core.devices import compute_device
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import hash_file, read_json
 from pacer.data.cleaning import CLEANERS
-from pacer.data.radiographs import OTHER_PART
+from pacer.data.radiographs import NOTES
 from pacer.data.readers.views import parse_view
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
@@ -100,8 +100,7 @@ class Reporter:
         for place, source in case.images().items():
             image, seen = load_image(source, f"{place} of {name}")
             levels[place] = self._features.images.preparation.levels_of(image)
-            if part := image.info.get(OTHER_PART):
-                notes.append(f"the DICOM file given as {place} names {part} as the part of the body")
+            notes += [f"the image given as {place}: {note}" for note in image.info.get(NOTES, ())]
             if seen is not None and seen.kind != place:
                 notes.append(f"the DICOM file given as {place} names a {seen.kind} view")
             if seen is not None and place == "frontal":

@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import fault_of, is_absent
+from pacer.core.hygiene import LINE_ENDS, fault_of, is_absent
 from pacer.data.radiographs import as_radiograph, read_image
 from pacer.data.readers.views import View, parse_view
 
@@ -94,7 +94,8 @@ def _dicom_view(content: bytes) -> View | None:
 
 
 def load_text(text: str | None, name: str) -> str | None:
-    """Return a text unchanged, or None if it has no visible character or only says that there is none (``N/A``).
+    """Return a text, with a blank for each vertical tab and form feed; None if it has no visible character or only says
+    that there is none (``N/A``).
 
     Raises:
         DataError: the text has another type, is too long, or contains control characters.
@@ -107,6 +108,7 @@ def load_text(text: str | None, name: str) -> str | None:
         raise DataError(f"{name}: {len(text):,} characters, more than {MAX_CHARACTERS:,}; give the report alone")
     if fault := fault_of(text):
         raise DataError(f"{name}: {fault}")
+    text = re.sub(LINE_ENDS, " ", text)
     return None if not text.strip() or is_absent(text) else text
 
 

@@ -102,6 +102,7 @@ class Studies:
     delimiter: str | None = None
     encoding = "utf-8"
     dates: str | None = None
+    quotes = "doubled"
     columns: ClassVar[dict[str, str]] = {}
 
     def __init__(self, folder: Path):
@@ -111,7 +112,7 @@ class Studies:
     def add(self, study: str, date: str, view: str = "PA", image: str | None = "", subject: str = "p1", **more: Any):
         image = f"{study}-{view}.png" if image == "" else image
         if image:
-            Image.new("L", (16, 16)).save(self.folder / "images" / image)
+            Image.new("L", (16, 16), len(self.rows)).save(self.folder / "images" / image)
         row = {"subject": subject, "study": study, "date": date, "view": view, "image": image, "split": "train"}
         self.rows.append(row | {"findings": f"Report of {study}."} | more)
 
@@ -119,7 +120,7 @@ class Studies:
         separator = ";" if self.delimiter == "semicolon" else ","
         text = pl.DataFrame(self.rows, infer_schema_length=None).write_csv(separator=separator)
         (self.folder / "studies.csv").write_bytes(text.encode(self.encoding))
-        form = {"delimiter": self.delimiter, "encoding": self.encoding, "dates": self.dates}
+        form = {"delimiter": self.delimiter, "encoding": self.encoding, "dates": self.dates, "quotes": self.quotes}
         table = {"file": "studies.csv", "columns": self.columns} | form
         files = {"source": "files", "format": "table", "root": str(self.folder), "images": "images", "table": table}
         audit = built(Corpus.model_validate(BASE | files | self.settings), self.folder)

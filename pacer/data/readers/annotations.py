@@ -44,28 +44,20 @@ Unread = Annotated[None, BeforeValidator(lambda value: None)]
 def read_annotations(path: Path) -> dict[str, list[Any]]:
     """Read the records of each split, in the file's order.
 
-    The file is in UTF-8, with or without a byte order mark, and compressed if its name ends in ``.gz``.
+    The file is in UTF-8, with or without a byte order mark, and may be compressed by gzip.
 
     Raises:
         DataError: the file cannot be read as JSON, or is not an object of splits with lists.
     """
     try:
         with opened(path) as file:
-            splits = json.load(file, object_pairs_hook=_distinct)
+            splits = json.load(file)
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read as JSON: {getattr(error, 'strerror', None) or error}") from None
     lists = isinstance(splits, dict) and all(isinstance(records, list) for records in splits.values())
     if not lists or not splits or not splits.keys() <= set(SPLITS):
         raise DataError(f"{path} must be an object of the splits {', '.join(SPLITS)}, each with a list of records")
     return splits
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Create an object; refuse a repeated split, which would hide the first one."""
-    names = [name for name, _ in pairs]
-    if twice := next((split for split in SPLITS if names.count(split) > 1), None):
-        raise ValueError(f"the split {twice} occurs twice")
-    return dict(pairs)
 
 
 def read_records(path: Path, source: str, model: type[BaseModel], account: Account) -> pl.DataFrame:

@@ -10,21 +10,24 @@ report, and a study with a report but no frontal image can be a prior.
 
 from __future__ import annotations
 
-from datetime import time
+import re
+from datetime import time, timedelta
 
 import polars as pl
 
 from pacer.core.errors import DataError
-from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, id_fault, is_absent, without_residue
+from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.priors import choose_priors
 from pacer.data.readers.views import is_special, parse_view
-from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, parse_day, parse_time, quoted
+from pacer.data.sections import cut_report
+from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, parse_instant, parse_time, quoted
 
 #: Required and optional columns of the rows.
 REQUIRED = ("subject", "study", "view", "image")
-REPORT = ("findings", "impression")  # at least one of them
-OPTIONAL = ("date", "time", "order", "indication", "history", "split")
+REPORT = ("findings", "impression")  # at least one of them, or a whole report, which is cut into sections
+WHOLE = "whole_report"
+OPTIONAL = (WHOLE, "date", "time", "order", "indication", "history", "split")
 COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
 #: Columns whose text is used unchanged.
 TEXTS = (*REPORT, "indication", "history")
@@ -34,17 +37,15 @@ YEAR_FIRST = "year_first"
 UNUSED = "unused"
 
 _SPLITS = dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val") | {"train": "train", "test": "test"}
-#: A date and time in one cell.
-_INSTANT = r"^([0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{4}/[0-9]{1,2}/[0-9]{1,2})(?:T|,? )(.*:.*)$"
 _STUDY = ["subject", "study"]
 #: Views in order of preference.
 _VIEWS = ("PA", "AP", "other", "lateral")
 #: Fields in which the rows of a study must agree, and the columns that are compared.
-_COMPARED = {"date": "day", "time": "clock", "order": "number_of_order", "split": "known_split"} | {
-    name: name for name in TEXTS
-}
+_COMPARED = {"date": "day", "order": "number_of_order", "split": "known_split"} | {name: name for name in TEXTS}
 #: Fields whose refused values may be quoted.
 _QUOTED = ("subject", "date", "time", "order", "split")
+#: Longest time between the first and the last image of a study, if they are of several days.
+_STUDY_LASTS = timedelta(days=1)
 #: An interval that deserves a look, in days: 100 years.
 _LONG = 36_525
 #: Dates and de-identified words, in which two texts of a study may differ.
@@ -59,6 +60,7 @@ _FAULTS = {
     "bad date": ("date", DATE_FORMS, "date"),
     "bad time": ("time", TIME_FORMS, "time"),
     "bad order": ("order", "expected a whole number of at most nine digits", "order"),
+    "two times": ("time", "the date of a row has another time of day", "time"),
     "bad split": ("split", "expected train, val (valid, validate, validation, dev) or test", "split"),
     **{
         f"several {name}": (name, "the study has different values of it; its rows must agree", name)
@@ -102,44 +104,66 @@ def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFram
 def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Set blank texts and words for absent text to null; add ``day``, ``clock``, ``known_split`` and the ``rank`` of
     the view (each null if not understood), and the faults of the rows."""
-    for name in TEXTS:
+    for name in (*TEXTS, WHOLE):
         escaped = pl.when(pl.col(name).str.contains(ANY_RESIDUE)).then(name).alias(name)
         plain = images.select(escaped).select(mapped(name, without_residue)).to_series()
         account.count("unescaped", "texts", name, int((plain != images[name]).sum()))
         images = images.with_columns(pl.coalesce(plain, name).alias(name))
-        images = account.without_absent(images, name, is_absent)
+        images = account.without_absent(images, name, lambda text: is_absent(text) and not re.search(LOST, text))
         images = images.with_columns(pl.when(pl.col(name).str.contains(r"\S")).then(name).alias(name))
-    others = [name for name in COLUMNS if name not in TEXTS]
+    if images[WHOLE].null_count() < images.height:
+        images = _cut(images, account)
+    others = [name for name in COLUMNS if name not in (*TEXTS, WHOLE)]
     images = images.with_columns(pl.col(others).str.strip_chars().str.replace(EMPTY_CELL, "").replace("", None))
     written = pl.col(YEAR_FIRST if YEAR_FIRST in images.columns else "date").str.strip_chars()
+    instants = [None if text is None else parse_instant(text) for text in images.select(written).to_series()]
     images = images.with_columns(
         id="study",
-        day=written.str.replace(_INSTANT, "$1"),
-        date_clock=written.str.extract(_INSTANT, 2),
+        day=pl.Series([instant and instant.day for instant in instants], dtype=pl.Date),
+        date_clock=pl.Series([instant and instant.clock for instant in instants], dtype=pl.Time),
         clock=mapped("time", parse_time, pl.Time),
         number_of_order=pl.col("order").str.extract(r"^([0-9]{1,9})(?:\.0)?$").cast(pl.Int64),
         known_split=pl.col("split").str.to_lowercase().replace_strict(_SPLITS, default=None),
         rank=mapped("view", _rank_of, pl.Int64),
     )
-    images = images.with_columns(mapped("day", parse_day, pl.Date), mapped("date_clock", parse_time, pl.Time))
-    no_clock = written.str.contains(_INSTANT) & pl.col("date_clock").is_null()
     # if all dates are at midnight, they have no times; midnight never conflicts with the column ``time``
     is_timed = pl.col("date_clock") != pl.lit(time())
     clock = pl.when(is_timed.any()).then(pl.coalesce("clock", "date_clock")).otherwise("clock").alias("clock")
     return images.with_columns(
         clock,
-        (pl.col("date").is_not_null() & (pl.col("day").is_null() | no_clock)).alias("bad date"),
         *(
-            (pl.col(name).is_not_null() & pl.col(_COMPARED[name]).is_null()).alias(f"bad {name}")
-            for name in ("time", "order", "split")
+            (pl.col(name).is_not_null() & pl.col(read).is_null()).alias(f"bad {name}")
+            for name, read in {
+                "date": "day",
+                "time": "clock",
+                "order": "number_of_order",
+                "split": "known_split",
+            }.items()
         ),
         (is_timed & (pl.col("clock") != pl.col("date_clock"))).fill_null(False).alias("two times"),
     )
 
 
+def _cut(images: pl.DataFrame, account: Account) -> pl.DataFrame:
+    """Fill sections that have no column, or an empty cell, from the whole reports; count what is odd about these."""
+    texts, columns = images[WHOLE], dict[str, pl.Series]()
+    cut = {text: cut_report(text) for text in texts.drop_nulls().unique()}
+    for name in TEXTS:
+        columns[name] = pl.Series([text and getattr(cut[text].sections, name) for text in texts], dtype=pl.String)
+    odd = (
+        (note, study) for text, study in zip(texts, images["study"], strict=True) if text for note in cut[text].notes
+    )
+    account.count_first("whole_reports", "rows", ((note, study or "") for note, study in odd))
+    return images.with_columns(pl.coalesce(name, column).alias(name) for name, column in columns.items())
+
+
 def _grouped(images: pl.DataFrame) -> pl.DataFrame:
-    """Return a row per study, in the order of first rows: the first value of each field, the faults of :data:`_FAULTS`,
-    and the original values (``given date``, ...)."""
+    """Return a row per study, in the order of first rows: the first value of each field, the date and time of the
+    earliest image, the faults of :data:`_FAULTS`, and the original values (``given date``, ...)."""
+    images = images.with_columns(instant=pl.col("day").dt.combine(pl.col("clock")))
+    instant, day, clock = pl.col("instant"), pl.col("day"), pl.col("clock")
+    # rows of one night may be of two days
+    is_long = (instant.is_null() & day.is_not_null()).any() | (instant.max() - instant.min() > _STUDY_LASTS)
     values = {name: pl.col(compared).drop_nulls() for name, compared in _COMPARED.items()}
     given = {name: pl.col(name).drop_nulls().unique(maintain_order=True).head(2) for name in _QUOTED}
     studies = images.group_by(_STUDY, maintain_order=True).agg(
@@ -147,24 +171,25 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
         pl.len().alias("rows"),
         pl.col("bad date", "bad time", "bad order", "bad split", "two times").any(),
         pl.col(UNUSED).drop_nulls().first(),
-        *(value.first() for value in values.values()),
+        *(value.first() for name, value in values.items() if name != "date"),
         *(
             ((value.str.replace_all(_REMOVED, " ") if name in TEXTS else value).n_unique() > 1).alias(f"several {name}")
             for name, value in values.items()
         ),
         *(given[name].alias(f"given {name}") for name in _QUOTED[1:]),
+        day=pl.coalesce(instant.min().dt.date(), day.drop_nulls().first()),
+        clock=pl.coalesce(instant.min().dt.time(), clock.min()),
+        lasts_too_long=is_long,
         two_texts=pl.any_horizontal(values[name].n_unique() > 1 for name in TEXTS),
         has_image=pl.col("image").is_not_null().any(),
     )
     subjects = studies.group_by("study").agg(given["subject"].alias("given subject"))
-    has_splits, has_times = (images[name].null_count() < images.height for name in ("split", "time"))
+    has_splits = images["split"].null_count() < images.height
     no_split = pl.col("known_split").is_null() & pl.col(UNUSED).is_null()
     return studies.join(subjects, on="study", how="left", maintain_order="left").with_columns(
         (pl.col("given subject").list.len() > 1).alias("two subjects"),
         pl.col("bad split") | (no_split & pl.lit(has_splits)),
-        # without a time column, times come from the dates
-        pl.col("several date") | (pl.col("several time") & pl.lit(not has_times)),
-        pl.col("several time") | pl.col("two times"),
+        pl.col("several date") & pl.col("lasts_too_long"),
         has_report=pl.any_horizontal(pl.col(REPORT).is_not_null()),
     )
 
@@ -183,7 +208,7 @@ def _check_study_ids(studies: pl.DataFrame) -> None:
 def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
     """Add the previous report of each study, and the details of its choice."""
     bad_id = pl.any_horizontal(mapped(column, id_fault).is_not_null() for column in _STUDY)
-    bad_text = pl.col(REPORT).str.contains(CONTROL).fill_null(False)
+    bad_text = pl.col(REPORT).str.contains(rf"{CONTROL}|{LOST}").fill_null(False)
     is_bad = pl.any_horizontal(pl.col(list(_FAULTS)), bad_id, bad_text)
     # numbers of order stand for days, which are no dates: the gaps between them are unknown
     has_order = studies["number_of_order"].count() > 0

@@ -1,4 +1,4 @@
-"""Reader of a user's table of studies: CSV, Parquet or JSONL, one row per image.
+"""Reader of a user's table of studies: CSV, Parquet or JSONL, one row per image or with a list of a study's images.
 
 The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are checked before any row is converted.
 """
@@ -13,27 +13,42 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import Account
-from pacer.data.readers.image_rows import COLUMNS, REPORT, REQUIRED, YEAR_FIRST, studies_of
-from pacer.data.source import Source
+from pacer.data.readers.image_rows import COLUMNS, REPORT, REQUIRED, WHOLE, YEAR_FIRST, studies_of
+from pacer.data.readers.pictures import with_pictures
+from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, open_table, other_separator, shown_columns
 from pacer.data.values import quoted
 
+_SPLIT_OF_SHARD = re.compile(r"(train|validation|valid|val|dev|test)[-_.]")
+
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
-    """Return every study of the table."""
-    path, columns = source.files["table"], config.table.columns
-    table = open_table(path, CsvForm(config.table.delimiter, config.table.encoding, "corpus.table."))
-    account.read["table"] += len(table.rows)
-    names = _columns(path, table.columns, columns)
-    for place, column in enumerate(table.columns):
-        if column not in names.values():
-            filled = sum(row[place] is not None for row in table.rows)
-            account.count("unknown_fields", "table", quoted(column), filled)
-    images = table.frame(list(names.values()), decimals=(columns.get("time", "time"),))
-    images.columns = list(names)
-    if config.table.dates is not None and "date" in images.columns:
-        images = images.with_columns(_year_first(config.table.dates).alias(YEAR_FIRST))
-    images = images.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String))
+    """Return every study of the table, which may be several files with the same columns."""
+    files, settings = matching_files(source.files["table"]), config.table
+    form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.", settings.quotes)
+    parts, have = list[pl.DataFrame](), None
+    for path in files:
+        table = open_table(path, form)
+        if have is not None and set(table.columns) != have:
+            differ = shown_columns(sorted(set(table.columns) ^ have))
+            raise DataError(f"{path} and {files[0]} differ in the columns {differ}; files of one table have the same")
+        have, names = set(table.columns), _columns(path, table.columns, settings.columns)
+        table = with_pictures(table, names["image"], names["view"], source.images)
+        account.read["table"] += len(table.rows)
+        for place, column in enumerate(table.columns):
+            if column not in names.values():
+                filled = sum(row[place] is not None for row in table.rows)
+                account.count("unknown_fields", "table", quoted(column), filled)
+        images = table.frame(list(names.values()), decimals=(settings.columns.get("time", "time"),))
+        images.columns = list(names)
+        parts.append(images.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)))
+    images = pl.concat(parts)
+    # shards are named after their split; where all have one name, it says nothing
+    by_name = {str(path): match[1] for path in files if (match := _SPLIT_OF_SHARD.match(path.name))}
+    if "split" not in images.columns and len(set(by_name.values())) > 1:
+        images = images.with_columns(split=pl.col("file").replace_strict(by_name, default=None))
+    if settings.dates is not None and "date" in images.columns:
+        images = images.with_columns(_year_first(settings.dates).alias(YEAR_FIRST))
     return studies_of(images, "table", account)
 
 
@@ -57,8 +72,8 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
     for name in dict.fromkeys((*REQUIRED, *mapping)):
         if names.get(name) not in have:
             problems.append(f"no column {names.get(name, name)} for {name}")
-    if not any(names.get(name) in have for name in REPORT):
-        problems.append("no column for findings or impression")
+    if not any(names.get(name) in have for name in (*REPORT, WHOLE)):
+        problems.append("no column for findings or impression, or for a whole_report to be cut into them")
     twice = [
         column for column in dict.fromkeys(named) if column in have and have.count(column) + named.count(column) > 2
     ]

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL
 from pacer.data.account import Account
+from pacer.data.radiographs import other_part
 from pacer.data.tables import open_table, shown_columns
 from pacer.data.values import quoted
 
@@ -32,8 +33,8 @@ _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
 
 #: Directions of the beam in full, as in :data:`VIEW_IN_FULL`.
 _IN_FULL = {
-    re.compile(r"\bPOSTER(?:O|IOR)[-\s]*ANTERIOR\b|\bP[.-]A\b"): "PA",
-    re.compile(r"\bANTER(?:O|IOR)[-\s]*POSTERIOR\b|\bA[.-]P\b"): "AP",
+    re.compile(r"\bPOSTER(?:O|IOR)[-_\s]*ANTERIOR\b|\bP[.-]A\b"): "PA",
+    re.compile(r"\bANTER(?:O|IOR)[-_\s]*POSTERIOR\b|\bA[.-]P\b"): "AP",
 }
 _FRONTAL = {"AP", "PA", "APPA", "FRONTAL"}
 _LATERAL = {"LATERAL", "LAT", "LLAT", "RLAT", "LL", "RL"}
@@ -42,7 +43,7 @@ _DECUBITUS = {"DECUBITUS", "DECUB", "LLD", "RLD"}
 #: Views taken in addition to the usual ones, or of a lying patient.
 _SPECIAL = _DECUBITUS | {"AXIAL", "LORDOTIC", "XTABLE"}
 #: Neither frontal nor lateral.
-_OBLIQUE = {"OBLIQUE", "LAO", "RAO", "LPO", "RPO", "LLO", "RLO"}
+_OBLIQUE = {"OBLIQUE", "OBLIQ", "OBL", "LAO", "RAO", "LPO", "RPO", "LLO", "RLO"}
 
 
 class View(NamedTuple):
@@ -56,7 +57,8 @@ def parse_view(text: Any) -> View | None:
     """Parse a view as written in tables and DICOM files (``PA``, ``AP SUPINE``, ``LL``, ``Frontal``,
     ``postero-anterior``, …).
 
-    Return None for anything else: no text, an oblique view, or a text that names both a frontal and a lateral view.
+    Return None for anything else: no text, an oblique view, another part of the body, or a text that names both a
+    frontal and a lateral view.
     """
     return _parse(text) if isinstance(text, str) else None
 
@@ -71,7 +73,7 @@ def _parse(text: str) -> View | None:
     words = set(re.findall(r"[A-Z]+", text))
     frontal = words & _FRONTAL
     lateral = words & _LATERAL and not words & _DECUBITUS
-    if words & _OBLIQUE or bool(frontal) == bool(lateral):
+    if other_part(text) or words & _OBLIQUE or bool(frontal) == bool(lateral):
         return None
     if lateral:
         return View("lateral", "other")

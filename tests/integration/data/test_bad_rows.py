@@ -29,7 +29,7 @@ KINDS: list[tuple[list[dict[str, str]], str | None, str]] = [
     ([{"date": "07/15/2020"}], "date", "07/15/2020, expected YYYY-MM-DD"),
     ([{"date": f"{SECRET} since 2020"}], "date", "text of 28 characters, expected YYYY-MM-DD"),
     ([{"time": "noon"}], "time", "noon, expected HH:MM"),
-    ([{"date": "2180-01-01 09:00", "time": "11:00"}], "time", "11:00, the study has different values of it"),
+    ([{"date": "2180-01-01 09:00", "time": "11:00"}], "time", "11:00, the date of a row has another time of day"),
     ([{"split": "holdout"}], "split", "holdout, expected train, val"),
     ([{"split": ""}], "split", "expected train, val"),
     ([{"findings": f"{SECRET} \x07"}], "findings", "is the control character U+00"),

@@ -149,9 +149,7 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
     assert reporter.prepare(Case(Image.linear_gradient("L"))).view == "other"
     assert reporter.prepare(Case(frontal, lateral)).notes == ()
     shoulder = write_dicom(tmp_path / "s.dcm", values, BodyPartExamined="SHOULDER")
-    assert reporter.prepare(Case(shoulder)).notes == (
-        "the DICOM file given as frontal names SHOULDER as the part of the body",
-    )
+    assert reporter.prepare(Case(shoulder)).notes == ("the image given as frontal: BodyPartExamined is SHOULDER",)
     assert reporter.prepare(Case(lateral, frontal)).all_notes() == (
         "the DICOM file given as frontal names a lateral view",
         "the DICOM file given as lateral names a frontal view",

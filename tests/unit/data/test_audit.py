@@ -64,7 +64,7 @@ def test_studies_without_dates_explain_missing_previous_studies() -> None:
 
 
 def test_a_topic_that_nobody_has_heard_of_is_shown() -> None:
-    line = audit._note("strange_things", {"sn": {f"value {n}": 10 - n for n in range(8)}, "mn": {"x": 1}})
+    line = audit._note("strange_things", {"sn": {f"value {n}": 10 - n for n in range(11)}, "mn": {"x": 1}}, "rg4")
     assert line.name == "Strange things" and not line.good
     assert line.detail.startswith("sn: 10 × value 0, 9 × value 1") and line.detail.endswith("3 others; mn: 1 × x")
 

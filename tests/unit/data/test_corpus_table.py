@@ -225,7 +225,7 @@ def test_columns_are_mapped(reading) -> None:
         (
             {"subjct": "subject"},
             "unknown key subjct, not one of subject, study, view, image, findings, "
-            "impression, date, time, order, indication, history, split",
+            "impression, whole_report, date, time, order, indication, history, split",
         ),
         ({"study": "studie"}, "no column studie for study"),
         ({"findings": "image", "image": "image"}, "column image is there, or is named, more than once"),
@@ -287,12 +287,12 @@ def test_choice_of_images(reading, views: list, frontal: int | None, lateral: in
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("time", ("08:00", "09:00")),
         ("impression", ("A.", "B.")),
         ("indication", ("A.", "B.")),
         ("history", ("A.", "B.")),
         ("split", ("train", "val")),
-        ("date", ("2180-05-06T08:00", "2180-05-06T09:00")),
+        ("date", ("2180-05-06", "2180-05-07")),
+        ("date", ("2180-05-06T08:00", "2180-05-08T09:00")),
     ],
 )
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -123,7 +123,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"folder\.csv cannot be read"):
         cells_of(tmp_path / "folder.csv")
     sound = gzip.compress(b"a,b\n1,2\n" * 2000)
-    for content in (b"a,b\n1,2\n", sound[:-9], sound[: len(sound) // 2], sound[:20] + b"\xff" * 9 + sound[29:]):
+    for content in (sound[:-9], sound[: len(sound) // 2], sound[:20] + b"\xff" * 9 + sound[29:]):
         (tmp_path / "t.csv.gz").write_bytes(content)
         with pytest.raises(DataError, match=r"t\.csv\.gz cannot be read"):
             cells_of(tmp_path / "t.csv.gz")

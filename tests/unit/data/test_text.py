@@ -7,15 +7,7 @@ from typing import get_args
 import pytest
 
 from pacer.config.corpus import Cleaner
-from pacer.data.cleaning import CLEANERS, clean_report, clean_report_iu_xray
-
-
-def test_versions_by_name() -> None:
-    assert dict(CLEANERS) == {"upstream": clean_report, "iu_xray": clean_report_iu_xray}
-    assert set(CLEANERS) == set(get_args(Cleaner))
-
-
-# --- upstream ---
+from pacer.data.cleaning import CLEANERS, changed_number, clean_report, clean_report_decimals, clean_report_iu_xray
 
 
 @pytest.mark.parametrize(
@@ -74,9 +66,6 @@ def test_upstream(raw: str, cleaned: str) -> None:
     assert clean_report(raw) == cleaned
 
 
-# --- iu_xray ---
-
-
 @pytest.mark.parametrize(
     ("raw", "cleaned"),
     [
@@ -93,3 +82,39 @@ def test_upstream(raw: str, cleaned: str) -> None:
 )
 def test_iu_xray(raw: str, cleaned: str) -> None:
     assert clean_report_iu_xray(raw) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("raw", "cleaned", "changed"),
+    [
+        ("Tip 2.5 cm above the carina.", "tip 2.5 cm above the carina .", "2.5"),
+        ("A 0.8 x 1.2 cm nodule.", "a 0.8 x 1.2 cm nodule .", "0.8"),
+        ("Of 2-3 mm, 2–3 cm.", "of 2-3 mm 2–3 cm .", None),
+        ("1/2 of the lung, 5/6/2019; 2,5 cm (.5 cm)", "1/2 of the lung 5/6/2019 2,5 cm .5 cm .", "1/2"),
+        ("Heart: normal at 9:30", "heart : normal at 9:30 .", None),
+        ("Measures 2.5.", "measures 2.5 .", "2.5"),
+        ("50% of 2*3 and 10^3", "50% of 2*3 and 10^3 .", "2"),
+        ("1. Clear lungs. 2. Heart size is normal.", "clear lungs . heart size is normal .", None),
+        ("1. No edema 2. Clear", "no edema . clear .", None),
+        ("1. no edema 2. clear", "no edema . clear .", None),
+        ("1) Clear\n2) Normal\n10) Large", "clear . normal . large .", None),
+        ("Impression: 1. Clear. 2. Normal", "impression : clear . normal .", None),
+        ("A. 6. B. 7. C", "a . b . c .", None),
+        ("a.2.No effusion", "a . no effusion .", None),
+        ("Clear in 2021. Follow up.", "clear in 2021 . follow up .", "2021"),
+        ("Fracture of rib 4. No pneumothorax.", "fracture of rib 4 . no pneumothorax .", "4"),
+        ("Grade: 2. Stable.", "grade : 2 . stable .", "2"),
+        ("Level 11. 5 mm", "level 11 . 5 mm .", "11"),
+        ("no edema.2.5 cm nodule", "no edema . 2.5 cm nodule .", "2.5"),
+        ("NG tube/OG tube's tip (good) [x] the ___ lobe", "ng tubeog tubes tip good x the lobe .", None),
+        ("a... b.. c", "a . b . c .", None),
+        ("heart : normal .", "heart : normal .", None),
+        ("", " .", None),
+    ],
+)
+def test_decimals(raw: str, cleaned: str, changed: str | None) -> None:
+    """The last value is the first number that upstream's cleaner changes; this one changes none, also if used twice."""
+    assert clean_report_decimals(raw) == clean_report_decimals(cleaned) == cleaned
+    assert changed_number(raw, cleaned) is None
+    assert changed_number(raw, clean_report(raw)) == changed
+    assert set(CLEANERS) == set(get_args(Cleaner))

@@ -17,6 +17,8 @@ TEXTS = {
     "PA|PA LLD|PA RLD|Frontal PA|PA erect": PA,
     "FRONTAL|Frontal|AP/PA": OTHER,
     "LATERAL|Lateral|LL|RL|L|LARGE LATERAL|XTABLE LATERAL|LLAT|R-LAT|left lateral|Right lateral": LATERAL,
+    "POSTERO_ANTERIOR": PA,
+    "ANTERO_POSTERIOR": AP,
     "postero-anterior|Posteroanterior|postero anterior|P.A.|P-A|posterior-anterior|Chest, postero-anterior (PA)": PA,
     "antero-posterior|ANTEROPOSTERIOR|anterior posterior|antero-posterior, supine|Antero-Posterior axial|A.P.": AP,
     "antero-posterior oblique|left anterior oblique|left lateral decubitus|anterior|postero-anterior and lateral": None,
