@@ -53,19 +53,8 @@ def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: st
             lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
             file.write_bytes(lines.encode("utf-8", "replace"))
         jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
-        command = [
-            str(java),
-            f"-Xmx{HEAP}",
-            *_LANGUAGE,
-            "-jar",
-            str(jar),
-            *map(str, files),
-            "-l",
-            "en",
-            "-norm",
-            "-ssOut",
-        ]
-        code, output, errors = _run(command, jar.parent, Path(folder), limit)
+        command = [str(java), f"-Xmx{HEAP}", *_LANGUAGE, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
+        code, output, errors = _run([*command, "-ssOut"], jar.parent, Path(folder), limit)
     if code < 0:
         raise MeteorError(f"METEOR's Java was killed (signal {-code}), as when memory is short; it needs {HEAP} of it")
     rows = [line.split() for line in output.splitlines()]
