@@ -33,7 +33,6 @@ STARTUP_SECONDS, SECONDS_PER_PAIR = 300.0, 0.5
 IDLE_SECONDS, STUCK_AFTER = 0.1, 60.0
 #: Number of counts per pair.
 COUNTS = 23
-_JVM = (f"-Xmx{HEAP}", "-XX:+UseSerialGC")
 _LANGUAGE = ("-Duser.language=en", "-Duser.country=US", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
 #: METEOR's parameters for English, task "rank": alpha, beta, gamma, delta, and the weights of exact, stem, synonym and
 #: paraphrase matches.
@@ -54,8 +53,8 @@ def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: st
             lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
             file.write_bytes(lines.encode("utf-8", "replace"))
         jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
-        command = [str(java), *_JVM, *_LANGUAGE, "-jar", str(jar), *map(str, files), "-l", "en", "-norm", "-ssOut"]
-        code, output, errors = _run(command, jar.parent, Path(folder), limit)
+        command = [str(java), f"-Xmx{HEAP}", *_LANGUAGE, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
+        code, output, errors = _run([*command, "-ssOut"], jar.parent, Path(folder), limit)
     if code < 0:
         raise MeteorError(f"METEOR's Java was killed (signal {-code}), as when memory is short; it needs {HEAP} of it")
     rows = [line.split() for line in output.splitlines()]

@@ -82,6 +82,7 @@ def test_every_bad_row_is_listed_and_none_stops_the_reading(studies: Studies) ->
     studies.settings["max_bad_rows"] = 10_000
     audit = studies.build()
     listed = pl.read_csv(studies.folder / "corpus" / "problems.csv", infer_schema=False)
+    listed = listed.filter(pl.col("kind") != "doubted")  # all sound studies have one image
     lines = {
         int(row.removeprefix("line ")): (field, reason)
         for row, field, reason in listed[["row", "field", "reason"]].rows()

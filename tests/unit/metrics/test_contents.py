@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES
+from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.wording import prior_wording
 from pacer.metrics.cases import COLUMNS
 from pacer.metrics.commitments import commitment_scores, contradictions, polarity_agreement, states
@@ -167,9 +169,11 @@ def test_words_that_repeat(text: str) -> None:
     assert repetition(text) == (None if REPEATS[text] is None else pytest.approx(REPEATS[text]))
 
 
-def test_repetition_takes_no_more_time_than_its_text() -> None:
+@pytest.mark.parametrize("read", [repetition, extract_anchor])
+@pytest.mark.parametrize("part", ["clear ", "\n", "\n\n ", ", "])
+def test_a_long_text_costs_no_more_than_its_length(read: Callable[[str], object], part: str) -> None:
     start = time.process_time()
-    repetition("clear " * 50_000)
+    read(f"no effusion {part * 50_000} pneumothorax .")
     assert time.process_time() - start < 2
 
 
