@@ -134,10 +134,10 @@ class Pacer(nn.Module):
         depth_weights, lateral = {"frontal": weights}, None
         if batch.lateral is not None:
             lateral, depth_weights["lateral"] = self.refine(batch.lateral)
-        own = {field.name: getattr(batch, field.name) for field in fields(Sources)}
-        own |= {"frontal": frontal, "lateral": lateral}
-        own["prior"] = None if batch.prior is None else batch.prior.to(frontal.dtype)
-        return RefinedSources(**own), depth_weights
+        sources = {field.name: getattr(batch, field.name) for field in fields(Sources)}
+        sources |= {"frontal": frontal, "lateral": lateral}
+        sources["prior"] = None if batch.prior is None else batch.prior.to(frontal.dtype)
+        return RefinedSources(**sources), depth_weights
 
     def source_tokens(self, refined: RefinedSources, batch: Batch) -> SourceTokens:
         """Return the source tokens of a batch and their fusion, from its refined sources."""

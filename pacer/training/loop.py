@@ -131,8 +131,8 @@ class _Run:
             name: [(torch.nn.Parameter(block), contexts) for block, contexts in model.blocks(name, parameter.detach())]
             for name, parameter in self.parameters.items()
         }
-        whole = [block for own in self.blocks.values() for block, _ in own if len(own) == 1]
-        parts = [block for own in self.blocks.values() for block, _ in own if len(own) > 1]
+        whole = [block for blocks in self.blocks.values() for block, _ in blocks if len(blocks) == 1]
+        parts = [block for blocks in self.blocks.values() for block, _ in blocks if len(blocks) > 1]
         # apart from the others, which a GPU steps together only where all are contiguous
         groups = [{"params": group} for group in (whole, parts) if group]
         self.optimizer = torch.optim.AdamW(
@@ -348,10 +348,11 @@ class _Run:
             PacerError: at the first step after which every context of the phase had a record, a parameter that these
                 contexts use has had no gradient.
         """
-        for name, own in self.blocks.items():
-            gradient = self.parameters[name].grad
-            parts = [None] * len(own) if gradient is None else [part for part, _ in self.model.blocks(name, gradient)]
-            for (block, contexts), part in zip(own, parts, strict=True):
+        for name, blocks in self.blocks.items():
+            gradient, parts = self.parameters[name].grad, [None] * len(blocks)
+            if gradient is not None:
+                parts = [part for part, _ in self.model.blocks(name, gradient)]
+            for (block, contexts), part in zip(blocks, parts, strict=True):
                 block.grad = part if self.present.intersection(contexts) else None
         self.optimizer.step()
         if self.seen >= self.contexts:
@@ -359,8 +360,8 @@ class _Run:
         self.seen |= self.present
         unreached = sorted(
             name
-            for name, own in self.blocks.items()
-            for block, contexts in own
+            for name, blocks in self.blocks.items()
+            for block, contexts in blocks
             if self.contexts.intersection(contexts) and block not in self.optimizer.state
         )
         if unreached and self.seen >= self.contexts:
