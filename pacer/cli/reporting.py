@@ -158,16 +158,14 @@ def score(
     split: Annotated[str | None, typer.Option(help="Split, or all; default: as decoded, else test.")] = None,
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
-    missing_references: Annotated[
-        str, typer.Option(help="A blank reference, or one such as nan: error, or leave-out.")
-    ] = "error",
+    missing_references: Annotated[str, typer.Option(help="An empty reference, or nan: error, or leave-out.")] = "error",
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences of a report.")] = False,
     clean_references: Annotated[
         str,
         typer.Option(
-            help="Bring the references into lower case, with blanks around periods and no other punctuation: upstream "
-            "(LLM-RG4's rules for MIMIC), iu_xray (R2Gen's for IU X-Ray), decimals (keeps 2.5 cm), or none."
+            help="Write references in lower case, no punctuation but periods: upstream (LLM-RG4's rules for MIMIC), "
+            "iu_xray (R2Gen's for IU X-Ray), decimals (keeps 2.5 cm), none."
         ),
     ] = "none",
     clean_hypotheses: Annotated[str, typer.Option(help="The same for the reports; use one rule for both.")] = "none",
