@@ -164,8 +164,8 @@ def score(
     clean_references: Annotated[
         str,
         typer.Option(
-            help="Write references in lower case, no punctuation but periods: upstream (LLM-RG4's rules for MIMIC), "
-            "iu_xray (R2Gen's for IU X-Ray), decimals (keeps 2.5 cm), none."
+            help="Clean the references as a corpus is cleaned: upstream (LLM-RG4's), iu_xray (R2Gen's), "
+            "decimals (keeps 2.5 cm), or none."
         ),
     ] = "none",
     clean_hypotheses: Annotated[str, typer.Option(help="The same for the reports; use one rule for both.")] = "none",
