@@ -1,4 +1,4 @@
-"""The tables of the rules: the names of findings (``names.tsv``) and the cues about them (``cues.tsv``).
+"""The tables of the rules: names of findings (``names.tsv``), cues about them (``cues.tsv``), ``abbreviations.tsv``.
 
 A row is one name or cue. Its words are a short regular expression for lower-case text without punctuation; ``{degree}``
 stands for a group of ``words.tsv``. Matches begin at the start of a word. Every row has an example with its reading,
@@ -62,4 +62,18 @@ def _row(line: dict[str, str]) -> Row:
     )
 
 
+class Abbreviation(NamedTuple):
+    """An abbreviation's words in full, and an example with its reading."""
+
+    words: str
+    example: str
+    reading: str
+
+
+#: By abbreviation, as segments write it.
+ABBREVIATIONS = {
+    short: Abbreviation(line["words"], line["example"], line["reading"])
+    for line in _lines("abbreviations.tsv")
+    for short in line["short"].split(", ")
+}
 NAMES, CUES = (tuple(map(_row, _lines(table))) for table in ("names.tsv", "cues.tsv"))

@@ -122,7 +122,7 @@ def test_segments_know_their_places(text: str) -> None:
         ("Per Dr. Roe", ["per dr. roe"]),
         ("A\nB", ["a b"]),
         ("A\n\nB", ["a", "b"]),
-        ("A\n- B\n2) C", ["a", "- b", "0 c"]),
+        ("A\n- B\n2) C", ["a", "b", "0 c"]),
         (" . ", []),
     ],
 )

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.rules.extract import extract_anchor, find_matches
 from pacer.commitments.rules.matching import Patterns
 from pacer.commitments.rules.segments import located_segments
-from pacer.commitments.rules.table import CUES, NAMES, Row
+from pacer.commitments.rules.table import ABBREVIATIONS, CUES, NAMES, Abbreviation, Row
 from pacer.data.cleaning import clean_report
 from tests.support.sentences import SENTENCES, Sentence, anchor_of
 
@@ -26,8 +26,21 @@ def test_every_row_reads_its_example(row: Row) -> None:
     """The example says what the row's reading says, and the row itself is found in it."""
     assert extract_anchor(row.example) == anchor_of(row.reading)
     rows = NAMES if row in NAMES else CUES
-    texts = [segment for segment, _ in located_segments(row.example)]
+    texts = [find_matches(segment)[0] for segment, _ in located_segments(row.example)]
     assert any(match.row is row for text in texts for match in Patterns(rows).find(text, text.split()))
+
+
+@pytest.mark.parametrize("short", ABBREVIATIONS)
+def test_every_abbreviation_reads_its_example(short: str) -> None:
+    """In its row's example, and so does each other spelling in its place."""
+    row = ABBREVIATIONS[short]
+    assert extract_anchor(row.example) == anchor_of(row.reading)
+    spelled = re.sub("|".join(map(re.escape, sorted(_spellings(row), reverse=True))), short, row.example.lower())
+    assert extract_anchor(spelled) == anchor_of(row.reading), spelled
+
+
+def _spellings(row: Abbreviation) -> list[str]:
+    return [short for short, other in ABBREVIATIONS.items() if other == row]
 
 
 @pytest.mark.parametrize("row", CUES, ids=lambda row: row.example)
