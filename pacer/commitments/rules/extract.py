@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.matching import Match, Patterns
-from pacer.commitments.rules.plain import substitute
+from pacer.commitments.rules.plain import Places, substitute
 from pacer.commitments.rules.polarity import Reading, read_mentions
 from pacer.commitments.rules.segments import ADDENDUM, located_segments, segments
 from pacer.commitments.rules.table import ABBREVIATIONS, CUES, NAMES
@@ -69,7 +69,7 @@ def find_mentions(report: str) -> list[Mention]:
         if segment == ADDENDUM:
             before, verdict = before | verdict, {}
         origin, readings = _readings(segment)
-        places = [places[place] for place in origin]
+        places = places if origin is None else [places[place] for place in origin]
         for (start, end, row), (polarity, cue) in readings:
             span = None if cue is None else (places[cue.start], places[cue.end - 1] + 1)
             last = row.findings or last
@@ -82,22 +82,29 @@ def find_mentions(report: str) -> list[Mention]:
     return mentions
 
 
-def find_matches(segment: str) -> tuple[str, list[int], list[Match], list[Match]]:
+def find_matches(segment: str) -> tuple[str, Places, list[Match], list[Match]]:
     """Return a segment with abbreviations in full, the place in it of each character, its names, and its cues."""
-    words, origin = segment.split(), list(range(len(segment)))
-    text = " ".join(words)
+    words, origin = segment.split(), None
+    text = plain = " ".join(words)
     if not _ABBREVIATED.isdisjoint(words):
-        text, origin = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]].words, text, origin)
-    plain = text.replace("/", " ")
-    mentions = _NAMES.find(plain, plain.split())
-    if "/" in text:  # the stroke is a cue between two findings, and a blank elsewhere
+        places = list(range(len(text)))
+        text, origin = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]].words, text, places)
+        plain, words = text, text.split()
+    if "/" in text:
+        plain = text.replace("/", " ")
+        words = plain.split()
+    mentions = _NAMES.find(plain, words)
+    if not mentions:
+        return plain, origin, [], []
+    if plain is not text:  # the stroke is a cue between two findings, and a blank elsewhere
         for one, other in pairwise(mentions):
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
-    return plain, origin or [], mentions, _CUES.find(plain, plain.split()) if mentions else []
+                words.append("/")
+    return plain, origin, mentions, _CUES.find(plain, words)
 
 
-def _readings(segment: str) -> tuple[list[int], list[tuple[Match, Reading]]]:
+def _readings(segment: str) -> tuple[Places, list[tuple[Match, Reading]]]:
     """Return the mentions of one segment in order, without look-alikes, with their readings; and where its characters
     stood before abbreviations were written in full."""
     text, origin, mentions, cues = find_matches(segment)

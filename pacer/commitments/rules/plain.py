@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pacer.commitments.rules.echo import ECHO
 from pacer.commitments.rules.table import GROUPS
@@ -16,8 +16,8 @@ from pacer.commitments.rules.table import GROUPS
 #: The place in the report of each character of a text; None if nobody asks.
 Places = list[int] | None
 
-#: A report in ASCII without these characters is plain already.
-_FOREIGN = re.compile(r"[<>&\\|~#*{\"`\t\x00-\x08\x0b\x0c\x0e-\x1f]|_x000|\[/INST|S(?:ER|ser):")
+#: A report in ASCII without these is plain already.
+_MARKS = (*'<>&\\|~#*{"`\t', "_x000", "[/INST]", "user:", "User:", "USER:", "human:", "Human:", "HUMAN:")
 #: Characters with a plain form of their own; all others by their Unicode category.
 _SPELLINGS = {
     **dict.fromkeys("\n\r\t\xad'`-", None),
@@ -96,7 +96,7 @@ _MARKUP: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]], ...]
 
 def plain(report: str, places: Places) -> tuple[str, Places]:
     """Return a report as plain text, with the places of its characters if ``places`` has those of the report."""
-    if report.isascii() and not _FOREIGN.search(report):
+    if report.isascii() and not has_any(report, _MARKS):
         return report, places
     if places is not None:
         places = [place for place, letter in zip(places, report, strict=True) for _ in letter.translate(_LETTERS)]
@@ -105,6 +105,14 @@ def plain(report: str, places: Places) -> tuple[str, Places]:
         if sign in text:
             text, places = substitute(pattern, new, text, places)
     return text, places
+
+
+def has_any(text: str, pieces: Sequence[str]) -> bool:
+    """Whether a text contains one of some pieces; faster than a regular expression."""
+    for piece in pieces:  # noqa: SIM110 (a generator takes three times as long)
+        if piece in text:
+            return True
+    return False
 
 
 def substitute(

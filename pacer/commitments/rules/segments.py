@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 from string import punctuation
 
-from pacer.commitments.rules.plain import VALUE_ENDS, Places, plain, substitute
+from pacer.commitments.rules.plain import VALUE_ENDS, Places, has_any, plain, substitute
 from pacer.commitments.rules.table import GROUPS
 
+#: A segment that says that an addendum begins.
+ADDENDUM = "\x1e"
 #: Ends of segments; the periods of decimal numbers and of these abbreviations do not count.
 _END = re.compile(r"[.;!](?<!\bvs\.)(?<!\bvs \.)(?<!\bdr\.)(?<!\bneg\.)(?<!\bpl\.)(?:(?<=!)|(?!\d))")
 #: Other punctuation becomes blank, and all digits become 0, because no rule uses the value of a number.
-_PLAIN = str.maketrans(dict.fromkeys(set(punctuation) - set(".;!?-='/"), " ") | dict.fromkeys("123456789", "0"))
+_BLANKS = {*punctuation, *map(chr, range(32))} - {*".;!?-='/", ADDENDUM}
+_PLAIN = str.maketrans(dict.fromkeys(_BLANKS, " ") | dict.fromkeys("123456789", "0"))
 #: So do a quote or a hyphen that joins no letters, and the hyphen before a cue ("clear-no effusion").
 _LOOSE = re.compile(
     r"-(?:(?<![a-z\d=]-)|(?<!=-)(?![a-z\d])|(?=(?:no|not|without|neg|negative|possibl[ey]|probabl[ey])\b))"
@@ -34,9 +37,7 @@ _ADDENDUM = re.compile(
     r"\baddend(?:um|a)\b(?:[^:.\n]{0,60}:|[ \t]*[-.\n])"
     r"|(?:^|(?<=\n)|(?<=[.!?;] ))\s*(?:correction|corrected|amend(?:ment|ed)|erratum|revised)\b[^:.\n]{0,40}:"
 )
-_HEADED = re.compile("addend|correct|amend|errat|revis")
-#: A segment that says that an addendum begins.
-ADDENDUM = "\x1e"
+_HEADED = ("addend", "correct", "amend", "errat", "revis")
 #: The line before a break is a whole item. (Each word looks back by itself, because their lengths differ.)
 _WHOLE = "(?<!,)(?<!-)" + "".join(rf"(?<!\b{word})" for word in GROUPS["unfinished"][3:-1].split("|"))
 _VALUE = rf"(?P<value>{GROUPS['value']}){VALUE_ENDS}"
@@ -57,38 +58,24 @@ _ITEM = re.compile(rf"(?i:{_WHOLE}[ \t]*\n(?![ \t]*(?:and|or|nor|with|in|at|of|o
 _ITEM_LENGTH = 40
 #: Lines of a name, a comma and a value.
 _PAIRS = re.compile(rf"(?:[a-z_]+,[a-z_]+\n)?(?:[a-z _-]{{3,40}},\s*{GROUPS['value']}\s*(?:\n|$))+")
-#: Texts that change: words that a hyphen and a line break or a soft hyphen divide, negative contractions (the cleaner
-#: drops the apostrophe), a label that its value repeats, the comma between two findings with a value behind each, the
-#: head of a list of denied or uncertain findings, and the value of a name ("Pneumothorax: no"), which ends its segment.
-_EDITS = re.compile(
+#: Words that a hyphen and a line break or a soft hyphen divide, and negative contractions (the cleaner drops the
+#: apostrophe); and pieces of which such a text has one.
+_WORDS = re.compile(
     r"(?P<joined>\xad\s*|(?<=[a-z])-\n\s*(?=[a-z]))"
     r"|\b(?P<verb>is|are|was|were|do|does|did|has|have|had|could|would|should|ca|wo)n'?t\b"
-    r"|\b(?P<label>[a-z]{4,}?)s?\s*[:|](?=[^.;:|\n]*\b(?P=label))"
+)
+_IN_WORDS = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
+#: A label that its value repeats, the comma between two findings with a value behind each, the head of a list of denied
+#: or uncertain findings, the value of a name ("Pneumothorax: no"), which ends its segment; and pieces of such texts.
+_VALUES = re.compile(
+    r"\b(?P<label>[a-z]{4,}?)s?\s*[:|](?=[^.;:|\n]*\b(?P=label))"
     rf"|(?P<each>(?<=[a-z] )(?:{GROUPS['each']})),(?=[^.,;\n]{{3,40}}\b(?:{GROUPS['each']})\s*(?:[.,;\n]|$))"
     rf"|\b(?P<head>{GROUPS['head']})\s*:"
-    rf"|(?:\s*[:=•]\s*|\s*\?!(?!\s*{GROUPS['value_normal']})\s*|[ \t]*\|[ \t]*|\t\s*|(?<=\s)-\s+|\s*(?=\(\s*(?:[-+]|no|yes|absent|present)))"
-    rf"{_VALUE}|(?P<sign>\(\s*[-+]\s*\))(?=\s*[a-z])"
+    rf"|(?:\s*[:=•]\s*|\s*\?!(?!\s*{GROUPS['value_normal']})\s*|[ \t]*\|[ \t]*|\t\s*|(?<=\s)-\s+"
+    rf"|\s*(?=\(\s*(?:[-+]|no|yes|absent|present))){_VALUE}"
+    r"|(?P<sign>\(\s*[-+]\s*\))(?=\s*[a-z])"
 )
-#: Every text to edit has one of these; looking for them is faster.
-_SIGNS = (
-    "\xad",
-    "-\n",
-    "- ",
-    ":",
-    "=",
-    "(",
-    "'t",
-    "snt ",
-    "rent ",
-    "dnt ",
-    "cant ",
-    "wont ",
-    "?!",
-    "|",
-    "•",
-    "\t",
-    "t,",
-)
+_IN_VALUES = (":", "=", "(", "|", "- ", "?!", "•", "\t", "sent,", "tive,", "tain,", "mentioned,")
 
 
 def segments(report: str) -> list[str]:
@@ -112,7 +99,7 @@ def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
 
 
 def _normalise(report: str, places: Places) -> tuple[str, Places]:
-    """Lower-case a report, mark the ends of segments, replace punctuation and digits; with the places of the letters."""
+    """Lower-case a report, mark ends of segments, replace punctuation and digits; return the places of letters too."""
     text, places = plain(report, places)
     dashed = _DASHED.match(text)
     if ":" in text:
@@ -126,12 +113,14 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
     lower = text.lower()
     if len(lower) != len(text):  # a few capitals become two characters in lower case
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
-    if _HEADED.search(lower):
+    if has_any(lower, _HEADED):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
-    if "," in lower and _PAIRS.fullmatch(lower):
+    if "," in lower and "\n" in lower and _PAIRS.fullmatch(lower):
         lower = lower.replace(",", ":")
-    if any(sign in lower for sign in _SIGNS):
-        lower, places = substitute(_EDITS, _edited, lower, places)
+    if has_any(lower, _IN_WORDS):
+        lower, places = substitute(_WORDS, _edited, lower, places)
+    if has_any(lower, _IN_VALUES):
+        lower, places = substitute(_VALUES, _edited, lower, places)
     if "-" in lower or "'" in lower:
         lower = _LOOSE.sub(" ", lower)
     return lower.translate(_PLAIN), places
@@ -154,5 +143,5 @@ def _edited(match: re.Match[str]) -> str:
     if kind == "sign":
         return "no " if words == "-" else " "
     if _NORMAL.fullmatch(words):  # "heart size: normal" is a name that denies
-        return f" {words} =!"
+        return f" {words} =normal!"
     return f" ={'+' if words[0] == '1' else words}!"
