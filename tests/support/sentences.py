@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pacer.commitments.anchor import POLARITIES, Anchor
 
 _TABLE = Path(__file__).parents[1] / "unit" / "commitments" / "rules" / "sentences.tsv"
-_SIGNS = {"n": "\n", "-": "\xad", "\\": "\\"}
+_SIGNS = {"n": "\n", "t": "\t", "-": "\xad", "\\": "\\"}
 
 
 class Sentence(NamedTuple):

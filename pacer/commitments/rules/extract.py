@@ -38,6 +38,7 @@ class Mention(NamedTuple):
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
 _ABBREVIATION = re.compile(rf"(?<!\S)(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?!\S)")
+_STROKE = re.compile(" ?/ ?")
 #: The first words of all abbreviations.
 _ABBREVIATED = frozenset(short.split()[0] for short in ABBREVIATIONS)
 
@@ -91,6 +92,7 @@ def find_matches(segment: str) -> tuple[str, Places, list[Match], list[Match]]:
         text, origin = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]].words, text, places)
         plain, words = text, text.split()
     if "/" in text:
+        text, origin = substitute(_STROKE, lambda _: "/", text, origin or list(range(len(text))))
         plain = text.replace("/", " ")
         words = plain.split()
     mentions = _NAMES.find(plain, words)

@@ -20,9 +20,10 @@ Places = list[int] | None
 _MARKS = (*'<>&\\|~#*{"`\t', "_x000", "[/INST]", "user:", "User:", "USER:", "human:", "Human:", "HUMAN:")
 #: Characters with a plain form of their own; all others by their Unicode category.
 _SPELLINGS = {
-    **dict.fromkeys("\n\r\t\xad'`-", None),
-    **dict.fromkeys("\u2028\u2029\x85\x0b\x0c", "\n"),
-    **dict.fromkeys("\u200b\ufeff", " "),
+    "\xad": "\xad",
+    **dict.fromkeys("\u2028\u2029\x85", "\n"),
+    **dict.fromkeys("\u200b\ufeff▁Ġ", " "),
+    **dict.fromkeys("\ufe0e\ufe0f", ""),
     **dict.fromkeys("\u2010\u2011", "-"),
     **dict.fromkeys("‘’ʼ′", "'"),
     **dict.fromkeys("∅⌀", "ø"),
@@ -43,9 +44,9 @@ class _Letters(dict[int, str]):
 
 def _plain_letter(letter: str) -> str:
     if letter in _SPELLINGS:
-        return _SPELLINGS[letter] or letter
+        return _SPELLINGS[letter]
     kind = unicodedata.category(letter)
-    if letter.isascii() and kind != "Cc":
+    if letter.isascii():
         return letter
     if kind == "Cf":  # joiners and marks of direction
         return ""

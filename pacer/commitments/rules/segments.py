@@ -11,31 +11,39 @@ from pacer.commitments.rules.plain import VALUE_ENDS, Places, has_any, plain, su
 from pacer.commitments.rules.table import GROUPS
 
 #: A segment that says that an addendum begins.
-ADDENDUM = "\x1e"
+ADDENDUM = "§"
 #: Ends of segments; the periods of decimal numbers and of these abbreviations do not count.
 _END = re.compile(r"[.;!](?<!\bvs\.)(?<!\bvs \.)(?<!\bdr\.)(?<!\bneg\.)(?<!\bpl\.)(?:(?<=!)|(?!\d))")
 #: Other punctuation becomes blank, and all digits become 0, because no rule uses the value of a number.
-_BLANKS = {*punctuation, *map(chr, range(32))} - {*".;!?-='/", ADDENDUM}
+_BLANKS = {*punctuation, *map(chr, range(32))} - set(".;!?-='/")
 _PLAIN = str.maketrans(dict.fromkeys(_BLANKS, " ") | dict.fromkeys("123456789", "0"))
 #: So do a quote or a hyphen that joins no letters, and the hyphen before a cue ("clear-no effusion").
 _LOOSE = re.compile(
-    r"-(?:(?<![a-z\d=]-)|(?<!=-)(?![a-z\d])|(?=(?:no|not|without|neg|negative|possibl[ey]|probabl[ey])\b))"
+    r"\?(?<!\w\?)(?=(?:no|not|without)\b)|-(?:(?<![a-z\d=]-)|(?<!=-)(?![a-z\d])|(?=(?:no|not|without|neg|negative|possibl[ey]|probabl[ey])\b))"
     r"|'(?:(?<![a-z\d]')|(?![a-z\d]))"
 )
 _WORD = re.compile(r"\S+")
 
+#: The rest of a sentence.
+_SENTENCE = r"(?:[^.;!?\n]|[.](?=\w|(?<=\b[Yy][.][Oo][.])|(?<=\byo[.])|(?<=\bDr[.])) *|\n(?=[ \t]*[a-z(]))*"
 _ABOUT = f"(?i:{GROUPS['aside']})"
 #: A section that says what was asked or done, not what is seen, up to the next heading, or else to its sentence's end.
 _ASIDE = re.compile(
     rf"(?:^|(?<=\n)|(?<=[.!?;] ))[ \t]*{_ABOUT}\s*:(?:.*?(?=(?:\n|(?<=[a-z.!?;]) )\s*(?!{_ABOUT}\b)"
     r"(?:(?i:findings?|impressions?|conclusions?)\b[^:\n]{0,30}|[A-Z][A-Z /&-]{3,40}):)"
-    r"|(?:[^.;!?\n]|[.](?=\w|(?<=\b[Yy][.][Oo][.])|(?<=\byo[.])|(?<=\bDr[.])) *|\n(?=[ \t]*[a-z(]))*)",
+    rf"|{_SENTENCE})",
     re.DOTALL,
+)
+#: A sentence about the past: "history of pneumonia with effusion", unless something is there now.
+_HISTORY = re.compile(
+    r"(?:^|(?<=\n)|(?<=[.!?;] ))\s*(?:(?:known|past|prior|medical|clinical|remote|an?|patients?|with|has) )*"
+    rf"(?:history|hx|h/o) of (?={_SENTENCE}\bwith\b)(?!{_SENTENCE}\b(?:now|new|today|currently?|present(?:s|ing)?)\b){_SENTENCE}",
+    re.IGNORECASE,
 )
 #: The heading of what replaces earlier statements.
 _ADDENDUM = re.compile(
-    r"\baddend(?:um|a)\b(?:[^:.\n]{0,60}:|[ \t]*[-.\n])"
-    r"|(?:^|(?<=\n)|(?<=[.!?;] ))\s*(?:correction|corrected|amend(?:ment|ed)|erratum|revised)\b[^:.\n]{0,40}:"
+    r"\baddend(?:um|a)\b(?:(?:[^:.\n!]|\bdr\.){0,60}:|[ \t]*[-.\n!])"
+    r"|(?:^|(?<=[\n!])|(?<=[.!?;] ))\s*(?:correction|corrected|amend(?:ment|ed)|erratum|revised)\b[^:.\n]{0,40}:"
 )
 _HEADED = ("addend", "correct", "amend", "errat", "revis")
 #: The line before a break is a whole item. (Each word looks back by itself, because their lengths differ.)
@@ -49,15 +57,16 @@ _BREAK = re.compile(
     r"(?<=\w\?)\s|\n(?=\s*(?:\n|[-*•>#~+]+\s*[A-Za-z]|\d{1,2}[.)] |\(?[a-z\d]\) ))"
     rf"|(?i:{_WHOLE})[ \t]*\n(?=[ \t]*[A-Z][a-z])"
     r"|(?<=[a-z)]) (?=[A-Z][a-z]+(?: [a-z]+){0,2}: )"
-    rf"|(?<=\s)[-*](?=\s?[A-Z]){_NO_VALUE}|\s(?=\d{{1,2}}\)\s)"
+    rf"|(?<=\s)[-*](?=\s?[A-Z]){_NO_VALUE}"
 )
+_NUMBERED = re.compile(r"\s(?=\(?\d{1,2}\)\s)")
 #: Where an item of a list ends that begins with a dash or a star and has its items in one line.
 _DASHED, _DASH = re.compile(r"\s*[-*]"), re.compile(rf"(?<=\s)[-*](?=\s){_NO_VALUE}")
 #: Where the items of a list of short lines end, whatever their letters.
 _ITEM = re.compile(rf"(?i:{_WHOLE}[ \t]*\n(?![ \t]*(?:and|or|nor|with|in|at|of|on|is|are|to|which)\b))")
 _ITEM_LENGTH = 40
 #: Lines of a name, a comma and a value.
-_PAIRS = re.compile(rf"(?:[a-z_]+,[a-z_]+\n)?(?:[a-z _-]{{3,40}},\s*{GROUPS['value']}\s*(?:\n|$))+")
+_PAIRS = re.compile(rf"(?:[a-z_]+,[a-z_]+\n)?(?:[a-z _-]{{3,40}},\s*{GROUPS['value']}\s*(?:\n|$))+", re.IGNORECASE)
 #: Words that a hyphen and a line break or a soft hyphen divide, and negative contractions (the cleaner drops the
 #: apostrophe); and pieces of which such a text has one.
 _WORDS = re.compile(
@@ -71,11 +80,11 @@ _VALUES = re.compile(
     r"\b(?P<label>[a-z]{4,}?)s?\s*[:|](?=[^.;:|\n]*\b(?P=label))"
     rf"|(?P<each>(?<=[a-z] )(?:{GROUPS['each']})),(?=[^.,;\n]{{3,40}}\b(?:{GROUPS['each']})\s*(?:[.,;\n]|$))"
     rf"|\b(?P<head>{GROUPS['head']})\s*:"
-    rf"|(?:\s*[:=•]\s*|\s*\?!(?!\s*{GROUPS['value_normal']})\s*|[ \t]*\|[ \t]*|\t\s*|(?<=\s)-\s+"
-    rf"|\s*(?=\(\s*(?:[-+]|no|yes|absent|present))){_VALUE}"
+    rf"|(?:\s*[:•]\s*|\s*\?!(?!\s*{GROUPS['value_normal']})\s*|[ \t]*\|[ \t]*|\t\s*|(?<=\s)-\s+"
+    rf"|(?<=\w)\s*(?=\(\s*(?:[-+]|no|yes|absent|present))){_VALUE}"
     r"|(?P<sign>\(\s*[-+]\s*\))(?=\s*[a-z])"
 )
-_IN_VALUES = (":", "=", "(", "|", "- ", "?!", "•", "\t", "sent,", "tive,", "tain,", "mentioned,")
+_IN_VALUES = (":", "(", "|", "- ", "?!", "•", "\t", "sent,", "tive,", "tain,", "mentioned,")
 
 
 def segments(report: str) -> list[str]:
@@ -102,10 +111,16 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
     """Lower-case a report, mark ends of segments, replace punctuation and digits; return the places of letters too."""
     text, places = plain(report, places)
     dashed = _DASHED.match(text)
+    if "," in text and "\n" in text and _PAIRS.fullmatch(text):
+        text = text.replace(",", ":")
     if ":" in text:
         text = _ASIDE.sub(_end, text)
+    if "istory" in text or "h/o" in text or "hx" in text:
+        text = _HISTORY.sub(_end, text)
     if "\n" in text or "?" in text or ":" in text or " -" in text:
         text = _BREAK.sub(_end, text)
+    if ") " in text:
+        text = _NUMBERED.sub(_end, text)
     if dashed:
         text = _DASH.sub(_end, text)
     if text.count("\n") > 1 and max(map(len, text.splitlines())) <= _ITEM_LENGTH:
@@ -115,13 +130,13 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
     if has_any(lower, _HEADED):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
-    if "," in lower and "\n" in lower and _PAIRS.fullmatch(lower):
-        lower = lower.replace(",", ":")
     if has_any(lower, _IN_WORDS):
         lower, places = substitute(_WORDS, _edited, lower, places)
+    if "=" in lower:  # the rules write a sign of their own before values
+        lower = lower.replace("=", ":")
     if has_any(lower, _IN_VALUES):
         lower, places = substitute(_VALUES, _edited, lower, places)
-    if "-" in lower or "'" in lower:
+    if "-" in lower or "'" in lower or "?" in lower:
         lower = _LOOSE.sub(" ", lower)
     return lower.translate(_PLAIN), places
 
