@@ -127,9 +127,10 @@ def substitute(
     for match in pattern.finditer(text):
         start, end = match.span()
         letters = new(match)
-        first = match.start(match.lastgroup or 0) - len(letters) + len(letters.lstrip(" ="))
+        begin = match.start(match.lastgroup or 0)
+        first = begin - len(letters) + len(letters.lstrip(" ="))
         pieces += text[done:start], letters
         origin += places[done:start]
-        origin += (places[min(max(start, first + step), end - 1)] for step in range(len(letters)))
+        origin += (places[min(max(begin, first + step), end - 1)] for step in range(len(letters)))
         done = end
     return "".join([*pieces, text[done:]]), origin + places[done:]

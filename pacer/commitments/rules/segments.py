@@ -37,7 +37,8 @@ _ASIDE = re.compile(
 #: A sentence about the past: "history of pneumonia with effusion", unless something is there now.
 _HISTORY = re.compile(
     r"(?:^|(?<=\n)|(?<=[.!?;] ))\s*(?:(?:known|past|prior|medical|clinical|remote|an?|patients?|with|has) )*"
-    rf"(?:history|hx|h/o) of (?={_SENTENCE}\bwith\b)(?!{_SENTENCE}\b(?:now|new|today|currently?|present(?:s|ing)?)\b){_SENTENCE}",
+    rf"(?:history|hx|h/o) of (?={_SENTENCE}\bwith\b)"
+    rf"(?!{_SENTENCE}\b(?:now|new|today|currently?|present(?:s|ing)?)\b){_SENTENCE}",
     re.IGNORECASE,
 )
 #: The heading of what replaces earlier statements.
