@@ -9,28 +9,22 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from pacer.commitments.rules.echo import ECHO
-from pacer.commitments.rules.table import GROUPS
+from pacer.commitments.rules.table import expand, lines
 
 #: The place in the report of each character of a text; None if nobody asks.
 Places = list[int] | None
 
 #: A report in ASCII without these is plain already.
 _MARKS = (*'<>&\\|~#*{"`\t', "_x000", "[/INST]", "user:", "User:", "USER:", "human:", "Human:", "HUMAN:")
-#: Characters with a plain form of their own; all others by their Unicode category.
+#: What the tables call the signs that they cannot show.
+_SIGNS = {"line": "\n\n", "blank": " ", "nothing": ""}
+#: Characters with a plain form of their own.
 _SPELLINGS = {
-    "\xad": "\xad",
-    **dict.fromkeys("\u2028\u2029\x85", "\n"),
-    **dict.fromkeys("\u200b\ufeff▁Ġ", " "),
-    **dict.fromkeys("\ufe0e\ufe0f", ""),
-    **dict.fromkeys("\u2010\u2011", "-"),
-    **dict.fromkeys("‘’ʼ′", "'"),
-    **dict.fromkeys("∅⌀", "ø"),
-    **dict.fromkeys("°±×÷©®¬", " "),
-    **dict.fromkeys("•‣⁃∙·※", "•"),
-    **dict.fromkeys("✓✔✅☑", " yes "),
-    **dict.fromkeys("✗✘✖❌", " no "),
+    letter: _SIGNS.get(row["plain"], row["plain"]).replace("\\xad", "\xad")
+    for row in lines("letters.tsv")
+    for letter in re.sub(r"\\(?:u\w{4}|x\w\w)", lambda code: chr(int(code[0][2:], 16)), row["letters"])
 }
 
 
@@ -60,39 +54,11 @@ def _plain_letter(letter: str) -> str:
 
 _LETTERS = _Letters()
 
-#: What follows a value in a cell or after a name.
-VALUE_ENDS = r"(?=\s*(?:\.(?!\d)|[,;!?/|\n<(})\]•]|$|-\s|[a-z][a-z ]{2,30}(?::|\s-\s|\s\()))"
-_VALUE, _KEY = rf"\b{GROUPS['value']}{VALUE_ENDS}", GROUPS["key"]
-
-
-def _blank(match: re.Match[str]) -> str:
-    return "!".ljust(len(match[0]))
-
-
-#: Markup in the order of its replacement, each with the sign that a text needs to have it.
-_MARKUP: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str]], ...] = tuple(
-    (sign, re.compile(pattern, re.IGNORECASE | re.DOTALL), new if callable(new) else lambda _, new=new: new)
-    for sign, pattern, new in (
-        ("", ECHO, _blank),
-        ("&", r"&(?:#\d{1,6}|#x[0-9a-f]{1,5}|[a-z]{2,8});", lambda match: html.unescape(match[0]).translate(_LETTERS)),
-        ("\\", r"\\[nrt]", "\n"),
-        ("_x", r"_x000[ad]_", "\n"),
-        # a cell, words within a line, anything else that is a tag
-        ("<", r"<(?:td|th|dd)\b[^<>]*>", "|"),
-        ("<", r"</?(?:[biua]|em|strong|mark|span|font|sub|sup|unk|pad|mask|td|th|dd)(?:\s[^<>]*)?/?>", " "),
-        ("<", rf"</[a-z][\w:-]*\s*>|<(?:{GROUPS['tag']})(?:\s[^<>]*)?/?>|<\|[^<>|\n]{{1,40}}\|>", "\n\n"),
-        # JSON: the value of a key such as "status" belongs to the name before; other keys begin a segment
-        ('":', rf"[\"']?\s*(?:,|:\s*\{{)\s*[\"']{_KEY}[\"']\s*:(?=\s*[\"']?{_VALUE.replace(VALUE_ENDS, '')})", ":"),
-        ('":', r",(?=\s*\{?\s*[\"'][^\"'\n]{1,60}[\"']\s*:)|[{}]", "\n\n"),
-        ('"', r"[\"\[\]]", " "),
-        # tables: the line under the head, an empty cell, and where rows stand in one line, their ends
-        ("|", r"\|?(?:[ \t]*:?-{3,}:?[ \t]*\|?)+", "\n\n"),
-        ("|", r"\|\s*\n\s*\|?|(?<!\n)\|[ \t]*\|(?=[^\n]*\Z)(?<!\n)", "\n\n"),
-        ("**", r"\*{2,}", ""),
-        (">", r"[-=]+>", "•"),
-        ("•", rf"\s*•[\s•]*(?!\s*{_VALUE})", "\n\n"),
-    )
-)
+#: Markup in the order of its replacement: the sign that a text needs to have it, its pattern, the new text.
+_MARKUP = [
+    (row["sign"], re.compile(expand(row["pattern"]), re.IGNORECASE), _SIGNS.get(row["new"], row["new"]))
+    for row in lines("markup.tsv")
+]
 
 
 def plain(report: str, places: Places) -> tuple[str, Places]:
@@ -104,8 +70,14 @@ def plain(report: str, places: Places) -> tuple[str, Places]:
     text = report.translate(_LETTERS)
     for sign, pattern, new in _MARKUP:
         if sign in text:
-            text, places = substitute(pattern, new, text, places)
+            text, places = substitute(pattern, partial(_replaced, new), text, places)
     return text, places
+
+
+def _replaced(new: str, match: re.Match[str]) -> str:
+    if new == "entity":
+        return html.unescape(match[0]).translate(_LETTERS)
+    return new.ljust(len(match[0])) if new == "!" else new
 
 
 def has_any(text: str, pieces: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from string import punctuation
 
-from pacer.commitments.rules.plain import VALUE_ENDS, Places, has_any, plain, substitute
+from pacer.commitments.rules.plain import Places, has_any, plain, substitute
 from pacer.commitments.rules.table import GROUPS
 
 #: A segment that says that an addendum begins.
@@ -17,75 +17,32 @@ _END = re.compile(r"[.;!](?<!\bvs\.)(?<!\bvs \.)(?<!\bdr\.)(?<!\bneg\.)(?<!\bpl\
 #: Other punctuation becomes blank, and all digits become 0, because no rule uses the value of a number.
 _BLANKS = {*punctuation, *map(chr, range(32))} - set(".;!?-='/")
 _PLAIN = str.maketrans(dict.fromkeys(_BLANKS, " ") | dict.fromkeys("123456789", "0"))
-#: So do a quote or a hyphen that joins no letters, and the hyphen before a cue ("clear-no effusion").
-_LOOSE = re.compile(
-    r"\?(?<!\w\?)(?=(?:no|not|without)\b)|-(?:(?<![a-z\d=]-)|(?<!=-)(?![a-z\d])|(?=(?:no|not|without|neg|negative|possibl[ey]|probabl[ey])\b))"
-    r"|'(?:(?<![a-z\d]')|(?![a-z\d]))"
+_LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED = (
+    re.compile(GROUPS[name]) for name in ("loose", "aside_section", "history", "addendum", "numbered")
 )
-_WORD = re.compile(r"\S+")
-
-#: The rest of a sentence.
-_SENTENCE = r"(?:[^.;!?\n]|[.](?=\w|(?<=\b[Yy][.][Oo][.])|(?<=\byo[.])|(?<=\bDr[.])) *|\n(?=[ \t]*[a-z(]))*"
-_ABOUT = f"(?i:{GROUPS['aside']})"
-#: A section that says what was asked or done, not what is seen, up to the next heading, or else to its sentence's end.
-_ASIDE = re.compile(
-    rf"(?:^|(?<=\n)|(?<=[.!?;] ))[ \t]*{_ABOUT}\s*:(?:.*?(?=(?:\n|(?<=[a-z.!?;]) )\s*(?!{_ABOUT}\b)"
-    r"(?:(?i:findings?|impressions?|conclusions?)\b[^:\n]{0,30}|[A-Z][A-Z /&-]{3,40}):)"
-    rf"|{_SENTENCE})",
-    re.DOTALL,
+_PAIRS, _DIVIDED, _VALUES, _NORMAL = (
+    re.compile(GROUPS[name]) for name in ("pairs", "divided", "values", "value_normal")
 )
-#: A sentence about the past: "history of pneumonia with effusion", unless something is there now.
-_HISTORY = re.compile(
-    r"(?:^|(?<=\n)|(?<=[.!?;] ))\s*(?:(?:known|past|prior|medical|clinical|remote|an?|patients?|with|has) )*"
-    rf"(?:history|hx|h/o) of (?={_SENTENCE}\bwith\b)"
-    rf"(?!{_SENTENCE}\b(?:now|new|today|currently?|present(?:s|ing)?)\b){_SENTENCE}",
-    re.IGNORECASE,
-)
-#: The heading of what replaces earlier statements.
-_ADDENDUM = re.compile(
-    r"\baddend(?:um|a)\b(?:(?:[^:.\n!]|\bdr\.){0,60}:|[ \t]*[-.\n!])"
-    r"|(?:^|(?<=[\n!])|(?<=[.!?;] ))\s*(?:correction|corrected|amend(?:ment|ed)|erratum|revised)\b[^:.\n]{0,40}:"
-)
+#: Pieces of which a text has one if it is to be searched for an addendum, divided words, and values.
 _HEADED = ("addend", "correct", "amend", "errat", "revis")
+_IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
+_IN_VALUES = (":", "(", "|", "- ", "?!", "•", "\t", "sent,", "tive,", "tain,", "mentioned,")
+_WORD = re.compile(r"\S+")
 #: The line before a break is a whole item. (Each word looks back by itself, because their lengths differ.)
 _WHOLE = "(?<!,)(?<!-)" + "".join(rf"(?<!\b{word})" for word in GROUPS["unfinished"][3:-1].split("|"))
-_VALUE = rf"(?P<value>{GROUPS['value']}){VALUE_ENDS}"
-_NORMAL = re.compile(GROUPS["value_normal"])
-_NO_VALUE = rf"(?!\s*(?i:{GROUPS['value']})\b)"
 #: Where a segment ends besides punctuation: a question, a paragraph, an item of a list, a line that begins with a
 #: capital after a line that is a whole item, and the next label of a line of labels.
 _BREAK = re.compile(
     r"(?<=\w\?)\s|\n(?=\s*(?:\n|[-*•>#~+]+\s*[A-Za-z]|\d{1,2}[.)] |\(?[a-z\d]\) ))"
     rf"|(?i:{_WHOLE})[ \t]*\n(?=[ \t]*[A-Z][a-z])"
     r"|(?<=[a-z)]) (?=[A-Z][a-z]+(?: [a-z]+){0,2}: )"
-    rf"|(?<=\s)[-*](?=\s?[A-Z]){_NO_VALUE}"
+    rf"|(?<=\s)[-*](?=\s?[A-Z]){GROUPS['no_value']}"
 )
-_NUMBERED = re.compile(r"\s(?=\(?\d{1,2}\)\s)")
 #: Where an item of a list ends that begins with a dash or a star and has its items in one line.
-_DASHED, _DASH = re.compile(r"\s*[-*]"), re.compile(rf"(?<=\s)[-*](?=\s){_NO_VALUE}")
+_DASHED, _DASH = re.compile(r"\s*[-*]"), re.compile(rf"(?<=\s)[-*](?=\s){GROUPS['no_value']}")
 #: Where the items of a list of short lines end, whatever their letters.
 _ITEM = re.compile(rf"(?i:{_WHOLE}[ \t]*\n(?![ \t]*(?:and|or|nor|with|in|at|of|on|is|are|to|which)\b))")
 _ITEM_LENGTH = 40
-#: Lines of a name, a comma and a value.
-_PAIRS = re.compile(rf"(?:[a-z_]+,[a-z_]+\n)?(?:[a-z _-]{{3,40}},\s*{GROUPS['value']}\s*(?:\n|$))+", re.IGNORECASE)
-#: Words that a hyphen and a line break or a soft hyphen divide, and negative contractions (the cleaner drops the
-#: apostrophe); and pieces of which such a text has one.
-_WORDS = re.compile(
-    r"(?P<joined>\xad\s*|(?<=[a-z])-\n\s*(?=[a-z]))"
-    r"|\b(?P<verb>is|are|was|were|do|does|did|has|have|had|could|would|should|ca|wo)n'?t\b"
-)
-_IN_WORDS = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
-#: A label that its value repeats, the comma between two findings with a value behind each, the head of a list of denied
-#: or uncertain findings, the value of a name ("Pneumothorax: no"), which ends its segment; and pieces of such texts.
-_VALUES = re.compile(
-    r"\b(?P<label>[a-z]{4,}?)s?\s*[:|](?=[^.;:|\n]*\b(?P=label))"
-    rf"|(?P<each>(?<=[a-z] )(?:{GROUPS['each']})),(?=[^.,;\n]{{3,40}}\b(?:{GROUPS['each']})\s*(?:[.,;\n]|$))"
-    rf"|\b(?P<head>{GROUPS['head']})\s*:"
-    rf"|(?:\s*[:•]\s*|\s*\?!(?!\s*{GROUPS['value_normal']})\s*|[ \t]*\|[ \t]*|\t\s*|(?<=\s)-\s+"
-    rf"|(?<=\w)\s*(?=\(\s*(?:[-+]|no|yes|absent|present))){_VALUE}"
-    r"|(?P<sign>\(\s*[-+]\s*\))(?=\s*[a-z])"
-)
-_IN_VALUES = (":", "(", "|", "- ", "?!", "•", "\t", "sent,", "tive,", "tain,", "mentioned,")
 
 
 def segments(report: str) -> list[str]:
@@ -131,8 +88,8 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
     if has_any(lower, _HEADED):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
-    if has_any(lower, _IN_WORDS):
-        lower, places = substitute(_WORDS, _edited, lower, places)
+    if has_any(lower, _IN_DIVIDED):
+        lower, places = substitute(_DIVIDED, _edited, lower, places)
     if "=" in lower:  # the rules write a sign of their own before values
         lower = lower.replace("=", ":")
     if has_any(lower, _IN_VALUES):

@@ -33,27 +33,28 @@ class Row(NamedTuple):
     ends: frozenset[str] = frozenset()
 
 
-def _lines(name: str) -> list[dict[str, str]]:
+def lines(name: str) -> list[dict[str, str]]:
     """Read a table of this package. The first line has the names of the columns; lines with # are comments."""
     text = resources.files("pacer.commitments.rules").joinpath(name).read_text(encoding="utf-8")
     head, *lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     return [dict(zip(head, line, strict=True)) for line in lines]
 
 
-def _expand(words: str) -> str:
+def expand(words: str) -> str:
+    """Write the groups of a pattern in full."""
     return re.sub(r"\{([a-z]\w*)\}", lambda group: GROUPS[group[1]], words)
 
 
 #: The groups of ``words.tsv``; a group may use those above it.
 GROUPS: dict[str, str] = {}
-for _line in _lines("words.tsv"):
-    GROUPS[_line["group"]] = f"(?:{_expand(_line['words'])})"
+for _line in lines("words.tsv"):
+    GROUPS[_line["group"]] = f"(?:{expand(_line['words'])})"
 
 
 def _row(line: dict[str, str]) -> Row:
     side, numbers = line.get("side", ""), [int(number) for number in line.get("reach", "").split(", ") if number]
     return Row(
-        *(line["says"], _expand(line["words"]), line["example"], line["reading"]),
+        *(line["says"], expand(line["words"]), line["example"], line["reading"]),
         findings=tuple(filter(None, line.get("findings", "").split(", "))),
         anywhere=line["start"] == "anywhere",
         side=side,
@@ -73,7 +74,7 @@ class Abbreviation(NamedTuple):
 #: By abbreviation, as segments write it.
 ABBREVIATIONS = {
     short: Abbreviation(line["words"], line["example"], line["reading"])
-    for line in _lines("abbreviations.tsv")
+    for line in lines("abbreviations.tsv")
     for short in line["short"].split(", ")
 }
-NAMES, CUES = (tuple(map(_row, _lines(table))) for table in ("names.tsv", "cues.tsv"))
+NAMES, CUES = (tuple(map(_row, lines(table))) for table in ("names.tsv", "cues.tsv"))

@@ -9,7 +9,7 @@ import pytest
 from pacer.commitments.rules.extract import extract_anchor, find_matches
 from pacer.commitments.rules.matching import Patterns
 from pacer.commitments.rules.segments import located_segments
-from pacer.commitments.rules.table import ABBREVIATIONS, CUES, NAMES, Abbreviation, Row
+from pacer.commitments.rules.table import ABBREVIATIONS, CUES, NAMES, Abbreviation, Row, lines
 from pacer.data.cleaning import clean_report
 from tests.support.sentences import SENTENCES, Sentence, anchor_of
 
@@ -28,6 +28,11 @@ def test_every_row_reads_its_example(row: Row) -> None:
     rows = NAMES if row in NAMES else CUES
     texts = [find_matches(segment)[0] for segment, _ in located_segments(row.example)]
     assert any(match.row is row for text in texts for match in Patterns(rows).find(text, text.split()))
+
+
+@pytest.mark.parametrize("row", lines("markup.tsv"), ids=lambda row: row["example"])
+def test_every_markup_reads_its_example(row: dict[str, str]) -> None:
+    assert extract_anchor(row["example"]) == anchor_of(row["reading"])
 
 
 @pytest.mark.parametrize("short", ABBREVIATIONS)
