@@ -269,6 +269,11 @@ def reading_notes(signature: Signature) -> list[str]:
         notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
     if equal := protocol.get("equal_hypotheses"):
         notes.append(f"warning: {equal} of {pairs} reports equal their reference; is their column the right one?")
+    if echoes := protocol.get("prompt_hypotheses"):
+        notes.append(
+            f"warning: {echoes} of {pairs} reports repeat their prompt (a task, an indication, [INST], <think>), "
+            "which is scored as words; take it out of the file"
+        )
     if blank := protocol.get("blank_hypotheses"):
         notes.append(f"note: reports that are blank, or a word such as nan: {blank}; scored as empty reports")
     if left_out := protocol.get("left_out_references"):
