@@ -37,7 +37,7 @@ class Mention(NamedTuple):
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
-_ABBREVIATION = re.compile(rf"(?<!\S)(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?!\S)")
+_ABBREVIATION = re.compile(rf"(?<![^\s?])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?!\S)")
 _STROKE = re.compile(" ?/ ?")
 #: The first words of all abbreviations.
 _ABBREVIATED = frozenset(short.split()[0] for short in ABBREVIATIONS)
@@ -87,7 +87,7 @@ def find_matches(segment: str) -> tuple[str, Places, list[Match], list[Match]]:
     """Return a segment with abbreviations in full, the place in it of each character, its names, and its cues."""
     words, origin = segment.split(), None
     text = plain = " ".join(words)
-    if not _ABBREVIATED.isdisjoint(words):
+    if not _ABBREVIATED.isdisjoint(words) or "?" in text:
         places = list(range(len(text)))
         text, origin = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]].words, text, places)
         plain, words = text, text.split()

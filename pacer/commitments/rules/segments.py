@@ -26,7 +26,7 @@ _PAIRS, _DIVIDED, _VALUES, _NORMAL = (
 #: Pieces of which a text has one if it is to be searched for an addendum, divided words, and values.
 _HEADED = ("addend", "correct", "amend", "errat", "revis")
 _IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
-_IN_VALUES = (":", "(", "|", "- ", "?!", "•", "\t", "sent,", "tive,", "tain,", "mentioned,")
+_IN_VALUES = (":", "(", "|", "- ", "?!", "•", "\t", " no,", " yes,", "sent,", "tive,", "tain,", "mentioned,")
 _WORD = re.compile(r"\S+")
 #: The line before a break is a whole item. (Each word looks back by itself, because their lengths differ.)
 _WHOLE = "(?<!,)(?<!-)" + "".join(rf"(?<!\b{word})" for word in GROUPS["unfinished"][3:-1].split("|"))
