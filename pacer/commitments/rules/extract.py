@@ -70,17 +70,26 @@ def find_mentions(report: str) -> list[Mention]:
         if segment == ADDENDUM:
             before, verdict = before | verdict, {}
         origin, readings = _readings(segment)
-        places = places if origin is None else [places[place] for place in origin]
-        for (start, end, row), (polarity, cue) in readings:
-            span = None if cue is None else (places[cue.start], places[cue.end - 1] + 1)
-            last = row.findings or last
+        for mention, (polarity, cue) in readings:
+            span = None if cue is None else _span(cue, segment, origin, places)
+            last = mention.row.findings or last
             for finding in last:
                 if polarity is not None and _overrides(polarity, verdict.get(finding, (None,))[0]):
                     verdict[finding] = polarity, len(mentions)
-                mentions.append(Mention(places[start], places[end - 1] + 1, finding, polarity, span, False))
+                named = _span(mention, segment, origin, places)
+                mentions.append(Mention(*named, finding, polarity, span, False))
     for _, place in (before | verdict).values():
         mentions[place] = mentions[place]._replace(decided=True)
     return mentions
+
+
+def _span(match: Match, segment: str, origin: Places, places: list[int]) -> tuple[int, int]:
+    """Return the span of a match in the report, with the whole of the abbreviations at its ends."""
+    first, last = (match.start, match.end - 1) if origin is None else (origin[match.start], origin[match.end - 1])
+    if origin is not None:
+        for start, end in (short.span() for short in _ABBREVIATION.finditer(segment)):
+            first, last = start if start <= first < end else first, end - 1 if start <= last < end else last
+    return places[first], places[last] + 1
 
 
 def find_matches(segment: str) -> tuple[str, Places, list[Match], list[Match]]:
@@ -89,7 +98,7 @@ def find_matches(segment: str) -> tuple[str, Places, list[Match], list[Match]]:
     text = plain = " ".join(words)
     if not _ABBREVIATED.isdisjoint(words) or "?" in text:
         places = list(range(len(text)))
-        text, origin = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]].words, text, places)
+        text, origin = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], text, places)
         plain, words = text, text.split()
     if "/" in text:
         text, origin = substitute(_STROKE, lambda _: "/", text, origin or list(range(len(text))))

@@ -9,7 +9,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 from pacer.commitments.rules.table import expand, lines
 
@@ -28,20 +28,14 @@ _SPELLINGS = {
 }
 
 
-class _Letters(dict[int, str]):
-    """The plain form of every character: NFKC, one form of dashes, bullets, quotes and blanks."""
-
-    def __missing__(self, code: int) -> str:
-        self[code] = _plain_letter(chr(code))
-        return self[code]
-
-
+@cache
 def _plain_letter(letter: str) -> str:
+    """Return a character's plain form: NFKC, one form of dashes, bullets, quotes and blanks."""
     if letter in _SPELLINGS:
         return _SPELLINGS[letter]
-    kind = unicodedata.category(letter)
     if letter.isascii():
         return letter
+    kind = unicodedata.category(letter)
     if kind == "Cf":  # joiners and marks of direction
         return ""
     if kind == "Pd" or letter == "−":
@@ -51,8 +45,6 @@ def _plain_letter(letter: str) -> str:
         return "".join(map(_plain_letter, plain))
     return "•" if kind in ("So", "Sm") else " " if kind[0] in "PSZC" else letter
 
-
-_LETTERS = _Letters()
 
 #: Markup in the order of its replacement: the sign that a text needs to have it, its pattern, the new text.
 _MARKUP = [
@@ -66,8 +58,8 @@ def plain(report: str, places: Places) -> tuple[str, Places]:
     if report.isascii() and not has_any(report, _MARKS):
         return report, places
     if places is not None:
-        places = [place for place, letter in zip(places, report, strict=True) for _ in letter.translate(_LETTERS)]
-    text = report.translate(_LETTERS)
+        places = [place for place, letter in zip(places, report, strict=True) for _ in _plain_letter(letter)]
+    text = "".join(map(_plain_letter, report))
     for sign, pattern, new in _MARKUP:
         if sign in text:
             text, places = substitute(pattern, partial(_replaced, new), text, places)
@@ -76,7 +68,7 @@ def plain(report: str, places: Places) -> tuple[str, Places]:
 
 def _replaced(new: str, match: re.Match[str]) -> str:
     if new == "entity":
-        return html.unescape(match[0]).translate(_LETTERS)
+        return "".join(map(_plain_letter, html.unescape(match[0])))
     return new.ljust(len(match[0])) if new == "!" else new
 
 

@@ -17,32 +17,19 @@ _END = re.compile(r"[.;!](?<!\bvs\.)(?<!\bvs \.)(?<!\bdr\.)(?<!\bneg\.)(?<!\bpl\
 #: Other punctuation becomes blank, and all digits become 0, because no rule uses the value of a number.
 _BLANKS = {*punctuation, *map(chr, range(32))} - set(".;!?-='/")
 _PLAIN = str.maketrans(dict.fromkeys(_BLANKS, " ") | dict.fromkeys("123456789", "0"))
-_LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED = (
-    re.compile(GROUPS[name]) for name in ("loose", "aside_section", "history", "addendum", "numbered")
+_LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
+    re.compile(GROUPS[name]) for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
 )
-_PAIRS, _DIVIDED, _VALUES, _NORMAL = (
-    re.compile(GROUPS[name]) for name in ("pairs", "divided", "values", "value_normal")
+_DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM = (
+    re.compile(GROUPS[name]) for name in ("divided", "values", "value_normal", "break", "dash", "item")
 )
+_DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")
+#: The longest line of a list of short lines.
+_ITEM_LENGTH = 40
 #: Pieces of which a text has one if it is to be searched for an addendum, divided words, and values.
 _HEADED = ("addend", "correct", "amend", "errat", "revis")
 _IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
 _IN_VALUES = (":", "(", "|", "- ", "?!", "•", "\t", " no,", " yes,", "sent,", "tive,", "tain,", "mentioned,")
-_WORD = re.compile(r"\S+")
-#: The line before a break is a whole item. (Each word looks back by itself, because their lengths differ.)
-_WHOLE = "(?<!,)(?<!-)" + "".join(rf"(?<!\b{word})" for word in GROUPS["unfinished"][3:-1].split("|"))
-#: Where a segment ends besides punctuation: a question, a paragraph, an item of a list, a line that begins with a
-#: capital after a line that is a whole item, and the next label of a line of labels.
-_BREAK = re.compile(
-    r"(?<=\w\?)\s|\n(?=\s*(?:\n|[-*•>#~+]+\s*[A-Za-z]|\d{1,2}[.)] |\(?[a-z\d]\) ))"
-    rf"|(?i:{_WHOLE})[ \t]*\n(?=[ \t]*[A-Z][a-z])"
-    r"|(?<=[a-z)]) (?=[A-Z][a-z]+(?: [a-z]+){0,2}: )"
-    rf"|(?<=\s)[-*](?=\s?[A-Z]){GROUPS['no_value']}"
-)
-#: Where an item of a list ends that begins with a dash or a star and has its items in one line.
-_DASHED, _DASH = re.compile(r"\s*[-*]"), re.compile(rf"(?<=\s)[-*](?=\s){GROUPS['no_value']}")
-#: Where the items of a list of short lines end, whatever their letters.
-_ITEM = re.compile(rf"(?i:{_WHOLE}[ \t]*\n(?![ \t]*(?:and|or|nor|with|in|at|of|on|is|are|to|which)\b))")
-_ITEM_LENGTH = 40
 
 
 def segments(report: str) -> list[str]:

@@ -63,18 +63,6 @@ def _row(line: dict[str, str]) -> Row:
     )
 
 
-class Abbreviation(NamedTuple):
-    """An abbreviation's words in full, and an example with its reading."""
-
-    words: str
-    example: str
-    reading: str
-
-
-#: By abbreviation, as segments write it.
-ABBREVIATIONS = {
-    short: Abbreviation(line["words"], line["example"], line["reading"])
-    for line in lines("abbreviations.tsv")
-    for short in line["short"].split(", ")
-}
+#: The words in full of each abbreviation.
+ABBREVIATIONS = {short: line["words"] for line in lines("abbreviations.tsv") for short in line["short"].split(", ")}
 NAMES, CUES = (tuple(map(_row, lines(table))) for table in ("names.tsv", "cues.tsv"))
