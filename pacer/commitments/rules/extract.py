@@ -102,7 +102,7 @@ def find_matches(segment: str) -> tuple[str, Places, list[Match], list[Match]]:
         plain, words = text, text.split()
     if "/" in text:
         text, origin = substitute(_STROKE, lambda _: "/", text, origin or list(range(len(text))))
-        plain = text.replace("/", " ")
+        plain = text.replace("/", " ").replace("and or", "and/or")
         words = plain.split()
     mentions = _NAMES.find(plain, words)
     if not mentions:
