@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from pacer.commitments.rules.echo import prompt_echo
 from pacer.config import Strict
 from pacer.config.corpus import Cleaner
 from pacer.core.contexts import CONTEXTS, Context
@@ -91,6 +92,8 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
         if residue := int(cases[column].str.contains(ANY_RESIDUE).sum()):
             counts[f"residue_{side}"] = residue
+    if echoes := sum(text is not None and prompt_echo(text) is not None for text in cases["hypothesis"]):
+        counts["prompt_hypotheses"] = echoes
     clean = CLEANERS.get(protocol.clean_references, str)
     cases = cases.select(
         pl.col("id").alias("record_id"),

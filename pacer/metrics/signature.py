@@ -288,6 +288,11 @@ def reading_notes(signature: Signature) -> list[str]:
         notes.append(
             f"note: {', '.join(signature.groups)} made no groups: F1 by group needs a labeller, --chexbert DIR"
         )
+    if echoes := protocol.get("prompt_hypotheses"):
+        notes.append(
+            f"warning: {echoes} of {pairs} reports repeat their prompt (a task, an indication, [INST], <think>), "
+            "which is scored as words; take it out of the file"
+        )
     if blank := protocol.get("blank_hypotheses"):
         notes.append(f"note: reports that are blank, or a word such as nan: {blank}; scored as empty reports")
     if left_out := protocol.get("left_out_references"):

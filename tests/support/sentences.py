@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
 
 _TABLE = Path(__file__).parents[1] / "unit" / "commitments" / "rules" / "sentences.tsv"
+_SIGNS = {"n": "\n", "t": "\t", "-": "\xad", "\\": "\\"}
 
 
 class Sentence(NamedTuple):
@@ -21,7 +23,7 @@ class Sentence(NamedTuple):
 
 def _sentence(line: str) -> Sentence:
     kind, text, reading, sentence = line.split("\t")
-    return Sentence(kind, text == "both", reading, sentence.replace("\\n", "\n").replace("\\-", "\xad"))
+    return Sentence(kind, text == "both", reading, re.sub(r"\\(.)", lambda sign: _SIGNS[sign[1]], sentence))
 
 
 SENTENCES = [_sentence(line) for line in _TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]

@@ -7,14 +7,17 @@ mention decides, even if it comes later. ``docs/commitments.md`` has results, ``
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.matching import Match, Patterns
+from pacer.commitments.rules.plain import Places, substitute
 from pacer.commitments.rules.polarity import Reading, read_mentions
-from pacer.commitments.rules.segments import located_segments, segments
-from pacer.commitments.rules.table import CUES, NAMES
+from pacer.commitments.rules.segments import ADDENDUM, located_segments, segments
+from pacer.commitments.rules.table import ABBREVIATIONS, CUES, NAMES
 
 
 class Mention(NamedTuple):
@@ -34,19 +37,26 @@ class Mention(NamedTuple):
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
+_ABBREVIATION = re.compile(rf"(?<![^\s?])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?!\S)")
+_STROKE = re.compile(" ?/ ?")
+#: The first words of all abbreviations.
+_ABBREVIATED = frozenset(short.split()[0] for short in ABBREVIATIONS)
 
 
 def extract_anchor(report: str) -> Anchor:
     """Extract the findings that a report affirms, denies or leaves uncertain; unmentioned findings are in no field."""
     verdict: dict[str, str] = {}
+    before: dict[str, str] = {}
     last: tuple[str, ...] = ()
     for segment in segments(report):
+        if segment == ADDENDUM:  # what it says of a finding holds instead of what was said before
+            before, verdict = before | verdict, {}
         for findings, polarity in _read(segment.strip()):
             last = findings or last
             for finding in last:
                 if polarity is not None and _overrides(polarity, verdict.get(finding)):
                     verdict[finding] = polarity
-    return _anchor_of(frozenset(verdict.items()))
+    return _anchor_of(frozenset((before | verdict).items()))
 
 
 def find_mentions(report: str) -> list[Mention]:
@@ -54,35 +64,71 @@ def find_mentions(report: str) -> list[Mention]:
     :func:`extract_anchor`."""
     mentions: list[Mention] = []
     verdict: dict[str, tuple[str, int]] = {}
+    before: dict[str, tuple[str, int]] = {}
     last: tuple[str, ...] = ()
     for segment, places in located_segments(report):
-        for (start, end, row), (polarity, cue) in _readings(segment):
-            span = None if cue is None else (places[cue.start], places[cue.end - 1] + 1)
-            last = row.findings or last
+        if segment == ADDENDUM:
+            before, verdict = before | verdict, {}
+        origin, readings = _readings(segment)
+        for mention, (polarity, cue) in readings:
+            span = None if cue is None else _span(cue, segment, origin, places)
+            last = mention.row.findings or last
             for finding in last:
                 if polarity is not None and _overrides(polarity, verdict.get(finding, (None,))[0]):
                     verdict[finding] = polarity, len(mentions)
-                mentions.append(Mention(places[start], places[end - 1] + 1, finding, polarity, span, False))
-    for _, place in verdict.values():
+                named = _span(mention, segment, origin, places)
+                mentions.append(Mention(*named, finding, polarity, span, False))
+    for _, place in (before | verdict).values():
         mentions[place] = mentions[place]._replace(decided=True)
     return mentions
 
 
-def _readings(segment: str) -> list[tuple[Match, Reading]]:
-    """Return the mentions of one segment in order, without look-alikes, with their readings."""
-    words = segment.split()
-    text = " ".join(words)
-    mentions = _NAMES.find(text, words)
+def _span(match: Match, segment: str, origin: Places, places: list[int]) -> tuple[int, int]:
+    """Return the span of a match in the report, with the whole of the abbreviations at its ends."""
+    first, last = (match.start, match.end - 1) if origin is None else (origin[match.start], origin[match.end - 1])
+    if origin is not None:
+        for start, end in (short.span() for short in _ABBREVIATION.finditer(segment)):
+            first, last = start if start <= first < end else first, end - 1 if start <= last < end else last
+    return places[first], places[last] + 1
+
+
+def find_matches(segment: str) -> tuple[str, Places, list[Match], list[Match]]:
+    """Return a segment with abbreviations in full, the place in it of each character, its names, and its cues."""
+    words, origin = segment.split(), None
+    text = plain = " ".join(words)
+    if not _ABBREVIATED.isdisjoint(words) or "?" in text:
+        places = list(range(len(text)))
+        text, origin = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], text, places)
+        plain, words = text, text.split()
+    if "/" in text:
+        text, origin = substitute(_STROKE, lambda _: "/", text, origin or list(range(len(text))))
+        plain = text.replace("/", " ").replace("and or", "and/or")
+        words = plain.split()
+    mentions = _NAMES.find(plain, words)
     if not mentions:
-        return []
-    readings = zip(mentions, read_mentions(text, mentions, _CUES.find(text, words)), strict=True)
-    return [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
+        return plain, origin, [], []
+    if plain is not text:  # the stroke is a cue between two findings, and a blank elsewhere
+        for one, other in pairwise(mentions):
+            if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
+                plain = f"{plain[: one.end]}/{plain[other.start :]}"
+                words.append("/")
+    return plain, origin, mentions, _CUES.find(plain, words)
+
+
+def _readings(segment: str) -> tuple[Places, list[tuple[Match, Reading]]]:
+    """Return the mentions of one segment in order, without look-alikes, with their readings; and where its characters
+    stood before abbreviations were written in full."""
+    text, origin, mentions, cues = find_matches(segment)
+    if not mentions:
+        return origin, []
+    readings = zip(mentions, read_mentions(text, mentions, cues), strict=True)
+    return origin, [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
 
 
 @lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
 def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     """Return the findings (none: those named last) and the polarity of each mention of one segment, in order."""
-    return tuple((mention.row.findings, reading.polarity) for mention, reading in _readings(segment))
+    return tuple((mention.row.findings, reading.polarity) for mention, reading in _readings(segment)[1])
 
 
 def _overrides(polarity: str, before: str | None) -> bool:

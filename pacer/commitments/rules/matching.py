@@ -76,6 +76,8 @@ class Patterns:
     def find(self, text: str, words: list[str]) -> list[Match]:
         """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps."""
         mask = reduce(or_, map(self._called_for, words), 0)
+        if not mask:
+            return []
         padded, hits = f" {text}", []
         for rank, search in self._of_mask(mask):
             for match in search(padded):

@@ -85,7 +85,7 @@ def _read(passage: _Passage) -> Reading:
         and _reaches(cue, passage.mention, floor, ceiling)
         and not (cue.end <= start and _spent(passage, cue))
         and not (row.findings == ("support devices",) and _beside_the_device(passage, cue))
-        and not (cue.row.side == "between" and cue.start > further)
+        and not (cue.row.side == "between" and (cue.start > further or not _between_two(passage, cue)))
     ]
     return _decide(passage.mention, reaching)
 
@@ -117,6 +117,17 @@ def _end_of_list(passage: _Passage) -> int:
         joined = joined or listed[1] is not None or one_thing
         here = following
     return passage.after[0].start if passage.after and not joined else len(passage.text)
+
+
+def _between_two(passage: _Passage, cue: Match) -> bool:
+    """Whether a hint such as "and/or" stands between two findings that exclude each other. An opacity is no such
+    finding: "atelectasis/infiltrate" gives the cause of what is seen."""
+    if cue.row.says != "hint":
+        return True
+    mentions = [*passage.before, passage.mention, *passage.after]
+    sides = [m for m in mentions if m.end <= cue.start][-1:] + [m for m in mentions if m.start >= cue.end][:1]
+    findings = {mention.row.findings for mention in sides}
+    return len(findings) == 2 and ("lung opacity",) not in findings
 
 
 def _spent(passage: _Passage, cue: Match) -> bool:

@@ -1,4 +1,4 @@
-"""The tables of the rules: the names of findings (``names.tsv``) and the cues about them (``cues.tsv``).
+"""The tables of the rules: names of findings (``names.tsv``), cues about them (``cues.tsv``), ``abbreviations.tsv``.
 
 A row is one name or cue. Its words are a short regular expression for lower-case text without punctuation; ``{degree}``
 stands for a group of ``words.tsv``. Matches begin at the start of a word. Every row has an example with its reading,
@@ -33,27 +33,28 @@ class Row(NamedTuple):
     ends: frozenset[str] = frozenset()
 
 
-def _lines(name: str) -> list[dict[str, str]]:
+def lines(name: str) -> list[dict[str, str]]:
     """Read a table of this package. The first line has the names of the columns; lines with # are comments."""
     text = resources.files("pacer.commitments.rules").joinpath(name).read_text(encoding="utf-8")
     head, *lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     return [dict(zip(head, line, strict=True)) for line in lines]
 
 
-def _expand(words: str) -> str:
+def expand(words: str) -> str:
+    """Write the groups of a pattern in full."""
     return re.sub(r"\{([a-z]\w*)\}", lambda group: GROUPS[group[1]], words)
 
 
 #: The groups of ``words.tsv``; a group may use those above it.
 GROUPS: dict[str, str] = {}
-for _line in _lines("words.tsv"):
-    GROUPS[_line["group"]] = f"(?:{_expand(_line['words'])})"
+for _line in lines("words.tsv"):
+    GROUPS[_line["group"]] = f"(?:{expand(_line['words'])})"
 
 
 def _row(line: dict[str, str]) -> Row:
     side, numbers = line.get("side", ""), [int(number) for number in line.get("reach", "").split(", ") if number]
     return Row(
-        *(line["says"], _expand(line["words"]), line["example"], line["reading"]),
+        *(line["says"], expand(line["words"]), line["example"], line["reading"]),
         findings=tuple(filter(None, line.get("findings", "").split(", "))),
         anywhere=line["start"] == "anywhere",
         side=side,
@@ -62,4 +63,6 @@ def _row(line: dict[str, str]) -> Row:
     )
 
 
-NAMES, CUES = (tuple(map(_row, _lines(table))) for table in ("names.tsv", "cues.tsv"))
+#: The words in full of each abbreviation.
+ABBREVIATIONS = {short: line["words"] for line in lines("abbreviations.tsv") for short in line["short"].split(", ")}
+NAMES, CUES = (tuple(map(_row, lines(table))) for table in ("names.tsv", "cues.tsv"))

@@ -75,7 +75,7 @@ def test_positives_against_human_labels(rows: list[dict[str, Any]]) -> None:
     ]
     found = [set(extract_anchor(whole(row)).positive) for row in rows]
     assert len(rows) == 2365
-    assert f1(counts(gold, found, list(GOLD))) == pytest.approx(0.894, abs=5e-4)
+    assert f1(counts(gold, found, list(GOLD))) >= 0.894
     by_chexpert = [set(chexpert_anchor(row).positive) for row in rows]
     assert f1(counts(gold, by_chexpert, list(GOLD))) == pytest.approx(0.628, abs=5e-4)
 
@@ -84,7 +84,7 @@ def test_denials_against_chexpert(rows: list[dict[str, Any]]) -> None:
     rows = [row for row in rows if row["findings"]]
     known = [set(chexpert_anchor(row).negative) for row in rows]
     table = counts(known, [set(extract_anchor(row["findings"]).negative) for row in rows], DENIED)
-    assert f1(table) == pytest.approx(0.961, abs=5e-4)
+    assert f1(table) >= 0.961
     recall = table[:, 0] / (table[:, 0] + table[:, 2])
     assert recall.min() >= 0.96, dict(zip(DENIED, np.round(recall, 3).tolist(), strict=True))
 

@@ -175,3 +175,10 @@ def test_reports_that_are_their_references_are_counted(tmp_path: Path) -> None:
     references = written(tmp_path / "r.csv", rows(TEXTS))
     assert paired(references, rows(TEXTS))[1]["equal_hypotheses"] == 3
     assert "equal_hypotheses" not in paired(references, rows([TEXTS[0], TEXTS[0], TEXTS[0]]))[1]
+
+
+def test_reports_that_repeat_their_prompt_are_counted(tmp_path: Path) -> None:
+    references = written(tmp_path / "r.csv", rows(TEXTS))
+    echoed = [f"[INST] Describe the film. [/INST] {TEXTS[0]}", *TEXTS[1:]]
+    assert paired(references, rows(echoed))[1]["prompt_hypotheses"] == 1
+    assert "prompt_hypotheses" not in paired(references, rows(TEXTS))[1]

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from pacer.commitments.rules.extract import extract_anchor
+from pacer.commitments.rules.extract import extract_anchor, find_matches
 from pacer.commitments.rules.matching import Patterns
 from pacer.commitments.rules.segments import located_segments
-from pacer.commitments.rules.table import CUES, NAMES, Row
+from pacer.commitments.rules.table import CUES, NAMES, Row, lines
 from pacer.data.cleaning import clean_report
 from tests.support.sentences import SENTENCES, Sentence, anchor_of
 
@@ -26,8 +26,23 @@ def test_every_row_reads_its_example(row: Row) -> None:
     """The example says what the row's reading says, and the row itself is found in it."""
     assert extract_anchor(row.example) == anchor_of(row.reading)
     rows = NAMES if row in NAMES else CUES
-    texts = [segment for segment, _ in located_segments(row.example)]
+    texts = [find_matches(segment)[0] for segment, _ in located_segments(row.example)]
     assert any(match.row is row for text in texts for match in Patterns(rows).find(text, text.split()))
+
+
+@pytest.mark.parametrize("row", lines("markup.tsv"), ids=lambda row: row["example"])
+def test_every_markup_reads_its_example(row: dict[str, str]) -> None:
+    assert extract_anchor(row["example"]) == anchor_of(row["reading"])
+
+
+@pytest.mark.parametrize("row", lines("abbreviations.tsv"), ids=lambda row: row["short"])
+def test_every_abbreviation_reads_its_example(row: dict[str, str]) -> None:
+    """So does each other spelling in its place."""
+    spellings = row["short"].split(", ")
+    written = re.compile("|".join(map(re.escape, sorted(spellings, reverse=True))), re.IGNORECASE)
+    assert written.search(row["example"])
+    for short in spellings:
+        assert extract_anchor(written.sub(short, row["example"])) == anchor_of(row["reading"]), short
 
 
 @pytest.mark.parametrize("row", CUES, ids=lambda row: row.example)

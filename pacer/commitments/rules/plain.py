@@ -1,0 +1,100 @@
+"""Foreign characters, markup and structured text as plain text, in which every character knows its place in the report.
+
+Models and web pages write bullets, tags, entities, JSON and tables; none of them may hide a cue or join two statements.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+
+from pacer.commitments.rules.table import expand, lines
+
+#: The place in the report of each character of a text; None if nobody asks.
+Places = list[int] | None
+
+#: A report in ASCII without these is plain already.
+_MARKS = (*'<>&\\|~#*{"`\t', "_x000", "[/INST]", "ser:", "SER:", "uman:", "UMAN:")
+#: What the tables call the signs that they cannot show.
+_SIGNS = {"line": "\n\n", "blank": " ", "nothing": ""}
+#: Characters with a plain form of their own.
+_SPELLINGS = {
+    letter: _SIGNS.get(row["plain"], row["plain"]).replace("\\xad", "\xad")
+    for row in lines("letters.tsv")
+    for letter in re.sub(r"\\(?:u\w{4}|x\w\w)", lambda code: chr(int(code[0][2:], 16)), row["letters"])
+}
+
+
+@cache
+def _plain_letter(letter: str) -> str:
+    """Return a character's plain form: NFKC, one form of dashes, bullets, quotes and blanks."""
+    if letter in _SPELLINGS:
+        return _SPELLINGS[letter]
+    if letter.isascii():
+        return letter
+    kind = unicodedata.category(letter)
+    if kind == "Cf":  # joiners and marks of direction
+        return ""
+    if kind == "Pd" or letter == "−":
+        return " - "
+    plain = unicodedata.normalize("NFKC", letter)
+    if plain != letter:
+        return "".join(map(_plain_letter, plain))
+    return "•" if kind in ("So", "Sm") else " " if kind[0] in "PSZC" else letter
+
+
+#: Markup in the order of its replacement: the sign that a text needs to have it, its pattern, the new text.
+_MARKUP = [
+    (row["sign"], re.compile(expand(row["pattern"]), re.IGNORECASE), _SIGNS.get(row["new"], row["new"]))
+    for row in lines("markup.tsv")
+]
+
+
+def plain(report: str, places: Places) -> tuple[str, Places]:
+    """Return a report as plain text, with the places of its characters if ``places`` has those of the report."""
+    if report.isascii() and not has_any(report, _MARKS):
+        return report, places
+    if places is not None:
+        places = [place for place, letter in zip(places, report, strict=True) for _ in _plain_letter(letter)]
+    text = "".join(map(_plain_letter, report))
+    for sign, pattern, new in _MARKUP:
+        if sign in text:
+            text, places = substitute(pattern, partial(_replaced, new), text, places)
+    return text, places
+
+
+def _replaced(new: str, match: re.Match[str]) -> str:
+    if new == "entity":
+        return "".join(map(_plain_letter, html.unescape(match[0])))
+    return new.ljust(len(match[0])) if new == "!" else new
+
+
+def has_any(text: str, pieces: Sequence[str]) -> bool:
+    """Whether a text contains one of some pieces; faster than a regular expression."""
+    for piece in pieces:  # noqa: SIM110 (a generator takes three times as long)
+        if piece in text:
+            return True
+    return False
+
+
+def substitute(
+    pattern: re.Pattern[str], new: Callable[[re.Match[str]], str], text: str, places: Places
+) -> tuple[str, Places]:
+    """Replace the matches of a pattern. New letters have the places of the old ones in order (from the start of the
+    group that has matched, if any), the surplus the last one's."""
+    if places is None:
+        return pattern.sub(new, text), None
+    pieces, origin, done = list[str](), list[int](), 0
+    for match in pattern.finditer(text):
+        start, end = match.span()
+        letters = new(match)
+        begin = match.start(match.lastgroup or 0)
+        first = begin - len(letters) + len(letters.lstrip(" ="))
+        pieces += text[done:start], letters
+        origin += places[done:start]
+        origin += (places[min(max(begin, first + step), end - 1)] for step in range(len(letters)))
+        done = end
+    return "".join([*pieces, text[done:]]), origin + places[done:]
