@@ -165,8 +165,8 @@ def score(
     clean_references: Annotated[
         str,
         typer.Option(
-            help="Bring the references into lower case, with blanks around periods and no other punctuation: upstream "
-            "(LLM-RG4's rules for MIMIC), iu_xray (R2Gen's for IU X-Ray), decimals (keeps 2.5 cm), or none."
+            help="Bring the references into lower case, with blanks around periods and little punctuation: upstream "
+            "(LLM-RG4's rules for MIMIC), iu_xray (R2Gen's), decimals (keeps 2.5 cm), or none."
         ),
     ] = "none",
     clean_hypotheses: Annotated[str, typer.Option(help="The same for the reports; use one rule for both.")] = "none",
