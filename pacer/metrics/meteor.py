@@ -44,7 +44,19 @@ def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: st
             lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
             file.write_bytes(lines.encode("utf-8", "replace"))
         jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
-        command = [str(java), f"-Xmx{HEAP}", *_LANGUAGE, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
+        # without PerfData: Java would print a warning among the counts where the folder for it has no locks
+        command = [
+            str(java),
+            f"-Xmx{HEAP}",
+            "-XX:-UsePerfData",
+            *_LANGUAGE,
+            "-jar",
+            str(jar),
+            *map(str, files),
+            "-l",
+            "en",
+            "-norm",
+        ]
         try:
             done = subprocess.run([*command, "-ssOut"], cwd=jar.parent, capture_output=True, timeout=limit, check=False)
         except OSError as error:
