@@ -38,7 +38,7 @@ def _say_unsupported() -> None:
         print(sentence, file=sys.stderr, flush=True)
 
 
-def share_cores(local_processes: int, threads: str) -> None:
+def share_cores(local_processes: int, threads: str = "") -> None:
     """Give this process its share of the cores (by default, a launcher gives each of several processes one thread), or
     the user's ``threads`` (``OMP_NUM_THREADS``; not a number: none given)."""
     given = threads.partition(",")[0]

@@ -53,7 +53,9 @@ def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: st
             lines = "".join(f"{' '.join(text.split())}\n" for text in texts)
             file.write_bytes(lines.encode("utf-8", "replace"))
         jar = Path(next(iter(pycocoevalcap.__path__))) / "meteor" / "meteor-1.5.jar"
-        command = [str(java), f"-Xmx{HEAP}", *_LANGUAGE, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
+        # without PerfData: Java would print a warning among the counts where the folder for it has no locks
+        options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
+        command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
         code, output, errors = _run([*command, "-ssOut"], jar.parent, Path(folder), limit)
     if code < 0:
         raise MeteorError(f"METEOR's Java was killed (signal {-code}), as when memory is short; it needs {HEAP} of it")
