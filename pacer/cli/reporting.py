@@ -178,9 +178,7 @@ def score(
     salt: Salt = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the scores of other reports in OUT.")] = False,
     without: Annotated[list[str] | None, typer.Option(help="Score to leave out, such as meteor; repeat it.")] = None,
-    params: Annotated[
-        Path | None, typer.Option(help="Settings `score`; default: with --records params.yaml, else none.")
-    ] = None,
+    params: Annotated[Path | None, typer.Option(help="Settings; default: params.yaml with --records.")] = None,
 ) -> None:
     """Score reports of any system, or predictions of this one."""
     from pacer.metrics.pairing import Protocol

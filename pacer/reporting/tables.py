@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, get_args
 
 from tabulate import SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 
-from pacer.core.audits import decimal, number
+from pacer.core.audits import number
 
 Mark = Literal["best", "second"]
 MARKS: tuple[Mark, ...] = get_args(Mark)
@@ -156,7 +156,7 @@ def score_cell(value: float | int | None, decimals: int = 3) -> str:
 
 def signed(value: float | None, digits: int = 3) -> str:
     """Format a difference with its sign."""
-    return "–" if value is None else f"{'+' * (value >= 0)}{decimal(value, digits)}".replace("-", "−")
+    return "–" if value is None else f"{value:+.{digits}f}".replace("-", "−")
 
 
 def p_value(p: float | None) -> str:

@@ -124,7 +124,7 @@ def test_table_files_say_what_their_numbers_are(whole: Page):
             assert "stand-in for CheXbert" in text and "ce:llm-rg4" in text, table
     assert whole.table("scores.tex").startswith("% ce:llm-rg4")
     for table in ("scores", "observations", "groups", "kept"):
-        assert "bootstrap samples of the" in whole.table(f"{table}.md"), table
+        assert "No intervals: " in whole.table(f"{table}.md"), table
     rows = whole.table("scores.md")
     assert re.search(r"\| One report for all, at best +\|[ |]+ 0\.\d{3} \|", rows)
 
@@ -243,7 +243,7 @@ def another_corpus(root: Path) -> None:
     [
         (another_corpus, "no prediction matches a record of the corpus"),
         (lambda root: (root / "metrics" / "scores.json").unlink(), r"scores\.json does not exist"),
-        (lambda root: (root / "metrics" / "cases.parquet").unlink(), r"cases\.parquet does not exist; the score stage"),
+        (lambda root: (root / "metrics" / "cases.parquet").unlink(), r"has no cases\.parquet; name a folder"),
         (lambda root: [path.unlink() for path in root.glob("predictions/*.jsonl")], "holds no predictions; expected"),
     ],
 )
