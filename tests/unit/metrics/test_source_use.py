@@ -158,7 +158,7 @@ def test_sources_in_the_scores_of_decoded_reports_and_of_any_others(tmp_path, qu
 
     def decoded(*contexts: str) -> dict:
         folders = tmp_path / "records.parquet", tmp_path / "predictions", tmp_path / "scores"
-        return score_decoded(*folders, ScoreInputs(None), DEFAULTS, contexts=contexts)
+        return score_decoded(*folders, ScoreInputs(None), DEFAULTS, contexts=contexts).scores
 
     whole, part = decoded(), decoded("mn", "mw")
     assert not KEYS & set(whole["sn"]) and whole["mw"] == part["mw"]
