@@ -26,6 +26,7 @@ from pacer.decoding.candidates import agreement
 from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Row
 from pacer.decoding.nearest import NEAREST, nearest_reports
+from pacer.decoding.reader import read_reader
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
@@ -43,12 +44,14 @@ def trained_generator(
     config: Decode,
     device: torch.device,
     *,
+    findings: Path | None = None,
     load: Callable[..., tuple[Pacer, CheckpointRecord]] = load_model,
     make_generator: Callable[..., Generator] = Generator,
 ) -> tuple[Generator, CheckpointRecord]:
     """Return the generator of a checkpoint, and the checkpoint's record.
 
     Args:
+        findings: output of the stage ``findings``; None: no finding is read.
         load, make_generator: called like :func:`~pacer.model.assemble.load_model` and :class:`Generator`.
 
     Raises:
@@ -60,7 +63,8 @@ def trained_generator(
         )
     model, record = load(checkpoint, backbones)
     store = open_features(features, backbones, device)
-    return make_generator(model, load_tokenizer(backbones), store, record.model, config, device), record
+    reader = None if findings is None else read_reader(findings, checkpoint)
+    return make_generator(model, load_tokenizer(backbones), store, record.model, config, device, reader), record
 
 
 #: Settings that change no finished report, so a stopped run may continue with other values. The split and the limit
@@ -102,8 +106,9 @@ def decode_records(
     generator, record = open_generator(checkpoint, backbones, features, config, torch.device(state.device or "cpu"))
     weights = weights_hash(checkpoint)
     search = config.model_dump(exclude=set(CHANGEABLE))
+    read_by = None if generator.reader is None else generator.reader.hash
     fingerprint = hash_json(
-        [(checkpoint / RECORD).read_text(), weights, search, cases.to_dicts(), content_hash(features)]
+        [(checkpoint / RECORD).read_text(), weights, search, cases.to_dicts(), content_hash(features), read_by]
     )
     main = state.is_main_process
     with scratch_directory(out, fingerprint, main=main) as directory:
@@ -187,13 +192,14 @@ def _line(record_id: str, result: Generated, commit: bool) -> dict[str, object]:
         "fallback": fallback,
         "gate": result.gate,
         "tokens": result.tokens,
+        "findings": None if result.findings is None else result.findings.as_dict(),
         "agreement": agreement(anchor, report),
     }
 
 
 def _floor(record_id: str, report: str) -> dict[str, object]:
     """Return the line of a report that no model wrote."""
-    unknown = dict.fromkeys(("anchor", "fallback", "gate", "tokens", "agreement"))
+    unknown = dict.fromkeys(("anchor", "fallback", "gate", "tokens", "findings", "agreement"))
     return {"record_id": record_id, "generated": report, "report": report} | unknown
 
 
