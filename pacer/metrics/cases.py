@@ -44,8 +44,8 @@ FURTHER = ("contradictions", "reference_copied", "hypothesis_copied", "view", "t
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:
-    """Select the columns that ``cases.parquet`` keeps; ``columns``: those of ``score.columns``."""
-    names = [*COLUMNS, *FURTHER, *control_columns(cases), *columns]
+    """Select the columns that ``cases.parquet`` keeps; ``columns``: those of scores and of ``score.columns``."""
+    names = dict.fromkeys((*COLUMNS, *FURTHER, *control_columns(cases), *columns))
     return cases.select(name for name in names if name in cases.columns).cast(pl.Schema(COLUMNS))
 
 

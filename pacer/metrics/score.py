@@ -23,7 +23,6 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.io import atomic_path, read_json, write_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.schemas import of_split, read_about, read_records
-from pacer.data.wording import prior_wording
 from pacer.metrics.cases import (
     COLUMNS,
     FURTHER,
@@ -37,10 +36,19 @@ from pacer.metrics.cases import (
 )
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean
 from pacer.metrics.columns import column_scores, read_score_columns
-from pacer.metrics.commitments import anchor_columns, contradictions
+from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.nlg import single_line, with_language
 from pacer.metrics.predictions import read_cases
-from pacer.metrics.scores import Context, Numbers, context_scores, extraction_counts, is_empty
+from pacer.metrics.scores import (
+    CASE_COLUMNS,
+    Context,
+    Numbers,
+    context_scores,
+    definitions,
+    extraction_counts,
+    is_empty,
+    with_case_columns,
+)
 from pacer.metrics.signature import Origin, ScoreInputs, build_signature, flat
 from pacer.metrics.truth import truth_scores, with_truth
 
@@ -129,7 +137,15 @@ def score_cases(
     columns = pl.DataFrame()
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-        computed = {*COLUMNS, *FURTHER, *control_columns(cases), "lateral_only", "prior_only", "token_limit"}
+        computed = {
+            *COLUMNS,
+            *CASE_COLUMNS,
+            *FURTHER,
+            *control_columns(cases),
+            "lateral_only",
+            "prior_only",
+            "token_limit",
+        }
         ids = cases["record_id"].to_list()
         columns = read_score_columns(settings.columns, ids, computed | {*cases.columns})
     limit = pl.lit(origin.decoding.get("max_new_tokens"), pl.Int64)
@@ -157,9 +173,10 @@ def score_cases(
         scores["truth"] = truth_scores(cases)
     counts = {name: _counts(part) for name, part in contexts.items()}
     undefined = [name for name, value in flat(scores).items() if value is None]
-    signature = build_signature(cases, columns, inputs, settings, origin, counts, undefined)
+    meanings = definitions({key: None for name in contexts for key in scores[name]})
+    signature = build_signature(cases, columns, inputs, settings, origin, counts, undefined, meanings)
     with atomic_path(out_dir / "cases.parquet") as temporary:
-        case_table(cases, columns.columns).write_parquet(temporary)
+        case_table(cases, (*CASE_COLUMNS, *columns.columns)).write_parquet(temporary)
     write_json(out_dir / "scores.json", scores)
     write_json(out_dir / "signature.json", signature.content())
     return scores
@@ -175,15 +192,12 @@ def _with_texts(cases: pl.DataFrame, train: Collection[str] | None) -> pl.DataFr
     )
     known = None if train is None else frozenset(map(single_line, train))
     columns = anchor_columns(cases["hypothesis"], "report")
-    for side in ("reference", "hypothesis"):
-        rules = [list(prior_wording(text)) for text in cases[side]]
-        columns.append(pl.Series(f"{side}_wording", rules, dtype=pl.List(pl.String)))
-        if known is not None:
+    if known is not None:
+        for side in ("reference", "hypothesis"):
             columns.append(pl.Series(f"{side}_copied", [text in known for text in cases[side]]))
     for name in controls_of(cases):
         columns.append((cases[f"{name}_hypothesis"] == cases["hypothesis"]).alias(f"{name}_unchanged"))
-    cases = cases.with_columns(columns)
-    return cases.with_columns(contradictions(cases))
+    return with_case_columns(cases.with_columns(columns))
 
 
 def _hypotheses(cases: pl.DataFrame) -> list[str]:

@@ -1,7 +1,8 @@
 """The registry of scores: one row a score. All that is known of a score beyond its row is how its module computes it.
 
-The scores of a context, intervals, comparisons, studies, tables, the page and the table in ``docs/evaluation.md`` read
-it. A new score is a row of :data:`SCORES`; one that is a mean over cases needs no more than :func:`by_case`.
+The scores of a context, the columns of ``cases.parquet`` that they need, intervals, comparisons, studies, tables, the
+page, ``signature.json`` and the table in ``docs/evaluation.md`` read it. A new score is a row of :data:`SCORES`, with
+its function and its test; one that is a mean over cases needs no more than :func:`by_case`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import polars as pl
 
 from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS, availability
+from pacer.data.wording import prior_wording
 from pacer.metrics.cases import BLEU_ROWS, is_labelled
 from pacer.metrics.clinical import RATIOS, Convention, averaged, case_efficacy, label_rows
-from pacer.metrics.commitments import commitment_scores, polarity_rows
+from pacer.metrics.commitments import commitment_scores, contradictions, polarity_rows
 from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics, language_scores
 
@@ -69,12 +71,28 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class Column:
+    """A column of ``cases.parquet`` that is there for a score: the ``values`` of all cases, of type ``kind``; null: a
+    case without one."""
+
+    name: str
+    kind: pl.DataType
+    values: Callable[[pl.DataFrame], Iterable[Any]]
+
+    def of(self, cases: pl.DataFrame) -> pl.Series:
+        """Return the column of these cases."""
+        return pl.Series(self.name, list(self.values(cases)), dtype=self.kind)
+
+
+@dataclass(frozen=True)
 class Score:
     """One score of a context.
 
     Attributes:
         key: its name in ``scores.json``. title: its heading in its own table.
         of: computes it from all rows of a context, perhaps with related scores; leaves out what does not apply.
+        meaning: what ``signature.json`` and the table in ``docs/evaluation.md`` say of it.
+        case_column: made for it before scores are computed, from the texts and what the rules read in them.
         place: its table. better: which values are better; None: neither, or not known.
         sums: for its interval; None: it has none. tested: whether two runs are compared by it.
         needs: column of the cases without which there are no sums.
@@ -84,6 +102,7 @@ class Score:
     key: str
     title: str
     of: Callable[[Context], Mapping[str, float | None]]
+    meaning: str
     place: Place = ""
     better: Direction | None = "higher"
     sums: Sums | None = None
@@ -92,6 +111,7 @@ class Score:
     decimals: int = 3
     alone: str = ""
     short: str = ""
+    case_column: Column | None = None
 
     @property
     def heading(self) -> str:
@@ -104,7 +124,7 @@ class Score:
         return self.short or self.heading
 
 
-def by_case(key: str, title: str, value: pl.Expr, *, interval: bool = True, **further: Any) -> Score:
+def by_case(key: str, title: str, value: pl.Expr, meaning: str, *, interval: bool = True, **further: Any) -> Score:
     """Return a score that is the mean of ``value`` over the cases that have one; left out if no case has. With an
     interval it is also tested."""
     columns = value.meta.root_names()
@@ -119,17 +139,29 @@ def by_case(key: str, title: str, value: pl.Expr, *, interval: bool = True, **fu
         return {key: float(defined.mean())} if len(defined) else {}
 
     sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums))
-    return Score(key, title, of, sums=sums if interval else None, tested=interval, needs=columns[0], **further)
+    return Score(key, title, of, meaning, sums=sums if interval else None, tested=interval, needs=columns[0], **further)
 
 
-def share(key: str, title: str, value: pl.Expr, place: Place, better: Direction | None = None) -> Score:
+def share(
+    key: str,
+    title: str,
+    value: pl.Expr,
+    meaning: str,
+    better: Direction | None = None,
+    case_column: Column | None = None,
+) -> Score:
     """Return the same without interval and test."""
-    return by_case(key, title, value, interval=False, place=place, better=better)
+    return by_case(key, title, value, meaning, interval=False, better=better, case_column=case_column)
+
+
+def count(key: str, meaning: str, of: Callable[[Context], Numbers]) -> Score:
+    """Return a number of records, which has no mean over contexts."""
+    return Score(key, "n", of, meaning, better=None, decimals=0)
 
 
 def own_score(name: str) -> Score:
     """Return the score of a column of ``score.columns``, of which it is not known which values are better."""
-    return by_case(name, name, pl.col(name), place="columns", better=None)
+    return by_case(name, name, pl.col(name), "mean of your column", place="columns", better=None)
 
 
 def mean_rows(values: np.ndarray) -> np.ndarray:
@@ -208,81 +240,134 @@ def _bleu(order: int) -> Sums:
     return Sums(_bleu_rows, lambda sums, _: bleu(sums, order))
 
 
+def _wording(side: str) -> Column:
+    """Return the rules of comparison that match in the ``reference`` or the ``hypothesis``."""
+    return Column(f"{side}_wording", pl.List(pl.String), lambda cases: map(list, map(prior_wording, cases[side])))
+
+
+def _at(place: Place, *scores: Score) -> Iterable[Score]:
+    """Put scores into one table."""
+    return (replace(score, place=place) for score in scores)
+
+
 _ROUGE = Sums(lambda cases, _: mean_rows(cases["rougeL"].to_numpy()), lambda sums, _: mean(sums))
 _METEOR = Sums(lambda cases, _: meteor_statistics(cases["meteor_statistics"].to_list()), lambda sums, _: meteor(sums))
+_LABELS = "hypothesis_labels"
+_EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
+_BLEU = "corpus level, closest reference length (pycocoevalcap)"
+_ROWS = "F with beta 1.2, split at single blanks, mean of the rows (pycocoevalcap)"
+_JAR = "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)"
+_CIDER = "CIDEr-D, document frequencies of the context's references, mean of the rows (pycocoevalcap)"
+_OF_REPORT = "findings that the rules read in the report, against the reference commitment, over all records"
+_OF_ANCHOR = "generated commitment against the reference commitment, over records with a generated one"
+_FOLLOWS = "the report has the polarity that its own commitment states, over the stated findings"
+_COVERED = "the commitment has the polarity that its report states, over the findings stated there"
+_COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
+_UNFOUNDED = "the same in contexts whose input has no previous report"
+_COPIED = "copied word for word from the train split, where that is known"
+
 _LANGUAGE_SCORES = (
     *(
-        Score(f"bleu{n}", f"BLEU-{n}", _language, "scores", sums=_bleu(n), tested=n == 4, short=f"B@{n}")
-        for n in (1, 2, 3, 4)
+        Score(f"bleu{n}", f"BLEU-{n}", _language, _BLEU, sums=_bleu(n), tested=n == 4, short=f"B@{n}")
+        for n in range(1, 5)
     ),
-    Score("rougeL", "ROUGE-L", _language, "scores", sums=_ROUGE, tested=True, short="R-L"),
-    Score("meteor", "METEOR", _language, "scores", sums=_METEOR, tested=True, short="MTR"),
-    Score("cider", "CIDEr", _language, "scores"),
+    Score("rougeL", "ROUGE-L", _language, _ROWS, sums=_ROUGE, tested=True, short="R-L"),
+    Score("meteor", "METEOR", _language, _JAR, sums=_METEOR, tested=True, short="MTR"),
+    Score("cider", "CIDEr", _language, _CIDER),
 )
-_LABELS = "hypothesis_labels"
+_ORIGINAL_SCORES = [
+    replace(
+        score,
+        key=f"original_{score.key}",
+        of=_originals,
+        meaning="the same score against the original findings",
+        place="" if score.key == "cider" else "originals",
+        sums=None,
+        tested=False,
+        alone=f"Original {score.title}",
+        short=score.short and f"Orig. {score.short}",
+    )
+    for score in _LANGUAGE_SCORES
+]
 
 SCORES: tuple[Score, ...] = (
-    Score("precision", "P", _labels, "scores", sums=_ratio("precision"), needs=_LABELS),
-    Score("recall", "R", _labels, "scores", sums=_ratio("recall"), needs=_LABELS),
-    Score("f1", "F1", _labels, "scores", sums=_ratio("f1"), tested=True, needs=_LABELS, alone="CE F1", short="F1"),
-    *(
-        Score(f"report_{p}_f1", f"{p.capitalize()} F1", _commitments, "contents", sums=_polarity(p), tested=True)
-        for p in ("positive", "negative")
+    *_at(
+        "scores",
+        Score("precision", "P", _labels, _EFFICACY, sums=_ratio("precision"), needs=_LABELS),
+        Score("recall", "R", _labels, _EFFICACY, sums=_ratio("recall"), needs=_LABELS),
+        Score("f1", "F1", _labels, _EFFICACY, sums=_ratio("f1"), tested=True, needs=_LABELS, alone="CE F1", short="F1"),
     ),
-    *_LANGUAGE_SCORES,
-    Score("n", "n", lambda context: {"n": len(context.cases)}, "scores", None, decimals=0),
-    *(
-        replace(
-            score,
-            key=f"original_{score.key}",
-            of=_originals,
-            place="originals",
-            sums=None,
-            tested=False,
-            alone=f"Original {score.title}",
-            short=f"Orig. {score.short}",
-        )
-        for score in _LANGUAGE_SCORES[:-1]
+    *_at(
+        "contents",
+        *(
+            Score(f"report_{p}_f1", f"{p.capitalize()} F1", _commitments, _OF_REPORT, sums=_polarity(p), tested=True)
+            for p in ("positive", "negative")
+        ),
     ),
-    Score("original_cider", "CIDEr", _originals, alone="Original CIDEr"),
-    Score("original_n", "n", _originals, "originals", None, decimals=0),
-    Score("report_uncertain_f1", "Uncertain F1", _commitments, "contents"),
-    share("prior_wording_rate", "Compares", COMPARES, "contents"),
-    share("reference_prior_wording_rate", "References compare", pl.col("reference_wording").list.len() > 0, "contents"),
-    share("unfounded_prior_wording_rate", "Compares without a prior", UNFOUNDED, "contents", "lower"),
-    Score("report_agreement", "Same state", _commitments),
-    Score("report_stated_agreement", "Same state, where stated", _commitments),
-    Score("anchor_agreement", "Agreement", _commitments, "commitments"),
-    Score("anchor_stated_agreement", "Stated", _commitments, "commitments"),
-    *(
-        Score(f"anchor_{p}_f1", f"{p.capitalize()} F1", _commitments, "commitments", alone=f"Commitment {p} F1")
-        for p in ("positive", "negative", "uncertain")
+    *_at("scores", *_LANGUAGE_SCORES, count("n", "records", lambda context: {"n": len(context.cases)})),
+    *_ORIGINAL_SCORES,
+    *_at("originals", count("original_n", "records with original findings", _originals)),
+    *_at(
+        "contents",
+        Score("report_uncertain_f1", "Uncertain F1", _commitments, _OF_REPORT),
+        share("prior_wording_rate", "Compares", COMPARES, _COMPARES, case_column=_wording("hypothesis")),
+        share(
+            "reference_prior_wording_rate",
+            "References compare",
+            pl.col("reference_wording").list.len() > 0,
+            "the same of the references",
+            case_column=_wording("reference"),
+        ),
+        share("unfounded_prior_wording_rate", "Compares without a prior", UNFOUNDED, _UNFOUNDED, "lower"),
     ),
-    Score("report_follows_anchor", "Report follows", _commitments, "commitments"),
-    *(Score(f"report_follows_{p}_f1", f"Report follows, {p} F1", _commitments) for p in POLARITIES),
-    Score("report_covered_by_anchor", "Report covered", _commitments, "commitments"),
-    by_case(
-        "contradiction_rate",
-        "Contradicts",
-        pl.col("contradictions").list.len() > 0,
-        place="commitments",
-        better="lower",
+    Score("report_agreement", "Same state", _commitments, _OF_REPORT),
+    Score("report_stated_agreement", "Same state, where stated", _commitments, _OF_REPORT),
+    *(Score(f"report_follows_{p}_f1", f"Report follows, {p} F1", _commitments, _FOLLOWS) for p in POLARITIES),
+    *_at(
+        "commitments",
+        Score("anchor_agreement", "Agreement", _commitments, _OF_ANCHOR),
+        Score("anchor_stated_agreement", "Stated", _commitments, _OF_ANCHOR),
+        *(
+            Score(f"anchor_{p}_f1", f"{p.capitalize()} F1", _commitments, _OF_ANCHOR, alone=f"Commitment {p} F1")
+            for p in ("positive", "negative", "uncertain")
+        ),
+        Score("report_follows_anchor", "Report follows", _commitments, _FOLLOWS),
+        Score("report_covered_by_anchor", "Report covered", _commitments, _COVERED),
+        by_case(
+            "contradiction_rate",
+            "Contradicts",
+            pl.col("contradictions").list.len() > 0,
+            "reports that state the opposite of their commitment",
+            better="lower",
+            case_column=Column("contradictions", pl.List(pl.String), contradictions),
+        ),
+        share("gate", "Gate", pl.col("gate"), "mean gate of the calibrator"),
+        share("fallback_rate", "Fallback", EXTRACTION["fallback"], "without a report: the raw text is scored", "lower"),
+        share("unclosed_rate", "Unclosed", EXTRACTION["unclosed"], "no `</REPORT>` after the last `<REPORT>`", "lower"),
+        share("truncated_rate", "Truncated", EXTRACTION["truncated"], "all tokens that the decoder allows", "lower"),
+        share("empty_anchor_rate", "Commits nothing", EXTRACTION["empty_anchor"], "commitments without a finding"),
+        share("empty_rate", "Empty", is_empty("hypothesis"), "empty reports", "lower"),
     ),
-    share("gate", "Gate", pl.col("gate"), "commitments"),
-    share("fallback_rate", "Fallback", EXTRACTION["fallback"], "commitments", "lower"),
-    share("unclosed_rate", "Unclosed", EXTRACTION["unclosed"], "commitments", "lower"),
-    share("truncated_rate", "Truncated", EXTRACTION["truncated"], "commitments", "lower"),
-    share("empty_anchor_rate", "Commits nothing", EXTRACTION["empty_anchor"], "commitments"),
-    share("empty_rate", "Empty", is_empty("hypothesis"), "commitments", "lower"),
-    Score("distinct_share", "Distinct", _variety, "variety", None),
-    Score("reference_distinct_share", "References distinct", _variety, "variety", None),
-    Score("most_frequent_share", "Most frequent", _variety, "variety", None),
-    Score("reference_most_frequent_share", "References' most frequent", _variety, "variety", None),
-    share("copied_share", "In train", pl.col("hypothesis_copied"), "variety"),
-    share("reference_copied_share", "References in train", pl.col("reference_copied"), "variety"),
-    Score("length_ratio", "Length", _variety, "variety", None),
+    *_at(
+        "variety",
+        Score("distinct_share", "Distinct", _variety, "distinct reports", better=None),
+        Score("reference_distinct_share", "References distinct", _variety, "distinct references", better=None),
+        Score("most_frequent_share", "Most frequent", _variety, "the most frequent report", better=None),
+        Score(
+            "reference_most_frequent_share",
+            "References' most frequent",
+            _variety,
+            "the most frequent reference",
+            better=None,
+        ),
+        share("copied_share", "In train", pl.col("hypothesis_copied"), f"reports {_COPIED}"),
+        share("reference_copied_share", "References in train", pl.col("reference_copied"), f"references {_COPIED}"),
+        Score("length_ratio", "Length", _variety, "words of the reports per word of the references", better=None),
+    ),
 )
 _BY_KEY = {score.key: score for score in SCORES}
+#: Columns of ``cases.parquet`` that are there for scores.
+CASE_COLUMNS = tuple(score.case_column.name for score in SCORES if score.case_column)
 
 
 def score_of(key: str) -> Score:
@@ -293,6 +378,16 @@ def score_of(key: str) -> Score:
 def scores_at(place: Place) -> list[Score]:
     """Return the columns of one table."""
     return [score for score in SCORES if score.place == place]
+
+
+def with_case_columns(cases: pl.DataFrame) -> pl.DataFrame:
+    """Add the columns that scores are computed from to rows of texts and of what the rules read in them."""
+    return cases.with_columns(score.case_column.of(cases) for score in SCORES if score.case_column)
+
+
+def definitions(keys: Iterable[str]) -> dict[str, str]:
+    """Return what each registered score among ``keys`` means, for the signature."""
+    return {key: score.meaning for key in keys if (score := _BY_KEY.get(key))}
 
 
 def context_scores(context: Context) -> Numbers:

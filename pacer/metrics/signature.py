@@ -30,23 +30,7 @@ STRICTLY = "by record id, one to one; all records kept"
 #: Properties of the texts that the records state.
 _ABOUT = ("cleaner", "target", "unseen_comparisons")
 _LINES = "; line breaks and tabs are blanks"
-_LANGUAGE = {
-    "tokens": "what stands between blanks; no PTB tokeniser, no change of case",
-    "bleu1..4": "corpus level, closest reference length (pycocoevalcap)",
-    "rougeL": "F with beta 1.2, split at single blanks, mean of the rows (pycocoevalcap)",
-    "meteor": "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)",
-    "cider": "CIDEr-D, document frequencies of the context's references, mean of the rows (pycocoevalcap)",
-}
-_ANCHORS = {
-    "anchor_*": "generated commitment against the reference commitment, over records with a generated commitment",
-    "report_follows_anchor": "generated report, read by the rules, has the polarity that its own commitment states; "
-    "over the stated findings",
-    "report_*": "generated report, read by the rules, against the reference commitment, over all records",
-}
-_WORDING = {
-    "prior_wording_rate": "share of the generated reports that compare with an earlier examination, by the rules of "
-    "its wording; unfounded: in contexts without a prior"
-}
+_TOKENS = "what stands between blanks; no PTB tokeniser, no change of case"
 _TRUTH = (
     "micro-F1 over records and 13 findings; present in a report = labelled positive or uncertain, truth = the "
     "latent findings of the study"
@@ -104,7 +88,8 @@ class Signature:
 
     Attributes:
         standin_labeller: whether the labeller was made by this pipeline; None: not recorded, or no labeller.
-        clinical: convention and labeller; None: no labeller. language, anchors, wording, mean: definitions of scores.
+        clinical: convention and labeller; None: no labeller. language, anchors: the texts and commitments that are
+            compared. scores: what each score means. mean: how contexts are averaged.
         protocol: how other systems' reports were read and changed; None for the pipeline's predictions.
         truth: its definition; None without it. columns: names of ``score.columns``' ``scores`` and ``groups``.
         pairing: of predictions and records. counts: by context. undefined: names of scores without a denominator.
@@ -114,8 +99,8 @@ class Signature:
     standin_labeller: bool | None = None
     clinical: Mapping[str, Any] | None = field(default_factory=dict)
     language: Mapping[str, str] = field(default_factory=dict)
+    scores: Mapping[str, str] = field(default_factory=dict)
     anchors: Mapping[str, str] = field(default_factory=dict)
-    wording: Mapping[str, str] = field(default_factory=dict)
     protocol: Mapping[str, Any] | None = None
     truth: str | None = None
     columns: Mapping[str, list[str]] = field(default_factory=dict)
@@ -174,8 +159,9 @@ def build_signature(
     origin: Origin,
     counts: Mapping[str, Mapping[str, Any]],
     undefined: list[str],
+    definitions: Mapping[str, str],
 ) -> Signature:
-    """Return the signature of one scoring run; ``columns``: those of ``score.columns``."""
+    """Return the signature of one scoring run; ``columns``: those of ``score.columns``; ``definitions``: of scores."""
     clinical = None if inputs.chexbert is None else _clinical(inputs.chexbert, settings)
     protocol, about, limit = origin.protocol, origin.about, origin.decoding.get("limit")
     limited = f"by record id, one to one; the first {limit} records of each context alone"
@@ -190,10 +176,10 @@ def build_signature(
             **dict.fromkeys(_ABOUT, "not recorded"),
             **({"cleaner": "none"} if protocol else {}),
             **{name: about[name] for name in _ABOUT if name in about},
-            **_LANGUAGE,
+            "tokens": _TOKENS,
         },
-        anchors=_ANCHORS | {"reference": rules if inputs.anchors is None else "file"},
-        wording=_WORDING,
+        scores=definitions,
+        anchors={"reference": rules if inputs.anchors is None else "file"},
         protocol=dict(protocol) if protocol else None,
         truth=None if inputs.truth is None else _TRUTH,
         columns=names_by_kind(columns),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 import polars as pl
@@ -11,7 +10,7 @@ import pytest
 from pacer.metrics.scores import SCORES, Context, by_case, score_of
 from pacer.metrics.statistics.bootstrap import intervals
 from pacer.metrics.statistics.intervals import context_sums, resampled_units
-from tests.support.repository import ROOT
+from tests.support.documented_scores import PAGE, score_table, with_table
 
 
 def test_no_two_scores_have_the_same_key_or_the_same_heading_beside_others() -> None:
@@ -22,7 +21,7 @@ def test_no_two_scores_have_the_same_key_or_the_same_heading_beside_others() -> 
 
 def test_a_score_of_cases_is_one_row() -> None:
     """The mean over the cases that have a value, with the same value in the interval; left out without any."""
-    score = by_case("words", "Words", pl.col("written") / 2, better="lower", place="contents")
+    score = by_case("words", "Words", pl.col("written") / 2, "half the words", better="lower", place="contents")
     cases = pl.DataFrame({"record_id": ["a", "b", "c"], "context": "sn", "written": [2.0, None, 6.0]})
     context = Context(cases, None, "llm-rg4")
     assert score.of(context) == {"words": 2.0}
@@ -38,12 +37,7 @@ def test_a_column_of_the_user_has_no_direction_until_he_gives_one(key: str) -> N
     assert (score.column, score.better, score.tested, score.place) == (key, None, True, "columns")
 
 
-def test_the_docs_name_the_scores_with_an_interval_or_a_test_and_those_where_lower_is_better() -> None:
-    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
-    section = page.partition("### Scores with an interval")[2].partition("##")[0]
-    named = [re.findall(r"`(\w+)`", part) for part in re.split("`pacer compare`|Lower is better", section)]
-    assert named == [
-        [score.key for score in SCORES if score.sums],
-        [score.key for score in SCORES if score.tested],
-        sorted((score.key for score in SCORES if score.better == "lower"), key=named[2].index),
-    ]
+def test_the_docs_have_the_table_of_the_registry() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_table(page), "run `python -m tests.support.documented_scores`"
+    assert score_table() in page

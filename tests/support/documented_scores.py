@@ -1,0 +1,38 @@
+"""The table of scores in docs/evaluation.md, made from the registry.
+
+``python -m tests.support.documented_scores`` writes it.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from pacer.metrics.scores import SCORES, Score
+from tests.support.repository import ROOT
+
+PAGE = ROOT / "docs" / "evaluation.md"
+START, END = "<!-- scores -->\n", "<!-- end of scores -->\n"
+
+
+def cells(score: Score) -> tuple[str, str, str]:
+    tested = "interval, test" if score.tested else "interval" if score.sums else ""
+    return score.meaning, score.better or "–", tested
+
+
+def score_table() -> str:
+    """Neighbours in the registry that mean the same share a line."""
+    lines = ["| Score | What it is | Better | |", "|---|---|---|---|"]
+    for shared, scores in groupby(SCORES, cells):
+        keys = ", ".join(f"`{score.key}`" for score in scores)
+        lines.append(f"| {' | '.join((keys, *shared))} |")
+    return "\n".join(lines) + "\n"
+
+
+def with_table(page: str) -> str:
+    before, start, rest = page.partition(START)
+    _, end, after = rest.partition(END)
+    return before + start + score_table() + end + after
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
