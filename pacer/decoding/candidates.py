@@ -79,18 +79,16 @@ class Candidates(Hypotheses):
 
 
 class ListedSearch:
-    """An engine that writes reports for given commitments: with ``decode.select: agreement`` several for each, of which
-    it returns the one with the fewest contradictions, then the smallest difference in affirmed findings, then the best
-    score; with ``score`` one, by one search.
+    """An engine that writes ``decode.candidates`` reports for a given commitment and returns the one with the fewest
+    contradictions, then the smallest difference in affirmed findings, then the best score.
 
     Args:
         language, decode, eos: of :class:`BeamSearch`. text: returns the text of tokens.
     """
 
     def __init__(self, language: Any, decode: Decode, eos: int, text: Callable[[Sequence[int]], str]):
-        count = decode.candidates if decode.select == "agreement" else 1
-        several = {"candidates": count, "batch_size": max(1, decode.batch_size // count)}
-        self.candidates = BeamSearch(language, decode.model_copy(update=several), eos, Candidates)
+        several = decode.model_copy(update={"batch_size": max(1, decode.batch_size // decode.candidates)})
+        self.candidates = BeamSearch(language, several, eos, Candidates)
         self.text, self.most = text, decode.max_new_tokens
 
     @torch.no_grad()

@@ -167,11 +167,16 @@ class Generator:
         return self.decode.commitment == "read" or record.get("commitment") is not None
 
     def _search(self, listed: bool) -> Callable[..., Iterator]:
-        arguments = self.model.language, self.decode, self.tokenizer.eos_token_id
+        language, decode, eos = self.model.language, self.decode, self.tokenizer.eos_token_id
+        agreeing = decode.select == "agreement" and self.commit
         if listed:
-            return ListedSearch(*arguments, self.text)
-        agreeing = self.decode.select == "agreement" and self.commit
-        return AgreeingSearch(*arguments, self.text) if agreeing else ENGINES[self.decode.engine](*arguments)
+            count = decode.candidates if agreeing else 1
+            return ListedSearch(language, decode.model_copy(update={"candidates": count}), eos, self.text)
+        return (
+            AgreeingSearch(language, decode, eos, self.text)
+            if agreeing
+            else ENGINES[decode.engine](language, decode, eos)
+        )
 
     def _opening(self, record: Row, prefix: Prefix) -> Opening:
         """Return what the record's report is written after: its prefix, and the commitment given or read.
