@@ -41,7 +41,7 @@ def reading_by_finding(cases: pl.DataFrame) -> dict[str, dict[str, float | None]
     probability, positive = cells(cases)
     return {
         finding: {
-            "f1": ratios(there, of >= _threshold(cases))["f1"],
+            "f1": ratios(there[:, None], of[:, None] >= _threshold(cases))["f1"],
             "auroc": auroc(of, there),
             "brier": float(np.square(of - there).mean()),
         }

@@ -19,7 +19,7 @@ from pacer.serving.case import Case
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
 
-_OTHERS = ("prior", "indication", "history", "view", "sections")
+_OTHERS = ("prior", "indication", "history", "view", "sections", "commitment")
 #: Columns of a table of cases; all but ``frontal`` may be missing.
 COLUMNS = ("case", "frontal", "lateral", *_OTHERS)
 #: Most unusable cases that a message lists.
