@@ -40,11 +40,6 @@ ASYMPTOTIC = 50
 _MOST_PATIENTS = 100_000
 #: Bets, as shares of the largest that cannot lose everything. Their mean is the capital, so order does not matter.
 _BETS = np.linspace(0.05, 0.95, 19)
-_TITLES = {
-    "false_present": "of the findings stated as present, at most {limit:.0%} are expected to be absent from the "
-    "radiologist's report",
-    "missed": "of the findings present in the radiologist's report, at most {limit:.0%} are expected not to be stated",
-}
 
 
 @dataclass(frozen=True)
@@ -178,10 +173,3 @@ def promised_thresholds(promise: Mapping[str, Any]) -> pl.Expr:
     """Return the threshold of each record as the column ``threshold``."""
     thresholds = {context: chosen["threshold"] for context, chosen in promise["contexts"].items()}
     return pl.col("context").replace_strict(thresholds, return_dtype=pl.Float64).alias("threshold")
-
-
-def promise_text(risk: Mapping[str, float | None]) -> str:
-    """Return what a promise says, with its condition."""
-    shares = [title.format(limit=limit) for kind, title in _TITLES.items() if (limit := risk[kind]) is not None]
-    text = f"{'; '.join(shares)}, on patients like those of val ({risk['confidence']:.0%} confidence)"
-    return text[0].upper() + text[1:]

@@ -76,6 +76,11 @@ def export_model(
     load_tokenizer(backbones)  # checks that it has BOS and EOS
     settings = _settings(records, features, record, decode)
     reader = None if findings is None else read_reader(findings, model)
+    if decode.risk.promised:
+        raise DataError(
+            "decode.risk is a promise on patients like those of val, whose thresholds an exported model does not hold; "
+            "set its shares to null, and decode.threshold to the one wanted"
+        )
     if decode.commitment == "read" and reader is None:
         raise DataError("decode.commitment: read needs the output of the stage findings; run `dvc repro findings`")
     scores = _scores(metrics, model, decode)

@@ -35,21 +35,32 @@ class Reliability(NamedTuple):
     uncertainty: float
 
 
+def share_interval(parts: np.ndarray, wholes: np.ndarray, patients: np.ndarray) -> tuple[float, float, float]:
+    """Return the share ``sum(parts) / sum(wholes)`` and its bootstrap interval over patients; NaN without a whole.
+
+    Args:
+        parts, wholes: [n]. patients: [n], indices from 0.
+    """
+    count = int(patients.max()) + 1
+    sums = np.zeros((count, 2))
+    np.add.at(sums, patients, np.stack([parts, wholes], 1))
+    drawn = np.random.default_rng(SEED).multinomial(count, np.full(count, 1 / count), RESAMPLES) @ sums
+    drawn = drawn[drawn[:, 1] > 0]
+    if not len(drawn):
+        return np.nan, np.nan, np.nan
+    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(sums[:, 0].sum() / sums[:, 1].sum()), float(low), float(high)
+
+
 def reliability(cases: pl.DataFrame) -> Reliability:
     """Return the reliability of the probabilities of present findings in cases that have them."""
     probability, positive = (values.ravel() for values in cells(cases))
     patients = np.repeat(np.unique(cases["subject_id"].to_numpy(), return_inverse=True)[1], len(FINDINGS))
-    order, count = np.argsort(probability, kind="stable"), int(patients.max()) + 1
-    weights = np.random.default_rng(SEED).multinomial(count, np.full(count, 1 / count), RESAMPLES)
     bins, sizes = list[Bin](), list[float]()
-    for part in np.array_split(order, BINS):
-        sums = np.zeros((count, 2))
-        np.add.at(sums, patients[part], np.stack([positive[part], np.ones(len(part))], 1))
-        drawn = weights @ sums
-        shares = drawn[drawn[:, 1] > 0]
-        low, high = np.quantile(shares[:, 0] / shares[:, 1], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        bins.append(Bin(float(probability[part].mean()), float(positive[part].mean()), float(low), float(high)))
-        sizes.append(len(part) / len(order))
+    for part in np.array_split(np.argsort(probability, kind="stable"), BINS):
+        share = share_interval(positive[part], np.ones(len(part)), patients[part])
+        bins.append(Bin(float(probability[part].mean()), *share))
+        sizes.append(len(part) / len(probability))
     base = float(positive.mean())
     return Reliability(
         bins,

@@ -8,7 +8,7 @@ import pytest
 
 from pacer.config.decode import Risk
 from pacer.core.errors import DataError
-from pacer.decoding.promise import GRID, counts, make_promise, promise_text, risk_test
+from pacer.decoding.promise import GRID, counts, make_promise, risk_test
 from tests.support.promises import LAWS, broken_share
 
 LEVEL = 0.1
@@ -89,11 +89,3 @@ def test_threshold_of_a_context(risk: Risk, wrong: dict, expected: float | str, 
             make_promise(risk, records, written(records, wrong))
     else:
         assert make_promise(risk, records, written(records, wrong))["contexts"]["sn"]["threshold"] == expected
-
-
-def test_a_promise_is_never_stated_without_its_condition() -> None:
-    text = promise_text(Risk(false_present=0.2).model_dump())
-    assert text == (
-        "Of the findings stated as present, at most 20% are expected to be absent from the radiologist's report, on "
-        "patients like those of val (90% confidence)"
-    )
