@@ -28,32 +28,27 @@ from scipy.stats import t as student
 from pacer.commitments.rules import extract_anchor
 from pacer.config.decode import Risk
 from pacer.core.errors import DataError
-from pacer.data.findings import FINDINGS
 
 #: The file beside the predictions.
 PROMISE = "promise.json"
 #: Thresholds that are tested.
 GRID = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
-#: Patients with a finding in the denominator from which the test is Student's, which is asymptotic; below, by betting.
+#: Patients with a finding in the denominator from which the test, which is asymptotic, is made; fewer promise nothing.
 ASYMPTOTIC = 50
 #: Patients that a refusal counts to.
 _MOST_PATIENTS = 100_000
-#: Bets, as shares of the largest that cannot lose everything. Their mean is the capital, so order does not matter.
-_BETS = np.linspace(0.05, 0.95, 19)
 
 
 @dataclass(frozen=True)
 class RiskTest:
     """One threshold, tested on the patients of a context: ``errors`` among ``findings``, and the p value of the
-    hypothesis that the promise does not hold. ``enough``: patients that would do at this rate; None: no number would.
-    ``method``: betting, or t (asymptotic)."""
+    hypothesis that the promise does not hold. ``enough``: patients that would do at this rate; None: no number."""
 
     threshold: float
     patients: int
     findings: int
     errors: int
     p: float
-    method: str
     enough: int | None
 
 
@@ -67,32 +62,28 @@ def counts(reports: Sequence[str], references: Sequence[str]) -> dict[str, np.nd
     return {kind: np.array(of_kind).reshape(-1, 2) for kind, of_kind in rows.items()}
 
 
-def risk_test(errors: np.ndarray, findings: np.ndarray, limit: float, most: int, level: float, at: float) -> RiskTest:
-    """Test E[errors - limit · findings] >= 0 over patients [n].
+def risk_test(errors: np.ndarray, findings: np.ndarray, limit: float, level: float, at: float) -> RiskTest:
+    """Test E[errors - limit · findings] >= 0 over patients [n] by Student's t, with one patient more, who has the mean
+    number of findings, all of them errors: no promise may rest on errors that are only rare.
 
     Args:
-        most: findings that a patient can have. level: of the test. at: the threshold.
+        level: of the test. at: the threshold.
     """
     loss, patients = errors - limit * findings, len(errors)
     told, mean = int((findings > 0).sum()), float(loss.mean())
-    # one patient more, with the mean number of findings, all errors: no promise rests on errors that are only rare
     extra = (1 - limit) * float(findings.mean())
     deviation = float(np.append(loss, extra).std(ddof=1))
 
     def statistic(of: Any) -> Any:
         return (of * mean + extra) / (deviation * np.sqrt(of + 1))
 
-    if told >= ASYMPTOTIC:
-        p, method = float(student.cdf(statistic(patients), patients)), "t"
-    else:
-        capital = np.exp(np.log1p(-_BETS[:, None] * loss / ((1 - limit) * most)).sum(1)).mean()
-        p, method = min(1.0, 1.0 / float(capital)), "betting"
+    p = float(student.cdf(statistic(patients), patients)) if told >= ASYMPTOTIC else 1.0
     enough = None
     if mean < 0:
         sizes = np.arange(math.ceil(ASYMPTOTIC * patients / told), _MOST_PATIENTS)
         passes = sizes[statistic(sizes) <= NormalDist().inv_cdf(level)]
         enough = int(passes[0]) if len(passes) else None
-    return RiskTest(at, patients, int(findings.sum()), int(errors.sum()), p, method, enough)
+    return RiskTest(at, patients, int(findings.sum()), int(errors.sum()), p, enough)
 
 
 def passing(tests: Mapping[str, Sequence[RiskTest]], level: float) -> dict[str, list[float]]:
@@ -125,7 +116,6 @@ def make_promise(risk: Risk, val: pl.DataFrame, reports: Mapping[float, Mapping[
     contexts, refused = dict[str, Any](), list[str]()
     for (context,), part in val.group_by("context", maintain_order=True):
         patients = np.unique(part["subject_id"].to_numpy(), return_inverse=True)[1]
-        most = len(FINDINGS) * int(np.bincount(patients).max())
         tests: dict[str, list[RiskTest]] = {kind: [] for kind in risk.promised}
         for threshold in GRID:
             written = [reports[threshold][record_id] for record_id in part["record_id"]]
@@ -133,7 +123,7 @@ def make_promise(risk: Risk, val: pl.DataFrame, reports: Mapping[float, Mapping[
             for kind, limit in risk.promised.items():
                 sums = np.zeros((int(patients.max()) + 1, 2))
                 np.add.at(sums, patients, counted[kind])
-                tests[kind].append(risk_test(*sums.T, limit, most, level, threshold))
+                tests[kind].append(risk_test(*sums.T, limit, level, threshold))
         passed = passing(tests, level)
         both = set.intersection(*map(set, passed.values()))
         if both:

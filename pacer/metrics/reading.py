@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+from sklearn.metrics import roc_auc_score
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.metrics.clinical import ratios
@@ -50,13 +51,8 @@ def reading_by_finding(cases: pl.DataFrame) -> dict[str, dict[str, float | None]
 
 
 def auroc(probability: np.ndarray, positive: np.ndarray) -> float | None:
-    """Return the area under the ROC curve: the chance that a positive cell has a higher probability than another, ties
-    counted half (Mann and Whitney); None without either kind."""
-    count = int(positive.sum())
-    if count in (0, len(positive)):
-        return None
-    ranks = pl.Series(probability).rank("average").to_numpy()
-    return float((ranks[positive].sum() - count * (count + 1) / 2) / (count * (len(positive) - count)))
+    """Return the area under the ROC curve; None without positive or without other cells."""
+    return None if positive.all() or not positive.any() else float(roc_auc_score(positive, probability))
 
 
 def cells(cases: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:

@@ -63,7 +63,7 @@ def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: fl
                     context.upper(),
                     f"{kind.replace('_', ' ')} at most {promise['risk'][kind]:.0%}",
                     str(chosen["threshold"]),
-                    f"{number(at['errors'])} of {number(at['findings'])}, {at['patients']} patients ({at['method']})",
+                    f"{number(at['errors'])} of {number(at['findings'])}, {at['patients']} patients",
                     f"{achieved:.3f} ({low:.3f} to {high:.3f})",
                     number(int(findings.sum())),
                     number(int((findings - errors).sum())),

@@ -23,7 +23,7 @@ def broken_share(risks: tuple[float, ...], patients: int, calibrations: int) -> 
         for place, (threshold, risk) in enumerate(zip(GRID, risks, strict=True)):
             stated = draw.binomial(told, 0.5 + 0.1 * place)
             wrong = draw.binomial(stated, draw.beta(4 * risk, 4 * (1 - risk), patients))
-            tests.append(risk_test(wrong, stated, LIMIT, 60, LEVEL, threshold))
+            tests.append(risk_test(wrong, stated, LIMIT, LEVEL, threshold))
         passed = passing({"false_present": tests}, LEVEL)["false_present"]
         broken += bool(passed) and risks[GRID.index(passed[-1])] > LIMIT
     return broken / calibrations

@@ -20,17 +20,18 @@ def test_the_promise_is_seldom_broken(risks: tuple[float, ...]) -> None:
     assert 0.0 < broken_share(risks, patients=300, calibrations=120) <= 0.2
 
 
-BETTING = [  # errors, findings, p by hand: the mean of (1 - b * loss / largest loss) over the bets b
-    ([0, 0], [5, 5], 1 / np.mean((1 + np.linspace(0.05, 0.95, 19) / 8) ** 2)),
-    ([1, 0], [5, 5], 1 / np.mean(1 + np.linspace(0.05, 0.95, 19) / 8)),
-    ([5, 5], [5, 5], 1.0),
+TESTS = [  # errors and findings of each patient, share promised, p: of Student's t by hand, or its bounds
+    ([0] * 49, [5] * 49, 0.2, 1.0, 1.0),  # fewer patients than the test needs
+    ([0] * 60, [5] * 60, 0.2, 0.0, 1e-9),
+    ([0] * 60, [5] * 60, 0.01, 0.5, 1.0),  # no error, but too few patients for so small a share
+    # losses -1 and 4 of 50 and 10 patients and 4 of one more: mean -6/61 and deviation 1.9380, t = -0.3964 with 60 df
+    ([0] * 50 + [5] * 10, [5] * 60, 0.2, 0.3466, 0.3467),
 ]
 
 
-@pytest.mark.parametrize(("errors", "findings", "p"), BETTING)
-def test_p_by_betting(errors: list[int], findings: list[int], p: float) -> None:
-    test = risk_test(np.array(errors), np.array(findings), 0.2, 10, LEVEL, 0.9)
-    assert test.method == "betting" and test.p == pytest.approx(p)
+@pytest.mark.parametrize(("errors", "findings", "limit", "low", "high"), TESTS)
+def test_p_value(errors: list[int], findings: list[int], limit: float, low: float, high: float) -> None:
+    assert low <= risk_test(np.array(errors), np.array(findings), limit, LEVEL, 0.9).p <= high
 
 
 COUNTS = [  # report, reference, wrong and stated, missed and there

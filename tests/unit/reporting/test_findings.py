@@ -28,9 +28,9 @@ def test_what_was_promised_and_achieved() -> None:
             "reference_positive": [["atelectasis", "cardiomegaly"], ["atelectasis"]],
         }
     )
-    tested = {"threshold": 0.9, "patients": 60, "findings": 40, "errors": 2, "p": 0.01, "method": "t", "enough": 50}
+    tested = {"threshold": 0.9, "patients": 60, "findings": 40, "errors": 2, "p": 0.01, "enough": 50}
     risk = Risk(false_present=0.2).model_dump()
     promise = {"risk": risk, "contexts": {"sn": {"threshold": 0.9, "tests": {"false_present": [tested]}}}}
     (row,) = promise_table(promise, cases, 0.45, "").rows
-    assert row[:4] == ("SN", "false present at most 20%", "0.9", "2 of 40, 60 patients (t)")
+    assert row[:4] == ("SN", "false present at most 20%", "0.9", "2 of 40, 60 patients")
     assert row[4].startswith("0.333 (0.000 to 0.500)") and row[5:] == ("3", "2", "1")
