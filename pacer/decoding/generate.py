@@ -21,6 +21,7 @@ from pacer.core.errors import BackboneError, ConfigError, DataError
 from pacer.core.prefetch import prefetch
 from pacer.decoding.beam import BeamSearch, search_with, unknown_attention
 from pacer.decoding.candidates import AgreeingSearch, ListedSearch, Opening, opened
+from pacer.decoding.extract import Extraction, extract_report, within
 from pacer.decoding.reader import FindingsReader, Probabilities
 from pacer.decoding.transformers_generate import Generate
 from pacer.model.checkpoint import ModelSpecification
@@ -195,6 +196,14 @@ class Generator:
                 f"report in decode.max_new_tokens ({self.decode.max_new_tokens}); increase it"
             )
         return opened(prefix.inputs, tokens, self.model.language.get_input_embeddings())
+
+    def extract(self, text: str) -> Extraction:
+        """Extract commitment and report from a generated text. With ``decode.commitment: read`` sentences that affirm
+        what is not in the list are left out."""
+        extraction = extract_report(text, self.commit)
+        if self.decode.commitment == "generated" or extraction.anchor is None or extraction.fallback:
+            return extraction
+        return extraction._replace(report=within(extraction.report, extraction.anchor))
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return the text of generated tokens."""

@@ -24,7 +24,6 @@ from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS, of_split
 from pacer.data.twins import CONTROLS
 from pacer.decoding.candidates import agreement
-from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Row
 from pacer.decoding.nearest import NEAREST, nearest_reports
 from pacer.decoding.promise import GRID, PROMISE, make_promise, promised_thresholds
@@ -210,12 +209,12 @@ def _decode(generator: Generator, runs: dict[str, pl.DataFrame], lines: Path, st
     ):
         for place, result in generator.stream([row for _, row in mine], _READERS):
             name, row = mine[place]
-            journal.append({"run": name, **_line(row["record_id"], result, generator.commit)})
+            journal.append({"run": name, **_line(row["record_id"], result, generator)})
             ticker.advance()
 
 
-def _line(record_id: str, result: Generated, commit: bool) -> dict[str, object]:
-    report, anchor, fallback = extract_report(result.text, commit)
+def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, object]:
+    report, anchor, fallback = generator.extract(result.text)
     return {
         "record_id": record_id,
         "generated": result.text,

@@ -20,7 +20,6 @@ from pacer.core.io import read_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.radiographs import OTHER_PART
 from pacer.data.readers.views import parse_view
-from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
@@ -217,7 +216,7 @@ class Reporter:
         )
 
     def _result(self, generated: Generated, case: Prepared) -> Result:
-        extracted = extract_report(generated.text, self.commit)
+        extracted = self._generator.extract(generated.text)
         return Result(
             name=case.name,
             context=case.context,

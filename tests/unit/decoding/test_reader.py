@@ -11,6 +11,7 @@ from pacer.commitments.anchor import Anchor
 from pacer.core.errors import CheckpointError
 from pacer.data.findings import FINDINGS
 from pacer.decoding import fit_reader
+from pacer.decoding.extract import within
 from pacer.decoding.reader import SUMMARIES, FindingsReader, Probabilities, read_reader
 
 NONE = [0.0] * 13
@@ -80,3 +81,17 @@ def test_pooled_is_mean_and_maximum() -> None:
 def test_a_missing_reading_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"no reader\.safetensors; run `dvc repro findings`"):
         read_reader(tmp_path, tmp_path)
+
+
+SENTENCES = [  # report, commitment, what is left
+    ("there is edema . no pneumothorax .", Anchor(("edema",)), "there is edema . no pneumothorax ."),
+    ("there is edema . no pneumothorax .", Anchor(("pneumonia",)), "no pneumothorax ."),
+    ("there is edema . there is edema and pneumonia .", Anchor(("edema",)), "there is edema ."),
+    ("possible edema . the heart is normal", Anchor((), (), ("edema",)), "possible edema . the heart is normal"),
+    ("there is edema .", Anchor(), ""),
+]
+
+
+@pytest.mark.parametrize(("report", "anchor", "left"), SENTENCES)
+def test_sentences_that_affirm_more_than_the_list_are_left_out(report: str, anchor: Anchor, left: str) -> None:
+    assert within(report, anchor) == left
