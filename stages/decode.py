@@ -1,15 +1,17 @@
 """Stage `decode`: a report for every record of the split, and for the control inputs."""
 
+from functools import partial
 from pathlib import Path
 
 from pacer.config import load_params
 from pacer.data.schemas import read_records
-from pacer.decoding.run import decode_records
+from pacer.decoding.run import decode_records, trained_generator
 
 
 def main() -> None:
     config = load_params().decode
     records = read_records(Path("data/corpus/records.parquet"))
-    decode_records(
-        Path("models/calibrate"), Path("models/backbones"), records, Path("data/features"), config, Path("predictions")
-    )
+    models, features = Path("models"), Path("data/features")
+    open_generator = partial(trained_generator, findings=models / "findings")
+    out = Path("predictions")
+    decode_records(models / "calibrate", models / "backbones", records, features, config, out, open_generator)

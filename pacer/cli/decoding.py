@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,7 +54,8 @@ def decode(
     encoding = config.features
     check_exists(records, model, backbones, remedy=FROM_STAGE)
     from pacer.data.schemas import read_records
-    from pacer.decoding.run import OUTPUTS, decode_records, plan_runs
+    from pacer.decoding.run import OUTPUTS, decode_records, plan_runs, trained_generator
+    from pacer.serving.layout import FINDINGS
     from pacer.serving.package import NOT_EXPORTED, SETTINGS, frozen_models, read_settings
 
     check_replaceable(out, OUTPUTS)
@@ -78,7 +80,9 @@ def decode(
     with folder as frozen:
         if not is_own:
             _encode(table, records.with_name("images.parquet"), encoding, search.split, model, frozen, store)
-        decode_records(model, frozen, table, store, search, out, about={"contexts": chosen or None})
+        folder = BACKBONES.with_name("findings") if package is None else model / FINDINGS
+        open_generator = partial(trained_generator, findings=folder if folder.is_dir() else None)
+        decode_records(model, frozen, table, store, search, out, open_generator, about={"contexts": chosen or None})
     console.print(f"predictions written to {out}")
 
 

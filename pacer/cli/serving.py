@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -14,10 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pacer.cli.terminal import BACKBONES, PARAMS, chips, console, say
+from pacer.commitments.anchor import read_list
 from pacer.config.profiles import load_profile
 from pacer.core.contexts import SOURCES, Context
 from pacer.core.errors import CheckpointError, ConfigError, DataError
 from pacer.core.io import check_replaceable
+from pacer.data.findings import FINDINGS
 
 if TYPE_CHECKING:
     from pacer.serving.case import Case, Result
@@ -44,7 +47,7 @@ def export(
     decode = load_profile(PARAMS).decode
     from pacer.serving.export import export_model
 
-    metrics = Path("metrics")
+    metrics, findings = Path("metrics"), Path("models/findings")
     scored = export_model(
         out,
         decode,
@@ -53,6 +56,7 @@ def export(
         features=Path("data/features"),
         records=Path("data/corpus/records.parquet"),
         metrics=metrics,
+        findings=findings if findings.is_dir() else None,
         with_backbones=with_backbones,
     )
     frozen = f"the frozen models stay in {BACKBONES} or where that points; --with-backbones copies them"
@@ -71,6 +75,10 @@ def generate(
     indication: Annotated[str | None, typer.Option(help="Indication.")] = None,
     history: Annotated[str | None, typer.Option(help="Clinical history.")] = None,
     view: Annotated[str | None, typer.Option(help="PA or AP; default: as the DICOM file says, else unknown.")] = None,
+    commitment: Annotated[
+        str | None, typer.Option(help='Findings to write the report for: "positive: edema; negative: pneumothorax".')
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of the result as JSON.")] = False,
     all_contexts: Annotated[
         bool, typer.Option("--all-contexts", help="Write one report for each context that the sources allow.")
     ] = False,
@@ -85,17 +93,25 @@ def generate(
 
     check_exported(model)
     if cases is not None:
-        if any((frontal, lateral, prior, indication, history, view, all_contexts)) or out is None:
+        if any((frontal, lateral, prior, indication, history, view, commitment, as_json, all_contexts)) or out is None:
             raise ConfigError("--cases goes with --out, and its table has the sources; omit the options of one case")
         _generate_many(model, cases, out, batch_size, backbones)
     elif frontal is None or out is not None:
         raise ConfigError("give --frontal (with --lateral, --prior) for one case, or --cases and --out for many")
     else:
-        case = Case(frontal, lateral, prior, indication, history, view, name=frontal.name)
-        _generate_one(model, case, all_contexts, batch_size, backbones)
+        case = Case(frontal, lateral, prior, indication, history, view, name=frontal.name, commitment=commitment)
+        results = _generate_one(model, case, all_contexts, batch_size, backbones)
+        if as_json:
+            print(json.dumps([result.as_dict() for result in results.values()], indent=2, ensure_ascii=False))
+        elif all_contexts:
+            _show_contexts(results)
+        else:
+            _show_result(*results.values())
 
 
-def _generate_one(model: Path, case: Case, all_contexts: bool, batch_size: int | None, backbones: Path | None) -> None:
+def _generate_one(
+    model: Path, case: Case, all_contexts: bool, batch_size: int | None, backbones: Path | None
+) -> dict[Context, Result]:
     from pacer.serving.sources import load_image, load_prior
 
     if case.prior is not None and os.path.isfile(case.prior):
@@ -103,11 +119,13 @@ def _generate_one(model: Path, case: Case, all_contexts: bool, batch_size: int |
     for place, image in case.images().items():  # reject bad images before loading the model
         load_image(image, f"{place} of {case.name}")
     load_prior(case.prior, f"previous report of {case.name}")
+    if case.commitment is not None:
+        read_list(case.commitment)
     reporter = _load(model, backbones, batch_size)
     if all_contexts:
-        _show_contexts(reporter.in_all_contexts(case))
-    else:
-        _show_result(reporter.generate([case])[0])
+        return reporter.in_all_contexts(case)
+    result = reporter.generate([case])[0]
+    return {result.context: result}
 
 
 def _generate_many(model: Path, table: Path, out: Path, batch_size: int | None, backbones: Path | None) -> None:
@@ -126,6 +144,9 @@ def _show_result(result: Result) -> None:
     if result.commitment is not None:
         say(Text("\nCommitment  ").append_text(chips(result.commitment)))
     console.print(Text(f"\n{result.report}\n"))
+    if result.probabilities is not None:
+        present = sorted(zip(result.probabilities.positive, FINDINGS, strict=True), reverse=True)
+        console.print(Text(f"Present with {', '.join(f'{chance:.2f} {finding}' for chance, finding in present)}"))
     means = ", ".join(f"{mean:.2f} of block {depth}" for depth, mean in result.frontal.means().items())
     gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
     console.print(Text(f"{gate}frontal depths {means}; {result.tokens} tokens"))

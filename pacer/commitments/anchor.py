@@ -6,11 +6,13 @@ Paper, appendices "Commitment supervision" and "Preserved Commitment-Labeling Pr
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
 
+from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 
 #: The fields of a commitment, in writing order.
@@ -123,6 +125,34 @@ def parse_anchor(text: str) -> Anchor:
     for name, content in zip(parts[::2], parts[1::2], strict=True):
         findings = map(normalize_finding, re.split(r"[,;]", content))
         fields[name.lower()] += [finding for finding in findings if finding is not None]
+    return Anchor.of(**fields)
+
+
+def read_list(text: str) -> Anchor:
+    """Read a list of findings that a person gives: ``positive: edema; negative: pneumothorax``, each field at most
+    once; ``none`` for a field without findings.
+
+    Raises:
+        DataError: a field or finding is unknown, a finding is named twice, or a field has more than are written.
+    """
+    form = "expected a list such as positive: edema; negative: pneumothorax, lung lesion"
+    fields: dict[str, list[str]] = {}
+    for part in filter(str.strip, text.split(";")):
+        name, colon, content = part.partition(":")
+        name = name.strip().lower()
+        if not colon or name not in POLARITIES or name in fields:
+            raise DataError(
+                f"commitment: the field {name!r:.40} is not one of {', '.join(POLARITIES)}, each once; {form}"
+            )
+        named = [word.strip() for word in content.split(",") if word.strip() and word.strip().lower() != "none"]
+        if unknown := [word for word in named if normalize_finding(word) is None]:
+            raise DataError(f"commitment: {unknown[0]!r:.40} is not a finding; choose from {', '.join(FINDINGS)}")
+        fields[name] = [finding for word in named if (finding := normalize_finding(word))]
+        if len(fields[name]) > MAX_PER_FIELD:
+            raise DataError(f"commitment: {name} has {len(fields[name])} findings, at most {MAX_PER_FIELD} are written")
+    counts = Counter(finding for field in fields.values() for finding in field)
+    if twice := [finding for finding, count in counts.items() if count > 1]:
+        raise DataError(f"commitment: {twice[0]} is named twice; give each finding one state")
     return Anchor.of(**fields)
 
 

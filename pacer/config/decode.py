@@ -1,11 +1,26 @@
 """How reports are generated and scored."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from pacer.config.corpus import Cleaner
-from pacer.config.strict import Beams, LengthPenalty, Natural, Positive, PositiveFloat, Strict, Tokens
+from pacer.config.strict import Beams, LengthPenalty, Natural, Positive, PositiveFloat, Share, Strict, Tokens
+
+
+class Risk(Strict):
+    """The group ``decode.risk``: the largest shares that are promised (None: no promise), and the confidence."""
+
+    form: ClassVar[str] = "{false_present: 0.2, missed: null, confidence: 0.9}"
+    false_present: Share | None = None
+    missed: Share | None = None
+    confidence: Share = 0.9
+
+    @property
+    def promised(self) -> dict[str, float]:
+        """The promised shares by name."""
+        limits = {"false_present": self.false_present, "missed": self.missed}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 class Decode(Strict):
@@ -14,6 +29,9 @@ class Decode(Strict):
     split: Literal["test", "val", "all"]
     limit: Positive | None
     engine: Literal["beam", "generate"]
+    commitment: Literal["generated", "read"] = "generated"
+    threshold: Share = 0.45
+    risk: Risk = Risk()
     select: Literal["score", "agreement"] = "score"
     candidates: Beams = 8
     temperature: PositiveFloat = 0.4
@@ -32,6 +50,12 @@ class Decode(Strict):
             raise ValueError("min_new_tokens is above max_new_tokens")
         if self.select == "agreement" and self.engine != "beam":
             raise ValueError("select: agreement needs engine: beam, because generate makes no candidates")
+        if self.commitment == "read" and self.engine != "beam":
+            raise ValueError("commitment: read needs engine: beam, because generate continues no given commitment")
+        if self.risk.promised and self.commitment != "read":
+            raise ValueError("risk needs commitment: read, whose threshold is chosen so that the promise holds")
+        if self.risk.promised and self.split != "test":
+            raise ValueError(f"risk is calibrated on split val, so it needs split: test, not {self.split}")
         return self
 
 

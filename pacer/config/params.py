@@ -51,6 +51,11 @@ class Params(Strict):
             )
         if self.decode.split == "all":
             raise ValueError("decode.split = 'all' is for `pacer decode --split all`; the pipeline decodes test or val")
+        if self.decode.commitment == "read" and self.commit.route == "direct":
+            raise ValueError(
+                "decode.commitment = 'read' writes reports for a commitment, and a model trained with commit.route: "
+                "direct learns none; set decode.commitment: generated"
+            )
         if "sn" not in self.corpus.contexts:
             raise ValueError("corpus.contexts must contain sn: the warm-up trains on it")
         if others := set(self.parent.contexts or ()) - set(self.corpus.contexts):

@@ -14,6 +14,8 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEv
 from pacer.core.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+#: A share that is neither nothing nor all.
+Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]

@@ -1,6 +1,7 @@
 """Several reports for one commitment, and the choice of the one that keeps it (``decode.select: agreement``).
 
-Every candidate continues the best hypothesis's commitment by a beam search of its own, with the configured penalties.
+The commitment is that of the best hypothesis, or a given one. Every candidate continues it by a beam search of its own,
+with the configured penalties.
 The first is without noise; the others rank each step's continuations with noise of their own
 (:mod:`pacer.decoding.hypotheses`). The noise depends on candidate and position alone, so a record gets the same
 candidates in every batch.
@@ -38,6 +39,12 @@ class Opening(NamedTuple):
     tokens: list[int]
 
 
+def opened(prefix: Tensor, tokens: list[int], embeddings: Callable[[Tensor], Tensor]) -> Opening:
+    """Return the opening of a prefix [P, d] and tokens."""
+    embedded = embeddings(torch.tensor(tokens, device=prefix.device))
+    return Opening(torch.cat([prefix, embedded.to(prefix.dtype)]), tokens)
+
+
 class Candidate(NamedTuple):
     """A candidate's ``tokens``, those of the opening and EOS included, and its ``score``."""
 
@@ -71,10 +78,9 @@ class Candidates(Hypotheses):
         return [Candidate(self.finished(search), float(self.best_scores[search, 0])) for search in own]
 
 
-class AgreeingSearch:
-    """An engine that searches the best hypothesis, then candidates for its commitment, and returns the one of them all
-    with the fewest contradictions, then the smallest difference in affirmed findings. Between equals the best
-    hypothesis is taken, then the best score. A hypothesis without a commitment is returned as it is.
+class ListedSearch:
+    """An engine that writes ``decode.candidates`` reports for a given commitment and returns the one with the fewest
+    contradictions, then the smallest difference in affirmed findings, then the best score.
 
     Args:
         language, decode, eos: of :class:`BeamSearch`. text: returns the text of tokens.
@@ -82,37 +88,54 @@ class AgreeingSearch:
 
     def __init__(self, language: Any, decode: Decode, eos: int, text: Callable[[Sequence[int]], str]):
         several = decode.model_copy(update={"batch_size": max(1, decode.batch_size // decode.candidates)})
-        self.best = BeamSearch(language, decode, eos)
         self.candidates = BeamSearch(language, several, eos, Candidates)
-        self.embeddings, self.text, self.most = language.get_input_embeddings(), text, decode.max_new_tokens
+        self.text, self.most = text, decode.max_new_tokens
 
     @torch.no_grad()
-    def __call__(self, prefixes: Iterable[Tensor]) -> Iterator[tuple[int, list[int]]]:
-        """Yield the index of each prefix and its tokens, as :class:`BeamSearch`."""
+    def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, list[int]]]:
+        """Yield the index of each :class:`Opening` in ``prefixes`` and its tokens, those of the opening included."""
+        for place, candidates in self.candidates(prefixes):
+            yield place, self._best([], candidates)
+
+    def _best(self, before: list[list[int]], candidates: list[Candidate]) -> list[int]:
+        """Return the tokens that keep their commitment best; between equals those ``before`` the candidates."""
+        ranked = sorted(candidates, key=lambda candidate: -candidate.score)
+        return min([*before, *(candidate.tokens for candidate in ranked)], key=self._distance)
+
+    def _distance(self, tokens: list[int]) -> tuple[int, int]:
+        extraction = extract_report(self.text(tokens))
+        return distance(extraction.anchor or Anchor(), extraction.report)
+
+
+class AgreeingSearch(ListedSearch):
+    """An engine that searches the best hypothesis, then candidates for its commitment, and returns the one of them all
+    that keeps it best; between equals the best hypothesis. A hypothesis without a commitment is returned as it is."""
+
+    def __init__(self, language: Any, decode: Decode, eos: int, text: Callable[[Sequence[int]], str]):
+        super().__init__(language, decode, eos, text)
+        self.best, self.embeddings = BeamSearch(language, decode, eos), language.get_input_embeddings()
+
+    @torch.no_grad()
+    def __call__(self, prefixes: Iterable[Any]) -> Iterator[tuple[int, list[int]]]:
+        """Yield the index of each prefix [P, d] and its tokens, as :class:`BeamSearch`."""
         finished: list[tuple[int, list[int]]] = []
 
         def openings() -> Iterator[tuple[Opening, tuple[int, list[int]]]]:
             numbered = ((prefix, (place, prefix)) for place, prefix in enumerate(prefixes))
             for (place, prefix), tokens in search_with(self.best, numbered):
                 if commitment := self._commitment(tokens):
-                    embedded = self.embeddings(torch.tensor(commitment, device=prefix.device))
-                    yield Opening(torch.cat([prefix, embedded.to(prefix.dtype)]), commitment), (place, tokens)
+                    yield opened(prefix, commitment, self.embeddings), (place, tokens)
                 else:
                     finished.append((place, tokens))
 
         for (place, best), candidates in search_with(self.candidates, openings()):
-            ranked = sorted(candidates, key=lambda candidate: -candidate.score)
-            yield place, min([best, *(candidate.tokens for candidate in ranked)], key=self._distance)
+            yield place, self._best([best], candidates)
         yield from finished
 
     def _commitment(self, tokens: list[int]) -> list[int]:
         """Return the tokens up to the end of the commitment; none if it does not end or nothing follows it."""
         length = bisect_left(range(len(tokens) + 1), True, key=lambda count: CLOSE_ANCHOR in self.text(tokens[:count]))
         return tokens[:length] if length < min(len(tokens), self.most) else []
-
-    def _distance(self, tokens: list[int]) -> tuple[int, int]:
-        extraction = extract_report(self.text(tokens))
-        return distance(extraction.anchor or Anchor(), extraction.report)
 
 
 def agreement(anchor: Anchor | None, report: str) -> float | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT, Anchor, contains_anchor, parse_anchor
+from pacer.commitments.rules import extract_anchor
+from pacer.data.sentences import sentence_ends
 
 
 class Extraction(NamedTuple):
@@ -30,3 +33,10 @@ def extract_report(generated: str, commit: bool = True) -> Extraction:
     if not marker or not report:
         return Extraction(generated.strip(), anchor, True)
     return Extraction(report, anchor, False)
+
+
+def within(report: str, anchor: Anchor) -> str:
+    """Leave out the sentences of a report that affirm a finding which the commitment does not affirm."""
+    sentences = [report[start:end] for start, end in pairwise([0, *sentence_ends(report)])]
+    kept = [one.strip() for one in sentences if not set(extract_anchor(one).positive) - set(anchor.positive)]
+    return report if len(kept) == len(sentences) else " ".join(kept)

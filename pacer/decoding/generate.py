@@ -1,23 +1,28 @@
 """Reports from a trained model: the configured engine continues the calibrated prefix of each record.
 
 One search generates commitment and report; the repetition penalty covers all generated tokens.
-Configurations with Commit decode commitment-first, those without decode directly.
+Configurations with Commit decode commitment-first, those without decode directly. A commitment that is not generated,
+read from the source tokens or given by a person, opens the generation, and counts as generated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from pacer.commitments.anchor import render_anchor
 from pacer.config import Decode
-from pacer.core.errors import BackboneError, DataError
+from pacer.core.errors import BackboneError, ConfigError, DataError
 from pacer.core.prefetch import prefetch
 from pacer.decoding.beam import BeamSearch, search_with, unknown_attention
-from pacer.decoding.candidates import AgreeingSearch
+from pacer.decoding.candidates import AgreeingSearch, ListedSearch, Opening, opened
+from pacer.decoding.extract import Extraction, extract_report, within
+from pacer.decoding.reader import FindingsReader, Probabilities
 from pacer.decoding.transformers_generate import Generate
 from pacer.model.batch import Batch, FeatureSource, SourceStates, read_sources
 from pacer.model.checkpoint import ModelSpecification
@@ -27,7 +32,8 @@ from pacer.model.prompt import PromptIds, build_prompt
 #: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}
 
-#: A row of ``records.parquet``.
+#: A row of ``records.parquet``. It may have a ``commitment`` that the report is written for, or a ``threshold`` in the
+#: place of ``decode.threshold``.
 Row = dict[str, Any]
 
 
@@ -38,16 +44,19 @@ class Prefix(NamedTuple):
     inputs: Tensor
     gate: float | None
     depth_weights: dict[str, Tensor]
+    findings: Probabilities | None
 
 
 class Generated(NamedTuple):
     """Result for one record: raw ``text``, number of generated ``tokens`` (EOS included), ``gate`` (None without
-    Calibrate), ``depth_weights`` [N, K] of the ``frontal`` and, if there is one, of the ``lateral`` image."""
+    Calibrate), ``depth_weights`` [N, K] of the ``frontal`` and, if there is one, of the ``lateral`` image, and the
+    ``findings`` that were read (None without a reader)."""
 
     text: str
     tokens: int
     gate: float | None
     depth_weights: dict[str, Tensor]
+    findings: Probabilities | None = None
 
 
 class Generator:
@@ -58,9 +67,11 @@ class Generator:
 
     Args:
         model: in eval mode; not of the warm-up, which has no instruction. specification: from its checkpoint record.
+        reader: of the model's fused tokens.
 
     Raises:
-        BackboneError: ``decode.select: agreement`` with a language model that the beam search does not support.
+        BackboneError: ``decode.select: agreement`` or ``decode.commitment: read`` with a language model that the beam
+            search does not support. ConfigError: ``read`` with a model without Commit, or without a reader.
     """
 
     def __init__(
@@ -71,15 +82,27 @@ class Generator:
         specification: ModelSpecification,
         decode: Decode,
         device: torch.device | str = "cpu",
+        reader: FindingsReader | None = None,
     ):
         self.model, self.tokenizer, self.features, self.decode = model.to(device), tokenizer, features, decode
         assert specification.prompt is not None, "a model of the warm-up"
         self.prompt, self.device = specification.prompt, torch.device(device)
-        self.commit = specification.commits
+        self.commit, self.reader = specification.commits, reader
         self.num_queries = specification.interface.num_queries
         unknown = unknown_attention(model.language.config)
         if unknown and decode.select == "agreement":
             raise BackboneError(f"decode.select: agreement does not know {unknown}; set decode.select: score")
+        if decode.commitment == "read":
+            if not self.commit:
+                raise ConfigError(
+                    "decode.commitment: read needs a model that writes commitments, and this one was trained without "
+                    "Commit (commit.route: direct); set decode.commitment: generated"
+                )
+            if reader is None:
+                raise ConfigError(
+                    "decode.commitment: read needs the stage findings of the model's parent, whose source tokens this "
+                    "model no longer has, or an export with it; set decode.commitment: generated"
+                )
         if unknown and decode.engine == "beam":
             print(f"decode: the beam search does not know {unknown}; using decode.engine: generate")
             self.decode = decode.model_copy(update={"engine": "generate"})
@@ -120,7 +143,8 @@ class Generator:
                 "its previous report, or the checkpoint, are damaged: make them again"
             )
         depth_weights = {view: weights[0].cpu() for view, weights in embedded.depth_weights.items()}
-        return Prefix(inputs[0], None if gate is None else gate.item(), depth_weights)
+        findings = None if self.reader is None else self.reader(embedded.sources.fused[0])
+        return Prefix(inputs[0], None if gate is None else gate.item(), depth_weights, findings)
 
     def stream(self, records: Iterable[Row], workers: int = 0) -> Iterator[tuple[int, Generated]]:
         """Yield each record's index in ``records`` and its result, as soon as it is ready.
@@ -129,19 +153,59 @@ class Generator:
         ``workers`` threads read features ahead (0: each record's when it is needed).
         """
 
-        def read(record: Row) -> tuple[Row, SourceStates]:
-            return record, read_sources([record], self.features)
+        def read(numbered: tuple[int, Row]) -> tuple[int, Row, SourceStates]:
+            return *numbered, read_sources([numbered[1]], self.features)
 
-        def prefixes() -> Iterator[tuple[Tensor, tuple]]:
-            for place, (record, sources) in enumerate(prefetch(read, records, workers)):
-                inputs, *others = self.prefix(record, sources)
-                yield inputs, (place, others)
+        def prefixes(group: Iterable[tuple[int, Row]], listed: bool) -> Iterator[tuple[Any, tuple]]:
+            for place, record, sources in prefetch(read, group, workers):
+                prefix = self.prefix(record, sources)
+                yield self._opening(record, prefix) if listed else prefix.inputs, (place, prefix[1:])
 
-        arguments = self.model.language, self.decode, self.tokenizer.eos_token_id
-        agreeing = self.decode.select == "agreement" and self.commit
-        search = AgreeingSearch(*arguments, self.text) if agreeing else ENGINES[self.decode.engine](*arguments)
-        for (place, others), tokens in search_with(search, prefixes()):
-            yield place, Generated(self.text(tokens), len(tokens), *others)
+        for listed, group in groupby(enumerate(records), lambda numbered: self._is_listed(numbered[1])):
+            for (place, others), tokens in search_with(self._search(listed), prefixes(group, listed)):
+                yield place, Generated(self.text(tokens), len(tokens), *others)
+
+    def _is_listed(self, record: Row) -> bool:
+        """Return whether the commitment of a record's report is not generated."""
+        return self.decode.commitment == "read" or record.get("commitment") is not None
+
+    def _search(self, listed: bool) -> Callable[..., Iterator]:
+        language, decode, eos = self.model.language, self.decode, self.tokenizer.eos_token_id
+        agreeing = decode.select == "agreement" and self.commit
+        if listed:
+            count = decode.candidates if agreeing else 1
+            return ListedSearch(language, decode.model_copy(update={"candidates": count}), eos, self.text)
+        return (
+            AgreeingSearch(language, decode, eos, self.text)
+            if agreeing
+            else ENGINES[decode.engine](language, decode, eos)
+        )
+
+    def _opening(self, record: Row, prefix: Prefix) -> Opening:
+        """Return what the record's report is written after: its prefix, and the commitment given or read.
+
+        Raises:
+            DataError: the commitment leaves no room for a report.
+        """
+        commitment = record.get("commitment")
+        if commitment is None:
+            assert prefix.findings is not None
+            commitment = prefix.findings.commitment(record.get("threshold", self.decode.threshold))
+        tokens = self.tokenizer(render_anchor(commitment), add_special_tokens=False)["input_ids"]
+        if len(tokens) >= self.decode.max_new_tokens:
+            raise DataError(
+                f"record {record['record_id']}: its commitment has {len(tokens)} tokens, which leaves no room for a "
+                f"report in decode.max_new_tokens ({self.decode.max_new_tokens}); increase it"
+            )
+        return opened(prefix.inputs, tokens, self.model.language.get_input_embeddings())
+
+    def extract(self, text: str) -> Extraction:
+        """Extract commitment and report from a generated text. With ``decode.commitment: read`` sentences that affirm
+        what is not in the list are left out."""
+        extraction = extract_report(text, self.commit)
+        if self.decode.commitment == "generated" or extraction.anchor is None or extraction.fallback:
+            return extraction
+        return extraction._replace(report=within(extraction.report, extraction.anchor))
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return the text of generated tokens."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import torch
@@ -23,9 +24,10 @@ from pacer.core.progress import Ticker
 from pacer.data.schemas import SPLITS, of_split
 from pacer.data.twins import CONTROLS
 from pacer.decoding.candidates import agreement
-from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator, Row
 from pacer.decoding.nearest import NEAREST, nearest_reports
+from pacer.decoding.promise import GRID, PROMISE, make_promise, promised_thresholds
+from pacer.decoding.reader import read_reader
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model, load_tokenizer
@@ -33,7 +35,7 @@ from pacer.model.checkpoint import RECORD, CheckpointRecord, read_record, weight
 from pacer.model.pacer import Pacer
 
 #: The contents of a folder of predictions.
-OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json")
+OUTPUTS = (*(f"{context}.jsonl" for context in CONTEXTS), "controls", "routing.safetensors", "manifest.json", PROMISE)
 
 
 def trained_generator(
@@ -43,12 +45,14 @@ def trained_generator(
     config: Decode,
     device: torch.device,
     *,
+    findings: Path | None = None,
     load: Callable[..., tuple[Pacer, CheckpointRecord]] = load_model,
     make_generator: Callable[..., Generator] = Generator,
 ) -> tuple[Generator, CheckpointRecord]:
     """Return the generator of a checkpoint, and the checkpoint's record.
 
     Args:
+        findings: output of the stage ``findings``; None: no finding is read.
         load, make_generator: called like :func:`~pacer.model.assemble.load_model` and :class:`Generator`.
 
     Raises:
@@ -60,7 +64,8 @@ def trained_generator(
         )
     model, record = load(checkpoint, backbones)
     store = open_features(features, backbones, device)
-    return make_generator(model, load_tokenizer(backbones), store, record.model, config, device), record
+    reader = None if findings is None else read_reader(findings, checkpoint)
+    return make_generator(model, load_tokenizer(backbones), store, record.model, config, device, reader), record
 
 
 #: Settings that change no finished report, so a stopped run may continue with other values. The split and the limit
@@ -86,14 +91,16 @@ def decode_records(
 ) -> None:
     """Decode ``records`` of the configured split, and its control inputs, into ``out``.
 
-    Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors`` and ``manifest.json``.
+    Writes ``{context}.jsonl``, ``controls/{control}/{context}.jsonl``, ``routing.safetensors``, ``manifest.json`` and,
+    with ``decode.risk``, ``promise.json``.
     A stopped run continues with the records that have no prediction yet, also if settings in :data:`CHANGEABLE` differ.
 
     Args:
         about: additional entries of the manifest.
 
     Raises:
-        DataError: the split has no record, a record's prefix is not finite, or a stopped run left a damaged line.
+        DataError: the split has no record, a record's prefix is not finite, a stopped run left a damaged line, or the
+            promise cannot be kept.
     """
     state = process_state()
     runs = plan_runs(records, config)
@@ -102,9 +109,10 @@ def decode_records(
     generator, record = open_generator(checkpoint, backbones, features, config, torch.device(state.device or "cpu"))
     weights = weights_hash(checkpoint)
     search = config.model_dump(exclude=set(CHANGEABLE))
-    fingerprint = hash_json(
-        [(checkpoint / RECORD).read_text(), weights, search, cases.to_dicts(), content_hash(features)]
-    )
+    read_by = None if generator.reader is None else generator.reader.hash
+    calibrated_on = of_split(records, "val").to_dicts() if config.risk.promised else []
+    inputs = [(checkpoint / RECORD).read_text(), weights, search, cases.to_dicts(), content_hash(features)]
+    fingerprint = hash_json([*inputs, read_by, calibrated_on])
     main = state.is_main_process
     with scratch_directory(out, fingerprint, main=main) as directory:
         lines, final = directory / "lines", directory / "out"
@@ -114,32 +122,60 @@ def decode_records(
         nearest = nearest_reports(of_split(records, "train"), cases, generator.features) if wanted else {}
         floor = {(f"controls/{NEAREST}", key): _floor(key, report) for key, report in nearest.items()}
         state.wait_for_everyone()
+        promise = _promise(generator, records, config, lines, state) if config.risk.promised else None
+        if promise is not None:
+            runs = {name: part.with_columns(promised_thresholds(promise)) for name, part in runs.items()}
         _decode(generator, runs, lines, state)
         state.wait_for_everyone()
         if main:
+            if promise is not None:
+                write_json(final / PROMISE, promise)
             if floor:
                 runs[f"controls/{NEAREST}"] = cases
             _collect(_finished(lines) | floor, runs, final)
             # safetensors' own writer creates files that only the owner can read
             (final / "routing.safetensors").write_bytes(save(_routing(generator, shown)))
-            manifest = {
-                "split": config.split,
-                "checkpoint": record.phase,
-                "step": record.step,
-                "weights": weights,
-                "commit": generator.commit,
-                "stand_ins": [n for n in ("vision", "language", "text") if is_standin(provenance(backbones / n))],
-                "examples": examples,
-                "settings": generator.decode.model_dump(),  # including the engine that was used
-                "parent": record.parent.model_dump() if record.parent else None,
-                "frozen": record.frozen,
-                "trained_with": record.versions,
-                "records": {name or "main": len(part) for name, part in runs.items()},
-            }
-            baseline = {} if record.baseline is None else {"baseline": record.baseline}
-            write_json(final / "manifest.json", manifest | baseline | dict(about or {}))
+            counts = {name or "main": len(part) for name, part in runs.items()}
+            origin = {"weights": weights, "examples": examples, "records": counts} | dict(about or {})
+            write_json(final / "manifest.json", _manifest(generator, record, backbones) | origin)
             publish(final, out)
         state.wait_for_everyone()
+
+
+def _manifest(generator: Generator, record: CheckpointRecord, backbones: Path) -> dict[str, Any]:
+    """Return what the manifest says about the model and the search."""
+    manifest = {
+        "split": generator.decode.split,
+        "checkpoint": record.phase,
+        "step": record.step,
+        "commit": generator.commit,
+        "stand_ins": [n for n in ("vision", "language", "text") if is_standin(provenance(backbones / n))],
+        "settings": generator.decode.model_dump(),  # including the engine that was used
+        "parent": record.parent.model_dump() if record.parent else None,
+        "frozen": record.frozen,
+        "trained_with": record.versions,
+    }
+    return manifest if record.baseline is None else manifest | {"baseline": record.baseline}
+
+
+def _promise(
+    generator: Generator, records: pl.DataFrame, config: Decode, lines: Path, state: PartialState
+) -> dict[str, Any]:
+    """Decode split val with every threshold that is tested, and return the promise of the contexts of the run.
+
+    Raises:
+        DataError: no threshold keeps it in some context.
+    """
+    contexts = plan_runs(records, config)[""]["context"].unique().implode()
+    val = of_split(records, "val").filter(pl.col("context").is_in(contexts))
+    if missing := sorted(set(contexts.explode()) - set(val["context"])):
+        raise DataError(f"decode.risk: split val has no record of {', '.join(missing)} to calibrate the promise on")
+    runs = {f"val at {at}": val.with_columns(threshold=pl.lit(at)) for at in GRID}
+    _decode(generator, runs, lines, state)
+    state.wait_for_everyone()
+    finished = _finished(lines)
+    reports = {at: {key: finished[f"val at {at}", key]["report"] for key in val["record_id"]} for at in GRID}
+    return make_promise(config.risk, val, reports)
 
 
 def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
@@ -173,12 +209,12 @@ def _decode(generator: Generator, runs: dict[str, pl.DataFrame], lines: Path, st
     ):
         for place, result in generator.stream([row for _, row in mine], _READERS):
             name, row = mine[place]
-            journal.append({"run": name, **_line(row["record_id"], result, generator.commit)})
+            journal.append({"run": name, **_line(row["record_id"], result, generator)})
             ticker.advance()
 
 
-def _line(record_id: str, result: Generated, commit: bool) -> dict[str, object]:
-    report, anchor, fallback = extract_report(result.text, commit)
+def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, object]:
+    report, anchor, fallback = generator.extract(result.text)
     return {
         "record_id": record_id,
         "generated": result.text,
@@ -187,13 +223,14 @@ def _line(record_id: str, result: Generated, commit: bool) -> dict[str, object]:
         "fallback": fallback,
         "gate": result.gate,
         "tokens": result.tokens,
+        "findings": None if result.findings is None else result.findings.as_dict(),
         "agreement": agreement(anchor, report),
     }
 
 
 def _floor(record_id: str, report: str) -> dict[str, object]:
     """Return the line of a report that no model wrote."""
-    unknown = dict.fromkeys(("anchor", "fallback", "gate", "tokens", "agreement"))
+    unknown = dict.fromkeys(("anchor", "fallback", "gate", "tokens", "findings", "agreement"))
     return {"record_id": record_id, "generated": report, "report": report} | unknown
 
 

@@ -39,8 +39,9 @@ COLUMNS: dict[str, pl.DataType] = {
 #: BLEU's statistics of each case, in the place of its texts; only a receipt has this column.
 BLEU_ROWS = "bleu_statistics"
 #: Optional columns: findings in which a report contradicts its commitment, whether a text is copied from the training
-#: split, properties by which records can be grouped, and the findings of a generated world.
-FURTHER = ("contradictions", "reference_copied", "hypothesis_copied", "view", "truth")
+#: split, properties by which records can be grouped, the findings of a generated world, and the
+#: probabilities of findings.
+FURTHER = ("contradictions", "reference_copied", "hypothesis_copied", "view", "truth", "present", "absent")
 
 
 def case_table(cases: pl.DataFrame, columns: Iterable[str]) -> pl.DataFrame:

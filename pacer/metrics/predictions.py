@@ -25,8 +25,22 @@ def _known(anchor: dict[str, list[str]]) -> dict[str, list[str]]:
     return anchor
 
 
+def _complete(findings: dict[str, Chance]) -> dict[str, Chance]:
+    if set(findings) != set(FINDINGS):
+        raise ValueError("expected the probabilities of all findings of the vocabulary, and no others")
+    return findings
+
+
+class Chance(BaseModel, strict=True):
+    """The probability that a report affirms a finding (``present``), and that it denies it (``absent``)."""
+
+    present: Annotated[float, Field(ge=0, le=1)]
+    absent: Annotated[float, Field(ge=0, le=1)]
+
+
 class Prediction(BaseModel, strict=True):
-    """One line of predictions. ``generated``: the complete text; ``tokens``: its length. Missing fields are None."""
+    """One line of predictions. ``generated``: the complete text; ``tokens``: its length; ``findings``: the chance of
+    each. Missing fields are None."""
 
     record_id: str
     report: str
@@ -35,6 +49,7 @@ class Prediction(BaseModel, strict=True):
     gate: FiniteFloat | None = None
     generated: str | None = None
     tokens: Annotated[int, Field(ge=0)] | None = None
+    findings: Annotated[dict[str, Chance], AfterValidator(_complete)] | None = None
 
 
 #: Columns of the records that are used; those of the second line are optional.
@@ -42,7 +57,8 @@ _OF_RECORDS = (
     *("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"),
     *("view", "prior_report", "frontal_report"),
 )
-#: Columns of predictions; ``unclosed``: the last ``<REPORT>`` of the whole text has no ``</REPORT>``.
+#: Columns of predictions; ``unclosed``: the last ``<REPORT>`` of the whole text has no ``</REPORT>``;
+#: ``present``, ``absent``: the probabilities of the findings, in the vocabulary's order.
 PREDICTIONS: dict[str, pl.DataType] = {
     "record_id": pl.String(),
     "hypothesis": pl.String(),
@@ -51,6 +67,7 @@ PREDICTIONS: dict[str, pl.DataType] = {
     "fallback": pl.Boolean(),
     "unclosed": pl.Boolean(),
     "tokens": pl.Int64(),
+    **dict.fromkeys(("present", "absent"), pl.List(pl.Float64)),
 }
 
 
@@ -90,7 +107,9 @@ def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:
         anchor = [None] * 3 if line.anchor is None else [line.anchor[polarity] for polarity in POLARITIES]
         unclosed = None if line.generated is None else is_unclosed(line.generated)
         ended = (line.gate, bool(line.fallback), unclosed, line.tokens)
-        rows[line.record_id] = (line.record_id, line.report, *anchor, *ended)
+        chances = None if line.findings is None else [line.findings[finding] for finding in FINDINGS]
+        read = [chances and [getattr(chance, what) for chance in chances] for what in ("present", "absent")]
+        rows[line.record_id] = (line.record_id, line.report, *anchor, *ended, *read)
     return pl.DataFrame([rows[key] for key in record_ids], schema=PREDICTIONS, orient="row")
 
 

@@ -40,6 +40,7 @@ from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.meteor import MeteorError
 from pacer.metrics.nlg import corpus_meteor, single_line, with_meteor, with_rouge
 from pacer.metrics.predictions import read_cases
+from pacer.metrics.reading import is_read, reading_by_finding
 from pacer.metrics.result import Result, with_run_id, write_result
 from pacer.metrics.scores import (
     CASE_COLUMNS,
@@ -150,8 +151,9 @@ def score_cases(
     Returns:
         The result. Its scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
         context -> averages), and ``"contradictions"`` (finding -> number of reports that contradict their commitment),
-        ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None`` and is listed in the
-        signature. A context that is none of the four has no mean. Without a labeller scores of labels are left out.
+        ``"findings"`` (context -> finding -> F1, AUROC and Brier score of what was read), ``"controls"`` and
+        ``"truth"`` if available. A score without a denominator is ``None`` and is listed in the signature. A context
+        that is none of the four has no mean. Without a labeller scores of labels are left out.
     """
     left_out = dict.fromkeys(without, "not asked for")
     check_keys(left_out)
@@ -166,11 +168,14 @@ def score_cases(
             "lateral_only",
             "prior_only",
             "token_limit",
+            "threshold",
         }
         ids = cases["record_id"].to_list()
         columns = read_score_columns(settings.columns, ids, computed | {*cases.columns})
-    limit = pl.lit(origin.decoding.get("max_new_tokens"), pl.Int64)
-    cases = _with_labels(_with_texts(cases, train), inputs, settings).with_columns(token_limit=limit)
+    settled = {"token_limit": ("max_new_tokens", pl.Int64), "threshold": ("threshold", pl.Float64)}
+    cases = _with_labels(_with_texts(cases, train), inputs, settings).with_columns(
+        pl.lit(origin.decoding.get(key), kind).alias(name) for name, (key, kind) in settled.items()
+    )
     cases = with_rouge(cases).hstack(columns)
     if inputs.truth is not None:
         cases = with_truth(cases, inputs.truth)
@@ -222,6 +227,8 @@ def _further_scores(
     if cases["contradictions"].count():
         counts = Counter(cases["contradictions"].explode().drop_nulls())
         further["contradictions"] = {finding: counts[finding] for finding in FINDINGS}
+    if is_read(cases):
+        further["findings"] = {name: reading_by_finding(part) for name, part in contexts.items()}
     if is_labelled(cases):
         averaged = set(contexts) <= set(CONTEXTS)
         further["conventions"] = {name: _convention_scores(contexts, name, averaged) for name in CONVENTIONS}

@@ -24,6 +24,7 @@ from pacer.metrics.clinical import RATIOS, Convention, averaged, case_efficacy, 
 from pacer.metrics.commitments import commitment_scores, contradictions, polarity_rows
 from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics, language_scores
+from pacer.metrics.reading import reading_scores
 from pacer.metrics.repetition import repetition
 from pacer.metrics.source_use import KINDS, REPORTS, affirmed, stated_rows
 
@@ -226,7 +227,8 @@ def _of_cases(of: Callable[[pl.DataFrame], Numbers]) -> Callable[[Context], Numb
     return lambda context: of(context.cases)
 
 
-_language, _variety, _commitments = map(_of_cases, (language_scores, variety_scores, commitment_scores))
+_language, _variety = map(_of_cases, (language_scores, variety_scores))
+_commitments, _reading = map(_of_cases, (commitment_scores, reading_scores))
 
 
 def _ratio(ratio: str) -> Sums:
@@ -291,6 +293,7 @@ _OF_REPORT = "findings that the rules read in the report, against the reference 
 _OF_ANCHOR = "generated commitment against the reference commitment, over records with a generated one"
 _FOLLOWS = "the report has the polarity that its own commitment states, over the stated findings"
 _COVERED = "the commitment has the polarity that its report states, over the findings stated there"
+_READ = "probabilities of present findings (`findings`), against the reference commitment"
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
 _UNFOUNDED = "the same in contexts whose input has no previous report"
 _REPEATS = "words in an immediate repeat of one to eight words, or in a sentence that stood before; mean of the rows"
@@ -371,6 +374,9 @@ SCORES: tuple[Score, ...] = (
             better="lower",
             case_column=Column("contradictions", pl.List(pl.String), contradictions),
         ),
+        Score("read_f1", "Read F1", _reading, f"{_READ}; present from `decode.threshold` on"),
+        Score("read_auroc", "Read AUROC", _reading, f"{_READ}; mean of the findings"),
+        Score("read_brier", "Read Brier", _reading, f"{_READ}; Brier score", better="lower"),
         share("gate", "Gate", pl.col("gate"), "mean gate of the calibrator"),
         share("fallback_rate", "Fallback", EXTRACTION["fallback"], "without a report: the raw text is scored", "lower"),
         share("unclosed_rate", "Unclosed", EXTRACTION["unclosed"], "no `</REPORT>` after the last `<REPORT>`", "lower"),

@@ -15,6 +15,7 @@ from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_ax
 if TYPE_CHECKING:
     from pacer.metrics.statistics.bootstrap import Interval
     from pacer.metrics.statistics.groups import Coverage
+    from pacer.metrics.statistics.reliability import Reliability
 
 _POLARITIES = {"positive": "--series-2", "uncertain": "--series-5", "negative": "--series-1"}
 
@@ -31,6 +32,24 @@ def coverage_chart(curve: Sequence[Coverage]) -> str:
         axes.set_ylabel("F1")
 
     return drawing(5.6, 2.6, draw)
+
+
+def reliability_chart(curves: Mapping[str, Reliability]) -> str:
+    """Draw one panel per context: the share of findings that are there against their mean probability, by bin, with
+    intervals; probabilities that are right lie on the diagonal."""
+
+    def draw(grid: Any) -> None:
+        for axes, (context, curve) in zip(np.ravel(grid), curves.items(), strict=True):
+            across, share, low, high = np.array(curve.bins).T
+            axes.plot([0, 1], [0, 1], color=LIGHT["--series-none"], linewidth=0.8)
+            bars = [share - low, high - share]
+            axes.errorbar(across, share, np.maximum(bars, 0), marker="o", markersize=3, color=LIGHT["--series-1"])
+            axes.set_xlim(0, 1)
+            axes.set_ylim(0, 1)
+            axes.set_xlabel(context.upper())
+        np.ravel(grid)[0].set_ylabel("share present")
+
+    return drawing(6.6, 2.0, draw, columns=len(curves), sharey=True)
 
 
 def polarity_chart(

@@ -38,7 +38,7 @@ class Results:
         records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row per scored record.
         decoding: the manifest of the predictions. routing: depth weights ``[N, K]`` by ``<record_id>/<view>``; empty
             without a router. shares: the parent's router in its last updates, by block: the mean weight, and the share
-            of frontal patches that weigh the block most; empty without a router.
+            of frontal patches that weigh the block most; empty without a router. promise: content of ``promise.json``.
     """
 
     params: Params
@@ -54,6 +54,7 @@ class Results:
     scores: Mapping[str, Any]
     signature: Signature
     cases: pl.DataFrame
+    promise: Mapping[str, Any] | None = None
 
     @cached_property
     def decoded(self) -> pl.DataFrame:
@@ -124,6 +125,7 @@ def read_results(
         emphasis_audit=read_json(emphasis / "audit.json"),
         predictions={row["record_id"]: row for path in generated for row in read_jsonl(path)},
         decoding=read_json(predictions / "manifest.json"),
+        promise=read_json(predictions / "promise.json") if (predictions / "promise.json").is_file() else None,
         routing=load_file(routing) if routed else {},
         shares=shares,
         scores=scores,

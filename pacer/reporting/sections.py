@@ -8,12 +8,14 @@ from typing import Any
 
 from pacer.core.audits import Check, number, percent
 from pacer.metrics.cases import contexts_of
+from pacer.metrics.reading import is_read
 from pacer.metrics.scores import Place, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.metrics.statistics.groups import AGREEMENT, coverage
 from pacer.metrics.statistics.intervals import label_intervals
 from pacer.reporting import charts, score_tables
+from pacer.reporting import findings as reading
 from pacer.reporting.audits import agreement_table, corpus_table
 from pacer.reporting.cases import example_cases
 from pacer.reporting.results import Results
@@ -203,6 +205,34 @@ def kept(results: Results) -> Section | None:
     return Section("kept", "Commitments", parts)
 
 
+def findings(results: Results) -> Section | None:
+    """Whether the probabilities of findings are right, and what is promised; None without probabilities."""
+    if not is_read(results.cases):
+        return None
+    curves = reading.reliability_curves(results.cases)
+    caption = "Share of findings that the reference affirms by their probability, ten bins of equal mass"
+    table = reading.reliability_table(
+        curves,
+        "Brier score of the probabilities: reliability (0: each probability is right) minus resolution (how far they "
+        "tell records apart) plus uncertainty, but for the spread within bins.",
+    )
+    parts: list[Part] = [
+        Figure("reliability", charts.reliability_chart(curves), caption),
+        TableBlock("reliability", _with_resampling(table, results)),
+    ]
+    if results.promise is not None:
+        text = f"{reading.promise_text(results.promise['risk'])}."
+        promised = reading.promise_table(
+            results.promise,
+            results.cases,
+            results.decoding["settings"]["threshold"],
+            "What was promised for each context, and what its reports achieve, read by the rules. Withheld are "
+            "findings that only the promise keeps out of the list.",
+        )
+        parts += [Text(text), TableBlock("promise", promised)]
+    return Section("probabilities", "Probabilities of findings", parts)
+
+
 def corpus(results: Results) -> Section:
     """The audits of the corpus and of the emphasis."""
     audit = results.corpus_audit
@@ -252,6 +282,7 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     groups,
     cases,
     kept,
+    findings,
     corpus,
     commitments,
     signature,

@@ -21,7 +21,7 @@ from pacer.serving.case import Case, Prepared
 if TYPE_CHECKING:
     from pacer.serving.reporter import Reporter
 
-_OTHERS = ("prior", "indication", "history", "view", "sections")
+_OTHERS = ("prior", "indication", "history", "view", "sections", "commitment")
 #: Columns of a table of cases; all but ``frontal`` may be missing.
 COLUMNS = ("case", "frontal", "lateral", *_OTHERS)
 #: Most unusable cases that a message lists.

@@ -16,6 +16,8 @@ from pacer.serving.sources import ImageSource
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pacer.decoding.reader import Probabilities
+
 View = Literal["AP", "PA", "other"]
 Sections = Literal["findings+impression", "findings", "impression"]
 
@@ -36,6 +38,8 @@ class Case:
             as absent.
         view: of the frontal image, AP or PA. None: read from its DICOM file, else unknown (``other``).
         sections: those requested. None: those that the model was trained to write.
+        commitment: findings that the report is written for, as :func:`~pacer.commitments.anchor.read_list` takes them.
+            None: the model's.
         name: identifies the case in messages and results.
     """
 
@@ -47,6 +51,7 @@ class Case:
     view: str | None = None
     sections: str | None = None
     name: str = "case"
+    commitment: str | None = None
 
     def images(self) -> dict[str, ImageSource]:
         """Return the images by name: ``frontal``, and ``lateral`` if there is one."""
@@ -75,6 +80,7 @@ class Prepared:
     sections: Sections
     notes: tuple[str, ...]
     truncation: Truncation
+    commitment: Anchor | None = None
 
     def all_notes(self) -> tuple[str, ...]:
         """Return sentences about anything unexpected: the notes about the files, and what was cut off."""
@@ -131,6 +137,8 @@ class Result:
             body, and notes that apply to every report of the model.
         gate: of Calibrate, 0 to 1; None without it. frontal, lateral: routing; ``lateral`` is None without that view.
         context, view, sections: what the model was given and asked for.
+        probabilities: of each finding, as read from the sources; None without the stage ``findings``.
+        given: whether ``commitment`` is a person's.
     """
 
     name: str
@@ -148,6 +156,8 @@ class Result:
     sections: Sections
     frontal: Routing = field(repr=False)
     lateral: Routing | None = field(repr=False)
+    probabilities: Probabilities | None = None
+    given: bool = False
 
     def findings(self) -> dict[str, str]:
         """Return each finding of the commitment with its polarity: positive, negative or uncertain."""
@@ -183,6 +193,8 @@ class Result:
             "context": self.context,
             "report": self.report,
             "commitment": None if self.commitment is None else self.commitment.as_dict(),
+            "commitment_given": self.given,
+            "findings": None if self.probabilities is None else self.probabilities.as_dict(),
             "generated": self.generated,
             "fallback": self.fallback,
             "truncated": self.truncated,
@@ -200,6 +212,8 @@ def notes_of(results: Collection[Result]) -> list[str]:
     """Return the results' notes without repeats, then warnings about single reports, which begin with the context."""
     notes = [note for result in results for note in result.notes]
     for result in results:
+        if result.given and (unsaid := result.unkept()):
+            notes.append(f"{result.context.upper()}: the report does not say what is listed of {', '.join(unsaid)}")
         if result.fallback:
             notes.append(f"{result.context.upper()}: no report could be found in the text, which stands for it")
         if result.truncated:

@@ -12,6 +12,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, read_json, write_json, write_text
 from pacer.data.schemas import read_about, read_records
+from pacer.decoding.reader import read_reader
 from pacer.features import prepare
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore
@@ -21,6 +22,7 @@ from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
 from pacer.model.checkpoint import (
     CheckpointRecord,
     check_frozen,
+    checkpoint_hash,
     load_weights,
     package_versions,
     read_record,
@@ -28,7 +30,7 @@ from pacer.model.checkpoint import (
     weights_hash,
 )
 from pacer.serving.card import model_card
-from pacer.serving.layout import BACKBONES, CARD, SETTINGS, TOKENIZER
+from pacer.serving.layout import BACKBONES, CARD, FINDINGS, SETTINGS, TOKENIZER
 from pacer.serving.package import (
     GENERATED,
     NOT_EXPORTED,
@@ -53,6 +55,7 @@ def export_model(
     features: Path,
     records: Path,
     metrics: Path | None = None,
+    findings: Path | None = None,
     with_backbones: bool = False,
 ) -> bool:
     """Write a self-contained model directory, completely or not at all.
@@ -64,6 +67,7 @@ def export_model(
         out: absent or empty. decode: settings of the search for reports.
         model, backbones, features, records: outputs of the stages ``calibrate`` (or ``parent``), ``backbones``,
             ``features`` and ``corpus``. metrics: output of ``score``, whose scores go into the model card.
+        findings: output of ``findings``; None: the exported model reads no findings.
         with_backbones: copy the frozen models; else the directory refers to them, with hashes.
 
     Raises:
@@ -79,6 +83,14 @@ def export_model(
     check_frozen(record, frozen_fingerprints(backbones), model)
     load_tokenizer(backbones)  # checks that it has BOS and EOS
     settings = _settings(records, features, record, decode)
+    reader = None if findings is None else read_reader(findings, model)
+    if decode.risk.promised:
+        raise DataError(
+            "decode.risk is a promise on patients like those of val, whose thresholds an exported model does not hold; "
+            "set its shares to null, and decode.threshold to the one wanted"
+        )
+    if decode.commitment == "read" and reader is None:
+        raise DataError("decode.commitment: read needs the output of the stage findings; run `dvc repro findings`")
     scores = _scores(metrics, model, decode)
     origins = {name: provenance(backbones / name) for name in FROZEN}
     card = model_card(record, settings, records, origins, scores, with_backbones=with_backbones)
@@ -91,6 +103,8 @@ def export_model(
     }
     with atomic_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
+        if reader is not None:
+            reader.save(directory / FINDINGS, {"weights": checkpoint_hash(directory)})
         write_json(directory / SETTINGS, settings.written())
         language = resolve(backbones / "language")
         names = [file.name for pattern in TOKENIZER_FILES for file in language.glob(pattern)]

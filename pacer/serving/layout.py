@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pacer.core.errors import CheckpointError
 
+FINDINGS = "findings"  # the folder of the stage of this name
 SETTINGS, MANIFEST, CARD, TOKENIZER, BACKBONES = "reporter.json", "manifest.json", "README.md", "tokenizer", "backbones"
 
 

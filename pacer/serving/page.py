@@ -20,6 +20,7 @@ from typing import Any
 
 from PIL import Image
 
+from pacer.commitments.anchor import Anchor, read_list
 from pacer.core.contexts import availability
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.serving import view
@@ -129,10 +130,11 @@ class _Handler(BaseHTTPRequestHandler):
         with self.server.writing:
             if self._left():
                 return None
-            prepared = reporter.prepare(read_case(body))
+            case, listed = read_case(body)
+            prepared = reporter.prepare(case)
             if what == "contexts":
                 return view.contexts_page(reporter.in_all_contexts(prepared))
-            return view.result_page(*reporter.generate([prepared]))
+            return view.result_page(*reporter.generate([prepared]), listed)
 
     def _left(self) -> bool:
         """Return whether the browser has closed the connection, as it does when a case is edited."""
@@ -170,8 +172,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Do nothing; requests are not logged."""
 
 
-def read_case(body: bytes) -> Case:
+def read_case(body: bytes) -> tuple[Case, Anchor | None]:
     """Read the case from a request for reports: a line of JSON with texts and ``sizes``, then the bytes of the images.
+    With a list that a person has changed (``commitment``), return the ``model``'s own, too.
 
     Raises:
         DataError: the request has no image, or the page would not send it.
@@ -180,14 +183,16 @@ def read_case(body: bytes) -> Case:
     try:
         fields = json.loads(first)
         texts = {name: fields[name] or None for name in ("prior", "indication", "history", "view", "sections")}
+        given, listed = fields.get("commitment"), fields.get("model")
+        model = None if given is None else read_list(listed)
         if not (sizes := fields["sizes"]):
             raise DataError("There is no frontal radiograph yet; drop one on the left, or choose an example")
         if len(sizes) > 2 or min(sizes) < 0 or sum(sizes) != len(images):
             raise ValueError("sizes do not fit the images")
         frontal, lateral = images[: sizes[0]], images[sizes[0] :]
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise DataError("the request is not the page's; expected a line of JSON, then one or two images") from None
-    return Case(frontal, lateral if len(sizes) > 1 else None, **texts, name="this case")
+    return Case(frontal, lateral if len(sizes) > 1 else None, **texts, name="this case", commitment=given), model
 
 
 def _page(reporter: Reporter, cases: list[Case]) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pacer.backbones.pointers import resolve
 from pacer.backbones.tokenizer import read_tokenizer
+from pacer.commitments.anchor import read_list
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import ConfigError, DataError, PacerError
@@ -19,14 +20,14 @@ from pacer.core.io import hash_file, read_json
 from pacer.data.cleaning import CLEANERS
 from pacer.data.radiographs import NOTES
 from pacer.data.readers.views import parse_view
-from pacer.decoding.extract import extract_report
 from pacer.decoding.generate import Generated, Generator
+from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
 from pacer.model.prompt import instruction
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Truncation, View
 from pacer.serving.features import CaseFeatures
-from pacer.serving.layout import MANIFEST, TOKENIZER
+from pacer.serving.layout import FINDINGS, MANIFEST, TOKENIZER
 from pacer.serving.package import GENERATED, check_tokenizer, frozen_models, read_settings
 from pacer.serving.sources import load_image, load_prior, load_text
 
@@ -69,13 +70,15 @@ class Reporter:
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
             check_tokenizer(directory, root / "language")
+            reader = read_reader(directory / FINDINGS, directory) if (directory / FINDINGS).is_dir() else None
             self._features = CaseFeatures(
                 ImageEncoder(resolve(root / "vision"), states.depths, self.device, states.precision),
                 TextEncoder(resolve(root / "text"), states.prior_tokens, self.device, states.precision),
                 states.dtype,
             )
         tokenizer = read_tokenizer(directory / TOKENIZER)
-        self._generator = Generator(model, tokenizer, self._features, record.model, settings.search, self.device)
+        arguments = model, tokenizer, self._features, record.model, settings.search, self.device
+        self._generator = Generator(*arguments, reader)
         self.commit, self.depths = self._generator.commit, tuple(states.depths)
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
 
@@ -112,6 +115,8 @@ class Reporter:
         prior = self._prior(case.prior, f"previous report of {name}")
         indication = load_text(case.indication, f"indication of {name}")
         history = load_text(case.history, f"history of {name}")
+        if case.commitment is not None and not self.commit:
+            raise DataError(f"{name}: the model was trained without Commit and writes no report for a list of findings")
         prepared = Prepared(
             name=name,
             frontal=frontal,
@@ -123,6 +128,7 @@ class Reporter:
             sections=_one_of(case.sections or target, get_args(Sections), f"sections of {name}"),
             notes=tuple(notes),
             truncation=self._truncation(prior, indication, history),
+            commitment=None if case.commitment is None else read_list(case.commitment),
         )
         if prepared.context not in self.contexts:
             raise DataError(
@@ -177,6 +183,7 @@ class Reporter:
                     "sections": case.sections,
                     "indication": case.indication,
                     "history": case.history,
+                    "commitment": case.commitment,
                 }
 
         try:
@@ -211,7 +218,7 @@ class Reporter:
         )
 
     def _result(self, generated: Generated, case: Prepared) -> Result:
-        extracted = extract_report(generated.text, self.commit)
+        extracted = self._generator.extract(generated.text)
         return Result(
             name=case.name,
             context=case.context,
@@ -228,6 +235,8 @@ class Reporter:
             sections=case.sections,
             frontal=self._routing(case.frontal, generated.depth_weights["frontal"]),
             lateral=None if case.lateral is None else self._routing(case.lateral, generated.depth_weights["lateral"]),
+            probabilities=generated.findings,
+            given=case.commitment is not None,
         )
 
     def _routing(self, levels: Tensor, weights: Tensor) -> Routing:

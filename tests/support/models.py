@@ -27,9 +27,18 @@ from transformers import (
 )
 
 from pacer.core.io import write_json
+from pacer.decoding.reader import FindingsReader
 from pacer.model.assemble import build_model, frozen_fingerprints, load_tokenizer
 from pacer.model.batch import TrainingBatch
-from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, parent_reference, save_checkpoint
+from pacer.model.checkpoint import (
+    WEIGHTS,
+    CheckpointRecord,
+    ModelSpecification,
+    checkpoint_hash,
+    parent_reference,
+    read_weights,
+    save_checkpoint,
+)
 from pacer.model.pacer import Pacer
 from pacer.phantom.tokenizer import phantom_tokenizer
 from pacer.training.examples import Examples, RecordTable
@@ -216,6 +225,14 @@ def save_model(
     frozen = frozen_fingerprints(backbones)
     record = CheckpointRecord(phase=phase, step=7, model=own, frozen=frozen, parent=reference, versions={})
     save_checkpoint(folder, trained, record)
+
+
+def save_reader(folder: Path, parent: Path) -> None:
+    """A reading of findings with random weights, in the place of the stage ``findings``."""
+    width = len(read_weights(parent / WEIGHTS)["interface.fusion_norm.weight"])
+    draw = torch.Generator().manual_seed(8)
+    reader = FindingsReader("pooled", torch.randn(2 * width, 39, generator=draw), torch.randn(39, generator=draw))
+    reader.save(folder, {"weights": checkpoint_hash(parent)})
 
 
 def save_calibrated(folder: Path, backbones: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ from pacer.core.io import hash_file, read_json, read_jsonl, write_json
 from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import read_images, read_records
 from pacer.data.source import point_to_files
-from pacer.decoding.run import decode_records
+from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.serving.case import Case
 from pacer.serving.package import MANIFEST
 from tests.support.building import CONFIG
 from tests.support.dicom import write_dicom
-from tests.support.models import moved_model, save_model, specification
+from tests.support.models import moved_model, save_model, save_reader, specification
 from tests.support.profiles import profile
 from tests.support.searches import settings
 
@@ -50,6 +51,7 @@ class World:
             "backbones": self.backbones,
             "features": self.root / "features",
             "records": self.root / "corpus" / "records.parquet",
+            "findings": self.root / "findings",
         }
 
     def predictions(self, context: str) -> list[dict[str, Any]]:
@@ -119,7 +121,11 @@ def make_world(root: Path, backbones: Path) -> World:
     priors = world.records()["prior_report"].drop_nulls().to_list()
     build_store(FEATURES, read_images(root / "corpus" / "images.parquet"), priors, backbones, root / "features")
     _train(root, backbones)
-    decode_records(root / "calibrate", backbones, world.records(), root / "features", DECODE, root / "predictions")
+    save_reader(root / "findings", root / "parent")
+    read = partial(trained_generator, findings=root / "findings")
+    decode_records(
+        root / "calibrate", backbones, world.records(), root / "features", DECODE, root / "predictions", read
+    )
     return world
 
 

@@ -81,12 +81,18 @@ function open(kind) {
   }
 }
 
-async function write(kind) {
+function list(value) { // the findings of the shown list, as a person would write them
+  const stated = { positive: [], negative: [], uncertain: [] };
+  for (const choice of document.querySelectorAll("#report select.state")) stated[value(choice)]?.push(choice.getAttribute("aria-label"));
+  return Object.entries(stated).map(([state, findings]) => `${state}: ${findings.join(", ") || "none"}`).join("; ");
+}
+
+async function write(kind, changed = {}) {
   const own = (running = new AbortController()), panel = $(`#${PANELS[kind]}`);
   const files = ["frontal", "lateral"].filter(used).map((place) => images[place]);
   const value = (name) => $(`#${name}`).value;
   const fields = { sizes: images.frontal ? files.map((file) => file.size) : [], prior: prior(), indication: value("indication"),
-    history: value("history"), view: value("view"), sections: value("sections") };
+    history: value("history"), view: value("view"), sections: value("sections"), ...changed };
   open(kind); busy(); tell("Writing…");
   let html, said = "";
   try {
@@ -102,6 +108,8 @@ async function write(kind) {
     if (running === own) { running = null; busy(); }
   }
   tell(said);
+  panel.querySelector(":scope > .problem")?.remove();
+  if (changed.commitment && !said) return panel.insertAdjacentHTML("afterbegin", html); // the list can be corrected
   panel.innerHTML = html;
   const top = $("#results").getBoundingClientRect().top; // in a narrow window the results stand below the case
   if (top < 0 || top > innerHeight / 2) $("#results").scrollIntoView();
@@ -144,6 +152,11 @@ for (const kind of Object.keys(PANELS)) {
     open(other); $(`#tab-${other}`).focus();
   });
 }
+$("#results").addEventListener("change", ({ target }) => { // a finding of the list was given another state
+  if (!target.classList.contains("state")) return;
+  running?.abort();
+  write("own", { commitment: list((choice) => choice.value), model: list((choice) => choice.dataset.model) });
+});
 $("#results").addEventListener("input", ({ target }) => { // the sliders of a map
   const films = target.closest(".films");
   if (target.classList.contains("strength")) films.style.setProperty("--strength", target.value);

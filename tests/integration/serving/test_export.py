@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +17,7 @@ from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
 from pacer.data.schemas import RECORD_SCHEMA
-from pacer.decoding.run import decode_records
+from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.model.checkpoint import weights_hash
 from pacer.serving import export
@@ -39,7 +40,9 @@ def test_a_copy_needs_nothing_else(world: World, folder: Path) -> None:
 
 def test_it_is_a_checkpoint_of_the_pipeline_too(world: World, exported: Path, tmp_path: Path) -> None:
     """The stage decodes with it what it decodes with the model that it comes from."""
-    decode_records(exported, world.backbones, world.records(), world.root / "features", world.decode, tmp_path / "out")
+    features, out = world.root / "features", tmp_path / "out"
+    read = partial(trained_generator, findings=exported / "findings")
+    decode_records(exported, world.backbones, world.records(), features, world.decode, out, read)
     for context in CONTEXTS:
         assert read_jsonl(tmp_path / "out" / f"{context}.jsonl") == world.predictions(context)
 

@@ -14,13 +14,16 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
+from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.core.contexts import CONTEXTS
-from pacer.core.errors import ConfigError, PacerError
+from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.data.findings import FINDINGS
 from pacer.decoding.generate import Generator
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import open_features
 from pacer.model.assemble import load_model, load_tokenizer
-from pacer.serving.case import Case
+from pacer.model.checkpoint import read_record
+from pacer.serving.case import Case, notes_of
 from pacer.serving.reporter import Reporter
 from tests.support.dicom import write_dicom
 from tests.support.searches import commit_to_two_tokens
@@ -39,6 +42,68 @@ def test_reports_are_those_of_the_decode_stage(world: World, reporter: Reporter,
         commitment = None if result.commitment is None else result.commitment.as_dict()
         assert (commitment, result.fallback) == (line["anchor"], line["fallback"])
         assert result.gate == line["gate"]
+        assert result.probabilities is not None and result.probabilities.as_dict() == line["findings"]
+
+
+LISTS = (  # a person's list, and what the report is written for or the refusal
+    ("positive: edema; negative: pneumothorax", Anchor(("edema",), ("pneumothorax",))),
+    ("Negative: none; uncertain: Pleural_Effusions", Anchor(uncertain=("pleural effusion",))),
+    ("", Anchor()),
+    ("positive: hernia", "'hernia' is not a finding"),
+    ("present: edema", "the field 'present' is not one of"),
+    ("positive: edema; negative: edema", "edema is named twice"),
+    ("positive: edema, Edema", "edema is named twice"),
+    (f"negative: {', '.join(FINDINGS[:9])}", "negative has 9 findings, at most 8"),
+)
+
+
+@pytest.mark.parametrize(("given", "expected"), LISTS)
+def test_a_report_is_written_for_a_persons_list(
+    world: World, reporter: Reporter, monkeypatch, given: str, expected: Anchor | str
+) -> None:
+    monkeypatch.setattr(reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 120}))
+    cases = [world.case(line["record_id"]) for line in world.predictions("mn")]
+    listed = [cases[0], replace(cases[1], commitment=given), cases[2]]
+    if isinstance(expected, str):
+        with pytest.raises(DataError, match=expected):
+            reporter.generate(listed)
+        return
+    plain, results = reporter.generate(cases), reporter.generate(listed)
+    assert results[1].commitment == expected and results[1].as_dict()["commitment_given"]
+    assert results[1].generated.startswith(render_anchor(expected)) and results[1].generated != plain[1].generated
+    assert [results[place].as_dict() for place in (0, 2)] == [plain[place].as_dict() for place in (0, 2)]
+    unsaid = [finding for field in expected.as_dict().values() for finding in field if finding in results[1].unkept()]
+    assert any(f"does not say what is listed of {', '.join(unsaid)}" in n for n in notes_of(results)) == bool(unsaid)
+
+
+@pytest.mark.parametrize("select", ["score", "agreement"])
+def test_reports_are_written_for_the_findings_that_are_read(
+    world: World, reporter: Reporter, monkeypatch, select: str
+) -> None:
+    """Whatever the batch; a record's own threshold counts before that of the settings."""
+    settings = {"commitment": "read", "threshold": 0.6, "max_new_tokens": 120, "select": select, "candidates": 2}
+    monkeypatch.setattr(reporter._generator, "decode", world.decode.model_copy(update=settings))
+    cases = [world.case(line["record_id"]) for context in ("sn", "mw") for line in world.predictions(context)]
+    results = reporter.generate(cases)
+    for result in results:
+        assert result.probabilities is not None and result.commitment == result.probabilities.commitment(0.6)
+    assert [reporter.generate([case])[0].generated for case in cases[1::2]] == [r.generated for r in results[1::2]]
+    rows = {row["record_id"]: row for row in world.records().iter_rows(named=True)}
+    generator = copy(reporter._generator)
+    generator.features = open_features(world.root / "features", world.backbones, "cpu")
+    (strict,) = generator([rows[cases[0].name] | {"threshold": 0.99}])
+    assert results[0].probabilities is not None
+    assert strict.text.startswith(render_anchor(results[0].probabilities.commitment(0.99)))
+
+
+@pytest.mark.parametrize(("commits", "reason"), [(True, "stage findings"), (False, "trained without Commit")])
+def test_reading_is_refused_with_the_reason(world: World, reporter: Reporter, commits: bool, reason: str) -> None:
+    own, decode = reporter._generator, world.decode.model_copy(update={"commitment": "read"})
+    described = read_record(world.root / "calibrate").model
+    if not commits:
+        described = described.model_copy(update={"commit": None})
+    with pytest.raises(ConfigError, match=reason):
+        Generator(own.model, own.tokenizer, own.features, described, decode)
 
 
 def test_reports_selected_by_agreement_are_those_of_the_decode_stage(

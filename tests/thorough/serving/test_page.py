@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
+from pacer.data.findings import FINDINGS
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from tests.integration.serving.test_page import Site, serving, site
@@ -132,6 +135,34 @@ def test_an_edit_ends_what_was_asked_for(page, reporter: Reporter, monkeypatch: 
     assert page.locator("#report .result").count() == 0
     monkeypatch.undo()
     assert written(page).get_attribute("data-context") == "mw"
+
+
+def test_a_finding_that_is_switched_rewrites_the_report(page, reporter: Reporter, world: World, monkeypatch) -> None:
+    """What is the person's is marked, what is not said is marked, and the saved case keeps both lists."""
+    monkeypatch.setattr(reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 120}))
+    case = world.case("sn-50000003")
+    give(page, "frontal", case.frontal)
+    before = plain(_report(written(page)))
+    page.click(".listed summary")
+    assert page.locator(".listed select.state").count() == 13 and page.locator(".listed meter").count() == 13
+    assert page.locator(".listed tr.person").count() == 0
+    own = page.input_value("select.state[aria-label=edema]")
+    state = "negative" if own == "positive" else "positive"
+    page.select_option("select.state[aria-label=edema]", state)
+    page.wait_for_selector(".listed tr.person")
+    shown = page.locator("#report .result")
+    row = page.locator(".listed tr.person")
+    assert row.count() == 1 and "edema" in row.inner_text() and "yours" in row.inner_text()
+    saved = json.loads(unquote(str(page.get_attribute("a.save", "href")).partition(",")[2]))
+    expected = reporter(case.frontal, commitment=f"{state}: edema")
+    assert plain(_report(shown)) == plain(saved["report"]) == plain(expected.report) != before
+    assert saved["changed"] == {"edema": {"model": own, "person": state}} and saved["commitment_given"]
+    assert ("not said so" in row.inner_text()) == ("edema" in expected.unkept())
+    for finding in [name for name in FINDINGS if name != "edema"][:8]:
+        page.select_option(f"select.state[aria-label='{finding}']", state)
+        page.wait_for_selector("#cancel", state="hidden")
+    page.wait_for_selector("#report .problem:has-text('at most 8')")
+    assert page.locator(".listed select.state").count() == 13
 
 
 def test_the_previous_report_can_be_removed(page) -> None:

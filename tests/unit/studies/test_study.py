@@ -53,7 +53,7 @@ def effective(study: Study, profile: str) -> list[dict]:
 
 
 def test_every_row_is_valid_in_the_profile_that_it_is_for() -> None:
-    assert len(names_in(STUDIES, "studies")) == 10
+    assert len(names_in(STUDIES, "studies")) == 11
     for name in names_in(STUDIES, "studies"):
         study = load_study(STUDIES, name)
         params = yaml_of("openi") if name == "openi" else PAPER

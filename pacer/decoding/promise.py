@@ -1,0 +1,165 @@
+"""A promise on what reports state (``decode.risk``): thresholds, one for each context, with tested rates of error.
+
+For a threshold and a patient i let ``stated_i`` be the findings that the patient's reports affirm, and ``wrong_i``
+those of them that the references do not affirm, both read by the rules. ``false_present: alpha`` promises
+
+    E[wrong] <= alpha · E[stated]    for patients exchangeable with those of val,
+
+with the given confidence over the patients of val. ``missed`` promises the same of the findings that the references
+affirm, and those of them that the reports do not. Method: Learn then Test (Angelopoulos et al., arXiv:2110.01052) with
+fixed sequences over :data:`GRID`: from the strictest threshold on, each is tested until one does not pass. Strictest is
+the highest for ``false_present`` and the lowest for ``missed``; two promises share the error of the test. The reports
+tested are those shown, so val is decoded with each threshold. Not in the paper (``docs/readings.md``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.stats import t as student
+
+from pacer.commitments.rules import extract_anchor
+from pacer.config.decode import Risk
+from pacer.core.errors import DataError
+
+#: The file beside the predictions.
+PROMISE = "promise.json"
+#: Thresholds that are tested.
+GRID = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
+#: Patients with a finding in the denominator from which the test, which is asymptotic, is made; fewer promise nothing.
+ASYMPTOTIC = 50
+#: Patients that a refusal counts to.
+_MOST_PATIENTS = 100_000
+
+
+@dataclass(frozen=True)
+class RiskTest:
+    """One threshold, tested on the patients of a context: ``errors`` among ``findings``, and the p value of the
+    hypothesis that the promise does not hold. ``enough``: patients that would do at this rate; None: no number."""
+
+    threshold: float
+    patients: int
+    findings: int
+    errors: int
+    p: float
+    enough: int | None
+
+
+def counts(reports: Sequence[str], references: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return errors and findings of each record [n, 2], for each kind of promise."""
+    rows: dict[str, list[tuple[int, int]]] = {"false_present": [], "missed": []}
+    for report, reference in zip(reports, references, strict=True):
+        stated, there = set(extract_anchor(report).positive), set(extract_anchor(reference).positive)
+        rows["false_present"].append((len(stated - there), len(stated)))
+        rows["missed"].append((len(there - stated), len(there)))
+    return {kind: np.array(of_kind).reshape(-1, 2) for kind, of_kind in rows.items()}
+
+
+def risk_test(errors: np.ndarray, findings: np.ndarray, limit: float, level: float, at: float) -> RiskTest:
+    """Test E[errors - limit · findings] >= 0 over patients [n] by Student's t, with one patient more, who has the mean
+    number of findings, all of them errors: no promise may rest on errors that are only rare.
+
+    Args:
+        level: of the test. at: the threshold.
+    """
+    loss, patients = errors - limit * findings, len(errors)
+    told, mean = int((findings > 0).sum()), float(loss.mean())
+    extra = (1 - limit) * float(findings.mean())
+    deviation = float(np.append(loss, extra).std(ddof=1))
+
+    def statistic(of: Any) -> Any:
+        return (of * mean + extra) / (deviation * np.sqrt(of + 1))
+
+    p = float(student.cdf(statistic(patients), patients)) if told >= ASYMPTOTIC else 1.0
+    enough = None
+    if mean < 0:
+        sizes = np.arange(math.ceil(ASYMPTOTIC * patients / told), _MOST_PATIENTS)
+        passes = sizes[statistic(sizes) <= NormalDist().inv_cdf(level)]
+        enough = int(passes[0]) if len(passes) else None
+    return RiskTest(at, patients, int(findings.sum()), int(errors.sum()), p, enough)
+
+
+def passing(tests: Mapping[str, Sequence[RiskTest]], level: float) -> dict[str, list[float]]:
+    """Return the thresholds at which each kind of promise holds: those of its sequence before the first that fails.
+
+    Args:
+        tests: of each kind at every threshold of :data:`GRID`, in this order.
+    """
+    passed: dict[str, list[float]] = {}
+    for kind, of_kind in tests.items():
+        sequence = of_kind if kind == "false_present" else of_kind[::-1]
+        passed[kind] = [test.threshold for test in takewhile(lambda test: test.p <= level, sequence)]
+    return passed
+
+
+def make_promise(risk: Risk, val: pl.DataFrame, reports: Mapping[float, Mapping[str, str]]) -> dict[str, Any]:
+    """Choose a threshold for each context: of those at which all promises hold, the lowest, which states the most; the
+    highest, if only ``missed`` is promised.
+
+    Args:
+        val: the records of split val. reports: of these records by id, for each threshold of :data:`GRID`.
+
+    Returns:
+        The content of ``promise.json``: ``risk``, and ``contexts`` (context -> ``threshold`` and ``tests`` by kind).
+
+    Raises:
+        DataError: no threshold passes in some context; the message says how many patients would do.
+    """
+    level = (1 - risk.confidence) / len(risk.promised)
+    contexts, refused = dict[str, Any](), list[str]()
+    for (context,), part in val.group_by("context", maintain_order=True):
+        patients = np.unique(part["subject_id"].to_numpy(), return_inverse=True)[1]
+        tests: dict[str, list[RiskTest]] = {kind: [] for kind in risk.promised}
+        for threshold in GRID:
+            written = [reports[threshold][record_id] for record_id in part["record_id"]]
+            counted = counts(written, part["report_raw"].to_list())
+            for kind, limit in risk.promised.items():
+                sums = np.zeros((int(patients.max()) + 1, 2))
+                np.add.at(sums, patients, counted[kind])
+                tests[kind].append(risk_test(*sums.T, limit, level, threshold))
+        passed = passing(tests, level)
+        both = set.intersection(*map(set, passed.values()))
+        if both:
+            threshold = min(both) if "false_present" in risk.promised else max(both)
+            contexts[context] = {
+                "threshold": threshold,
+                "tests": {kind: [asdict(test) for test in of_kind] for kind, of_kind in tests.items()},
+            }
+        else:
+            refused.append(_refusal(str(context), tests, passed))
+    if refused:
+        raise DataError(
+            f"decode.risk: no threshold of {', '.join(map(str, GRID))} keeps the promise with {risk.confidence:.0%} "
+            f"confidence on split val; {'; '.join(refused)}. Take a larger val, a higher share, or no promise"
+        )
+    return {"risk": risk.model_dump(), "contexts": contexts}
+
+
+def _refusal(context: str, tests: Mapping[str, Sequence[RiskTest]], passed: Mapping[str, list[float]]) -> str:
+    """Say why a context has no threshold."""
+    parts = []
+    for kind, of_kind in tests.items():
+        best = min(of_kind, key=lambda test: math.inf if test.enough is None else test.enough)
+        if passed[kind]:
+            parts.append(f"{kind} holds at {', '.join(map(str, passed[kind]))}")
+        elif best.enough is None:
+            parts.append(f"{kind} is above the share at every threshold, with any number of patients")
+        else:
+            rate = f"{best.errors} of {best.findings} findings at threshold {best.threshold}"
+            parts.append(
+                f"{kind}: {best.patients} patients, {rate}; about {best.enough} patients would do at this rate"
+            )
+    return f"{context}: {', and '.join(parts)}"
+
+
+def promised_thresholds(promise: Mapping[str, Any]) -> pl.Expr:
+    """Return the threshold of each record as the column ``threshold``."""
+    thresholds = {context: chosen["threshold"] for context, chosen in promise["contexts"].items()}
+    return pl.col("context").replace_strict(thresholds, return_dtype=pl.Float64).alias("threshold")

@@ -1,0 +1,81 @@
+"""The probabilities of findings and the promise on what reports state: a chart and two tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from pacer.core.audits import number
+from pacer.metrics.cases import by_context
+from pacer.metrics.statistics.reliability import Reliability, reliability, share_interval
+from pacer.reporting.tables import Table
+
+#: By kind of promise the columns of the cases whose findings are counted, and of those among which each is sought.
+_SIDES = {
+    "false_present": ("report_positive", "reference_positive"),
+    "missed": ("reference_positive", "report_positive"),
+}
+
+#: What each kind promises.
+_TITLES = {
+    "false_present": "of the findings stated as present, at most {limit:.0%} are expected to be absent from the "
+    "radiologist's report",
+    "missed": "of the findings present in the radiologist's report, at most {limit:.0%} are expected not to be stated",
+}
+
+
+def reliability_curves(cases: pl.DataFrame) -> dict[str, Reliability]:
+    """Return the reliability of the probabilities in each context."""
+    return {context: reliability(part) for context, part in by_context(cases).items()}
+
+
+def reliability_table(curves: Mapping[str, Reliability], caption: str) -> Table:
+    """Return the Brier score of each context and its parts."""
+    parts = ("brier", "reliability", "resolution", "uncertainty")
+    rows = tuple((name.upper(), *(number(getattr(curve, part)) for part in parts)) for name, curve in curves.items())
+    return Table(("", *(part.capitalize() for part in parts)), rows, caption)
+
+
+def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: float, caption: str) -> Table:
+    """Return what was promised in each context and what the reports achieve, with intervals over patients.
+
+    Args:
+        promise: content of ``promise.json``. threshold: ``decode.threshold``; findings that reach it and not the
+            promise's threshold are withheld.
+    """
+    rows = []
+    for context, part in by_context(cases).items():
+        chosen = promise["contexts"][context]
+        patients = np.unique(part["subject_id"].to_numpy(), return_inverse=True)[1]
+        chances = np.array(part["present"].to_list())
+        withheld = int(((chances >= threshold) & (chances < chosen["threshold"])).sum())
+        for kind, tests in chosen["tests"].items():
+            stated, known = (pl.col(side) for side in _SIDES[kind])
+            counted = part.select(stated.list.set_difference(known).list.len(), of=stated.list.len())
+            errors, findings = counted.to_numpy().T
+            achieved, low, high = share_interval(errors, findings, patients)
+            at = next(test for test in tests if test["threshold"] == chosen["threshold"])
+            rows.append(
+                (
+                    context.upper(),
+                    f"{kind.replace('_', ' ')} at most {promise['risk'][kind]:.0%}",
+                    str(chosen["threshold"]),
+                    f"{number(at['errors'])} of {number(at['findings'])}, {at['patients']} patients",
+                    f"{achieved:.3f} ({low:.3f} to {high:.3f})",
+                    number(int(findings.sum())),
+                    number(int((findings - errors).sum())),
+                    number(withheld),
+                )
+            )
+    heads = ("", "Promise", "Threshold", "On val", "Achieved", "Findings", "Right", "Withheld")
+    return Table(heads, tuple(rows), caption)
+
+
+def promise_text(risk: Mapping[str, float | None]) -> str:
+    """Return what a promise says, with its condition."""
+    shares = [title.format(limit=limit) for kind, title in _TITLES.items() if (limit := risk[kind]) is not None]
+    text = f"{'; '.join(shares)}, on patients like those of val ({risk['confidence']:.0%} confidence)"
+    return text[0].upper() + text[1:]

@@ -1,0 +1,14 @@
+"""Stage `findings`: the probability of each finding, read from the fused tokens of the frozen parent."""
+
+from pathlib import Path
+
+from pacer.commitments.anchor import ANCHOR_SCHEMA
+from pacer.data.schemas import read_records, read_table
+from pacer.decoding.fit_reader import fit_reader
+
+
+def main() -> None:
+    models, data = Path("models"), Path("data")
+    records = read_records(data / "corpus" / "records.parquet")
+    anchors = read_table(data / "anchors" / "anchors.parquet", ANCHOR_SCHEMA)
+    fit_reader(models / "parent", models / "backbones", records, data / "features", anchors, models / "findings")

@@ -1,0 +1,67 @@
+"""Scores of probabilities of findings, against figures by hand and by scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.metrics import brier_score_loss, roc_auc_score
+
+from pacer.data.findings import FINDINGS
+from pacer.metrics.reading import auroc, reading_by_finding, reading_scores
+from pacer.metrics.statistics.reliability import reliability
+
+AREAS = [  # probabilities, positive, area
+    ([0.1, 0.9], [0, 1], 1.0),
+    ([0.9, 0.1], [0, 1], 0.0),
+    ([0.5, 0.5, 0.5], [0, 1, 1], 0.5),
+    ([0.2, 0.4, 0.4, 0.8], [0, 0, 1, 1], 0.875),
+    ([0.3, 0.6], [1, 1], None),
+]
+
+
+@pytest.mark.parametrize(("chances", "positive", "area"), AREAS)
+def test_area_under_the_curve(chances: list[float], positive: list[int], area: float | None) -> None:
+    assert auroc(np.array(chances), np.array(positive, dtype=bool)) == area
+
+
+def cases(rows: int = 400, threshold: float | None = 0.3) -> pl.DataFrame:
+    draw = np.random.default_rng(3)
+    chance = draw.uniform(0, 1, (rows, 13)).round(2)
+    there = draw.uniform(0, 1, (rows, 13)) < chance
+    nothing = pl.Series([[]] * rows, dtype=pl.List(pl.String))
+    return pl.DataFrame(
+        {
+            "subject_id": [f"p{row // 3}" for row in range(rows)],
+            "present": chance.tolist(),
+            "reference_positive": [[f for f, has in zip(FINDINGS, row, strict=True) if has] for row in there],
+            "reference_negative": nothing,
+            "reference_uncertain": nothing,
+            "threshold": pl.Series([threshold] * rows, dtype=pl.Float64),
+        }
+    )
+
+
+@pytest.mark.parametrize("threshold", [0.3, None])
+def test_scores_are_those_of_scikit_learn(threshold: float | None) -> None:
+    table = cases(threshold=threshold)
+    chance = np.array(table["present"].to_list())
+    there = np.array([[f in row for f in FINDINGS] for row in table["reference_positive"]])
+    stated = chance >= (threshold or 0.5)
+    scores = reading_scores(table)
+    assert scores["read_f1"] == pytest.approx(2 * (stated & there).sum() / (stated.sum() + there.sum()))
+    assert scores["read_auroc"] == pytest.approx(roc_auc_score(there, chance, average="macro"))
+    assert scores["read_brier"] == pytest.approx(brier_score_loss(there.ravel(), chance.ravel()))
+    edema = reading_by_finding(table)["edema"]
+    assert edema["auroc"] == pytest.approx(roc_auc_score(there[:, 3], chance[:, 3]))
+    assert reading_scores(table.drop("present")) == {}
+
+
+def test_reliability_of_honest_probabilities() -> None:
+    """Ten bins of equal mass on the diagonal within their intervals; the three parts add up to the Brier score but for
+    the spread within bins."""
+    curve = reliability(cases())
+    assert len(curve.bins) == 10
+    assert sum(one.low <= one.probability <= one.high for one in curve.bins) >= 8
+    assert curve.reliability < 0.003 and curve.resolution > 0.07
+    assert curve.brier == pytest.approx(curve.reliability - curve.resolution + curve.uncertainty, abs=0.002)
