@@ -59,7 +59,9 @@ def main() -> None:
             _halve(Path(scratch, role), out)
             training = provenance(Path(scratch, role))
             if role == "language":
-                training["held_out_lists"] = follows_lists(Path(scratch, role), instruct)
+                training["held_out_contradictions"] = contradictions(
+                    Path(scratch, role), config.language_standin.slots, instruct
+                )
             about = {key: value for key, value in training.items() if key not in ("provider", "data", "seed")}
             models[role] = {"training": about, "files": {file.name: hash_file(file) for file in sorted(out.iterdir())}}
     settings = {"seed": config.seed, "train_on": config.train_on}
@@ -69,16 +71,16 @@ def main() -> None:
 
 
 @torch.inference_mode()
-def follows_lists(folder: Path, instruct: Instruct) -> dict[str, float]:
+def contradictions(folder: Path, slots: int, instruct: Instruct) -> dict[str, float]:
     """Return the share of greedily written reports that contradict the given commitment, by what the prefix holds: the
     sentences that state its findings (``agreeing``), or noise (``uninformed``).
 
     Args:
-        folder: a language stand-in. instruct: as in its training.
+        folder: a language stand-in. slots, instruct: as in its training.
     """
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = read_tokenizer(folder)
-    embedding, slots = model.get_input_embeddings(), 16
+    embedding = model.get_input_embeddings()
     texts = PhantomData(_LISTS_WORLD).texts(_LISTS)
     rates = {}
     for name, heard in (("agreeing", True), ("uninformed", False)):
