@@ -37,7 +37,7 @@ from pacer.model.prompt import instruction
 #: Tolerances for a retrained model: relative for quality, absolute for first losses.
 QUALITY, LOSS = 0.02, 1e-3
 #: The world of the lists that the language model must follow, which no training uses, and their number.
-_LISTS_WORLD, _LISTS = 2_000_003, 200
+_LISTS_WORLD, _LISTS = 2_000_003, 100
 
 
 def main() -> None:
@@ -73,7 +73,7 @@ def main() -> None:
 @torch.inference_mode()
 def contradictions(folder: Path, slots: int, instruct: Instruct) -> dict[str, float]:
     """Return the share of greedily written reports that contradict the given commitment, by what the prefix holds: the
-    sentences that state its findings (``agreeing``), or noise (``uninformed``).
+    sentences that state its findings (``agreeing``), noise (``uninformed``), or another report's (``contrary``).
 
     Args:
         folder: a language stand-in. slots, instruct: as in its training.
@@ -82,13 +82,14 @@ def contradictions(folder: Path, slots: int, instruct: Instruct) -> dict[str, fl
     tokenizer = read_tokenizer(folder)
     embedding = model.get_input_embeddings()
     texts = PhantomData(_LISTS_WORLD).texts(_LISTS)
+    encodings = [encode(tokenizer.backend_tokenizer, text, instruct) for text in texts]
     rates = {}
-    for name, heard in (("agreeing", True), ("uninformed", False)):
+    for name in ("agreeing", "uninformed", "contrary"):
         rng, contradicting = np.random.default_rng(0), 0
-        for text in texts:
-            encoded = encode(tokenizer.backend_tokenizer, text, instruct)
+        for text, encoded, other in zip(texts, encodings, encodings[1:] + encodings[:1], strict=True):
+            stated = {"agreeing": encoded.stated, "uninformed": [], "contrary": other.stated}[name]
             after = [*encoded.after[True], BOS, *encoded.target[True][: encoded.commitment]]
-            condition = prefix_slots(embedding.weight, encoded.stated if heard else [], slots, rng)
+            condition = prefix_slots(embedding.weight, stated, slots, rng)
             inputs = [embedding(torch.tensor([BOS, *encoded.before])), condition, embedding(torch.tensor(after))]
             written = model.generate(
                 inputs_embeds=torch.cat(inputs)[None], max_new_tokens=200, do_sample=False, pad_token_id=EOS

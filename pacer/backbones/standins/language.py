@@ -6,8 +6,7 @@ of the word embeddings of a sentence that the report states; the others contain 
 warm-up layout (slots, no instruction), the others mostly the whole instruction and both routes.
 
 A prefix that always tells what the commitment tells gives no reason to write from the commitment, as any chat model
-can. So in many commitment-first examples the commitment is given, and the slots hold only some of its sentences, and
-some of another report about findings that the commitment does not affirm.
+can. So in many commitment-first examples the commitment is given, and the slots hold only a part of it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from pacer.backbones.standins.data import Instruct, LabelledText
 from pacer.backbones.standins.training import train
 from pacer.commitments.anchor import render_anchor
-from pacer.commitments.rules.extract import extract_anchor
 from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report
 
@@ -36,8 +34,8 @@ DROPPED, NOISE = 0.1, (0.1, 0.6)
 #: Share of examples in the warm-up layout, share of the steps that use only it, and share of commitment-first targets
 #: among the other examples (commitments are harder to learn).
 BARE, BARE_STEPS, COMMIT = 0.15, 0.4, 0.7
-#: Share of the commitment-first examples whose commitment is given, not learnt; share of the stated sentences, and of
-#: another report's sentences about other findings, that their slots hold.
+#: Share of the commitment-first examples whose commitment is given, not learnt, and share of the stated sentences that
+#: their slots hold: what only the commitment tells must be written from it.
 GIVEN, HEARD = 0.6, 0.4
 
 
@@ -102,9 +100,7 @@ class _Encoded(NamedTuple):
     after: dict[bool, list[int]]
     target: dict[bool, list[int]]
     commitment: int
-    affirmed: set[str]
     stated: list[list[int]]
-    about: list[set[str]]
 
 
 def encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _Encoded:
@@ -120,9 +116,7 @@ def encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _Enc
         {commit: ids(after) for commit, (_, after) in parts.items()},
         {False: ids(text.cleaned), True: ids(text.commitment_first)},
         len(ids(render_anchor(text.anchor))),
-        {*text.anchor.positive, *text.anchor.uncertain},
         [ids(clean_report(sentence)) for sentence in text.stated],
-        [{*anchor.positive, *anchor.uncertain} for anchor in map(extract_anchor, text.stated)],
     )
 
 
@@ -132,7 +126,7 @@ def _loss(
     """Return the cross-entropy of the targets (EOS included) in a right-padded batch."""
     embedding: Any = model.get_input_embeddings()
     rows, starts, labels, heard = [], [], [], []
-    for text, other in zip(texts, [*texts[1:], texts[0]], strict=True):
+    for text in texts:
         commit, bare = bool(rng.random() < COMMIT), rng.random() < bare_share
         commit = commit and not bare
         before, after = ([], []) if bare else (text.before, text.after[commit])
@@ -142,10 +136,7 @@ def _loss(
         rows.append(torch.tensor(prefix + target))
         labels.append(torch.tensor([-100] * (len(prefix) + given) + target[given:]))
         starts.append(1 + len(before))
-        heard.append(text.stated)
-        if given:
-            false = [ids for ids, about in zip(other.stated, other.about, strict=True) if not about & text.affirmed]
-            heard[-1] = [sentence for sentence in text.stated + false if rng.random() < HEARD]
+        heard.append([sentence for sentence in text.stated if not given or rng.random() < HEARD])
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     wanted = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
     conditions = torch.stack([prefix_slots(embedding.weight, sentences, slots, rng) for sentences in heard])

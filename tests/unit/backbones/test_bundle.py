@@ -33,6 +33,8 @@ def test_the_card_describes_every_file_and_all_are_small() -> None:
     assert there.keys() == {*described, CARD.name}
     assert all(hash_file(there[name]) == digest for name, digest in described.items())
     assert sum(path.stat().st_size for path in there.values()) < 8_000_000
+    assert models["text"]["training"]["held_out_f1"] >= 0.95
+    assert models["language"]["training"]["held_out_contradictions"].keys() == {"agreeing", "uninformed", "contrary"}
     for role in MODELS:
         assert len(models[role]["training"]["first_losses"]) == 10
         weights = load_file(CARD.parent / role / "model.safetensors").values()
