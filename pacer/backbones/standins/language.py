@@ -91,7 +91,8 @@ def make_language_standin(
         "steps": config.steps,
         "first_losses": first,
         "held_out_loss": round(held_out_loss, 4),
-        "objective": "next token given prefix slots that hold noisy sums of stated sentences' word embeddings",
+        "objective": "next token given noisy sums of stated sentences' word embeddings in prefix slots; in a part, the "
+        "commitment and fewer sentences",
     }
 
 
