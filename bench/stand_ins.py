@@ -13,12 +13,19 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import polars as pl
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 from pacer.backbones.make_backbones import MODELS, WEIGHTS, make_standins
 from pacer.backbones.pointers import PROVENANCE, provenance
+from pacer.backbones.standins.data import Instruct, PhantomData
+from pacer.backbones.standins.language import BOS, EOS, encode, prefix_slots
+from pacer.backbones.tokenizer import read_tokenizer
+from pacer.commitments.anchor import OPEN_REPORT
+from pacer.commitments.rules import extract_anchor
 from pacer.config import Backbone
 from pacer.config.backbones import CARD
 from pacer.config.profiles import load_profile
@@ -29,6 +36,8 @@ from pacer.model.prompt import instruction
 
 #: Tolerances for a retrained model: relative for quality, absolute for first losses.
 QUALITY, LOSS = 0.02, 1e-3
+#: The world of the lists that the language model must follow, which no training uses, and their number.
+_LISTS_WORLD, _LISTS = 2_000_003, 100
 
 
 def main() -> None:
@@ -49,12 +58,47 @@ def main() -> None:
             shutil.rmtree(out, ignore_errors=True)
             _halve(Path(scratch, role), out)
             training = provenance(Path(scratch, role))
+            if role == "language":
+                training["held_out_contradictions"] = contradictions(
+                    Path(scratch, role), config.language_standin.slots, instruct
+                )
             about = {key: value for key, value in training.items() if key not in ("provider", "data", "seed")}
             models[role] = {"training": about, "files": {file.name: hash_file(file) for file in sorted(out.iterdir())}}
     settings = {"seed": config.seed, "train_on": config.train_on}
     settings |= {f"{role}_standin": getattr(config, f"{role}_standin").model_dump() for role in MODELS}
     write_json(CARD, {"data": training["data"], "settings": settings, "models": models})
     compare(recorded, models)
+
+
+@torch.inference_mode()
+def contradictions(folder: Path, slots: int, instruct: Instruct) -> dict[str, float]:
+    """Return the share of greedily written reports that contradict the given commitment, by what the prefix holds: the
+    sentences that state its findings (``agreeing``), noise (``uninformed``), or another report's (``contrary``).
+
+    Args:
+        folder: a language stand-in. slots, instruct: as in its training.
+    """
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = read_tokenizer(folder)
+    embedding = model.get_input_embeddings()
+    texts = PhantomData(_LISTS_WORLD).texts(_LISTS)
+    encodings = [encode(tokenizer.backend_tokenizer, text, instruct) for text in texts]
+    rates = {}
+    for name in ("agreeing", "uninformed", "contrary"):
+        rng, contradicting = np.random.default_rng(0), 0
+        for text, encoded, other in zip(texts, encodings, encodings[1:] + encodings[:1], strict=True):
+            stated = {"agreeing": encoded.stated, "uninformed": [], "contrary": other.stated}[name]
+            after = [*encoded.after[True], BOS, *encoded.target[True][: encoded.commitment]]
+            condition = prefix_slots(embedding.weight, stated, slots, rng)
+            inputs = [embedding(torch.tensor([BOS, *encoded.before])), condition, embedding(torch.tensor(after))]
+            written = model.generate(
+                inputs_embeds=torch.cat(inputs)[None], max_new_tokens=200, do_sample=False, pad_token_id=EOS
+            )
+            report = extract_anchor(tokenizer.decode(written[0]).rpartition(OPEN_REPORT)[2])
+            listed, denied = set(text.anchor.positive), set(text.anchor.negative)
+            contradicting += bool(listed & set(report.negative) | denied & set(report.positive))
+        rates[name] = round(contradicting / len(texts), 4)
+    return rates
 
 
 def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, Any]]) -> None:
@@ -86,7 +130,9 @@ def compare(recorded: Mapping[str, dict[str, Any]], new: Mapping[str, dict[str, 
 
 def _quality(training: Mapping[str, Any]) -> tuple[str, float]:
     """Return the name and value of a model's quality measure."""
-    name = next(name for name in ("held_out_auroc", "held_out_loss", "held_out_accuracy") if name in training)
+    name = next(
+        name for name in ("held_out_auroc", "held_out_loss", "held_out_accuracy", "held_out_f1") if name in training
+    )
     return name, _mean(training[name])
 
 

@@ -4,6 +4,9 @@ A language model trained only on text ignores visual tokens, which it has never 
 that at this size. So the stand-in learns to read a conditioned prefix. Some of the prefix slots contain the noisy sum
 of the word embeddings of a sentence that the report states; the others contain noise. The first steps use only the
 warm-up layout (slots, no instruction), the others mostly the whole instruction and both routes.
+
+A prefix that always tells what the commitment tells gives no reason to write from the commitment, as any chat model
+can. So in many commitment-first examples the commitment is given, and the slots hold only a part of it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from pacer.backbones.standins.data import Instruct, LabelledText
 from pacer.backbones.standins.training import train
+from pacer.commitments.anchor import render_anchor
 from pacer.config.backbones import LanguageStandin
 from pacer.data.cleaning import clean_report
 
@@ -30,6 +34,9 @@ DROPPED, NOISE = 0.1, (0.1, 0.6)
 #: Share of examples in the warm-up layout, share of the steps that use only it, and share of commitment-first targets
 #: among the other examples (commitments are harder to learn).
 BARE, BARE_STEPS, COMMIT = 0.15, 0.4, 0.7
+#: Share of the commitment-first examples whose commitment is given, not learnt, and share of the stated sentences that
+#: their slots hold: what only the commitment tells must be written from it.
+GIVEN, HEARD = 0.6, 0.4
 
 
 def make_language_standin(
@@ -46,7 +53,7 @@ def make_language_standin(
     architecture = LlamaConfig(
         vocab_size=tokenizer.get_vocab_size(),
         hidden_size=config.width,
-        intermediate_size=round(config.width * 8 / 3),
+        intermediate_size=3 * config.width,
         num_hidden_layers=config.layers,
         num_attention_heads=config.heads,
         max_position_embeddings=2048,
@@ -56,7 +63,7 @@ def make_language_standin(
         tie_word_embeddings=False,
     )
     model = LlamaForCausalLM(architecture)
-    encoded = [_encode(tokenizer, text, instruct) for text in texts]
+    encoded = [encode(tokenizer, text, instruct) for text in texts]
     held_out = max(1, len(encoded) // 20)
 
     def batches() -> Iterator[tuple[list[_Encoded], float]]:
@@ -84,7 +91,8 @@ def make_language_standin(
         "steps": config.steps,
         "first_losses": first,
         "held_out_loss": round(held_out_loss, 4),
-        "objective": "next token given prefix slots that hold noisy sums of stated sentences' word embeddings",
+        "objective": "next token given noisy sums of stated sentences' word embeddings in prefix slots; in a part, the "
+        "commitment and fewer sentences",
     }
 
 
@@ -92,11 +100,12 @@ class _Encoded(NamedTuple):
     before: list[int]
     after: dict[bool, list[int]]
     target: dict[bool, list[int]]
+    commitment: int
     stated: list[list[int]]
 
 
-def _encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _Encoded:
-    """Encode both routes of a text; stated sentences are cleaned like the report."""
+def encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _Encoded:
+    """Encode both routes of a text, and count its commitment's tokens; stated sentences are cleaned like the report."""
 
     def ids(piece: str) -> list[int]:
         return tokenizer.encode(piece, add_special_tokens=False).ids
@@ -107,6 +116,7 @@ def _encode(tokenizer: Tokenizer, text: LabelledText, instruct: Instruct) -> _En
         ids(parts[False][0]),
         {commit: ids(after) for commit, (_, after) in parts.items()},
         {False: ids(text.cleaned), True: ids(text.commitment_first)},
+        len(ids(render_anchor(text.anchor))),
         [ids(clean_report(sentence)) for sentence in text.stated],
     )
 
@@ -116,19 +126,21 @@ def _loss(
 ) -> Tensor:
     """Return the cross-entropy of the targets (EOS included) in a right-padded batch."""
     embedding: Any = model.get_input_embeddings()
-    rows, starts, labels = [], [], []
+    rows, starts, labels, heard = [], [], [], []
     for text in texts:
         commit, bare = bool(rng.random() < COMMIT), rng.random() < bare_share
         commit = commit and not bare
         before, after = ([], []) if bare else (text.before, text.after[commit])
         prefix = [BOS, *before, *([0] * slots), *after, BOS]
         target = [*text.target[commit], EOS]
+        given = text.commitment if commit and rng.random() < GIVEN else 0
         rows.append(torch.tensor(prefix + target))
-        labels.append(torch.tensor([-100] * len(prefix) + target))
+        labels.append(torch.tensor([-100] * (len(prefix) + given) + target[given:]))
         starts.append(1 + len(before))
+        heard.append([sentence for sentence in text.stated if not given or rng.random() < HEARD])
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     wanted = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
-    conditions = torch.stack([_condition(embedding.weight, text.stated, slots, rng) for text in texts])
+    conditions = torch.stack([prefix_slots(embedding.weight, sentences, slots, rng) for sentences in heard])
     places = torch.tensor(starts).unsqueeze(1) + torch.arange(slots)
     inputs = embedding(ids).scatter(1, places.unsqueeze(-1).expand_as(conditions), conditions)
     hidden = model.model(inputs_embeds=inputs, use_cache=False).last_hidden_state[:, :-1]
@@ -136,7 +148,7 @@ def _loss(
     return F.cross_entropy(model.lm_head(hidden[known]), wanted[:, 1:][known])
 
 
-def _condition(embedding: Tensor, stated: list[list[int]], slots: int, rng: np.random.Generator) -> Tensor:
+def prefix_slots(embedding: Tensor, stated: list[list[int]], slots: int, rng: np.random.Generator) -> Tensor:
     """Return prefix slots [Q, d] at unit scale; each stated sentence's words, some dropped, get separate slots."""
     noise = torch.from_numpy(rng.standard_normal((slots, embedding.shape[1]), dtype=np.float32))
     signal = torch.zeros_like(noise)

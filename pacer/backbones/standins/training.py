@@ -119,12 +119,16 @@ class ReportTask:
                 parts = [window[first : first + batch_size] for first in range(0, len(window), batch_size)]
                 yield from (parts[index] for index in self.rng.permutation(len(parts)))
 
-    @torch.inference_mode()
     def accuracy(self, judge: Callable[[Tensor, Tensor], Tensor], targets: Tensor, form: int = 0) -> list[float]:
         """Return ``judge(ids, mask)``'s accuracy on held-out reports, by column of ``targets`` [reports, columns]."""
-        parts = np.split(self.held_out, range(_JUDGED_AT_ONCE, len(self.held_out), _JUDGED_AT_ONCE))
-        judged = torch.cat([judge(*self._padded(part + form * self.count)) for part in parts])
+        judged = self.judged(judge, form)
         return [round(value, 4) for value in (judged == targets[self.held_out]).float().mean(0).tolist()]
+
+    @torch.inference_mode()
+    def judged(self, judge: Callable[[Tensor, Tensor], Tensor], form: int = 0) -> Tensor:
+        """Return ``judge(ids, mask)`` of the held-out reports, [held out, columns]."""
+        parts = np.split(self.held_out, range(_JUDGED_AT_ONCE, len(self.held_out), _JUDGED_AT_ONCE))
+        return torch.cat([judge(*self._padded(part + form * self.count)) for part in parts])
 
     def _padded(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         batch = self.tokenizer.pad({"input_ids": [self.pieces[row] for row in rows]}, return_tensors="pt")

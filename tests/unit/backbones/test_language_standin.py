@@ -1,0 +1,47 @@
+"""What the language stand-in learns from a report, by route: all of its target, or only what follows a given list."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from pacer.backbones.standins import language
+from pacer.backbones.standins.data import LabelledText
+from pacer.backbones.tokenizer import read_tokenizer
+from pacer.commitments.anchor import Anchor, render_anchor
+from pacer.config.backbones import CARD
+from pacer.model.prompt import instruction
+
+STATED = ("There is mild edema.", "There is a fracture.")
+TEXT = LabelledText("", "mild edema .", Anchor(("edema",), ("pneumothorax",)), STATED, "PA", "findings", None, None)
+
+#: Route commitment-first, its list given, and share of the sentences that the slots hold -> the first target that is
+#: learnt, and the number of sentences in the slots.
+EXAMPLES = [
+    pytest.param(0, 1, 0.0, "mild", 2, id="direct"),
+    pytest.param(1, 0, 0.0, "<ANCHOR>", 2, id="list learnt"),
+    pytest.param(1, 1, 1.0, "\n<REPORT>", 2, id="list given, all heard"),
+    pytest.param(1, 1, 0.0, "\n<REPORT>", 0, id="list given, nothing heard"),
+]
+
+
+@pytest.mark.parametrize(("commit", "given", "heard", "first", "sentences"), EXAMPLES)
+def test_a_given_list_is_not_learnt_and_the_slots_hold_less(commit, given, heard, first, sentences, monkeypatch):
+    for name, share in (("COMMIT", commit), ("GIVEN", given), ("HEARD", heard)):
+        monkeypatch.setattr(language, name, share)
+    tokenizer = read_tokenizer(CARD.parent / "language").backend_tokenizer
+    encoded = language.encode(tokenizer, TEXT, instruction)
+    assert tokenizer.decode(encoded.target[True][: encoded.commitment]) == render_anchor(TEXT.anchor)
+    learnt, in_slots, slots_of = [], [], language.prefix_slots
+    cross_entropy = torch.nn.functional.cross_entropy
+    monkeypatch.setattr(language.F, "cross_entropy", lambda s, t: learnt.extend(t.tolist()) or cross_entropy(s, t))
+    monkeypatch.setattr(language, "prefix_slots", lambda e, s, *a: in_slots.append(len(s)) or slots_of(e, s, *a))
+    model = LlamaForCausalLM(
+        LlamaConfig(vocab_size=len(tokenizer.get_vocab()), hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    )
+    language._loss(model, [encoded], 4, 0.0, np.random.default_rng(0))
+    assert tokenizer.decode(learnt, skip_special_tokens=False).strip(" ").startswith(first)
+    assert learnt[-1] == language.EOS
+    assert in_slots == [sentences]
