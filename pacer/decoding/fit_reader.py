@@ -109,7 +109,7 @@ def _summaries(
     with Ticker("tokens", len(rows)) as ticker:
         for sources in prefetch(lambda part: read_sources(part, store), parts, workers=2):
             refined, _ = model.refine_sources(sources.to(device))
-            fused = model.interface(**vars(refined)).fused
+            fused = model.interface(refined).fused
             for name in names:
                 summaries[name].append(SUMMARIES[name](fused).half().cpu())
             ticker.advance(len(fused))
