@@ -24,8 +24,7 @@ class Mention(NamedTuple):
     """One mention of a finding in a report, for explanations.
 
     ``report[start:end]`` names the finding; ``polarity`` is None if the text does not state one. ``cue`` is the span of
-    the words that decided the polarity; None for a plain mention. ``decided``: whether this mention determines the
-    finding's polarity in the anchor.
+    the words that decided the polarity; None for a plain mention.
     """
 
     start: int
@@ -33,7 +32,6 @@ class Mention(NamedTuple):
     finding: str
     polarity: str | None
     cue: tuple[int, int] | None
-    decided: bool
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
@@ -60,26 +58,16 @@ def extract_anchor(report: str) -> Anchor:
 
 
 def find_mentions(report: str) -> list[Mention]:
-    """Return every mention of a finding, in order; the deciding mentions have the polarities of
-    :func:`extract_anchor`."""
+    """Return every mention of a finding, in order; :func:`extract_anchor` weighs those that contradict each other."""
     mentions: list[Mention] = []
-    verdict: dict[str, tuple[str, int]] = {}
-    before: dict[str, tuple[str, int]] = {}
     last: tuple[str, ...] = ()
     for segment, places in located_segments(report):
-        if segment == ADDENDUM:
-            before, verdict = before | verdict, {}
         origin, readings = _readings(segment)
         for mention, (polarity, cue) in readings:
             span = None if cue is None else _span(cue, segment, origin, places)
             last = mention.row.findings or last
-            for finding in last:
-                if polarity is not None and _overrides(polarity, verdict.get(finding, (None,))[0]):
-                    verdict[finding] = polarity, len(mentions)
-                named = _span(mention, segment, origin, places)
-                mentions.append(Mention(*named, finding, polarity, span, False))
-    for _, place in (before | verdict).values():
-        mentions[place] = mentions[place]._replace(decided=True)
+            named = _span(mention, segment, origin, places)
+            mentions += (Mention(*named, finding, polarity, span) for finding in last)
     return mentions
 
 
