@@ -80,8 +80,9 @@ def _span(match: Match, segment: str, origin: Places, places: list[int]) -> tupl
     return places[first], places[last] + 1
 
 
-def find_matches(segment: str) -> tuple[str, Places, list[Match], list[Match]]:
-    """Return a segment with abbreviations in full, the place in it of each character, its names, and its cues."""
+def _readings(segment: str) -> tuple[Places, list[tuple[Match, Reading]]]:
+    """Return the mentions of one segment in order, without look-alikes, with their readings; and where its characters
+    stood before abbreviations were written in full."""
     words, origin = segment.split(), None
     text = plain = " ".join(words)
     if not _ABBREVIATED.isdisjoint(words) or "?" in text:
@@ -94,22 +95,13 @@ def find_matches(segment: str) -> tuple[str, Places, list[Match], list[Match]]:
         words = plain.split()
     mentions = _NAMES.find(plain, words)
     if not mentions:
-        return plain, origin, [], []
+        return origin, []
     if plain is not text:  # the stroke is a cue between two findings, and a blank elsewhere
         for one, other in pairwise(mentions):
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
                 words.append("/")
-    return plain, origin, mentions, _CUES.find(plain, words)
-
-
-def _readings(segment: str) -> tuple[Places, list[tuple[Match, Reading]]]:
-    """Return the mentions of one segment in order, without look-alikes, with their readings; and where its characters
-    stood before abbreviations were written in full."""
-    text, origin, mentions, cues = find_matches(segment)
-    if not mentions:
-        return origin, []
-    readings = zip(mentions, read_mentions(text, mentions, cues), strict=True)
+    readings = zip(mentions, read_mentions(plain, mentions, _CUES.find(plain, words)), strict=True)
     return origin, [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
 
 
