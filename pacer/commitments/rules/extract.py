@@ -52,7 +52,7 @@ def extract_anchor(report: str) -> Anchor:
         for findings, polarity in _read(segment.strip()):
             last = findings or last
             for finding in last:
-                if polarity is not None and _overrides(polarity, verdict.get(finding)):
+                if polarity is not None and verdict.get(finding, "negative") == "negative":
                     verdict[finding] = polarity
     return _anchor_of(frozenset((before | verdict).items()))
 
@@ -109,11 +109,6 @@ def _readings(segment: str) -> tuple[Places, list[tuple[Match, Reading]]]:
 def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     """Return the findings (none: those named last) and the polarity of each mention of one segment, in order."""
     return tuple((mention.row.findings, reading.polarity) for mention, reading in _readings(segment)[1])
-
-
-def _overrides(polarity: str, before: str | None) -> bool:
-    """Whether a later mention changes the verdict."""
-    return before is None or before == "negative" != polarity
 
 
 @lru_cache(maxsize=1 << 14)
