@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -69,13 +68,13 @@ class Answer(NamedTuple):
             incomplete because of the token limit); ``refused`` (by the model or its filter).
         anchor: None unless ``status`` is ok.
         off_vocabulary: number of names outside the vocabulary, which are left out.
-        rationale: the evidence phrases by finding.
+        evidence: the phrases of the rationale.
     """
 
     status: str
     anchor: Anchor | None = None
     off_vocabulary: int = 0
-    rationale: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    evidence: tuple[str, ...] = ()
 
     @property
     def listed(self) -> dict[str, list[str]] | None:
@@ -215,7 +214,7 @@ def read_answer(content: str, record_id: str, finish_reason: str | None = None) 
     named = {polarity: [normalize_finding(name) for name in own[-1][polarity]] for polarity in POLARITIES}
     unknown = sum(findings.count(None) for findings in named.values())
     known = {polarity: [finding for finding in findings if finding] for polarity, findings in named.items()}
-    return Answer("ok", Anchor.of(**known), unknown, _rationale(own[-1].get("rationale")))
+    return Answer("ok", Anchor.of(**known), unknown, _phrases(own[-1].get("rationale")))
 
 
 def _is_names(value: Any) -> bool:
@@ -246,14 +245,11 @@ def _end_of_braces(text: str, start: int) -> int:
     return len(text)
 
 
-def _rationale(value: Any) -> dict[str, tuple[str, ...]]:
+def _phrases(rationale: Any) -> tuple[str, ...]:
     """Return the texts in a rationale, an object whose values are texts or lists of texts."""
-    value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))  # half surrogate pairs to "?"
-    phrases = {}
-    for finding, given in value.items() if isinstance(value, dict) else ():
-        texts = given if isinstance(given, list) else [given]
-        phrases[finding] = tuple(text for text in texts if isinstance(text, str))
-    return phrases
+    given = rationale.values() if isinstance(rationale, dict) else ()
+    lists = (value if isinstance(value, list) else [value] for value in given)
+    return tuple(text for texts in lists for text in texts if isinstance(text, str))
 
 
 def count_missing(phrases: Iterable[str], report: str) -> int:

@@ -90,9 +90,8 @@ def label_sample(
     _write(path, current, older)
     read = [read_answer(answer.raw, answer.record_id, answer.finish_reason) for answer in current]
     reports = dict(records.select("record_id", "report_raw").iter_rows())
-    evidence = [[text for texts in answer.rationale.values() for text in texts] for answer in read]
-    absent = sum(count_missing(texts, reports[answer.record_id]) for texts, answer in zip(evidence, current))
-    phrases, dollars = sum(map(len, evidence)), sum(answer.dollars for answer in current)
+    absent = sum(count_missing(given.evidence, reports[answer.record_id]) for given, answer in zip(read, current))
+    phrases, dollars = sum(len(given.evidence) for given in read), sum(answer.dollars for answer in current)
     lost, checks = troubles["timeout"] + troubles["disconnected"], list[Check]()
     if phrases:
         found = f"{number(phrases - absent)} of {number(phrases)} occur word for word in their report"

@@ -126,7 +126,7 @@ def read_json(path: str | Path, **options: Any) -> Any:
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise DataError(f"{path} is cut off, or not a gzip file as its name says; copy it again") from None
+        raise DataError(f"{path} is a gzip file that is cut off or damaged; copy it again") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import os
-import socket
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +16,8 @@ from pacer.core.errors import PacerError
 Locks = Literal["auto", "none"]
 #: What network and FUSE mounts without locks say.
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
+#: Seconds for a second try, after the mark of a process that was killed has been removed.
+_SECOND_TRY = 0.1
 
 
 class _Chosen:
@@ -43,39 +43,22 @@ def locked(path: Path, refusal: str) -> Generator[None]:
     if _Chosen.locks == "none":
         yield
         return
-    with open(path, "a") as lock:
+    with open(path, "a") as lock, ExitStack() as marked:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            marker = None
         except BlockingIOError:
             raise PacerError(refusal) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise PacerError(f"{path} cannot be locked: {error.strerror}") from None
+            from filelock import SoftFileLock, Timeout  # takes 50 ms, and few need it
+
             marker = path.with_name(f"{path.name}.held")
             print(f"{path.parent} is on a file system without locks; {marker} marks it as in use", file=sys.stderr)
-            _mark(marker, refusal)
-        try:
-            yield
-        finally:
-            if marker is not None:
-                marker.unlink(missing_ok=True)
-
-
-def _mark(marker: Path, refusal: str) -> None:
-    """Create the file that names this process. That of a process of this machine that has ended is removed first."""
-    holder, machine = marker.read_text(errors="replace") if marker.exists() else "", f"on {socket.gethostname()}"
-    with suppress(OSError):
-        machine += f" {os.readlink('/proc/self/ns/pid')}"  # the container in which the number is valid
-    number = holder.removeprefix("process ").removesuffix(f" {machine}")
-    if number.isdecimal():
-        try:
-            os.kill(int(number), 0)
-        except OSError as error:
-            if error.errno == errno.ESRCH:
-                marker.unlink(missing_ok=True)
-    try:
-        with open(marker, "x") as file:
-            file.write(f"process {os.getpid()} {machine}")
-    except FileExistsError:
-        raise PacerError(f"{refusal}. {marker} names {holder or 'no process'}; if that has ended, delete it") from None
+            try:
+                marked.enter_context(SoftFileLock(marker, timeout=_SECOND_TRY))
+            except Timeout:
+                holder = " on ".join(marker.read_text(errors="replace").split()[:2])
+                advice = f"{marker} names process {holder or 'unknown'}; if that has ended, delete it"
+                raise PacerError(f"{refusal}. {advice}") from None
+        yield

@@ -36,11 +36,10 @@ def core_quota(root: Path = Path("/")) -> float:
 def _quota(group: Path) -> float:
     """Return the quota of one control group."""
     with suppress(OSError, ValueError, ZeroDivisionError):
-        if (group / "cpu.max").exists():
-            limit, period = (group / "cpu.max").read_text().split()
-            return inf if limit == "max" else int(limit) / int(period)
-        limit = int((group / "cpu.cfs_quota_us").read_text())
-        return limit / int((group / "cpu.cfs_period_us").read_text()) if limit > 0 else inf
+        names = ["cpu.max"] if (group / "cpu.max").exists() else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        limit, period = " ".join((group / name).read_text() for name in names).split()
+        if limit not in ("max", "-1"):
+            return int(limit) / int(period)
     return inf
 
 

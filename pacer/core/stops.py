@@ -23,16 +23,11 @@ _PARENT_DEATH_SIGNAL = 1
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGINT or SIGTERM (``number``) arrived, or another process of this run got it. Libraries treat it as Ctrl-C."""
+    """SIGINT or SIGTERM arrived, or another process of this run got it. Libraries treat it as Ctrl-C."""
 
     def __init__(self, number: int):
         super().__init__()
-        self.number = number
-
-    @property
-    def exit_code(self) -> int:
-        """As shells count it: 130 after SIGINT, 143 after SIGTERM."""
-        return 128 + self.number
+        self.exit_code = 128 + number  # as shells count it: 130 after SIGINT, 143 after SIGTERM
 
 
 class _Stop:
@@ -88,12 +83,11 @@ def request_stop(number: int = signal.SIGTERM) -> None:
 
 def _end() -> None:
     """End this process at once, and those that it started."""
-    with suppress(ImportError):
-        import psutil
+    import psutil
 
-        for child in psutil.Process().children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
     os.write(sys.stderr.fileno(), f"{LAST_WORDS}\n".encode())
     os._exit(128 + _Stop.number)
 

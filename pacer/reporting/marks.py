@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
-from pacer.commitments.rules.extract import Mention, find_mentions
+from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
 from pacer.data.wording import find_wording
 
 #: Kind of text that a text is compared with.
@@ -145,7 +145,7 @@ def spans(
         "changed": "differs from the first context",
     }
     own = (commitment or (other if compared_with == "commitment" else None)) or ()
-    read = ((m.finding, str(m.polarity)) for m in mentions if m.decided)  # what the rules read in the whole report
+    read = committed(extract_anchor(report))  # what the rules read in the whole report
     opposed = {(finding, said) for finding, said in read if (finding, _OPPOSITE.get(said, "")) in own}
     turned = {name for name, here in sides(report).items() if here.isdisjoint((other_sides or {}).get(name, here))}
     marked = []

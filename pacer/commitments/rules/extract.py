@@ -24,8 +24,7 @@ class Mention(NamedTuple):
     """One mention of a finding in a report, for explanations.
 
     ``report[start:end]`` names the finding; ``polarity`` is None if the text does not state one. ``cue`` is the span of
-    the words that decided the polarity; None for a plain mention. ``decided``: whether this mention determines the
-    finding's polarity in the anchor.
+    the words that decided the polarity; None for a plain mention.
     """
 
     start: int
@@ -33,7 +32,6 @@ class Mention(NamedTuple):
     finding: str
     polarity: str | None
     cue: tuple[int, int] | None
-    decided: bool
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
@@ -54,32 +52,22 @@ def extract_anchor(report: str) -> Anchor:
         for findings, polarity in _read(segment.strip()):
             last = findings or last
             for finding in last:
-                if polarity is not None and _overrides(polarity, verdict.get(finding)):
+                if polarity is not None and verdict.get(finding, "negative") == "negative":
                     verdict[finding] = polarity
     return _anchor_of(frozenset((before | verdict).items()))
 
 
 def find_mentions(report: str) -> list[Mention]:
-    """Return every mention of a finding, in order; the deciding mentions have the polarities of
-    :func:`extract_anchor`."""
+    """Return every mention of a finding, in order; :func:`extract_anchor` weighs those that contradict each other."""
     mentions: list[Mention] = []
-    verdict: dict[str, tuple[str, int]] = {}
-    before: dict[str, tuple[str, int]] = {}
     last: tuple[str, ...] = ()
     for segment, places in located_segments(report):
-        if segment == ADDENDUM:
-            before, verdict = before | verdict, {}
         origin, readings = _readings(segment)
         for mention, (polarity, cue) in readings:
             span = None if cue is None else _span(cue, segment, origin, places)
             last = mention.row.findings or last
-            for finding in last:
-                if polarity is not None and _overrides(polarity, verdict.get(finding, (None,))[0]):
-                    verdict[finding] = polarity, len(mentions)
-                named = _span(mention, segment, origin, places)
-                mentions.append(Mention(*named, finding, polarity, span, False))
-    for _, place in (before | verdict).values():
-        mentions[place] = mentions[place]._replace(decided=True)
+            named = _span(mention, segment, origin, places)
+            mentions += (Mention(*named, finding, polarity, span) for finding in last)
     return mentions
 
 
@@ -92,8 +80,9 @@ def _span(match: Match, segment: str, origin: Places, places: list[int]) -> tupl
     return places[first], places[last] + 1
 
 
-def find_matches(segment: str) -> tuple[str, Places, list[Match], list[Match]]:
-    """Return a segment with abbreviations in full, the place in it of each character, its names, and its cues."""
+def _readings(segment: str) -> tuple[Places, list[tuple[Match, Reading]]]:
+    """Return the mentions of one segment in order, without look-alikes, with their readings; and where its characters
+    stood before abbreviations were written in full."""
     words, origin = segment.split(), None
     text = plain = " ".join(words)
     if not _ABBREVIATED.isdisjoint(words) or "?" in text:
@@ -106,22 +95,13 @@ def find_matches(segment: str) -> tuple[str, Places, list[Match], list[Match]]:
         words = plain.split()
     mentions = _NAMES.find(plain, words)
     if not mentions:
-        return plain, origin, [], []
+        return origin, []
     if plain is not text:  # the stroke is a cue between two findings, and a blank elsewhere
         for one, other in pairwise(mentions):
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
                 words.append("/")
-    return plain, origin, mentions, _CUES.find(plain, words)
-
-
-def _readings(segment: str) -> tuple[Places, list[tuple[Match, Reading]]]:
-    """Return the mentions of one segment in order, without look-alikes, with their readings; and where its characters
-    stood before abbreviations were written in full."""
-    text, origin, mentions, cues = find_matches(segment)
-    if not mentions:
-        return origin, []
-    readings = zip(mentions, read_mentions(text, mentions, cues), strict=True)
+    readings = zip(mentions, read_mentions(plain, mentions, _CUES.find(plain, words)), strict=True)
     return origin, [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
 
 
@@ -129,11 +109,6 @@ def _readings(segment: str) -> tuple[Places, list[tuple[Match, Reading]]]:
 def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     """Return the findings (none: those named last) and the polarity of each mention of one segment, in order."""
     return tuple((mention.row.findings, reading.polarity) for mention, reading in _readings(segment)[1])
-
-
-def _overrides(polarity: str, before: str | None) -> bool:
-    """Whether a later mention changes the verdict."""
-    return before is None or before == "negative" != polarity
 
 
 @lru_cache(maxsize=1 << 14)

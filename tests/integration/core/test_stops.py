@@ -97,6 +97,7 @@ def gone(pid: int) -> bool:
 def start(folder: Path, *command: str, stage: str = STAGE, shell: str = "/bin/sh") -> subprocess.Popen:
     """Start a command in a session of its own; return when the stage works."""
     (folder / "stage.py").write_text(stage)
+    shutil.copy(ROOT / "params.yaml", folder)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_HOME": str(folder), "CUDA_VISIBLE_DEVICES": ""}
     environment |= {"DVC_NO_ANALYTICS": "1", "ACCELERATE_USE_CPU": "true", "SHELL": shell}
     with (folder / "printed").open("w") as printed:

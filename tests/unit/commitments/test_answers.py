@@ -74,10 +74,10 @@ def test_answer_in_a_code_fence() -> None:
     assert read.off_vocabulary == 1
 
 
-def test_rationale_by_finding() -> None:
+def test_phrases_of_the_rationale() -> None:
     lists = {"positive": [], "negative": [], "uncertain": []}
     read = read_answer(json.dumps(lists | {"rationale": {"edema": ["a", 3, "b"], "mass": "c\ud800"}}), "a")
-    assert read.rationale == {"edema": ("a", "b"), "mass": ("c?",)}
+    assert read.evidence == ("a", "b", "c\ud800")
 
 
 @given(st.text())

@@ -24,7 +24,8 @@ from pacer.core.hygiene import (
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))
 def test_control_characters_and_halves_of_pairs_are_named_by_place(text: str) -> None:
-    bad = [n for n, c in enumerate(text, 1) if c not in "\t\n\r" and unicodedata.category(c) in ("Cc", "Cs")]
+    line_ends = "\t\n\r\x0b\x0c\x85"
+    bad = [n for n, c in enumerate(text, 1) if c not in line_ends and unicodedata.category(c) in ("Cc", "Cs")]
     fault = fault_of(text)
     assert (fault is None) == (not bad)
     if fault is not None and "control" in fault:

@@ -41,9 +41,9 @@ def test_a_file_system_without_locks(without_locks: None, tmp_path: Path, capsys
 
 #: What the file of the holder names, and whether another process takes over.
 HOLDERS = {
-    "a process that was killed": ("process {dead} on {here}", True),
-    "a process that runs": ("process 1 on {here}", False),
-    "another machine": ("process {dead} on elsewhere", False),
+    "a process that was killed": ("{dead}\n{here}\n", True),
+    "a process that runs": ("1\n{here}\n", False),
+    "another machine": ("{dead}\nelsewhere\n", False),
     "a process that is about to write its name": ("", False),
     "something else": ("lock", False),
 }
@@ -59,8 +59,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(
     marker = tmp_path / "lock.held"
     with locked(tmp_path / "lock", "in use"):
         own = marker.read_text()
-    here = own.removeprefix(f"process {os.getpid()} on ")
-    marker.write_text(holder.format(dead=ended.pid, here=here))
+    marker.write_text(holder.format(dead=ended.pid, here=own.splitlines()[1]))
     if taken:
         with locked(tmp_path / "lock", "in use"):
             assert marker.read_text() == own

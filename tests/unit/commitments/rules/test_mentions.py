@@ -1,4 +1,4 @@
-"""What the rules saw and why: spans in the report, cues, what decided."""
+"""What the rules saw and why: spans in the report, cues, and what decides between mentions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.anchor import POLARITIES
 from pacer.commitments.rules.extract import extract_anchor, find_mentions
 from pacer.commitments.rules.segments import located_segments, segments
 from tests.support.sentences import SENTENCES
@@ -33,10 +33,10 @@ TEXTS = st.one_of(
 @given(text=TEXTS)
 def test_mentions_explain_the_anchor(text: str) -> None:
     mentions = find_mentions(text)
-    decided = [mention for mention in mentions if mention.decided]
-    assert len({mention.finding for mention in decided}) == len(decided)
-    by_polarity = {name: [m.finding for m in decided if m.polarity == name] for name in POLARITIES}
-    assert Anchor.of(**by_polarity) == extract_anchor(text)
+    stated = {(mention.finding, mention.polarity) for mention in mentions if mention.polarity is not None}
+    anchor = extract_anchor(text)
+    decided = {(finding, name) for name in POLARITIES for finding in getattr(anchor, name)}
+    assert decided <= stated and {finding for finding, _ in decided} == {finding for finding, _ in stated}
     assert sorted(mentions, key=lambda mention: mention.start) == mentions
 
 
@@ -89,16 +89,17 @@ def test_what_is_shown(report: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "decided"),
+    ("report", "polarity"),
     [
-        ("No effusion. No effusion. Effusion. Possible effusion.", [False, False, True, False]),
-        ("No effusion. No effusion.", [True, False]),
-        ("Possible effusion. Effusion.", [True, False]),
-        ("No new effusion. No effusion.", [False, True]),
+        ("No effusion. No effusion. Effusion. Possible effusion.", "positive"),
+        ("No effusion. No effusion.", "negative"),
+        ("Possible effusion. Effusion.", "uncertain"),
+        ("No new effusion. No effusion.", "negative"),
+        ("No new effusion.", None),
     ],
 )
-def test_what_decided(report: str, decided: list[bool]) -> None:
-    assert [mention.decided for mention in find_mentions(report)] == decided
+def test_the_first_mention_that_does_not_deny_decides(report: str, polarity: str | None) -> None:
+    assert extract_anchor(report).polarity("pleural effusion") == polarity
 
 
 @given(st.text(alphabet="ab.;!?\n /,(1İ-", max_size=80))
