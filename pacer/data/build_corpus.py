@@ -55,7 +55,7 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         copies = find_copies(headers.filter(pl.col("image_id").is_in(images_of(records).implode())))
         list_copies(records, copies, account)
         if config.format == "rg4" and "metadata" in source.files:
-            check_priors(records, source.files["metadata"], source.files.get("reports"), account)
+            check_priors(records, source.files["metadata"], account)
         if sum(account.reasons(BAD).values()) > config.max_bad_rows or records.is_empty():
             account.write(problems)
             earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""
