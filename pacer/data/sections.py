@@ -108,6 +108,7 @@ class Cut(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+@lru_cache(maxsize=16)  # the rows of a study have one text
 def cut_report(text: str) -> Cut:
     """Find the sections of a whole report of a table, as :func:`find_sections` does. Without any heading, all of it is
     findings. Signatures, dictation stamps, phone numbers and names below the report belong to no section."""
@@ -121,14 +122,11 @@ def cut_report(text: str) -> Cut:
     return Cut(Sections(findings=_words(lines)), (*notes, "no heading: all of it is findings"))
 
 
-def headings_in(text: str) -> list[str]:
-    """Return the headings of a table's text, in capitals: of a text with headings, only a part is its section."""
-    return [words for _, words in _headings(text)]
-
-
-def signatures_in(text: str) -> list[str]:
-    """Name the kinds of signatures, dictation stamps, phone numbers and names of persons below a text."""
-    return [[*_SIGNATURES][match.lastindex - 1] for match in _SIGNATURE.finditer(text) if match.lastindex]
+def more_than_a_section(text: str) -> dict[str, list[str]]:
+    """Return the ``headings`` in a table's text, in capitals, and the kinds of ``signatures`` (also dictation stamps,
+    phone numbers and names of persons) below it."""
+    kinds = [[*_SIGNATURES][match.lastindex - 1] for match in _SIGNATURE.finditer(text) if match.lastindex]
+    return {"headings": [words for _, words in _headings(text)], "signatures": kinds}
 
 
 def _headings(text: str) -> list[tuple[re.Match[str], str]]:
