@@ -43,9 +43,8 @@ _GREY = ("1", "L", "LA", "La")
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
 #: DICOM modalities (PS3.3 C.7.3.1.1.1) of machines that make radiographs, and of scanned films and screens.
 _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
-#: DICOM elements without which the pixels cannot be decoded; the last is the one with the tag.
+#: DICOM elements without which the pixels cannot be decoded.
 _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
-_PIXEL_DATA = 0x7FE00010
 #: Storage classes of X-ray angiography and radiofluoroscopy, and the pixel relationships for which their modality table
 #: or slope leads back to the beam's intensity: it is not for display (PS3.3 C.8.7.1.1.3), and DCMTK does not apply it.
 _ANGIOGRAPHY = tuple(f"1.2.840.10008.5.1.4.1.1.{number}" for number in ("12.1", "12.2", "12.3", "12.1.1", "12.2.1"))
@@ -140,12 +139,10 @@ def image_header(path: str | Path) -> Header:
 
 def _is_whole(file: BinaryIO, form: str | None) -> bool:
     """Whether a file ends as a whole one of its format does; a file that does not can still be one."""
-    last = _LAST_BYTES.get(form or "", b"")
-    place = file.tell()
-    file.seek(-max(len(last), 1), os.SEEK_END)
-    ends = bool(last) and file.read() == last
-    file.seek(place)
-    return ends
+    if (last := _LAST_BYTES.get(form or "")) is None:
+        return False
+    file.seek(-len(last), os.SEEK_END)
+    return file.read() == last
 
 
 def reading_problem(error: OSError | ValueError) -> str:
@@ -320,17 +317,10 @@ def _pydicom() -> ModuleType:
 def _read_dicom(file: BinaryIO) -> FileDataset:
     """Read the data set; refuse it unless it is a single grey image that an installed decoder can read."""
     pydicom = _pydicom()
-    pixels: list[str] = []
-
-    def at_pixels(tag: int, _: str | None, length: int) -> bool:
-        if tag == _PIXEL_DATA and length:
-            pixels.append("PixelData")
-        return False
-
     # force: some files have the extension but no DICOM preamble; those without the fields are refused below
-    data = pydicom.filereader.read_partial(file, at_pixels, force=True)
-    missing = [name for name in _NEEDED if name not in pixels and data.get(name) in (None, "", b"")]
-    if not pixels and len(missing) == len(_NEEDED):
+    data = pydicom.dcmread(file, force=True)
+    missing = [name for name in _NEEDED if name not in data or data.get_item(name).value in (None, "", b"")]
+    if len(missing) == len(_NEEDED):
         raise UnidentifiedImageError
     if missing:
         raise _Refused(f"its DICOM header lacks {', '.join(missing)}")
