@@ -128,12 +128,7 @@ def read_source(directory: Path) -> Source:
         if files[role] != {"path": files[role]["path"]} | _fingerprint(path):
             raise DataError(f"the {role} file {path} has changed since the source was made; make the source again")
     truth = directory / "truth.parquet"
-    return Source(images, _Files(paths), truth if truth.exists() else None)
-
-
-class _Files(dict[str, Path]):
-    def __missing__(self, role: str) -> Path:
-        raise DataError(f"the source of this corpus describes no file for {role}; make the source again")
+    return Source(images, paths, truth if truth.exists() else None)
 
 
 def matching_files(path: Path) -> list[Path]:
