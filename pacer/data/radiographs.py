@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -376,19 +376,15 @@ def _dicom_image(data: FileDataset) -> tuple[Image.Image, tuple[str, ...]]:
     if not ratios:
         return image, tuple(notes)
     field, ratio = next(iter(ratios.items()))
-    others = [name for name, other in ratios.items() if _differs(other, ratio)]
+    is_same = partial(np.isclose, rtol=0.01, atol=0)  # but for rounding
+    others = [name for name, other in ratios.items() if not is_same(other, ratio)]
     notes += [f"{name} contradicts {field}, which is followed" for name in others]
-    if _differs(ratio, 1):
+    if not is_same(ratio, 1):
         size = (data.Columns, round(data.Rows * ratio)) if ratio > 1 else (round(data.Columns / ratio), data.Rows)
         _check_size(*size)
         image = image.resize(size, Image.Resampling.BICUBIC)
         notes.append(f"{field} is not square, the image is resampled to square pixels")
     return image, tuple(notes)
-
-
-def _differs(ratio: float, other: float) -> bool:
-    """Whether two ratios of a pixel's sides differ by more than they do by rounding."""
-    return abs(ratio - other) > 0.01 * other
 
 
 def _height_of_pixels(data: FileDataset, name: str) -> float | None:

@@ -45,7 +45,9 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         if (cell := next(pictures, None)) is not None:
             rows = ".explode({image!r}, {view!r})".format(**names) if isinstance(cell, list) else ""
             script = _WRITE_PICTURES.format(str(source.files["table"]), rows, str(source.images), **names)
-            raise DataError(f"{path} holds pictures; run this Python, then name its new tables:{script}")
+            raise DataError(
+                f"{path} holds pictures: run this Python, then name the .files.parquet that it writes{script}"
+            )
         account.read["table"] += len(table.rows)
         for place, column in enumerate(table.columns):
             if column not in names.values():
