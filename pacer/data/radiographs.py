@@ -113,10 +113,7 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
         if not _is_dicom(file, name):
             with Image.open(file, formats=formats) as image:
                 return as_radiograph(image, name)
-        image, notes = _dicom_image(_read_dicom(file))
-        if notes:
-            image.info[NOTES] = notes
-        return _with_contrast(image)
+        return _with_contrast(_dicom_image(_read_dicom(file)))
 
 
 def image_header(path: str | Path) -> Header:
@@ -352,9 +349,9 @@ def _read_dicom(file: BinaryIO) -> FileDataset:
     return data
 
 
-def _dicom_image(data: FileDataset) -> tuple[Image.Image, tuple[str, ...]]:
-    """Return 8-bit grey with square pixels, and notes on fields that contradict each other or the pixels, or say that
-    the image is not for people's eyes. Each note begins with the field.
+def _dicom_image(data: FileDataset) -> Image.Image:
+    """Return 8-bit grey with square pixels, and :data:`NOTES` on fields that contradict each other or the pixels, or
+    say that the image is not for people's eyes. Each note begins with the field.
 
     Where a header contradicts itself, this is followed: PhotometricInterpretation before PresentationLUTShape, and the
     first spacing in the order of :data:`_SPACINGS`.
@@ -373,9 +370,7 @@ def _dicom_image(data: FileDataset) -> tuple[Image.Image, tuple[str, ...]]:
         notes.append(f"PresentationLUTShape is {shape}, but {photometric} is followed")
     ratios = {name: ratio for name in _SPACINGS if (ratio := _height_of_pixels(data, name)) is not None}
     image = Image.fromarray(grey)
-    if not ratios:
-        return image, tuple(notes)
-    field, ratio = next(iter(ratios.items()))
+    field, ratio = next(iter(ratios.items()), ("", 1.0))
     is_same = partial(np.isclose, rtol=0.01, atol=0)  # but for rounding
     others = [name for name, other in ratios.items() if not is_same(other, ratio)]
     notes += [f"{name} contradicts {field}, which is followed" for name in others]
@@ -384,7 +379,8 @@ def _dicom_image(data: FileDataset) -> tuple[Image.Image, tuple[str, ...]]:
         _check_size(*size)
         image = image.resize(size, Image.Resampling.BICUBIC)
         notes.append(f"{field} is not square, the image is resampled to square pixels")
-    return image, tuple(notes)
+    image.info = {NOTES: tuple(notes)} if notes else {}
+    return image
 
 
 def _height_of_pixels(data: FileDataset, name: str) -> float | None:

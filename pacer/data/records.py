@@ -74,12 +74,11 @@ def draft_records(
         )
     account.empty_priors = int(studies["is_prior_empty"].sum())
     account.beyond_limit = int(studies["rows"].sum()) - int(draft.unique("number")["rows"].sum())
-    draft = _without_comparisons(draft, config).with_columns(
+    return _without_comparisons(draft, config).with_columns(
         record_id=pl.format("{}-{}", "context", "id"),
         lateral=pl.when(_HAS_LATERAL).then("lateral"),
         prior_report=pl.when(_HAS_PRIOR).then("prior_report"),
     )
-    return draft
 
 
 def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:

@@ -101,25 +101,19 @@ def find_sections(text: str, study: str = "") -> Sections:
     return sections
 
 
-class Cut(NamedTuple):
-    """A whole report of a table, cut into its sections, and notes on what is odd about it."""
-
-    sections: Sections
-    notes: tuple[str, ...] = ()
-
-
 @lru_cache(maxsize=16)  # the rows of a study have one text
-def cut_report(text: str) -> Cut:
-    """Find the sections of a whole report of a table, as :func:`find_sections` does. Without any heading, all of it is
-    findings. Signatures, dictation stamps, phone numbers and names below the report belong to no section."""
+def cut_report(text: str) -> tuple[Sections, list[str]]:
+    """Find the sections of a whole report of a table, as :func:`find_sections` does, and name what is odd about it.
+    Without any heading, all of it is findings. Signatures, dictation stamps, phone numbers and names below the report
+    belong to no section."""
     lines = re.sub(f"{LINE_ENDS}|\r", "\n", text)
     for match, words in reversed(_headings(lines)):
         lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
     lines, signatures = _SIGNATURE.subn("", lines)
     notes = ["a signature, stamp, phone number or name, which is left out"] * (signatures > 0)
     if len(_parts(lines)) > 1:
-        return Cut(find_sections(lines), tuple(notes))
-    return Cut(Sections(findings=_words(lines)), (*notes, "no heading: all of it is findings"))
+        return find_sections(lines), notes
+    return Sections(findings=_words(lines)), [*notes, "no heading: all of it is findings"]
 
 
 def more_than_a_section(text: str) -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, id_fault,
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.priors import choose_priors
 from pacer.data.readers.views import is_special, parse_view
-from pacer.data.sections import Cut, Sections, cut_report
+from pacer.data.sections import Sections, cut_report
 from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, parse_instant, parse_time, quoted
 
 #: Required and optional columns of the rows.
@@ -140,13 +140,12 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
 
 def _cut(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Fill sections that have no column, or an empty cell, from the whole reports; count what is odd about these."""
-    reports = [Cut(Sections()) if text is None else cut_report(text) for text in images[WHOLE]]
-    odd = ((note, study or "") for cut, study in zip(reports, images["study"], strict=True) for note in cut.notes)
+    reports = [(Sections(), []) if text is None else cut_report(text) for text in images[WHOLE]]
+    odd = ((note, study or "") for (_, notes), study in zip(reports, images["study"], strict=True) for note in notes)
     account.count_first("whole_reports", "rows", odd)
-    sections = pl.DataFrame(
-        [cut.sections for cut in reports], dict.fromkeys(Sections._fields, pl.String()), orient="row"
-    )
-    return images.with_columns(pl.coalesce(name, sections[name]).alias(name) for name in TEXTS)
+    columns = dict.fromkeys(Sections._fields, pl.String())
+    cut = pl.DataFrame([sections for sections, _ in reports], columns, orient="row")
+    return images.with_columns(pl.coalesce(name, cut[name]).alias(name) for name in TEXTS)
 
 
 def _grouped(images: pl.DataFrame) -> pl.DataFrame:
