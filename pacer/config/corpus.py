@@ -131,13 +131,12 @@ class Corpus(Strict):
         group, needed = ("annotations", self.contexts) if self.format == "rg4" else (self.format, _NEEDED[self.format])
         if unset := [f"corpus.{group}.{key}" for key in needed if getattr(getattr(self, group), key) is None]:
             raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
-        if self.format == "rg4" and self.mimic_cxr.reports is not None and self.mimic_cxr.metadata is None:
-            raise ValueError("corpus.mimic_cxr.reports with format: rg4 needs corpus.mimic_cxr.metadata beside it")
-        if self.format == "rg4" and self.mimic_cxr.split is not None:
-            raise ValueError(
-                f"corpus.mimic_cxr.split is {self.mimic_cxr.split!r}, but has no effect with format: rg4, whose "
-                "annotations hold the splits; set it to null"
-            )
+        for key in ("reports", "split"):
+            if self.format == "rg4" and (path := getattr(self.mimic_cxr, key)) is not None:
+                raise ValueError(
+                    f"corpus.mimic_cxr.{key} is {path!r}, but has no effect with format: rg4, whose annotations hold "
+                    "the reports and splits; set it to null"
+                )
         if self.format in ("openi", "r2gen") and {"sw", "mw"} & set(self.contexts):
             raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")
         return self

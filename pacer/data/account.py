@@ -14,15 +14,8 @@ from pacer.data.values import mapped, quoted
 BAD, LEFT_OUT = "bad", "left out"
 #: Columns of ``problems.csv``. ``row``: ``line 3`` of a table, ``row 3`` of Parquet (from 1), ``train[3]`` of JSON
 #: (from 0). ``rows``: number of input rows that the line covers; 0 if they still yield other records.
-PROBLEM_SCHEMA: dict[str, pl.DataType] = {
-    "file": pl.String(),
-    "row": pl.String(),
-    "id": pl.String(),
-    "field": pl.String(),
-    "reason": pl.String(),
-    "kind": pl.String(),
-    "rows": pl.Int64(),
-}
+PROBLEM_SCHEMA: dict[str, pl.DataType] = dict.fromkeys(("file", "row", "id", "field", "reason", "kind"), pl.String())
+PROBLEM_SCHEMA["rows"] = pl.Int64()
 #: The list keeps the refused value separate from the reason, so that reasons can be counted.
 _LIST_SCHEMA = PROBLEM_SCHEMA | {"value": pl.String()}
 #: Maximum number of bad rows, or of reasons, in an error message.

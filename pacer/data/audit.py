@@ -15,7 +15,6 @@ from pacer.config import Corpus
 from pacer.core.audits import Check, counted, number, percent, share
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.account import BAD, LEFT_OUT, Account
-from pacer.data.images import pictures_of
 from pacer.data.radiographs import MISSING
 from pacer.data.schemas import SPLITS
 
@@ -31,8 +30,8 @@ PAPER_RECORDS: dict[str, dict[str, int]] = {
 WORDING_LIMIT = 0.05
 #: ... test reports that occur verbatim in train, ...
 REPEATED_LIMIT = 0.2
-#: ... and input rows that were left out.
-LEFT_OUT_LIMIT = 0.1
+#: ... input rows that were left out, and days between studies (100 years).
+LEFT_OUT_LIMIT, GAP_LIMIT = 0.1, 36_525
 
 #: Maximum number of examples listed for an overlap; the count is always complete.
 LISTED = 20
@@ -48,7 +47,7 @@ def audit_corpus(
     priors: pl.DataFrame,
     images: pl.DataFrame,
     unusable: pl.DataFrame,
-    copies: pl.DataFrame,
+    pictures: pl.DataFrame,
     config: Corpus,
     account: Account,
 ) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def audit_corpus(
 
     Args:
         records, priors, images: the finished tables. unusable: ``problem`` of each image that cannot be used.
-        copies: images with the same content (:func:`pacer.data.images.find_copies`).
+        pictures: those of the records, by content (:func:`pacer.data.images.pictures_of`).
     """
     contexts = count_records(records, config.contexts)
     # a corpus that is used only for evaluation has no train split
@@ -68,7 +67,8 @@ def audit_corpus(
     rows = {"used": used, "bad": account.rows(BAD), "left_out": account.rows(LEFT_OUT)}
     rows["beyond_limit"] = account.beyond_limit
     bad, left_out = account.reasons(BAD), account.reasons(LEFT_OUT)
-    notes = {topic: {source: _sorted(counts) for source, counts in sources.items()}
+    notes = {topic: {source: dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+                     for source, counts in sources.items()}
              for topic, sources in sorted(account.notes.items())}  # fmt: skip
     empty = [f"{c.upper()} {s}" for c, counts in contexts.items() for s in splits if not counts[s]["records"]]
     checks = [
@@ -79,7 +79,7 @@ def audit_corpus(
         _fault("Rows or records left out", _reasons(left_out))._replace(
             good=rows["left_out"] <= LEFT_OUT_LIMIT * account.read.total()
         ),
-        _reused(records, copies),
+        _reused(pictures),
         *_images(images, unusable),
         _fault("Contexts and splits without a record", ", ".join(empty)),
         *_repeats(present, splits),
@@ -135,10 +135,6 @@ def _shared(pairs: Mapping[str, Mapping[str, Any]]) -> str:
     return counted({pair.replace("-", " and "): shared["count"] for pair, shared in pairs.items()}, "{} in {}")
 
 
-def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
-    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
-
-
 def _rows(read: Mapping[str, int], rows: Mapping[str, int]) -> Check:
     """Account for every row that was read."""
     if sum(read.values()) != sum(rows.values()):
@@ -158,10 +154,10 @@ def _reasons(reasons: Mapping[str, int]) -> str:
     return f"{number(sum(reasons.values()))}: {'; '.join(parts)}" if reasons else ""
 
 
-def _reused(records: pl.DataFrame, copies: pl.DataFrame) -> Check:
+def _reused(pictures: pl.DataFrame) -> Check:
     """Count the pictures, by content, in records of more than one patient, split, study and view."""
     owners = {"two patients": "subject_id", "two splits": "split", "two studies": "study_id", "two roles": "role"}
-    used = pictures_of(records, copies).group_by("picture").agg(pl.col(*owners.values()).n_unique() > 1)
+    used = pictures.group_by("picture").agg(pl.col(*owners.values()).n_unique() > 1)
     counts = {name: int(used[column].sum()) for name, column in owners.items()}
     detail = counted(counts, "{} in {}")
     return _fault(
@@ -217,7 +213,7 @@ def _priors(
         median, longest = priors.select(median=gap.median().round(2), longest=gap.max().round(2)).row(0)
         days = "only the order is known" if median is None else f"median {median:,g} days, longest {longest:,g} days"
         rules = counted(dict(sorted(priors["rule"].value_counts().iter_rows())), "{} by {}")
-        yield Check(name, f"{days}; {number(priors.height)} studies: {rules}")
+        yield Check(name, f"{days}; {number(priors.height)} studies: {rules}", (longest or 0) <= GAP_LIMIT)
         tied = int(priors["tied"].sum())
         yield _fault("Previous studies equally near", f"{number(tied)}: the larger id was taken" if tied else "")
     else:

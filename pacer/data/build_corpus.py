@@ -13,7 +13,7 @@ from pacer.core.io import atomic_directory, write_json
 from pacer.data.account import BAD, Account
 from pacer.data.audit import audit_corpus
 from pacer.data.formats import FORMATS
-from pacer.data.images import find_copies, images_of, inspect_images, list_copies
+from pacer.data.images import find_copies, images_of, inspect_images, list_copies, pictures_of
 from pacer.data.readers.annotated_priors import check_priors
 from pacer.data.readers.mimic_cxr import read_original_findings
 from pacer.data.records import draft_records, keep_sound
@@ -52,15 +52,15 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         )
         unusable = headers.drop_nulls("problem")
         records = keep_sound(draft, unusable, source.images, form, account)
-        copies = find_copies(headers.filter(pl.col("image_id").is_in(images_of(records).implode())))
-        list_copies(records, copies, account)
+        images = headers.filter(pl.col("image_id").is_in(images_of(records).implode()))
+        pictures = pictures_of(records, find_copies(images))
+        list_copies(pictures, account)
         if config.format == "rg4" and "metadata" in source.files:
-            check_priors(records, source.files["metadata"], source.files.get("reports"), account)
+            check_priors(records, source.files["metadata"], account)
         if sum(account.reasons(BAD).values()) > config.max_bad_rows or records.is_empty():
             account.write(problems)
             earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""
             raise DataError(account.message(config.max_bad_rows, problems) + earlier)
-        images = headers.filter(pl.col("image_id").is_in(images_of(records).implode()))
         with_prior = records.drop_nulls(["prior_report", "prior_study_id"])
         priors = with_prior.unique("study_id", keep="first", maintain_order=True)
         settings = {"generated": source.truth is not None} | config.model_dump(include=_SETTINGS)
@@ -69,13 +69,9 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         write_table(folder / "priors.parquet", priors, PRIOR_SCHEMA)
         account.write(folder / "problems.csv")
         if source.truth is not None:
-            write_table(folder / "truth.parquet", _matching_truth(source.truth, records), TRUTH_SCHEMA)
-        result = settings | audit_corpus(records, priors, images, unusable, copies, config, account)
+            # the latent states of the studies in use, with ids in the form of the records
+            truth = read_table(source.truth, TRUTH_SCHEMA).with_columns(bare_id("study_id"), bare_id("subject_id"))
+            write_table(folder / "truth.parquet", truth.join(records, on="study_id", how="semi"), TRUTH_SCHEMA)
+        result = settings | audit_corpus(records, priors, images, unusable, pictures, config, account)
         write_json(folder / "audit.json", result)
     return result
-
-
-def _matching_truth(path: Path, records: pl.DataFrame) -> pl.DataFrame:
-    """Read the latent states of the studies in use, with ids in the form of the records."""
-    truth = read_table(path, TRUTH_SCHEMA).with_columns(bare_id("study_id"), bare_id("subject_id"))
-    return truth.join(records, on="study_id", how="semi")

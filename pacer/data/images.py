@@ -101,10 +101,10 @@ def pictures_of(records: pl.DataFrame, copies: pl.DataFrame) -> pl.DataFrame:
     return named.with_columns(pl.coalesce("picture", "image_id").alias("picture"))
 
 
-def list_copies(records: pl.DataFrame, copies: pl.DataFrame, account: Account) -> None:
+def list_copies(pictures: pl.DataFrame, account: Account) -> None:
     """List the images of a picture that two patients or two splits share, as lines of kind ``doubted``."""
     is_shared = pl.any_horizontal(pl.col("subject_id", "split").n_unique().over("picture") > 1)
-    shared = pictures_of(records, copies).filter(is_shared).unique(["file", "row", "image_id"], maintain_order=True)
+    shared = pictures.filter(is_shared).unique(["file", "row", "image_id"], maintain_order=True)
     reason = pl.format("the picture {} is of two patients or in two splits", "picture")
     account.add(
         shared.with_columns(field="role", reason=reason, kind=pl.lit("doubted"), rows=pl.lit(0), value="image_id")

@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -43,9 +43,8 @@ _GREY = ("1", "L", "LA", "La")
 _TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
 #: DICOM modalities (PS3.3 C.7.3.1.1.1) of machines that make radiographs, and of scanned films and screens.
 _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
-#: DICOM elements without which the pixels cannot be decoded; the last is the one with the tag.
+#: DICOM elements without which the pixels cannot be decoded.
 _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
-_PIXEL_DATA = 0x7FE00010
 #: Storage classes of X-ray angiography and radiofluoroscopy, and the pixel relationships for which their modality table
 #: or slope leads back to the beam's intensity: it is not for display (PS3.3 C.8.7.1.1.3), and DCMTK does not apply it.
 _ANGIOGRAPHY = tuple(f"1.2.840.10008.5.1.4.1.1.{number}" for number in ("12.1", "12.2", "12.3", "12.1.1", "12.2.1"))
@@ -114,10 +113,7 @@ def read_image(file: BinaryIO, name: str | Path, formats: tuple[str, ...] | None
         if not _is_dicom(file, name):
             with Image.open(file, formats=formats) as image:
                 return as_radiograph(image, name)
-        image, notes = _dicom_image(_read_dicom(file))
-        if notes:
-            image.info[NOTES] = notes
-        return _with_contrast(image)
+        return _with_contrast(_dicom_image(_read_dicom(file)))
 
 
 def image_header(path: str | Path) -> Header:
@@ -140,12 +136,10 @@ def image_header(path: str | Path) -> Header:
 
 def _is_whole(file: BinaryIO, form: str | None) -> bool:
     """Whether a file ends as a whole one of its format does; a file that does not can still be one."""
-    last = _LAST_BYTES.get(form or "", b"")
-    place = file.tell()
-    file.seek(-max(len(last), 1), os.SEEK_END)
-    ends = bool(last) and file.read() == last
-    file.seek(place)
-    return ends
+    if (last := _LAST_BYTES.get(form or "")) is None:
+        return False
+    file.seek(-len(last), os.SEEK_END)
+    return file.read() == last
 
 
 def reading_problem(error: OSError | ValueError) -> str:
@@ -320,17 +314,10 @@ def _pydicom() -> ModuleType:
 def _read_dicom(file: BinaryIO) -> FileDataset:
     """Read the data set; refuse it unless it is a single grey image that an installed decoder can read."""
     pydicom = _pydicom()
-    pixels: list[str] = []
-
-    def at_pixels(tag: int, _: str | None, length: int) -> bool:
-        if tag == _PIXEL_DATA and length:
-            pixels.append("PixelData")
-        return False
-
     # force: some files have the extension but no DICOM preamble; those without the fields are refused below
-    data = pydicom.filereader.read_partial(file, at_pixels, force=True)
-    missing = [name for name in _NEEDED if name not in pixels and data.get(name) in (None, "", b"")]
-    if not pixels and len(missing) == len(_NEEDED):
+    data = pydicom.dcmread(file, force=True)
+    missing = [name for name in _NEEDED if name not in data or data.get_item(name).value in (None, "", b"")]
+    if len(missing) == len(_NEEDED):
         raise UnidentifiedImageError
     if missing:
         raise _Refused(f"its DICOM header lacks {', '.join(missing)}")
@@ -362,9 +349,9 @@ def _read_dicom(file: BinaryIO) -> FileDataset:
     return data
 
 
-def _dicom_image(data: FileDataset) -> tuple[Image.Image, tuple[str, ...]]:
-    """Return 8-bit grey with square pixels, and notes on fields that contradict each other or the pixels, or say that
-    the image is not for people's eyes. Each note begins with the field.
+def _dicom_image(data: FileDataset) -> Image.Image:
+    """Return 8-bit grey with square pixels, and :data:`NOTES` on fields that contradict each other or the pixels, or
+    say that the image is not for people's eyes. Each note begins with the field.
 
     Where a header contradicts itself, this is followed: PhotometricInterpretation before PresentationLUTShape, and the
     first spacing in the order of :data:`_SPACINGS`.
@@ -383,22 +370,17 @@ def _dicom_image(data: FileDataset) -> tuple[Image.Image, tuple[str, ...]]:
         notes.append(f"PresentationLUTShape is {shape}, but {photometric} is followed")
     ratios = {name: ratio for name in _SPACINGS if (ratio := _height_of_pixels(data, name)) is not None}
     image = Image.fromarray(grey)
-    if not ratios:
-        return image, tuple(notes)
-    field, ratio = next(iter(ratios.items()))
-    others = [name for name, other in ratios.items() if _differs(other, ratio)]
+    field, ratio = next(iter(ratios.items()), ("", 1.0))
+    is_same = partial(np.isclose, rtol=0.01, atol=0)  # but for rounding
+    others = [name for name, other in ratios.items() if not is_same(other, ratio)]
     notes += [f"{name} contradicts {field}, which is followed" for name in others]
-    if _differs(ratio, 1):
+    if not is_same(ratio, 1):
         size = (data.Columns, round(data.Rows * ratio)) if ratio > 1 else (round(data.Columns / ratio), data.Rows)
         _check_size(*size)
         image = image.resize(size, Image.Resampling.BICUBIC)
         notes.append(f"{field} is not square, the image is resampled to square pixels")
-    return image, tuple(notes)
-
-
-def _differs(ratio: float, other: float) -> bool:
-    """Whether two ratios of a pixel's sides differ by more than they do by rounding."""
-    return abs(ratio - other) > 0.01 * other
+    image.info = {NOTES: tuple(notes)} if notes else {}
+    return image
 
 
 def _height_of_pixels(data: FileDataset, name: str) -> float | None:

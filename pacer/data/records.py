@@ -15,7 +15,7 @@ from pacer.core.hygiene import CONTROL, LINE_ENDS, LOST, RESIDUE, fault_of, id_f
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.cleaning import CLEANERS, changed_number
 from pacer.data.formats import Format
-from pacer.data.sections import MAY_HOLD_MORE, headings_in, signatures_in
+from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
 from pacer.data.sentences import says_something, without_sentences
 from pacer.data.studies import study_frame
 from pacer.data.values import bare_id, mapped, quoted
@@ -25,6 +25,11 @@ from pacer.data.wording import compares_with_prior
 _TEXTS = ("findings", "impression", "indication", "history", "prior_findings", "prior_impression")
 #: The sections that are joined to form a target.
 _TARGET = ("findings", "target_impression")
+#: The names of those that are present, joined; null if there are none.
+_SECTIONS = pl.concat_str(
+    (pl.when(pl.col(column).is_not_null()).then(pl.lit(column.removeprefix("target_"))) for column in _TARGET),
+    separator="+", ignore_nulls=True,
+).replace("", None)  # fmt: skip
 #: Upstream's previous report if both of its sections are marked as absent: the mark itself.
 _ABSENT_PRIOR = "s"
 _EMPTY_PRIOR = "a context with a previous report needs one that is not empty (corpus.keep_empty_priors)"
@@ -69,12 +74,11 @@ def draft_records(
         )
     account.empty_priors = int(studies["is_prior_empty"].sum())
     account.beyond_limit = int(studies["rows"].sum()) - int(draft.unique("number")["rows"].sum())
-    draft = _without_comparisons(draft, config).with_columns(
+    return _without_comparisons(draft, config).with_columns(
         record_id=pl.format("{}-{}", "context", "id"),
         lateral=pl.when(_HAS_LATERAL).then("lateral"),
         prior_report=pl.when(_HAS_PRIOR).then("prior_report"),
     )
-    return draft
 
 
 def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:
@@ -97,8 +101,9 @@ def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Accou
         studies = account.without_absent(studies, name, is_word)
     for name in _TEXTS[:2]:
         may = studies.filter(pl.col(name).str.contains(MAY_HOLD_MORE)).select(name, "id")
-        for topic, kinds_in in (("headings", headings_in), ("signatures", signatures_in)):
-            kinds = ((kind, id) for text, id in may.iter_rows() for kind in dict.fromkeys(kinds_in(text)))
+        texts = [(more_than_a_section(text), id) for text, id in may.iter_rows()]
+        for topic in ("headings", "signatures"):
+            kinds = ((kind, id) for more, id in texts for kind in dict.fromkeys(more[topic]))
             account.count_first(topic, form.names.get(name, name), kinds)
     says = {name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
     studies = studies.with_columns(pl.when(shows).then(name).alias(name) for name, shows in says.items())
@@ -123,7 +128,7 @@ def _with_target(studies: pl.DataFrame, config: Corpus, form: Format, account: A
     same = pl.col("lateral") == pl.col("frontal")
     reason = "the same file is given as frontal and as lateral"
     studies = account.divert(studies, form.names.get("lateral", "lateral"), same, reason)
-    studies = studies.with_columns(report_raw=_joined(*_TARGET), sections=_sections(*_TARGET))
+    studies = studies.with_columns(report_raw=_joined(*_TARGET), sections=_SECTIONS)
     # a released file should have a text for every record
     kind = BAD if config.format == "rg4" else LEFT_OUT
     without = pl.col("report_raw").is_null()
@@ -164,13 +169,6 @@ def _joined(findings: str, impression: str) -> pl.Expr:
     return pl.when(pl.any_horizontal(pl.col(findings, impression).is_not_null())).then(both)
 
 
-def _sections(findings: str, impression: str) -> pl.Expr:
-    """Join the names of the sections that are present; null if there are none."""
-    names = {findings: "findings", impression: "impression"}
-    present = [pl.when(pl.col(column).is_not_null()).then(pl.lit(name)) for column, name in names.items()]
-    return pl.concat_str(present, separator="+", ignore_nulls=True).replace("", None)
-
-
 def _says_something(column: str) -> pl.Expr:
     return mapped(column, says_something, pl.Boolean)
 
@@ -186,7 +184,7 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     stripped = alone.filter("compares").with_columns(
         mapped(column, lambda text: without_sentences(text, compares_with_prior)) for column in _TARGET
     )
-    stripped = stripped.select("number", report_raw=_joined(*_TARGET), sections=_sections(*_TARGET))
+    stripped = stripped.select("number", report_raw=_joined(*_TARGET), sections=_SECTIONS)
     stripped = stripped.with_columns(report=mapped("report_raw", CLEANERS[config.cleaner]))
     stripped = stripped.filter(_says_something("report"))
     draft = draft.join(stripped, on="number", how="left", maintain_order="left", suffix="_stripped")

@@ -128,23 +128,6 @@ def read_table(path: str | Path, schema: dict[str, pl.DataType], columns: Sequen
     Raises:
         DataError: the file is missing or unreadable, or the columns differ; the message names the difference.
     """
-    check_columns(path, schema)
-    wanted = list(schema if columns is None else columns)
-    with readable(path):
-        return pl.DataFrame(pq.read_table(path, columns=wanted, page_checksum_verification=True))
-
-
-@contextmanager
-def readable(path: str | Path) -> Generator[None]:
-    """Convert pyarrow's errors, including wrong page checksums, to DataError within this context."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} is not a readable Parquet file: {error}; make it again") from None
-
-
-def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
-    """Check the file and its columns as :func:`read_table` does, without reading the rows."""
     if not Path(path).is_file():
         raise DataError(f"{path} does not exist; correct the path, or run the stage that writes it (`dvc repro`)")
     try:
@@ -158,6 +141,18 @@ def check_columns(path: str | Path, schema: dict[str, pl.DataType]) -> None:
     for name, kind in schema.items():
         if types[name] != kind:
             raise DataError(f"{path}: column {name} is {types[name]}, expected {kind}; make it again")
+    wanted = list(schema if columns is None else columns)
+    with readable(path):
+        return pl.DataFrame(pq.read_table(path, columns=wanted, page_checksum_verification=True))
+
+
+@contextmanager
+def readable(path: str | Path) -> Generator[None]:
+    """Convert pyarrow's errors, including wrong page checksums, to DataError within this context."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} is not a readable Parquet file: {error}; make it again") from None
 
 
 def write_table(

@@ -101,34 +101,26 @@ def find_sections(text: str, study: str = "") -> Sections:
     return sections
 
 
-class Cut(NamedTuple):
-    """A whole report of a table, cut into its sections, and notes on what is odd about it."""
-
-    sections: Sections
-    notes: tuple[str, ...] = ()
-
-
-def cut_report(text: str) -> Cut:
-    """Find the sections of a whole report of a table, as :func:`find_sections` does. Without any heading, all of it is
-    findings. Signatures, dictation stamps, phone numbers and names below the report belong to no section."""
+@lru_cache(maxsize=16)  # the rows of a study have one text
+def cut_report(text: str) -> tuple[Sections, list[str]]:
+    """Find the sections of a whole report of a table, as :func:`find_sections` does, and name what is odd about it.
+    Without any heading, all of it is findings. Signatures, dictation stamps, phone numbers and names below the report
+    belong to no section."""
     lines = re.sub(f"{LINE_ENDS}|\r", "\n", text)
     for match, words in reversed(_headings(lines)):
         lines = f"{lines[: match.start()]}\n{words}:{lines[match.end() :]}"
     lines, signatures = _SIGNATURE.subn("", lines)
     notes = ["a signature, stamp, phone number or name, which is left out"] * (signatures > 0)
     if len(_parts(lines)) > 1:
-        return Cut(find_sections(lines), tuple(notes))
-    return Cut(Sections(findings=_words(lines)), (*notes, "no heading: all of it is findings"))
+        return find_sections(lines), notes
+    return Sections(findings=_words(lines)), [*notes, "no heading: all of it is findings"]
 
 
-def headings_in(text: str) -> list[str]:
-    """Return the headings of a table's text, in capitals: of a text with headings, only a part is its section."""
-    return [words for _, words in _headings(text)]
-
-
-def signatures_in(text: str) -> list[str]:
-    """Name the kinds of signatures, dictation stamps, phone numbers and names of persons below a text."""
-    return [[*_SIGNATURES][match.lastindex - 1] for match in _SIGNATURE.finditer(text) if match.lastindex]
+def more_than_a_section(text: str) -> dict[str, list[str]]:
+    """Return the ``headings`` in a table's text, in capitals, and the kinds of ``signatures`` (also dictation stamps,
+    phone numbers and names of persons) below it."""
+    kinds = [[*_SIGNATURES][match.lastindex - 1] for match in _SIGNATURE.finditer(text) if match.lastindex]
+    return {"headings": [words for _, words in _headings(text)], "signatures": kinds}
 
 
 def _headings(text: str) -> list[tuple[re.Match[str], str]]:

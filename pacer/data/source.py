@@ -55,8 +55,8 @@ def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
         "table": ("table", {"table": "file"}),
     }[config.format]
     named = {role: (f"{group}.{key}", getattr(getattr(config, group), key)) for role, key in roles.items()}
-    if config.format == "rg4" and config.source == "files":  # they check the annotations' previous reports
-        named |= {role: (f"mimic_cxr.{role}", getattr(config.mimic_cxr, role)) for role in ("metadata", "reports")}
+    if config.format == "rg4" and config.source == "files":  # checks the annotations' previous reports
+        named["metadata"] = ("mimic_cxr.metadata", config.mimic_cxr.metadata)
     named["original_references"] = ("original_references", config.original_references)
     return {role: (key, path) for role, (key, path) in named.items() if path is not None}
 
@@ -128,12 +128,7 @@ def read_source(directory: Path) -> Source:
         if files[role] != {"path": files[role]["path"]} | _fingerprint(path):
             raise DataError(f"the {role} file {path} has changed since the source was made; make the source again")
     truth = directory / "truth.parquet"
-    return Source(images, _Files(paths), truth if truth.exists() else None)
-
-
-class _Files(dict[str, Path]):
-    def __missing__(self, role: str) -> Path:
-        raise DataError(f"the source of this corpus describes no file for {role}; make the source again")
+    return Source(images, paths, truth if truth.exists() else None)
 
 
 def matching_files(path: Path) -> list[Path]:

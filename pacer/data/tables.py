@@ -35,7 +35,7 @@ Kind = Literal["csv", "json", "jsonl", "parquet"]
 #: Separators of CSV files, by their names in the settings.
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 #: Excel's first line that names the separator.
-_DECLARED = re.compile(r'"?sep=([^"])"?\s*', re.IGNORECASE)
+_DECLARED = re.compile(r'"?sep=([,;\t|])"?\s*', re.IGNORECASE)
 #: A quote after a backslash that is not escaped itself.
 _ESCAPED_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
 #: Half of a surrogate pair, which JSON can contain but a table cannot.
@@ -163,7 +163,8 @@ def open_table(path: str | Path, form: CsvForm | None = None) -> Table:
 
 
 def _read_csv(path: Path, form: CsvForm) -> Table:
-    """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped."""
+    """Read a CSV file, with or without a byte order mark. Blank lines above the header are skipped; a first line that
+    names the separator goes before the setting."""
     columns: list[str] = []
     numbers: list[int] = []
     rows: list[tuple[str | None, ...]] = []
@@ -173,7 +174,7 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
         with opened(path) as content, TextIOWrapper(content, form.encoding, newline="") as file:
             first = file.readline().removeprefix("\ufeff")
             if declared := _DECLARED.fullmatch(first):
-                separator, first = _declared(declared[1], form, path), ""
+                separator, first = next(name for name, sign in SEPARATORS.items() if sign == declared[1]), ""
             lines = chain([first], file)
             if form.quotes == "backslash":
                 lines = (_ESCAPED_QUOTE.sub(r'\1""', text) for text in lines)
@@ -210,15 +211,6 @@ def _escaped(path: Path, form: CsvForm) -> str:
             return ""
     way = f"set {form.settings}quotes: backslash" if form.settings == "corpus.table." else "write them doubled"
     return f'; the file has quotes written \\": {way}'
-
-
-def _declared(sign: str, form: CsvForm, path: Path) -> str:
-    """Return the name of the separator that a file's first line declares."""
-    separator = next((name for name, known in SEPARATORS.items() if known == sign), None)
-    if separator is None or form.delimiter not in (None, separator):
-        way = f"{form.settings}delimiter is {form.delimiter}" if form.delimiter else f"one of {', '.join(SEPARATORS)}"
-        raise DataError(f"{path}, line 1 says sep={sign}, but expected {way}")
-    return separator
 
 
 def other_separator(columns: Sequence[str], own: str = "") -> str | None:

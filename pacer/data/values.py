@@ -59,10 +59,8 @@ def shown(value: Any) -> str:
     """Describe a value for an error message: numbers are shown, the content of text is not."""
     if isinstance(value, str):
         return "blank text" if not value.strip() else f"text of {len(value)} characters"
-    if isinstance(value, bool | float | None):
+    if isinstance(value, int | float | None):
         return repr(value)
-    if isinstance(value, int):
-        return repr(value) if abs(value) < 10**20 else "a number of more than 20 digits"
     if isinstance(value, list):
         return f"a list of {len(value)}"
     return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"

@@ -15,12 +15,11 @@ from datetime import time, timedelta
 
 import polars as pl
 
-from pacer.core.errors import DataError
 from pacer.core.hygiene import ANY_RESIDUE, CONTROL, EMPTY_CELL, LOST, id_fault, is_absent, without_residue
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.priors import choose_priors
 from pacer.data.readers.views import is_special, parse_view
-from pacer.data.sections import cut_report
+from pacer.data.sections import Sections, cut_report
 from pacer.data.values import DATE_FORMS, TIME_FORMS, mapped, parse_instant, parse_time, quoted
 
 #: Required and optional columns of the rows.
@@ -40,14 +39,14 @@ _SPLITS = dict.fromkeys(("val", "valid", "validate", "validation", "dev"), "val"
 _STUDY = ["subject", "study"]
 #: Views in order of preference.
 _VIEWS = ("PA", "AP", "other", "lateral")
-#: Fields in which the rows of a study must agree, and the columns that are compared.
-_COMPARED = {"date": "day", "order": "number_of_order", "split": "known_split"} | {name: name for name in TEXTS}
+#: Fields that are parsed, and the columns for their values.
+_READ = {"date": "day", "time": "clock", "order": "number_of_order", "split": "known_split"}
+#: Fields in which the rows of a study must agree, and the columns that are compared; images have different times.
+_COMPARED = {name: column for name, column in _READ.items() if name != "time"} | {name: name for name in TEXTS}
 #: Fields whose refused values may be quoted.
 _QUOTED = ("subject", "date", "time", "order", "split")
 #: Longest time between the first and the last image of a study, if they are of several days.
 _STUDY_LASTS = timedelta(days=1)
-#: An interval that deserves a look, in days: 100 years.
-_LONG = 36_525
 #: Dates and de-identified words, in which two texts of a study may differ.
 _MONTH = r"(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _REMOVED = (
@@ -56,7 +55,11 @@ _REMOVED = (
 )
 #: Faults of a study (each a column): its field, the message, and the column whose values are quoted.
 _FAULTS = {
-    "two subjects": ("study", "the study is given under more than one subject", "subject"),
+    "two subjects": (
+        "study",
+        "the study is given under more than one subject; make the ids of studies unique",
+        "subject",
+    ),
     "bad date": ("date", DATE_FORMS, "date"),
     "bad time": ("time", TIME_FORMS, "time"),
     "bad order": ("order", "expected a whole number of at most nine digits", "order"),
@@ -86,7 +89,6 @@ def studies_of(images: pl.DataFrame, role: str, account: Account) -> pl.DataFram
     for view in images.filter(pl.col("rank").is_null())["view"]:
         account.count("unknown_views", role, "(none)" if view is None else quoted(view))
     studies = _with_priors(_grouped(images), role, account)
-    _check_study_ids(studies)
     two_texts = pl.col("two_texts") & ~pl.any_horizontal(f"several {name}" for name in TEXTS)
     account.count("two_texts", role, "studies", int(studies.select(two_texts.sum()).item()))
     for column in _STUDY:
@@ -131,30 +133,19 @@ def _parsed(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     clock = pl.when(is_timed.any()).then(pl.coalesce("clock", "date_clock")).otherwise("clock").alias("clock")
     return images.with_columns(
         clock,
-        *(
-            (pl.col(name).is_not_null() & pl.col(read).is_null()).alias(f"bad {name}")
-            for name, read in {
-                "date": "day",
-                "time": "clock",
-                "order": "number_of_order",
-                "split": "known_split",
-            }.items()
-        ),
+        *((pl.col(name).is_not_null() & pl.col(read).is_null()).alias(f"bad {name}") for name, read in _READ.items()),
         (is_timed & (pl.col("clock") != pl.col("date_clock"))).fill_null(False).alias("two times"),
     )
 
 
 def _cut(images: pl.DataFrame, account: Account) -> pl.DataFrame:
     """Fill sections that have no column, or an empty cell, from the whole reports; count what is odd about these."""
-    texts, columns = images[WHOLE], dict[str, pl.Series]()
-    cut = {text: cut_report(text) for text in texts.drop_nulls().unique()}
-    for name in TEXTS:
-        columns[name] = pl.Series([text and getattr(cut[text].sections, name) for text in texts], dtype=pl.String)
-    odd = (
-        (note, study) for text, study in zip(texts, images["study"], strict=True) if text for note in cut[text].notes
-    )
-    account.count_first("whole_reports", "rows", ((note, study or "") for note, study in odd))
-    return images.with_columns(pl.coalesce(name, column).alias(name) for name, column in columns.items())
+    reports = [(Sections(), []) if text is None else cut_report(text) for text in images[WHOLE]]
+    odd = ((note, study or "") for (_, notes), study in zip(reports, images["study"], strict=True) for note in notes)
+    account.count_first("whole_reports", "rows", odd)
+    columns = dict.fromkeys(Sections._fields, pl.String())
+    cut = pl.DataFrame([sections for sections, _ in reports], columns, orient="row")
+    return images.with_columns(pl.coalesce(name, cut[name]).alias(name) for name in TEXTS)
 
 
 def _grouped(images: pl.DataFrame) -> pl.DataFrame:
@@ -194,17 +185,6 @@ def _grouped(images: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _check_study_ids(studies: pl.DataFrame) -> None:
-    """Refuse ids that number the studies of each patient anew, once instead of in every row."""
-    repeated = studies.filter("two subjects")
-    if 2 * repeated.height > studies.height and repeated["subject"].n_unique() > 2:
-        file, study, subject = repeated.select("file", mapped("study", quoted), mapped("subject", quoted)).row(0)
-        raise DataError(
-            f"{file}: study ids repeat across patients ({repeated['study'].n_unique():,} ids of several patients, "
-            f"such as {study}); make them unique, for example {subject}_{study}"
-        )
-
-
 def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataFrame:
     """Add the previous report of each study, and the details of its choice."""
     bad_id = pl.any_horizontal(mapped(column, id_fault).is_not_null() for column in _STUDY)
@@ -221,11 +201,6 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
     if has_order:
         by_order = pl.when(has_prior).then(pl.lit("order")).alias("rule")
         choices = choices.with_columns(by_order, gap_days=pl.lit(None, pl.Float64))
-    long = choices.filter(pl.col("gap_days") > _LONG)
-    account.count("long_gaps", role, "studies more than 100 years after their previous one", long.height)
-    of_day = pl.len().over("subject", "day")
-    midnight = choices.filter((of_day > 1) & (pl.col("clock") == pl.time(0)))
-    account.count("priors", role, "at 00:00:00 on a day with another study", midnight.height)
     account.count("priors", role, "undated", choices["day"].null_count())
     account.count("priors", role, "same day, order unknown", int(choices["unordered"].sum()))
     choices = choices.drop("day", "clock", "has_report", "unordered").with_columns(

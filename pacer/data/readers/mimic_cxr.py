@@ -112,8 +112,6 @@ def read_original_findings(path: Path | None) -> pl.DataFrame:
     the original reports; the first text of a study counts. No rows if there is no path."""
     if path is None:
         return pl.DataFrame(schema={"study_id": pl.String(), "findings_original": pl.String()})
-    if path.suffix.lower() == ".json":
-        raise DataError("corpus.original_references: name mimic-cxr-reports.zip or its folder")
     originals = read_reports(path).unique("study", keep="first", maintain_order=True)
     return originals.select(study_id="study", findings_original="findings").drop_nulls()
 

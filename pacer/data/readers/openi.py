@@ -20,7 +20,7 @@ from pacer.config import Corpus
 from pacer.core.io import files_below
 from pacer.data.account import LEFT_OUT, Account
 from pacer.data.readers.files import read_files
-from pacer.data.readers.views import choose_images, count_unknown, image_key, read_views
+from pacer.data.readers.views import choose_images, image_key, read_views
 from pacer.data.source import Source
 
 SECTIONS = ("findings", "impression", "indication")
@@ -55,7 +55,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             for kind, image in (("frontal", frontal), ("lateral", lateral))
         }
         rows.append({"file": f"{path}/{name}", "id": uid, "view": view} | texts | shown)
-    count_unknown(projections, [image_key(name) in views for name in named], account)
+    account.count("unknown_views", projections.name, "images", sum(image_key(name) not in views for name in named))
     studies = pl.DataFrame(rows, dict.fromkeys(_TEXTS, pl.String()))
     studies = studies.with_columns(row=pl.lit(""), study_id="id", subject_id="id")
     broken = pl.col("reason").is_not_null()

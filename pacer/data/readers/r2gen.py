@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from pacer.config import Corpus
 from pacer.data.account import LEFT_OUT, Account
 from pacer.data.readers.annotations import Name, Text, read_records
-from pacer.data.readers.views import View, choose_images, count_unknown, read_views, view_of
+from pacer.data.readers.views import View, choose_images, read_views, view_of
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
 
@@ -51,7 +51,8 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         account.count("assumed_views", "annotation", "images", sum(map(len, images)))
     else:
         views = read_views(table)
-        count_unknown(table, [view_of(views, name) is not None for names in images for name in names], account)
+        unknown = sum(view_of(views, name) is None for names in images for name in names)
+        account.count("unknown_views", table.name, "images", unknown)
     columns = dict.fromkeys(("frontal", "view", "lateral"), pl.String())
     rows = [choose_images(names, views, _by_place(names, views)) for names in images]
     records = records.hstack(pl.DataFrame(rows, columns, orient="row"))

@@ -1,4 +1,4 @@
-"""Reader of a user's table of studies: CSV, Parquet or JSONL, one row per image or with a list of a study's images.
+"""Reader of a user's table of studies: CSV, Parquet or JSONL, one row per image.
 
 The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are checked before any row is converted.
 """
@@ -14,11 +14,19 @@ from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import Account
 from pacer.data.readers.image_rows import COLUMNS, REPORT, REQUIRED, WHOLE, YEAR_FIRST, studies_of
-from pacer.data.readers.pictures import with_pictures
 from pacer.data.source import Source, matching_files
 from pacer.data.tables import CsvForm, open_table, other_separator, shown_columns
 from pacer.data.values import quoted
 
+#: Python that writes pictures in a table, as Hugging Face's Parquet has them, to files, and a table with their names.
+_WRITE_PICTURES = """
+import glob, pathlib, polars
+for path in map(pathlib.Path, glob.glob({!r})):
+    table = polars.read_parquet(path){}
+    names = [f"{{path.stem}}-{{number}}" for number in range(len(table))]
+    for name, picture in zip(names, table[{image!r}]):
+        pathlib.Path({!r}, name).write_bytes(picture["bytes"])
+    table.with_columns(polars.Series({image!r}, names)).write_parquet(path.with_suffix(".files.parquet"))"""
 _SPLIT_OF_SHARD = re.compile(r"(train|validation|valid|val|dev|test)[-_.]")
 
 
@@ -33,7 +41,13 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             differ = shown_columns(sorted(set(table.columns) ^ have))
             raise DataError(f"{path} and {files[0]} differ in the columns {differ}; files of one table have the same")
         have, names = set(table.columns), _columns(path, table.columns, settings.columns)
-        table = with_pictures(table, names["image"], names["view"], source.images)
+        pictures = (cell for cell in table.values(names["image"]) if isinstance(cell, list | dict))
+        if (cell := next(pictures, None)) is not None:
+            rows = ".explode({image!r}, {view!r})".format(**names) if isinstance(cell, list) else ""
+            script = _WRITE_PICTURES.format(str(source.files["table"]), rows, str(source.images), **names)
+            raise DataError(
+                f"{path} holds pictures: run this Python, then name the .files.parquet that it writes{script}"
+            )
         account.read["table"] += len(table.rows)
         for place, column in enumerate(table.columns):
             if column not in names.values():

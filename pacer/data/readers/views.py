@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL
-from pacer.data.account import Account
 from pacer.data.radiographs import other_part
 from pacer.data.tables import open_table, shown_columns
 from pacer.data.values import quoted
@@ -25,8 +24,6 @@ VIEW_COLUMNS = ("view", "projection", "viewposition")
 #: MIMIC-CXR-JPG's second column of views; it counts where the others are empty.
 VIEW_IN_FULL = "ViewCodeSequence_CodeMeaning"
 
-#: Minimum number of images for which a table of views must cover at least half.
-_HANDFUL = 20
 _ENDINGS = re.compile(r"(?:\.(?:dcm|png|jpe?g))+$", re.IGNORECASE)
 #: Open-I writes ``CXR10_IM-0002-1001`` and ``CXR1_1_IM-0001-4001``, Kaggle ``10_IM-…`` and ``1_IM-…``.
 _OPENI = re.compile(r"^CXR([0-9]+)_(?:\1_)?")
@@ -163,15 +160,3 @@ def read_views(path: Path) -> dict[str, View]:
             if views.setdefault(key, view) != view:
                 raise DataError(f"{path}, {place} gives image {quoted(key)} another view than an earlier row")
     return views
-
-
-def count_unknown(path: Path, known: list[bool], account: Account) -> None:
-    """Count the images of a corpus that are missing from a table of views; refuse a table with fewer than half of them
-    (for a handful, the list of rows left out suffices)."""
-    named = len(known)
-    if named >= _HANDFUL and 2 * sum(known) < named:
-        raise DataError(
-            f"{path} gives the view of {sum(known):,} of the {named:,} images that the reports name; name the table "
-            "that belongs to them, or complete it"
-        )
-    account.count("unknown_views", path.name, "images", named - sum(known))

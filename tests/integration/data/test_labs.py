@@ -16,6 +16,7 @@ from PIL import Image
 
 from pacer.config import Corpus
 from pacer.config.profiles import load_profile
+from pacer.core.errors import DataError
 from pacer.data.schemas import read_records
 from tests.support import labs
 from tests.support.corpus import built, lines_of
@@ -29,9 +30,10 @@ def code(heading: str, language: str) -> str:
     return re.search(rf"```{language}\n(.*?)```", below, re.DOTALL)[1]
 
 
-def build(heading: str, folder: Path) -> tuple[dict[str, str], pl.DataFrame, pl.DataFrame]:
-    """The lines of the audit, the records and the list of problems of a corpus in ``folder``."""
-    given = re.sub(r"root: [^\s,}]+", f"root: {folder}", code(heading, "yaml"))
+def build(heading: str, folder: Path, *renamed: str) -> tuple[dict[str, str], pl.DataFrame, pl.DataFrame]:
+    """The lines of the audit, the records and the list of problems of a corpus in ``folder``; ``renamed``: a name in
+    the document's parameters, and another for it."""
+    given = re.sub(r"root: [^\s,}]+", f"root: {folder}", code(heading, "yaml").replace(*renamed or ("", "")))
     (folder / "mine.yaml").write_text(given)
     audit = built(Corpus.model_validate(load_profile(folder / "mine.yaml").corpus.model_dump()), folder / "out")
     problems = pl.read_csv(folder / "out" / "corpus" / "problems.csv", infer_schema=False)
@@ -82,7 +84,13 @@ def test_a_labs_corpus(
     heading: str, make: Callable[[Path], None], faults: dict[str, str], studies: int, tmp_path: Path
 ) -> None:
     make(tmp_path)
-    lines, records, problems = build(heading, tmp_path)
+    renamed = ()
+    if make is labs.hub:
+        with pytest.raises(DataError, match="holds pictures: run this Python") as refused:
+            build(heading, tmp_path)
+        exec(str(refused.value).partition("\n")[2], {})
+        renamed = "*.parquet", "*.files.parquet"
+    lines, records, problems = build(heading, tmp_path, *renamed)
     for name, words in faults.items():
         assert any(line.startswith(name) and words in detail for line, detail in lines.items()), (name, lines)
     assert records["study_id"].n_unique() == studies

@@ -191,19 +191,6 @@ def test_r2gen_split(distribution: OpenI) -> None:
     assert [row.get("reason", row.get("split")) for row in rows] == ["train", "test", "not in the split"]
 
 
-def test_a_table_of_views_that_knows_few_images_is_refused(distribution: OpenI) -> None:
-    """As a table of another part of the collection, or a sample of it, would leave a fraction of the reports."""
-    distribution.folder(*(report(f"CXR{n}", images=(f"CXR{n}_IM-1-1",)) for n in range(40)))
-    for known in (19, 20):
-        views = [f"{n}_IM-1-1.dcm.png,{'Frontal' if n < known else ''}\n" for n in range(40)]
-        distribution.write("projections", "indiana_projections.csv", "".join(["filename,projection\n", *views]))
-        if known == 20:
-            assert len(distribution.rows()) == 40
-            return
-        with pytest.raises(DataError, match=r"gives the view of 19 of the 40 images that the reports name"):
-            distribution.rows()
-
-
 @pytest.mark.parametrize("content", [None, b"", b"<html>log in first</html>", gzip.compress(b"x" * 5000)])
 def test_a_tgz_that_is_none_or_cut_off(distribution: OpenI, content: bytes | None) -> None:
     distribution.folder(*(report(f"CXR{n}") for n in range(1, 60)))

@@ -1,4 +1,4 @@
-"""The previous reports of MIMIC-RG4's annotations, checked against PhysioNet's metadata and reports."""
+"""The previous reports of MIMIC-RG4's annotations, checked against PhysioNet's metadata."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.support.corpus import TinyCorpus
 PATIENT, OTHER = "10000001", "10000002"
 #: Studies of one patient in the order of their dates, which is not that of their ids; and one of another patient.
 DATES = {"50000009": "21500101", "50000002": "21510101", "50000001": "21520101", "50000007": "21510101"}
-TEXTS = {"50000009": "Large effusion.", "50000002": "Clear.", "50000001": "Same words.", "50000007": "Same words."}
 
 
 @pytest.fixture
@@ -26,9 +25,6 @@ def corpus(tiny: TinyCorpus) -> TinyCorpus:
         for study, date in DATES.items():
             rows.writerow([f"d{study}", PATIENT, study, "PA", date, "120000.0" if study != "50000007" else "130000.0"])
         rows.writerow(["dother", OTHER, "50000003", "PA", "21400101", "0"])
-    for study, text in TEXTS.items():
-        (tiny.root / "reports").mkdir(exist_ok=True)
-        (tiny.root / "reports" / f"s{study}.txt").write_text(f" FINDINGS:\n {text}\n\n IMPRESSION:\n Stable.\n")
     tiny.files = {"sw": tiny.files["sw"]}
     record = tiny.files["sw"]["train"][1]
     assert "s50000002" in record["APPA_imagepath"]
@@ -36,9 +32,8 @@ def corpus(tiny: TinyCorpus) -> TinyCorpus:
     return tiny
 
 
-def checked(corpus: TinyCorpus, reports: bool = True, **prior: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    files = {"reports": "reports" if reports else None, "metadata": "metadata.csv", "split": None}
-    corpus.settings = {"mimic_cxr": files}
+def checked(corpus: TinyCorpus, **prior: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    corpus.settings = {"mimic_cxr": {"reports": None, "metadata": "metadata.csv", "split": None}}
     corpus.files["sw"]["train"][0] |= prior
     audit = corpus.build()
     problems = pl.read_csv(corpus.out / "corpus" / "problems.csv", infer_schema=False)
@@ -50,29 +45,23 @@ def path(subject: str, study: str) -> str:
     return f"p{subject[:2]}/p{subject}/s{study}/x.jpg"
 
 
-WITHOUT_PATH = "unused.jpg"
-
-
 @pytest.mark.parametrize(
-    ("image", "text", "outcome"),
+    ("image", "outcome"),
     [
-        (path(PATIENT, "50000009"), "Whatever.", None),
-        (path(PATIENT, "50000001"), "Whatever.", "of a later study"),
-        (path(PATIENT, "50000001").replace("/", "\\"), "Whatever.", "of a later study"),
-        (path(PATIENT, "50000007"), "Whatever.", "of a later study"),  # an hour later
-        (path(PATIENT, "50000002"), "Whatever.", "of the same study"),
-        (path(OTHER, "50000003"), "Whatever.", "of another patient"),
-        (path(PATIENT, "59999999"), "Whatever.", "its study was not found"),
-        (path(OTHER, "59999999"), "Whatever.", "of another patient"),  # its study is not in the metadata
-        (WITHOUT_PATH, "LARGE effusion", None),
-        (None, "large effusion .", None),
-        (WITHOUT_PATH, "Clear.", "of the same study"),
-        (WITHOUT_PATH, "Same words.", "of a later study"),  # two studies, both later
-        (WITHOUT_PATH, "Of nobody.", "its study was not found"),
+        (path(PATIENT, "50000009"), None),
+        (path(PATIENT, "50000001"), "of a later study"),
+        (path(PATIENT, "50000001").replace("/", "\\"), "of a later study"),
+        (path(PATIENT, "50000007"), "of a later study"),  # an hour later
+        (path(PATIENT, "50000002"), "of the same study"),
+        (path(OTHER, "50000003"), "of another patient"),
+        (path(PATIENT, "59999999"), "its study was not found"),
+        (path(OTHER, "59999999"), "of another patient"),  # its study is not in the metadata
+        ("unused.jpg", "its study was not found"),
+        (None, "its study was not found"),
     ],
 )
-def test_what_a_previous_report_is_of(corpus: TinyCorpus, image: str | None, text: str, outcome: str | None) -> None:
-    audit, problems = checked(corpus, last_APPA_imagepath=image, last_finding=text)
+def test_what_a_previous_report_is_of(corpus: TinyCorpus, image: str | None, outcome: str | None) -> None:
+    audit, problems = checked(corpus, last_APPA_imagepath=image)
     notes = audit["notes"]
     if outcome is None:
         assert notes["checked_priors"] == {"sw": {"of an earlier study": 1}} and not problems
@@ -102,36 +91,15 @@ def test_a_day_without_a_time(corpus: TinyCorpus, date: str, time: str, outcome:
     assert audit["notes"]["doubted_priors"] == {"sw": {outcome: 1}}
 
 
-@pytest.mark.parametrize(
-    ("earlier", "text", "notes"),
-    [
-        ("1. No effusion.\n 2. Clear lungs.", "no effusion . clear lungs .", ("checked", "of an earlier study")),
-        ("Same words.\n\n IMPRESSION:\n Stable.", "Same words.", ("doubted", "its text is of several studies")),
-    ],
-    ids=["a numbered list", "of an earlier and a later study"],
-)
-def test_a_text_by_the_reports(corpus: TinyCorpus, earlier: str, text: str, notes: tuple[str, str]) -> None:
-    (corpus.root / "reports" / "s50000009.txt").write_text(f" FINDINGS:\n {earlier}\n")
-    audit, _ = checked(corpus, last_APPA_imagepath=WITHOUT_PATH, last_finding=text)
-    assert audit["notes"][f"{notes[0]}_priors"] == {"sw": {notes[1]: 1}}
-
-
-def test_without_reports_no_text_is_compared(corpus: TinyCorpus) -> None:
-    audit, _ = checked(corpus, reports=False, last_APPA_imagepath=WITHOUT_PATH, last_finding="Large effusion.")
-    assert audit["notes"]["doubted_priors"] == {"sw": {"its study was not found": 1}}
-
-
 def test_without_metadata_nothing_is_checked(corpus: TinyCorpus) -> None:
     audit = corpus.build()
     assert not {"checked_priors", "doubted_priors"} & audit["notes"].keys()
-    corpus.settings = {"mimic_cxr": {"reports": "reports", "metadata": None, "split": None}}
-    with pytest.raises(ValidationError, match=r"corpus\.mimic_cxr\.reports with format: rg4 needs .*metadata"):
-        corpus.config()
 
 
-def test_a_table_of_splits_beside_annotations_is_refused(corpus: TinyCorpus) -> None:
-    corpus.settings = {"mimic_cxr": {"reports": None, "metadata": "metadata.csv", "split": "split.csv"}}
-    with pytest.raises(ValidationError, match=r"mimic_cxr\.split is 'split\.csv', but .* rg4.*set it to null"):
+@pytest.mark.parametrize("key", ["reports", "split"])
+def test_other_files_beside_annotations_are_refused(corpus: TinyCorpus, key: str) -> None:
+    corpus.settings = {"mimic_cxr": {"reports": None, "metadata": "metadata.csv", "split": None} | {key: "x.csv"}}
+    with pytest.raises(ValidationError, match=rf"mimic_cxr\.{key} is 'x\.csv', but .* rg4.*set it to null"):
         corpus.config()
 
 
