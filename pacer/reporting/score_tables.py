@@ -35,8 +35,6 @@ CONTROLS = {
 #: Scores against the latent state of a generated world: words, with the case's own sources, and with others.
 TRUTH = (
     ("F1: another patient's sources", "mean_f1", "another_patient_f1"),
-    ("F1 in MN: no lateral view", "mn_with_lateral_f1", "mn_without_lateral_f1"),
-    ("Recall in MN of what the lateral view alone shows", "lateral_only_recall", "lateral_only_recall_without_lateral"),
     ("F1 in SW: no previous report", "sw_with_prior_f1", "sw_without_prior_f1"),
     ("Recall in SW of what the previous report alone says", "prior_only_recall", "prior_only_recall_without_prior"),
 )
