@@ -63,30 +63,24 @@ def _is_for_results(out: Path) -> bool:
     return names <= {CASES, SCORES, SIGNATURE} and os.access(beside, os.W_OK)
 
 
-def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
-    """Read the files of a folder of scores, or of one that has them in ``metrics/``.
-
-    Args:
-        with_scores: False: ``scores.json`` may be missing, as in a study's folders.
+def read_result(folder: str | Path) -> Result:
+    """Read the files of a folder of scores, or of one that has them in ``metrics/``; ``scores.json`` may be missing, as
+    in a study's folders.
 
     Raises:
         DataError: there are none, they are damaged, or they are of different runs.
     """
     folder = Path(folder)
-    if folder.is_file():
-        raise DataError(f"{folder} is a file; give the folder that `pacer score --out` wrote")
     inside = folder if (folder / CASES).is_file() else folder / "metrics"
     path = inside / CASES
+    if not path.is_file():
+        raise DataError(f"{folder} has no {CASES}; name a folder that `pacer score` or the stage `score` wrote")
     try:
         cases, run = pl.read_parquet(path), pl.read_parquet_metadata(path).get(_RUN)
-    except FileNotFoundError:
-        raise DataError(
-            f"{folder} has no {CASES}; name a folder that `pacer score` or the stage `score` wrote"
-        ) from None
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
-    there = with_scores or (inside / SCORES).is_file()
-    scores, signature = read_scores(inside) if there else ({}, Signature.read(inside / SIGNATURE))
+    is_scored = (inside / SCORES).is_file()
+    scores, signature = read_scores(inside) if is_scored else ({}, Signature.read(inside / SIGNATURE))
     _check_run(inside, CASES, run, signature)
     return Result(scores, cases, signature)
 
