@@ -134,7 +134,6 @@ def observations(results: Results) -> Section:
     labels = label_intervals(results.cases, results.convention)
     table = score_tables.label_table(
         labels,
-        results.intervals.level,
         "Clinical efficacy by observation over all contexts together, and F1 in each; many more records in reports "
         "than in references is over-reporting, many fewer omission.",
     )
@@ -146,7 +145,6 @@ def groups(results: Results) -> Section | None:
     grouped = [group for group in results.groups if group.column != AGREEMENT]
     table = score_tables.group_table(
         grouped,
-        results.intervals.level,
         "F1 by group over all contexts together; groups differ in what there is to find, and those of fewer than "
         f"{LEAST_UNITS} resampled units have no interval.",
     )
@@ -189,7 +187,6 @@ def kept(results: Results) -> Section | None:
     )
     by_agreement = score_tables.group_table(
         [group for group in results.groups if group.column == AGREEMENT],
-        results.intervals.level,
         "F1 by the share of its commitment's findings to which a report gives the same polarity.",
     )
     curve = coverage(results.cases, results.convention)

@@ -79,7 +79,7 @@ def test_small_groups_and_unknown_values(cases: pl.DataFrame) -> None:
     assert found["sex", "rare"].f1.value is not None and found["sex", "rare"].f1.low is None
     assert found["sex", "usual"].n == len(cases) - 40, "records without a value stand in neither group"
     assert "View" not in {column for column, _ in found}, "one value is no group"
-    table = group_table(list(found.values()), 0.95)
+    table = group_table(list(found.values()))
     assert table.rows[-2][:3] == ("sex", "rare", "4") and table.rows[-2][-1] == ""
 
 

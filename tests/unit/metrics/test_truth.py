@@ -46,7 +46,7 @@ def test_truth_is_read_by_study(tmp_path):
 
 
 def test_what_the_previous_report_contributes(tmp_path):
-    """Two studies; the previous report alone tells of both fractures, and the model finds one of them when it has it."""
+    """Two studies; the previous report alone tells of both fractures; with it the model finds one of them."""
     latent = table(s1=["edema", "fracture"], s2=["fracture"]).with_columns(
         pl.Series("prior_only", [["fracture"], ["fracture"]])
     )

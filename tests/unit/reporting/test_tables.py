@@ -38,7 +38,7 @@ def test_score_table_orders_contexts_and_leaves_out_columns_that_no_context_has(
 
 def test_intervals_stand_below_their_scores_and_floors_below_the_mean():
     bar = {"f1": Interval(0.5, 0.4512, 0.5488, 0), "precision": Interval(None, None, None, 9)}
-    found = Intervals({"sn": bar, "mean": bar}, "subject", 30, 100, 0.95)
+    found = Intervals({"sn": bar, "mean": bar}, "subject", 30, 100)
     table = score_table(SCORES, intervals=found, floors={"Constant": 0.125}, notes=("a note",))
     assert table.rows == (
         ("SN", "1.000", "0.250", "10"),
@@ -118,8 +118,7 @@ def test_observations_with_and_without_a_score():
         [
             LabelScores("Edema", 12, 9, f1, {"sn": 0.25, "mn": None}),
             LabelScores("Fracture", 0, 0, dict.fromkeys(f1, none), {"sn": None, "mn": None}),
-        ],
-        0.95,
+        ]
     )
     assert table.rows[0] == ("Edema", "12", "9", "0.500", "0.500", "0.500", "0.30–0.70", "0.250", "–")
     assert table.rows[1] == ("Fracture", "0", "0", "undefined", "undefined", "undefined", "", "–", "–")
