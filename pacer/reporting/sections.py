@@ -11,7 +11,7 @@ from pacer.metrics.cases import contexts_of
 from pacer.metrics.scores import Place, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
-from pacer.metrics.statistics.groups import AGREEMENT, coverage
+from pacer.metrics.statistics.groups import AGREEMENT
 from pacer.metrics.statistics.intervals import label_intervals
 from pacer.reporting import charts, score_tables
 from pacer.reporting.audits import agreement_table, corpus_table
@@ -189,13 +189,10 @@ def kept(results: Results) -> Section | None:
         [group for group in results.groups if group.column == AGREEMENT],
         "F1 by the share of its commitment's findings to which a report gives the same polarity.",
     )
-    curve = coverage(results.cases, results.convention)
-    caption = "F1 of the reports that agree most with their commitment; reports that agree alike count together"
     parts: list[Part] = [
         Text(text),
         *shown("contradictions", table),
         *(shown("kept", _with_resampling(by_agreement, results)) if by_agreement.rows else []),
-        *([Figure("coverage", charts.coverage_chart(curve), caption)] if curve else []),
     ]
     return Section("kept", "Commitments", parts)
 
