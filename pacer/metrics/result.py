@@ -7,6 +7,7 @@ of two runs, one of which was stopped while it wrote.
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,18 +41,11 @@ def with_run_id(result: Result) -> Result:
 def write_result(out: Path, result: Result) -> None:
     """Write the files of a result with an id. A folder that holds nothing else is replaced in one step; in any other
     one the signature is written last."""
-
-    def write(folder: Path) -> None:
+    with atomic_directory(out) if _is_for_results(out) else nullcontext(out) as folder:
         with atomic_path(folder / CASES) as temporary:
             result.cases.write_parquet(temporary, metadata={_RUN: result.signature.run or ""})
         write_json(folder / SCORES, result.scores | {_RUN: result.signature.run})
         write_json(folder / SIGNATURE, result.signature.content())
-
-    if _is_for_results(out):
-        with atomic_directory(out) as folder:
-            write(folder)
-    else:
-        write(out)
 
 
 def _is_for_results(out: Path) -> bool:
@@ -63,9 +57,11 @@ def _is_for_results(out: Path) -> bool:
     return names <= {CASES, SCORES, SIGNATURE} and os.access(beside, os.W_OK)
 
 
-def read_result(folder: str | Path) -> Result:
-    """Read the files of a folder of scores, or of one that has them in ``metrics/``; ``scores.json`` may be missing, as
-    in a study's folders.
+def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
+    """Read the files of a folder of scores, or of one that has them in ``metrics/``.
+
+    Args:
+        with_scores: False: ``scores.json`` may be missing, as in a study's folders.
 
     Raises:
         DataError: there are none, they are damaged, or they are of different runs.
@@ -79,8 +75,8 @@ def read_result(folder: str | Path) -> Result:
         cases, run = pl.read_parquet(path), pl.read_parquet_metadata(path).get(_RUN)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
-    is_scored = (inside / SCORES).is_file()
-    scores, signature = read_scores(inside) if is_scored else ({}, Signature.read(inside / SIGNATURE))
+    there = with_scores or (inside / SCORES).is_file()
+    scores, signature = read_scores(inside) if there else ({}, Signature.read(inside / SIGNATURE))
     _check_run(inside, CASES, run, signature)
     return Result(scores, cases, signature)
 

@@ -259,7 +259,7 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:
     Raises:
         DataError: as :func:`~pacer.metrics.result.read_result`.
     """
-    _, cases, signature = read_result(folder)
+    _, cases, signature = read_result(folder, with_scores=False)
     missing = [name for name in _NEEDED if name not in cases.columns]
     if missing or not len(cases):
         raise DataError(f"{folder}: cases.parquet lacks {', '.join(missing) or 'records'}; score the run again")
