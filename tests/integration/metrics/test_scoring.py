@@ -244,8 +244,10 @@ def test_inputs_that_lack_a_record_are_refused(case):
 
 
 def test_reference_labels_are_in_a_table(case):
-    with pytest.raises(DataError, match="not a table of reference labels"):
-        known_labels(case.folder / "nothing.parquet", case.records, case.chexbert, "float32")
+    (case.folder / "labels.parquet").write_bytes(b"PAR1")
+    for name, problem in (("nothing", "does not exist"), ("labels", "not a readable"), ("truth", "missing columns")):
+        with pytest.raises(DataError, match=problem):
+            known_labels(case.folder / f"{name}.parquet", case.records, case.chexbert, "float32")
 
 
 def test_labels_in_another_arithmetic_are_refused(case):
