@@ -239,7 +239,6 @@ def score(
 def _print_scores(result: Result, out: Path, convention: str) -> None:
     from pacer.metrics.scores import scores_at
     from pacer.metrics.signature import reading_notes
-    from pacer.metrics.statistics.bootstrap import LEVEL
     from pacer.metrics.statistics.groups import AGREEMENT, group_scores
     from pacer.metrics.statistics.sources import warnings
     from pacer.reporting.score_tables import column_table, convention_table, group_table, score_table
@@ -270,7 +269,7 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
     if groups and signature.clinical:
         grouped = [score for score in group_scores(cases, convention, signature.groups) if score.column in groups]
         console.print(f"\nF1 by {', '.join(groups)}; no other score is grouped")
-        print_table(group_table(grouped, LEVEL))
+        print_table(group_table(grouped))
     console.print()
     few = _few_records(cases, signature.own_scores)
     for line in filter(None, (*reading_notes(signature), few, signature_line(signature), caution(signature))):

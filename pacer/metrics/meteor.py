@@ -56,7 +56,7 @@ def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: st
         # without PerfData: Java would print a warning among the counts where the folder for it has no locks
         options = [f"-Xmx{HEAP}", "-XX:-UsePerfData", *_LANGUAGE]
         command = [str(java), *options, "-jar", str(jar), *map(str, files), "-l", "en", "-norm"]
-        code, output, errors = _run([*command, "-ssOut"], jar.parent, Path(folder), limit)
+        code, output, errors = _run([*command, "-ssOut"], jar.parent, limit)
     if code < 0:
         raise MeteorError(f"METEOR's Java was killed (signal {-code}), as when memory is short; it needs {HEAP} of it")
     rows = [line.split() for line in output.splitlines()]
@@ -68,19 +68,23 @@ def meteor_counts(references: Sequence[str], hypotheses: Sequence[str], java: st
     return np.array(rows, dtype=float).reshape(-1, COUNTS)
 
 
-def _run(command: Sequence[str], folder: Path, scratch: Path, limit: float) -> tuple[int, str, str]:
+def _run(command: Sequence[str], folder: Path, limit: float) -> tuple[int, str, str]:
     """Run a program, and return its exit code and what it printed. It is killed when it has used ``limit`` seconds of
     the processors, or next to none for :data:`STUCK_AFTER` seconds."""
-    with open(scratch / "output", "wb") as output, open(scratch / "errors", "wb") as failures:
-        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": failures}
-        try:
-            process = psutil.Popen(command, cwd=folder, start_new_session=True, **streams)
-        except OSError as error:
-            raise MeteorError(f"METEOR cannot be started: {error}; `make setup` installs both") from None
-    counted, since = 0.0, time.monotonic()
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        while process.poll() is None:
-            used = _processor_seconds(process)
+        process = psutil.Popen(command, cwd=folder, start_new_session=True, text=True, errors="replace", **streams)
+    except OSError as error:
+        raise MeteorError(f"METEOR cannot be started: {error}; `make setup` installs both") from None
+    used, counted, since = 0.0, 0.0, time.monotonic()
+    try:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                output, errors = process.communicate(timeout=1)
+                return process.returncode, output, errors
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                used = times.user + times.system
             if used >= counted + IDLE_SECONDS:
                 counted, since = used, time.monotonic()
             if used > limit:
@@ -92,24 +96,10 @@ def _run(command: Sequence[str], folder: Path, scratch: Path, limit: float) -> t
                     f"METEOR's Java used no processor time for {STUCK_AFTER:.0f} s after {used:.0f} s of work: it "
                     "hangs, or the machine is too busy; score again, or leave it out with --without meteor"
                 )
-            with suppress(psutil.TimeoutExpired):
-                process.wait(timeout=1)
-        printed, errors = ((scratch / name).read_text(errors="replace") for name in ("output", "errors"))
-        return process.wait(), printed, errors
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
-            process.wait()
-
-
-def _processor_seconds(process: psutil.Popen) -> float:
-    """Return the processor seconds of a process and of those that it started."""
-    total = 0.0
-    with suppress(psutil.Error):
-        for part in (process, *process.children(recursive=True)):
-            times = part.cpu_times()
-            total += times.user + times.system
-    return total
+            process.communicate()
 
 
 def meteor_statistics(counts: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ of two runs, one of which was stopped while it wrote.
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,18 +41,11 @@ def with_run_id(result: Result) -> Result:
 def write_result(out: Path, result: Result) -> None:
     """Write the files of a result with an id. A folder that holds nothing else is replaced in one step; in any other
     one the signature is written last."""
-
-    def write(folder: Path) -> None:
+    with atomic_directory(out) if _is_for_results(out) else nullcontext(out) as folder:
         with atomic_path(folder / CASES) as temporary:
             result.cases.write_parquet(temporary, metadata={_RUN: result.signature.run or ""})
         write_json(folder / SCORES, result.scores | {_RUN: result.signature.run})
         write_json(folder / SIGNATURE, result.signature.content())
-
-    if _is_for_results(out):
-        with atomic_directory(out) as folder:
-            write(folder)
-    else:
-        write(out)
 
 
 def _is_for_results(out: Path) -> bool:
@@ -73,16 +67,12 @@ def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
         DataError: there are none, they are damaged, or they are of different runs.
     """
     folder = Path(folder)
-    if folder.is_file():
-        raise DataError(f"{folder} is a file; give the folder that `pacer score --out` wrote")
     inside = folder if (folder / CASES).is_file() else folder / "metrics"
     path = inside / CASES
+    if not path.is_file():
+        raise DataError(f"{folder} has no {CASES}; name a folder that `pacer score` or the stage `score` wrote")
     try:
         cases, run = pl.read_parquet(path), pl.read_parquet_metadata(path).get(_RUN)
-    except FileNotFoundError:
-        raise DataError(
-            f"{folder} has no {CASES}; name a folder that `pacer score` or the stage `score` wrote"
-        ) from None
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
     there = with_scores or (inside / SCORES).is_file()

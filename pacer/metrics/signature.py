@@ -204,12 +204,10 @@ def build_signature(
 
 def version_of(package: str) -> str | None:
     """Return the installed version of a package; ``None`` if it is not installed."""
-    for name in ("pacer-cxr", "pacer") if package == "pacer" else (package,):  # another project has the bare name
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return None
+    try:
+        return version("pacer-cxr" if package == "pacer" else package)  # another project has the bare name
+    except PackageNotFoundError:
+        return None
 
 
 def rules_version() -> str:

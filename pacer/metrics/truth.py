@@ -20,13 +20,10 @@ from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, PO
 from pacer.metrics.clinical import as_labels, plain_mean, ratios
 from pacer.metrics.predictions import named
 
-#: Context -> the source whose use it measures.
-_SOURCES = {"mn": "lateral", "sw": "prior"}
-
 
 def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
-    """Add the latent findings of each case's study, ``truth``, and those that only one source shows, ``lateral_only``
-    and ``prior_only``.
+    """Add the latent findings of each case's study, ``truth``, and those that only its previous report mentions,
+    ``prior_only``.
 
     Raises:
         DataError: as :func:`~pacer.data.schemas.read_table`; or a study occurs twice or is missing.
@@ -37,7 +34,7 @@ def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
         raise DataError(f"{path} does not hold study {named(missing, 1)}")
     stated = pl.concat_list(pl.when(pl.col(finding)).then(pl.lit(finding)) for finding in FINDINGS).list.drop_nulls()
-    latent = table.select("study_id", stated.alias("truth"), "lateral_only", "prior_only")
+    latent = table.select("study_id", stated.alias("truth"), "prior_only")
     return cases.join(latent, on="study_id", how="left", maintain_order="left")
 
 
@@ -49,9 +46,8 @@ def findings_present(labels: Any) -> np.ndarray:
 
 def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     """Return all scores against the latent truth, for labelled cases from :func:`with_truth`: ``{context}_f1`` and
-    their ``mean_f1``; the mean ``{control}_f1`` of each control that covers all contexts. If ``no_lateral`` was run: F1
-    of ``mn`` with and without the lateral view, and the recall of what only that view shows. Likewise for ``sw``,
-    ``no_prior`` and the previous report."""
+    their ``mean_f1``; the mean ``{control}_f1`` of each control that covers all contexts. If ``no_prior`` was run: F1
+    of ``sw`` with and without the previous report, and the recall of what only that report says."""
     contexts = by_context(cases)
     scores = {f"{name}_f1": _ratio(part, "hypothesis") for name, part in contexts.items()}
     scores["mean_f1"] = plain_mean(list(scores.values()))
@@ -59,14 +55,11 @@ def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     for control in sorted(run - {"hypothesis", "reference"}):
         if not cases[f"{control}_labels"].null_count():
             scores[f"{control}_f1"] = plain_mean([_ratio(part, control) for part in contexts.values()])
-    for context, source in _SOURCES.items():
-        part, without, only = contexts.get(context), f"no_{source}", f"{source}_only"
-        if part is None or without not in run or part[f"{without}_labels"].null_count():
-            continue
-        scores[f"{context}_with_{source}_f1"] = _ratio(part, "hypothesis")
-        scores[f"{context}_without_{source}_f1"] = _ratio(part, without)
-        scores[f"{only}_recall"] = _ratio(part, "hypothesis", only, "recall")
-        scores[f"{only}_recall_without_{source}"] = _ratio(part, without, only, "recall")
+    if "no_prior" in run and "sw" in contexts and not contexts["sw"]["no_prior_labels"].null_count():
+        scores["sw_with_prior_f1"] = _ratio(contexts["sw"], "hypothesis")
+        scores["sw_without_prior_f1"] = _ratio(contexts["sw"], "no_prior")
+        scores["prior_only_recall"] = _ratio(contexts["sw"], "hypothesis", "prior_only", "recall")
+        scores["prior_only_recall_without_prior"] = _ratio(contexts["sw"], "no_prior", "prior_only", "recall")
     return scores
 
 

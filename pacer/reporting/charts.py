@@ -14,24 +14,9 @@ from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_ax
 
 if TYPE_CHECKING:
     from pacer.metrics.statistics.bootstrap import Interval
-    from pacer.metrics.statistics.groups import Coverage
     from pacer.metrics.statistics.reliability import Reliability
 
 _POLARITIES = {"positive": "--series-2", "uncertain": "--series-5", "negative": "--series-1"}
-
-
-def coverage_chart(curve: Sequence[Coverage]) -> str:
-    """Draw F1 against the share of reports that it is over, those that agree most with their commitment first."""
-
-    def draw(axes: Axes) -> None:
-        across, down = [point.share for point in curve], [point.f1 for point in curve]
-        axes.plot(across, down, marker="o", markersize=4, color=LIGHT["--series-1"])
-        axes.set_xlim(0, 1.02)
-        axes.set_ylim(0, 1)
-        axes.set_xlabel("share of reports, by agreement")
-        axes.set_ylabel("F1")
-
-    return drawing(5.6, 2.6, draw)
 
 
 def reliability_chart(curves: Mapping[str, Reliability]) -> str:

@@ -23,7 +23,7 @@ from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.metrics.statistics.groups import GroupScore, group_scores
 from pacer.metrics.statistics.intervals import UNITS, Intervals, score_intervals
-from pacer.reporting.score_tables import too_few
+from pacer.reporting.score_tables import PERCENT, too_few
 from pacer.reporting.signature import caution
 
 #: Names of the resampled units.
@@ -94,7 +94,7 @@ class Results:
         samples, units = number(intervals.resamples), f"{number(intervals.units)} {_UNITS[intervals.unit]}"
         if intervals.units < LEAST_UNITS:
             return f"{too_few(intervals.units, _UNITS[intervals.unit]).capitalize()}."
-        return f"Intervals: {100 * intervals.level:g} %, percentiles of {samples} bootstrap samples of the {units}."
+        return f"Intervals: {PERCENT}, percentiles of {samples} bootstrap samples of the {units}."
 
 
 def read_results(

@@ -15,7 +15,7 @@ from pacer.metrics.cases import MEAN, UNKNOWN
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import count_of
 from pacer.metrics.scores import Score, own_score, score_of, scores_at
-from pacer.metrics.statistics.bootstrap import LEAST_UNITS
+from pacer.metrics.statistics.bootstrap import LEAST_UNITS, LEVEL, SEED
 from pacer.reporting.tables import Table, first_cell_changes, p_value, score_cell, signed
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pacer.metrics.statistics.groups import GroupScore
     from pacer.metrics.statistics.intervals import Intervals, LabelScores
 
+#: The level of all intervals, as a heading.
+PERCENT = f"{100 * LEVEL:g} %"
 CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
@@ -35,8 +37,6 @@ CONTROLS = {
 #: Scores against the latent state of a generated world: words, with the case's own sources, and with others.
 TRUTH = (
     ("F1: another patient's sources", "mean_f1", "another_patient_f1"),
-    ("F1 in MN: no lateral view", "mn_with_lateral_f1", "mn_without_lateral_f1"),
-    ("Recall in MN of what the lateral view alone shows", "lateral_only_recall", "lateral_only_recall_without_lateral"),
     ("F1 in SW: no previous report", "sw_with_prior_f1", "sw_without_prior_f1"),
     ("Recall in SW of what the previous report alone says", "prior_only_recall", "prior_only_recall_without_prior"),
 )
@@ -103,7 +103,7 @@ def score_table(
             spans = [span(intervals.scores.get(name, {}).get(score.key)) for score in shown]
             if any(spans):
                 quiet.add(len(rows))
-                rows.append((f"{100 * intervals.level:g} %", *spans))
+                rows.append((PERCENT, *spans))
     if floors:
         notes = (*notes, "Below the mean: F1 that needs no model. A model has to be above it.")
     for name, f1 in (floors or {}).items():
@@ -179,7 +179,7 @@ def truth_table(scores: Mapping, caption: str = "") -> Table | None:
     return Table(("Score", "Own sources", "Changed", "Difference"), tuple(rows), caption, rules=rules)
 
 
-def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") -> Table:
+def label_table(labels: Sequence[LabelScores], caption: str = "") -> Table:
     """Return one observation per row: scores over all contexts' records together, and F1 in each context."""
     contexts = list(labels[0].f1) if labels else []
     rows = tuple(
@@ -193,16 +193,16 @@ def label_table(labels: Sequence[LabelScores], level: float, caption: str = "") 
         )
         for label in labels
     )
-    heads = ("Observation", "In references", "In reports", "P", "R", "F1", f"{100 * level:g} %")
+    heads = ("Observation", "In references", "In reports", "P", "R", "F1", PERCENT)
     return Table((*heads, *map(str.upper, contexts)), rows, caption)
 
 
-def group_table(groups: Sequence[GroupScore], level: float, caption: str = "") -> Table:
+def group_table(groups: Sequence[GroupScore], caption: str = "") -> Table:
     """Return F1 by group, one group per row, with its interval."""
     rows = tuple(
         (group.column, group.value, number(group.n), score_cell(group.f1.value), span(group.f1)) for group in groups
     )
-    heads, numeric = ("Group", "Value", "Records", "F1", f"{100 * level:g} %"), (False, False, True, True, True)
+    heads, numeric = ("Group", "Value", "Records", "F1", PERCENT), (False, False, True, True, True)
     return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
 
 
@@ -230,7 +230,7 @@ def group_comparison_table(comparison: Comparison) -> Table:
         )
         for group in comparison.groups
     )
-    heads = ("F1 by group", "Value", "Records", "A", "B", "Difference", f"{100 * comparison.level:g} % interval")
+    heads = ("F1 by group", "Value", "Records", "A", "B", "Difference", f"{PERCENT} interval")
     return Table(heads, rows, "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 
 
@@ -242,7 +242,7 @@ def comparison_table(comparison: Comparison) -> Table:
             both = (score_cell(compared.first), score_cell(compared.second))
             apart = difference_cells(compared, "undefined", 4)
             rows.append((row_name(context), score_of(name).heading, *both, *apart))
-    columns = ("Context", "Score", "A", "B", "Difference", f"{100 * comparison.level:g} % interval", "p")
+    columns = ("Context", "Score", "A", "B", "Difference", f"{PERCENT} interval", "p")
     return Table(columns, tuple(rows), "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
 
 
@@ -254,7 +254,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         compared = "no CheXbert F1 and no groups without --chexbert"
     lines = [
         f"{comparison.records:,} records, resampled by {comparison.unit} ({comparison.units:,}); "
-        f"{comparison.resamples:,} bootstrap samples and as many randomizations, seed {comparison.seed}; "
+        f"{comparison.resamples:,} bootstrap samples and as many randomizations, seed {SEED}; "
         f"{compared}; p values are not corrected for the number of rows"
     ]
     if comparison.is_standin:

@@ -12,7 +12,7 @@ from pacer.metrics.reading import is_read
 from pacer.metrics.scores import Place, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
-from pacer.metrics.statistics.groups import AGREEMENT, coverage
+from pacer.metrics.statistics.groups import AGREEMENT
 from pacer.metrics.statistics.intervals import label_intervals
 from pacer.reporting import charts, score_tables
 from pacer.reporting import findings as reading
@@ -136,7 +136,6 @@ def observations(results: Results) -> Section:
     labels = label_intervals(results.cases, results.convention)
     table = score_tables.label_table(
         labels,
-        results.intervals.level,
         "Clinical efficacy by observation over all contexts together, and F1 in each; many more records in reports "
         "than in references is over-reporting, many fewer omission.",
     )
@@ -148,7 +147,6 @@ def groups(results: Results) -> Section | None:
     grouped = [group for group in results.groups if group.column != AGREEMENT]
     table = score_tables.group_table(
         grouped,
-        results.intervals.level,
         "F1 by group over all contexts together; groups differ in what there is to find, and those of fewer than "
         f"{LEAST_UNITS} resampled units have no interval.",
     )
@@ -191,16 +189,12 @@ def kept(results: Results) -> Section | None:
     )
     by_agreement = score_tables.group_table(
         [group for group in results.groups if group.column == AGREEMENT],
-        results.intervals.level,
         "F1 by the share of its commitment's findings to which a report gives the same polarity.",
     )
-    curve = coverage(results.cases, results.convention)
-    caption = "F1 of the reports that agree most with their commitment; reports that agree alike count together"
     parts: list[Part] = [
         Text(text),
         *shown("contradictions", table),
         *(shown("kept", _with_resampling(by_agreement, results)) if by_agreement.rows else []),
-        *([Figure("coverage", charts.coverage_chart(curve), caption)] if curve else []),
     ]
     return Section("kept", "Commitments", parts)
 

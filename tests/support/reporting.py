@@ -218,9 +218,9 @@ def _write_scores(folder: Path, contexts: tuple[str, ...], truth: bool, standin:
         scores["truth"] = {
             "mean_f1": 0.668,
             "another_patient_f1": 0.241,
-            "mn_with_lateral_f1": 0.713,
-            "mn_without_lateral_f1": 0.671,
-            "lateral_only_recall": 0.5,
+            "sw_with_prior_f1": 0.713,
+            "sw_without_prior_f1": 0.671,
+            "prior_only_recall": 0.5,
             **{f"{c}_f1": 0.64 + 0.01 * i for i, c in enumerate(contexts)},
         }
     _write(folder / "scores.json", scores)

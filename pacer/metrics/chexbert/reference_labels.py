@@ -14,13 +14,12 @@ import polars as pl
 from pacer.backbones.pointers import fingerprint
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, hash_bytes
+from pacer.data.schemas import ABOUT, read_about, read_table
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 
 #: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
-LABEL_SCHEMA = {"record_id": pl.String, "labels": pl.List(pl.Int64), "text": pl.String}
-#: Key in the Parquet metadata for the labeller's identity.
-_ABOUT = "pacer"
+LABEL_SCHEMA: dict[str, pl.DataType] = {"record_id": pl.String(), "labels": pl.List(pl.Int64()), "text": pl.String()}
 #: Remedy for a file that does not fit, with and without the pipeline.
 _REMEDY = (
     "make it again: give `pacer score --labels` another path, or in the pipeline "
@@ -42,7 +41,7 @@ def label_references(
     table = pl.DataFrame(columns, schema=LABEL_SCHEMA)
     about = json.dumps({"labeller": fingerprint(chexbert_dir), "arithmetic": precision})
     with atomic_path(out) as temporary:
-        table.write_parquet(temporary, metadata={_ABOUT: about})
+        table.write_parquet(temporary, metadata={ABOUT: about})
 
 
 def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Path, arithmetic: str) -> list[list[int]]:
@@ -52,11 +51,7 @@ def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Pa
         DataError: the file is missing or malformed, comes from another labeller or ``arithmetic``
             (``score.precision``), or lacks the labels of a record's report.
     """
-    try:
-        table = pl.read_parquet(path, columns=list(LABEL_SCHEMA))
-        about = json.loads(pl.read_parquet_metadata(path).get(_ABOUT, "{}"))
-    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} is not a table of reference labels: {type(error).__name__}; {_REMEDY}") from None
+    table, about = read_table(path, LABEL_SCHEMA), read_about(path)
     if (table["labels"].list.len().fill_null(0) != len(OBSERVATIONS)).any():
         raise DataError(f"{path}: expected {len(OBSERVATIONS)} labels for each record")
     if about.get("labeller") != fingerprint(chexbert_dir):

@@ -19,7 +19,7 @@ from pacer.metrics.receipt import hidden, read_receipt
 from pacer.metrics.result import read_result
 from pacer.metrics.scores import summed_scores
 from pacer.metrics.signature import Signature, reading_notes
-from pacer.metrics.statistics.bootstrap import LEVEL, SEED, Difference, Key, Summed, differences
+from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, differences
 from pacer.metrics.statistics.groups import GroupScore, group_differences
 from pacer.metrics.statistics.intervals import Intervals, context_sums, resampled_units, score_intervals
 from pacer.metrics.statistics.sources import warnings
@@ -57,8 +57,6 @@ class Comparison:
     scores: dict[str, dict[str, Difference]] = field(default_factory=dict)
     groups: list[GroupScore[Difference]] = field(default_factory=list)
     resamples: int = 0
-    seed: int = SEED
-    level: float = LEVEL
     versions: list[tuple[str, tuple[str, str], str]] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     partial: dict[str, int] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import polars as pl
@@ -58,27 +58,6 @@ def group_scores(
     levels = words.when(share < 2 / 3).then(pl.lit("less")).cast(pl.Enum(["full", "two thirds or more", "less"]))
     cases = cases.with_columns(pl.select(agreement(cases)).select(levels.alias(AGREEMENT)).to_series())
     return _estimated([cases], convention, [AGREEMENT, *columns], lambda run: intervals(run, resamples))
-
-
-class Coverage(NamedTuple):
-    """The reports whose agreement is at least ``agreement``: their share of those with an agreement, and their F1."""
-
-    agreement: float
-    share: float
-    f1: float
-
-
-def coverage(cases: pl.DataFrame, convention: str) -> list[Coverage]:
-    """Return F1 of the reports that agree most with their own commitment, for every value of agreement, the highest
-    first; empty without commitments or labels. Values at which F1 is undefined are left out."""
-    known = cases.with_columns(agreement(cases)).filter(pl.col("agreement").is_not_null())
-    if known.is_empty() or not is_labelled(known):
-        return []
-    known = known.sort("agreement", descending=True)
-    rule, values = CONVENTIONS[convention], known["agreement"].to_numpy()
-    f1 = averaged(label_rows(known, rule).cumsum(axis=0), "f1", rule.averages[0])
-    last = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # reports that agree alike count together
-    return [Coverage(values[i], (i + 1) / len(known), f1[i]) for i in last if not np.isnan(f1[i])]
 
 
 def group_differences(

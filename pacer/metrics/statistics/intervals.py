@@ -13,7 +13,7 @@ import polars as pl
 from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, observation_rows
 from pacer.metrics.scores import Score, Sums, summed_scores
-from pacer.metrics.statistics.bootstrap import LEVEL, Interval, Key, ScoreOf, Summed, by_unit, intervals
+from pacer.metrics.statistics.bootstrap import Interval, Key, ScoreOf, Summed, by_unit, intervals
 
 #: Units that may be resampled, the coarsest first.
 UNITS = ("subject", "study", "record")
@@ -29,7 +29,6 @@ class Intervals:
     unit: str
     units: int
     resamples: int
-    level: float = LEVEL
 
 
 @dataclass(frozen=True)

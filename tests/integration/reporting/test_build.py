@@ -105,7 +105,7 @@ def test_the_whole_page(whole: Page):
     assert {link.removeprefix("#") for link in whole.anchors} == sections <= set(whole.ids)
     assert len(whole.ids) == len(set(whole.ids))
     figures = {path.name for path in (whole.out / "figures").iterdir()}
-    assert figures == {"commitments.svg", "coverage.svg", "sources.svg"}
+    assert figures == {"commitments.svg", "sources.svg"}
 
 
 def test_the_picture_of_the_sources_has_what_is_known_and_the_page_says_what_is_not(whole: Page):

@@ -18,8 +18,8 @@ def table(**present: list[str]) -> pl.DataFrame:
             "subject_id": list(present),
             "split": "test",
             **{f: [f in names for names in present.values()] for f in FINDINGS},
-            "lateral_only": [names[:1] for names in present.values()],
-            "prior_only": [[] for _ in present],
+            "lateral_only": [[] for _ in present],
+            "prior_only": [names[:1] for names in present.values()],
         },
         schema=TRUTH_SCHEMA,
     )
@@ -40,16 +40,15 @@ def test_truth_is_read_by_study(tmp_path):
     table(s1=["edema", "fracture"], s2=[]).write_parquet(path)
     found = with_truth(pl.DataFrame({"study_id": ["s2", "s1", "s1"]}), path)
     assert found["truth"].to_list() == [[], ["edema", "fracture"], ["edema", "fracture"]]
-    assert found["lateral_only"].list.len().to_list() == [0, 1, 1]
+    assert found["prior_only"].list.len().to_list() == [0, 1, 1]
     with pytest.raises(DataError, match="study s3 and 1 more"):
         with_truth(pl.DataFrame({"study_id": ["s1", "s3", "s4"]}), path)
 
 
-@pytest.mark.parametrize(("context", "source"), [("mn", "lateral"), ("sw", "prior")])
-def test_what_a_source_contributes(tmp_path, context, source):
-    """Two studies; the source alone tells of both fractures, and the model finds one of them when it has the source."""
+def test_what_the_previous_report_contributes(tmp_path):
+    """Two studies; the previous report alone tells of both fractures; with it the model finds one of them."""
     latent = table(s1=["edema", "fracture"], s2=["fracture"]).with_columns(
-        pl.Series(f"{source}_only", [["fracture"], ["fracture"]])
+        pl.Series("prior_only", [["fracture"], ["fracture"]])
     )
     latent.write_parquet(tmp_path / "truth.parquet")
     column = {name: OBSERVATIONS.index(OBSERVATION_OF[name]) for name in ("edema", "fracture")}
@@ -57,20 +56,20 @@ def test_what_a_source_contributes(tmp_path, context, source):
     without[0, column["edema"]] = 1
     with_it = without.copy()
     with_it[1, column["fracture"]] = 1
-    labels = {"hypothesis": with_it, "reference": with_it, f"no_{source}": without}
-    cases = pl.DataFrame({"study_id": ["s1", "s2"], "context": context}).with_columns(
+    labels = {"hypothesis": with_it, "reference": with_it, "no_prior": without}
+    cases = pl.DataFrame({"study_id": ["s1", "s2"], "context": "sw"}).with_columns(
         pl.Series(f"{name}_labels", rows.tolist()) for name, rows in labels.items()
     )
     scores = truth_scores(with_truth(cases, tmp_path / "truth.parquet"))
     assert scores == pytest.approx(
         {
-            f"{context}_f1": 4 / 5,
+            "sw_f1": 4 / 5,
             "mean_f1": 4 / 5,
-            f"no_{source}_f1": 2 / 4,
-            f"{context}_with_{source}_f1": 4 / 5,
-            f"{context}_without_{source}_f1": 2 / 4,
-            f"{source}_only_recall": 1 / 2,
-            f"{source}_only_recall_without_{source}": 0.0,
+            "no_prior_f1": 2 / 4,
+            "sw_with_prior_f1": 4 / 5,
+            "sw_without_prior_f1": 2 / 4,
+            "prior_only_recall": 1 / 2,
+            "prior_only_recall_without_prior": 0.0,
         }
     )
 

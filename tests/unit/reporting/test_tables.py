@@ -38,7 +38,7 @@ def test_score_table_orders_contexts_and_leaves_out_columns_that_no_context_has(
 
 def test_intervals_stand_below_their_scores_and_floors_below_the_mean():
     bar = {"f1": Interval(0.5, 0.4512, 0.5488, 0), "precision": Interval(None, None, None, 9)}
-    found = Intervals({"sn": bar, "mean": bar}, "subject", 30, 100, 0.95)
+    found = Intervals({"sn": bar, "mean": bar}, "subject", 30, 100)
     table = score_table(SCORES, intervals=found, floors={"Constant": 0.125}, notes=("a note",))
     assert table.rows == (
         ("SN", "1.000", "0.250", "10"),
@@ -90,12 +90,12 @@ def test_conventions_side_by_side():
 
 
 def test_truth_with_the_cases_own_sources_and_with_others():
-    truth = {"mean_f1": 0.6, "another_patient_f1": 0.4, "mn_with_lateral_f1": 0.5, "mn_without_lateral_f1": 0.55}
-    table = truth_table({"truth": truth | {"lateral_only_recall": 0.3, "sn_f1": 0.6}})
+    truth = {"mean_f1": 0.6, "another_patient_f1": 0.4, "sw_with_prior_f1": 0.5, "sw_without_prior_f1": 0.55}
+    table = truth_table({"truth": truth | {"prior_only_recall": 0.3, "sn_f1": 0.6}})
     assert table.rows == (
         ("F1: another patient's sources", "0.600", "0.400", "−0.200"),
-        ("F1 in MN: no lateral view", "0.500", "0.550", "+0.050"),
-        ("Recall in MN of what the lateral view alone shows", "0.300", "–", "–"),
+        ("F1 in SW: no previous report", "0.500", "0.550", "+0.050"),
+        ("Recall in SW of what the previous report alone says", "0.300", "–", "–"),
         ("F1 in SN: frontal", "0.600", "", ""),
     )
     assert table.rules == {3} and truth_table({"truth": {"sn_f1": 0.6}}).rules == frozenset()
@@ -118,8 +118,7 @@ def test_observations_with_and_without_a_score():
         [
             LabelScores("Edema", 12, 9, f1, {"sn": 0.25, "mn": None}),
             LabelScores("Fracture", 0, 0, dict.fromkeys(f1, none), {"sn": None, "mn": None}),
-        ],
-        0.95,
+        ]
     )
     assert table.rows[0] == ("Edema", "12", "9", "0.500", "0.500", "0.500", "0.30–0.70", "0.250", "–")
     assert table.rows[1] == ("Fracture", "0", "0", "undefined", "undefined", "undefined", "", "–", "–")
