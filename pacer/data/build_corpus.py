@@ -52,15 +52,15 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         )
         unusable = headers.drop_nulls("problem")
         records = keep_sound(draft, unusable, source.images, form, account)
-        images = headers.filter(pl.col("image_id").is_in(images_of(records).implode()))
-        pictures = pictures_of(records, find_copies(images))
-        list_copies(pictures, account)
         if config.format == "rg4" and "metadata" in source.files:
             check_priors(records, source.files["metadata"], account)
         if sum(account.reasons(BAD).values()) > config.max_bad_rows or records.is_empty():
             account.write(problems)
             earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""
             raise DataError(account.message(config.max_bad_rows, problems) + earlier)
+        images = headers.filter(pl.col("image_id").is_in(images_of(records).implode()))
+        pictures = pictures_of(records, find_copies(images))
+        list_copies(pictures, account)
         with_prior = records.drop_nulls(["prior_report", "prior_study_id"])
         priors = with_prior.unique("study_id", keep="first", maintain_order=True)
         settings = {"generated": source.truth is not None} | config.model_dump(include=_SETTINGS)

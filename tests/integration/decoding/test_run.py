@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load
 
 from pacer.config import Decode
+from pacer.config.decode import Risk
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file
 from pacer.decoding import run
@@ -137,12 +138,14 @@ def test_a_stopped_run_goes_on_with_other_settings_that_change_no_report(stage, 
     assert len(again) == planned - sum(name in ("", "controls/no_lateral") for name, _ in begun)
 
 
-#: A setting, another value, and whether finished reports are kept.
+#: A setting, another value, and whether finished reports are kept; `commitment: read` is refused for this model.
 JUDGED = [
     ("split", "all", True),  # the same records here
     ("limit", 100, True),  # the same
     ("limit", 7, False),
     ("engine", "generate", True),
+    ("threshold", 0.3, False),
+    ("risk", Risk(false_present=0.2), False),
     ("num_beams", 2, False),
     ("min_new_tokens", 3, False),
     ("max_new_tokens", 19, False),
@@ -159,7 +162,7 @@ JUDGED = [
 
 @pytest.mark.parametrize(("setting", "value", "kept"), JUDGED)
 def test_which_settings_discard_finished_reports(stage, monkeypatch, setting: str, value: Any, kept: bool) -> None:
-    assert {name for name, *_ in JUDGED} == set(Decode.model_fields)
+    assert {name for name, *_ in JUDGED} == set(Decode.model_fields) - {"commitment"}
     used = []
 
     def stop(out: Path, fingerprint: str, *, main: bool) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pacer.core.errors import CheckpointError
+from pacer.model.batch import RefinedSources
 from pacer.model.interface import SourceInterface
 from pacer.model.llm_rg4 import FROZEN, import_llm_rg4, interface_names
 
@@ -91,7 +92,16 @@ def test_published_widths_compute_what_upstream_computes() -> None:
     for context in ("sn", "sw", "mn", "mw"):
         available = torch.tensor([[context[0] == "m", context[1] == "w"]]).expand(2, 2)
         with torch.no_grad():
-            ours = interface(frontal, lateral, prior, available).fused
+            rows = torch.arange(2)
+            sources = RefinedSources(
+                availability=available,
+                frontal=frontal,
+                lateral=lateral if context[0] == "m" else None,
+                lateral_rows=rows if context[0] == "m" else None,
+                prior=prior if context[1] == "w" else None,
+                prior_rows=rows if context[1] == "w" else None,
+            )
+            ours = interface(sources).fused
             theirs = reference(context, frontal, lateral, prior)
         assert (ours - theirs).abs().max() < 2e-4, context
         assert ours.std() > 0.5, context  # and not because everything is zero

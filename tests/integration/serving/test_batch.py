@@ -146,7 +146,7 @@ def test_a_table_of_cases(table, tmp_path: Path) -> None:
         ("", "has no column frontal"),
         ("frontal\na.png\na.png\n", "two cases with the name a.png; name each"),
         ("frontal\nb\u200b.jpg\n", r"^1 of 1 cases .*\n  the case 'b\\u200b.jpg' has a name that cannot be used"),
-        ('frontal\n"a.png\n', "quotes do not match"),
+        ('frontal\n"a.png\n', "a quote opens there and is not closed"),
         ("case,frontal\na,\nb,1.png\nc,\n", r"^2 of 3 cases .*\n  a \(line 2\) names no frontal.*\n  c \(line 4\)"),
     ],
 )
