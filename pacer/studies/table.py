@@ -159,7 +159,7 @@ def printed(values: Sequence[float], decimals: int = 3) -> str | None:
     if not values:
         return None
     mean = number(float(fmean(values)), decimals)
-    return mean if len(values) == 1 else f"{mean} ± {number(stdev(values), decimals)}"
+    return mean if len(values) == 1 else f"{mean} ± {stdev(values):.{decimals}f}"
 
 
 def _values(study: Study, runs: Sequence[ScoredRun], row: int, context: str) -> list[str | None]:

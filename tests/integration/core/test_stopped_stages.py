@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from pacer.core.stops import LAST_WORDS
 from pacer.data.schemas import IMAGE_SCHEMA, RECORD_SCHEMA, read_records, write_table
 from tests.support import drive
-from tests.support.models import MODEL, save_calibrated
+from tests.support.models import MODEL, save_calibrated, save_reader
 
 STAGES = drive.ROOT / "stages"
 #: A stage that sends itself a signal before a call of a function, counted from 0.
@@ -51,6 +51,7 @@ def folder(backbones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_table(corpus / "images.parquet", pl.DataFrame(rows, IMAGE_SCHEMA, orient="row"), IMAGE_SCHEMA)
     shutil.copytree(backbones, root / "models" / "backbones")
     save_calibrated(root / "models" / "calibrate", backbones)
+    save_reader(root / "models" / "findings", root / "models" / "calibrate")
     with open(root / "params.yaml", "w") as file:
         YAML().dump(params.model_dump(mode="json"), file)
     return root
