@@ -32,11 +32,13 @@ BOS, EOS = 1, 2
 #: Share of a sentence's words that its slots omit, and bounds of the noise relative to the words.
 DROPPED, NOISE = 0.1, (0.1, 0.6)
 #: Share of examples in the warm-up layout, share of the steps that use only it, and share of commitment-first targets
-#: among the other examples (commitments are harder to learn).
-BARE, BARE_STEPS, COMMIT = 0.15, 0.4, 0.7
-#: Share of the commitment-first examples whose commitment is given, not learnt, and share of the stated sentences that
-#: their slots hold: what only the commitment tells must be written from it.
-GIVEN, HEARD = 0.6, 0.4
+#: (commitments are harder to learn).
+BARE, BARE_STEPS, COMMIT = 0.15, 0.6, 0.7
+#: Share of the commitment-first examples whose commitment is given, not learnt (all in the warm-up layout), and largest
+#: share of the stated sentences that their slots hold: what only the commitment tells must be written from it.
+GIVEN, HEARD = 0.6, 0.8
+#: Batches drawn together and divided by length.
+_WINDOW = 10
 
 
 def make_language_standin(
@@ -64,13 +66,17 @@ def make_language_standin(
     )
     model = LlamaForCausalLM(architecture)
     encoded = [encode(tokenizer, text, instruct) for text in texts]
+    lengths = np.array([len(text.target[True]) for text in encoded])
     held_out = max(1, len(encoded) // 20)
 
     def batches() -> Iterator[tuple[list[_Encoded], float]]:
         # reading the slots is learnt first, on short sequences; the instruction and the commitment follow
-        for step in range(config.steps):
+        for step in range(0, config.steps, _WINDOW):
             bare, size = (1.0, 2 * config.batch_size) if step < BARE_STEPS * config.steps else (BARE, config.batch_size)
-            yield [encoded[row] for row in rng.integers(held_out, len(encoded), size=size)], bare
+            rows = rng.integers(held_out, len(encoded), size=_WINDOW * size)
+            rows = rows[np.argsort(lengths[rows], kind="stable")].reshape(_WINDOW, size)
+            for batch in rng.permutation(rows):
+                yield [encoded[row] for row in batch], bare
 
     def loss_of(batch: tuple[list[_Encoded], float]) -> Tensor:
         return _loss(model, batch[0], config.slots, batch[1], rng)
@@ -129,15 +135,15 @@ def _loss(
     rows, starts, labels, heard = [], [], [], []
     for text in texts:
         commit, bare = bool(rng.random() < COMMIT), rng.random() < bare_share
-        commit = commit and not bare
         before, after = ([], []) if bare else (text.before, text.after[commit])
         prefix = [BOS, *before, *([0] * slots), *after, BOS]
         target = [*text.target[commit], EOS]
-        given = text.commitment if commit and rng.random() < GIVEN else 0
+        given = text.commitment if commit and (bare or rng.random() < GIVEN) else 0
+        share = rng.random() * HEARD if given else 1.0
         rows.append(torch.tensor(prefix + target))
         labels.append(torch.tensor([-100] * (len(prefix) + given) + target[given:]))
         starts.append(1 + len(before))
-        heard.append([sentence for sentence in text.stated if not given or rng.random() < HEARD])
+        heard.append([sentence for sentence in text.stated if rng.random() < share])
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     wanted = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
     conditions = torch.stack([prefix_slots(embedding.weight, sentences, slots, rng) for sentences in heard])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -13,11 +14,13 @@ from transformers import AutoModel
 
 from pacer.backbones.make_backbones import MODELS, unpack
 from pacer.backbones.pointers import is_standin, provenance
+from pacer.backbones.standins.vision import LOCAL
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import parse_params
 from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import hash_file, read_json
+from pacer.data.findings import FINDINGS
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
 from tests.support.profiles import profile
@@ -34,7 +37,12 @@ def test_the_card_describes_every_file_and_all_are_small() -> None:
     assert all(hash_file(there[name]) == digest for name, digest in described.items())
     assert sum(path.stat().st_size for path in there.values()) < 8_000_000
     assert models["text"]["training"]["held_out_f1"] >= 0.95
-    assert models["language"]["training"]["held_out_contradictions"].keys() == {"agreeing", "uninformed", "contrary"}
+    contradictions = models["language"]["training"]["held_out_contradictions"]
+    assert max(contradictions["agreeing"], contradictions["uninformed"]) <= 0.03 and contradictions["contrary"] <= 0.25
+    areas = models["vision"]["training"]["held_out_auroc"]
+    best = {finding: max(areas, key=lambda block: areas[block][finding]) for finding in FINDINGS}
+    assert {finding for finding, block in best.items() if block == "block 4"} == {FINDINGS[n] for n in LOCAL}
+    assert fmean(areas[block][finding] for finding, block in best.items()) >= 0.95
     for role in MODELS:
         assert len(models[role]["training"]["first_losses"]) == 10
         weights = load_file(CARD.parent / role / "model.safetensors").values()

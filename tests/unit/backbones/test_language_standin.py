@@ -17,18 +17,20 @@ from pacer.model.prompt import instruction
 STATED = ("There is mild edema.", "There is a fracture.")
 TEXT = LabelledText("", "mild edema .", Anchor(("edema",), ("pneumothorax",)), STATED, "PA", "findings", None, None)
 
-#: Route commitment-first, its list given, and share of the sentences that the slots hold -> the first target that is
-#: learnt, and the number of sentences in the slots.
+#: Warm-up layout, route commitment-first, its list given, and bound of the share of the sentences that the slots hold
+#: -> the first target that is learnt, and the number of sentences in the slots.
 EXAMPLES = [
-    pytest.param(0, 1, 0.0, "mild", 2, id="direct"),
-    pytest.param(1, 0, 0.0, "<ANCHOR>", 2, id="list learnt"),
-    pytest.param(1, 1, 1.0, "\n<REPORT>", 2, id="list given, all heard"),
-    pytest.param(1, 1, 0.0, "\n<REPORT>", 0, id="list given, nothing heard"),
+    pytest.param(0, 0, 1, 0.0, "mild", 2, id="direct"),
+    pytest.param(0, 1, 0, 0.0, "<ANCHOR>", 2, id="list learnt"),
+    pytest.param(0, 1, 1, np.inf, "\n<REPORT>", 2, id="list given, all heard"),
+    pytest.param(0, 1, 1, 0.0, "\n<REPORT>", 0, id="list given, nothing heard"),
+    pytest.param(1, 0, 0, 0.0, "mild", 2, id="warm-up layout, direct"),
+    pytest.param(1, 1, 0, 0.0, "\n<REPORT>", 0, id="warm-up layout, a list is always given"),
 ]
 
 
-@pytest.mark.parametrize(("commit", "given", "heard", "first", "sentences"), EXAMPLES)
-def test_a_given_list_is_not_learnt_and_the_slots_hold_less(commit, given, heard, first, sentences, monkeypatch):
+@pytest.mark.parametrize(("bare", "commit", "given", "heard", "first", "sentences"), EXAMPLES)
+def test_a_given_list_is_not_learnt_and_the_slots_hold_less(bare, commit, given, heard, first, sentences, monkeypatch):
     for name, share in (("COMMIT", commit), ("GIVEN", given), ("HEARD", heard)):
         monkeypatch.setattr(language, name, share)
     tokenizer = read_tokenizer(CARD.parent / "language").backend_tokenizer
@@ -41,7 +43,7 @@ def test_a_given_list_is_not_learnt_and_the_slots_hold_less(commit, given, heard
     model = LlamaForCausalLM(
         LlamaConfig(vocab_size=len(tokenizer.get_vocab()), hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
     )
-    language._loss(model, [encoded], 4, 0.0, np.random.default_rng(0))
+    language._loss(model, [encoded], 4, bare, np.random.default_rng(0))
     assert tokenizer.decode(learnt, skip_special_tokens=False).strip(" ").startswith(first)
     assert learnt[-1] == language.EOS
     assert in_slots == [sentences]
