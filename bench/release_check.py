@@ -18,13 +18,17 @@ FIGURES = "tests/unit/pipeline/test_figures.py"
 def stale_stages(root: Path = ROOT) -> list[str]:
     """Return the stages that `dvc repro` would run in a clone without data.
 
-    At the first stage after a stale one `--allow-missing` ends with an error, because it looks for that stage's
-    output (dvc#9818). So the list may stop early, and an error without a stage counts as one, too.
+    The list ends at the first stage whose inputs are not in the clone: `--allow-missing` fails there (dvc#9818).
+
+    Raises:
+        RuntimeError: `dvc` ends with another error.
     """
     command = [sys.executable, "-m", "dvc", "repro", "--allow-missing", "--dry"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    stages = re.findall(r"^Running stage '([^']+)'", done.stdout, re.MULTILINE)
-    return stages if done.returncode == 0 or stages else [done.stderr.strip()]
+    stages = re.findall(r"(?:Running stage|failed to reproduce) '([^']+)'", done.stdout + done.stderr)
+    if done.returncode and not stages:
+        raise RuntimeError(done.stderr)
+    return list(dict.fromkeys(stages))
 
 
 def main() -> None:
