@@ -10,10 +10,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup stand-ins radeval repro experiments quick test thorough coverage format check bench gpu faults figures clean
+.PHONY: help setup stand-ins radeval repro experiments quick test thorough coverage format check bench gpu faults figures release-check clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## virtual environment with the pinned packages (a minute; nothing to do when it is current)
 
@@ -67,6 +67,9 @@ gpu: $(READY)  ## tests and measurements that need a GPU: 40 minutes at most (PA
 
 faults: $(READY)  ## kills and full disks over the micro profile, in WORK=FOLDER; an hour, goes on after a stop (OPTIONS="--kills 10")
 	$(BIN)/python bench/faults.py $(or $(WORK),../pacer-faults) $(OPTIONS)
+
+release-check: $(READY)  ## fail if dvc.lock or a figure in the docs is not of this code
+	$(BIN)/python bench/release_check.py
 
 figures: $(READY)  ## draw the report page again from what the last run left, without DVC
 	$(BIN)/python stages/run.py stages/report.py

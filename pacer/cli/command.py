@@ -81,16 +81,17 @@ def doctor(params: ParamsFile = PARAMS) -> None:
     """Check what a run needs: packages, models, files, disk."""
     from pacer.cli.doctor import diagnose
 
-    titles = diagnose(load_profile(params))
+    config, lacking = load_profile(params), False
     console.print(f"{params}: {_profile_in_use(params) or 'valid; not equal to a profile'}")
     styles = {"ok": "green", "note": "yellow", "missing": "bold red"}
-    for title, findings in titles.items():
+    for title, findings in diagnose(config):
         console.print(f"\n{title}")
         width = max(len(finding.what) for finding in findings)
+        lacking |= any(finding.state == "missing" for finding in findings)
         for finding in findings:
             state = Text(f"  {finding.state:8}", styles[finding.state])
             say(state.append(f"{finding.what:{width}}  {finding.detail}", "default"))
-    if any(finding.state == "missing" for findings in titles.values() for finding in findings):
+    if lacking:
         raise ConfigError("`dvc repro` would stop; fix what is marked `missing` above")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import configparser
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -42,21 +43,31 @@ class Finding(NamedTuple):
     detail: str
 
 
-def diagnose(params: Params) -> dict[str, list[Finding]]:
-    """Return the findings by title. Nothing is sent or downloaded, and no weights are loaded."""
+def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
+    """Yield a title and its findings, one after the other. Nothing is sent or downloaded, and no weights are loaded."""
     packages = PACKAGES + (("bitsandbytes",) if params.train.quantization == "nf4" else ())
-    machine = [
-        Finding("Python", "ok", platform.python_version()),
-        *(_look(name, partial(version, name)) for name in packages),
-        Finding("CPU cores", "ok", str(core_count())),
-        _gpus(),
-        _disk(params),
-        _look("Outputs", lambda: check_folders(Path()) or "in the repository"),
-    ]
+    yield (
+        "Machine",
+        [
+            Finding("Python", "ok", platform.python_version()),
+            *(_look(name, partial(version, name)) for name in packages),
+            Finding("CPU cores", "ok", str(core_count())),
+            _gpus(),
+            _disk(params),
+            _look("Outputs", lambda: check_folders(Path()) or "in the repository"),
+        ],
+    )
     corpus = _corpus(params)
     if (columns := params.score.columns) is not None:
         corpus.append(_named("score.columns", columns, "" if Path(columns).is_file() else "is not a file"))
-    return {"Machine": machine, "Corpus": corpus, "Models": models(params), "Labels": [_labels(params)]}
+    if params.corpus.source != "phantom" and (remote := _default_remote(Path())) is not None:
+        detail = (
+            f"{remote}: `dvc push` would send report texts there; docs/pipeline.md lists the outputs that hold them"
+        )
+        corpus.append(Finding("DVC remote", "note", detail))
+    yield "Corpus", corpus
+    yield "Models", models(params)
+    yield "Labels", [_labels(params)]
 
 
 def models(params: Params) -> list[Finding]:
@@ -122,6 +133,13 @@ def _look(what: str, look: Callable[[], str]) -> Finding:
         return Finding(what, "missing", f"not installed; in the clone, `{remedy}` installs it")
     except PacerError as error:
         return Finding(what, "missing", str(error))
+
+
+def _default_remote(repository: Path) -> str | None:
+    """Return the name of the remote that `dvc push` would use, if the repository sets one."""
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(repository / ".dvc" / name for name in ("config", "config.local"))
+    return config.get("core", "remote", fallback=None)
 
 
 def _gpus() -> Finding:

@@ -63,17 +63,18 @@ def example_cases(results: Results) -> list[ExampleCase]:
     Raises:
         DataError: an image of a shown case is missing.
     """
-    scores = {row["record_id"]: row for row in results.cases.iter_rows(named=True)}
-    rows = results.decoded.rows_by_key("study_id", named=True, include_key=True)
-    return [
-        _case(sorted(rows[study], key=lambda row: CONTEXTS.index(row["context"])), results, scores)
-        for study in results.decoding.get("examples", [])
-        if study in rows
-    ]
+    decoded = set(results.decoded["study_id"])
+    return [study_case(results, study) for study in results.decoding.get("examples", []) if study in decoded]
 
 
-def _case(rows: Sequence[dict], results: Results, scores: Mapping[str, dict]) -> ExampleCase:
-    """Return one study; ``rows``: its records, in the order of contexts."""
+def study_case(results: Results, study: str) -> ExampleCase:
+    """Return one decoded study, its reports in the order of contexts.
+
+    Raises:
+        DataError: an image of it is missing.
+    """
+    scores = {row["record_id"]: row for row in results.cases.filter(study_id=study).iter_rows(named=True)}
+    rows = sorted(results.decoded.filter(study_id=study).to_dicts(), key=lambda row: CONTEXTS.index(row["context"]))
     reports = []
     first: tuple[frozenset[Statement], ...] = ()
     for row in rows:

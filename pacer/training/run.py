@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 import torch
@@ -184,10 +185,21 @@ def _opening(phase: Phase, table: RecordTable, record: CheckpointRecord, start: 
 
 
 def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> str:
-    """Load the previous phase's weights and return its name; other parameters keep their initial values."""
+    """Load the weights of ``start`` and return its phase; other parameters keep their initial values.
+
+    A parent that starts from a finished model trains its Refine, interface and LoRA further, without its calibrator.
+    """
     record, weights = load_weights(start)
     if record.frozen != new.frozen:
-        raise CheckpointError(f"{start} was trained on frozen models other than the current ones; run its phase again")
+        names = ", ".join(name for name, fingerprint in new.frozen.items() if record.frozen.get(name) != fingerprint)
+        raise CheckpointError(
+            f"{start} was trained with another {names} model than models/backbones has; name that one in params.yaml, "
+            "or train from the warm-up"
+        )
+    if new.phase == "parent" and record.phase != "warmup":
+        if different := _differences(record, new):
+            raise CheckpointError(f"{start} does not fit the parameters: {'; '.join(different)}")
+        weights = {name: tensor for name, tensor in weights.items() if not name.startswith("calibrator.")}
     if record.model.quantization != new.model.quantization:
         before, now = (quantization or "none" for quantization in (record.model.quantization, new.model.quantization))
         raise CheckpointError(
@@ -198,6 +210,16 @@ def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> s
         parameter.requires_grad_(name in weights)
     load_strictly(model, weights, start)
     return record.phase
+
+
+#: Settings that decide what weights mean, but not their shapes.
+_OF_THE_WEIGHTS = ("features.depths", "refine.max_scale", "interface.num_heads", "lora.alpha")
+
+
+def _differences(before: CheckpointRecord, now: CheckpointRecord) -> list[str]:
+    """Return, for each setting of which the weights of ``before`` need another value, both values."""
+    values = {key: [attrgetter(key)(record.model) for record in (before, now)] for key in _OF_THE_WEIGHTS}
+    return [f"{key} is {ours}, the weights need {theirs}" for key, (theirs, ours) in values.items() if theirs != ours]
 
 
 def mixed_precision(precision: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -106,20 +107,49 @@ def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monk
         parse_params(values | {"parent": values["parent"] | {"contexts": ["sn", "mn"]}})
 
 
-def test_a_start_from_other_frozen_models_is_refused(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    phase("warmup", parameters(), None)
-    monkeypatch.setattr(run, "frozen_fingerprints", lambda backbones: {"vision": "another"})
-    with pytest.raises(CheckpointError, match="was trained on frozen models other than the current ones"):
-        phase("parent", parameters(), "warmup")
+#: What a start differs in: setting of its record, its value there, and the words of the refusal.
+OTHER_STARTS = {
+    "a frozen model": ("frozen", "vision", "another", "trained with another vision model"),
+    "the quantization": (
+        "model",
+        "quantization",
+        "nf4",
+        r"trained with train.quantization: nf4, but the settings say none",
+    ),
+    "what weights mean": (
+        "model",
+        "lora",
+        {"alpha": 3},
+        r"not fit the parameters: lora.alpha is \d+, the weights need 3",
+    ),
+}
 
 
-def test_a_start_from_another_quantization_is_refused(phase, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", OTHER_STARTS)
+def test_a_start_that_does_not_fit_is_refused(phase, tmp_path: Path, kind: str) -> None:
+    group, key, value, words = OTHER_STARTS[kind]
     phase("warmup", parameters(), None)
-    record = read_record(tmp_path / "warmup")
-    other = record.model.model_copy(update={"quantization": "nf4"})
-    record.model_copy(update={"model": other}).write(tmp_path / "warmup")
-    with pytest.raises(CheckpointError, match=r"trained with train.quantization: nf4, but the settings say none"):
-        phase("parent", parameters(), "warmup")
+    phase("parent", parameters(), "warmup")
+    record = json.loads((tmp_path / "parent/config.json").read_text())
+    if isinstance(value, dict):
+        record[group][key] |= value
+    else:
+        record[group][key] = value
+    (tmp_path / "parent/config.json").write_text(json.dumps(record))
+    with pytest.raises(CheckpointError, match=words):
+        phase("parent", changed(parameters(), "train", seed=1), "parent")
+
+
+def test_a_parent_goes_on_from_a_finished_model(phase, inputs: dict[str, Path], tmp_path: Path) -> None:
+    params = parameters()
+    for name, start in (("warmup", None), ("parent", "warmup"), ("calibrate", "parent")):
+        phase(name, params, start)
+    record = read_record(tmp_path / "parent")
+    begun, finished = (
+        run.starting_model(record, params, run.Inputs(**inputs, start=tmp_path / start), torch.float32).state_dict()
+        for start in ("calibrate", "parent")
+    )
+    assert begun.keys() == finished.keys() and all(torch.equal(begun[name], finished[name]) for name in begun)
 
 
 def test_half_precision_runs_through_all_phases(

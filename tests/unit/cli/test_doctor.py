@@ -30,7 +30,7 @@ def changed(name: str, **groups: dict) -> Params:
 
 
 def found(title: str, params: Params) -> dict[str, Finding]:
-    return {finding.what: finding for finding in diagnose(params)[title]}
+    return {finding.what: finding for finding in dict(diagnose(params))[title]}
 
 
 @pytest.fixture
@@ -203,3 +203,15 @@ def test_files_that_changed_since_they_were_described_are_named(here: Path):
     note = found("Corpus", params)["source"]
     assert note.state == "note"
     assert "has changed since the source was made" in note.detail and "dvc repro -f source" in note.detail
+
+
+@pytest.mark.parametrize(("profile_name", "config", "warned"), [
+    ("table", "[core]\n    remote = lab\n['remote \"lab\"']\n    url = /mnt/lab\n", True),
+    ("table", "[core]\n    analytics = false\n", False),
+    ("phantom", "[core]\n    remote = lab\n", False),
+])  # fmt: skip
+def test_a_remote_that_reports_would_be_pushed_to(here: Path, profile_name: str, config: str, warned: bool):
+    (here / ".dvc").mkdir()
+    (here / ".dvc/config.local").write_text(config, encoding="utf-8")
+    findings = found("Corpus", changed(profile_name))
+    assert ("DVC remote" in findings) == warned and (not warned or "lab" in findings["DVC remote"].detail)
