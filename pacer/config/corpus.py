@@ -1,5 +1,6 @@
 """Where the raw corpus comes from and how it is read. All paths but ``root`` are relative to ``root``."""
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -9,14 +10,6 @@ from pacer.core.contexts import Context
 
 #: How report text is cleaned; :data:`pacer.data.cleaning.CLEANERS` has the functions.
 Cleaner = Literal["upstream", "iu_xray", "decimals"]
-
-#: Required keys of each format's group; rg4 requires the annotations of its contexts.
-_NEEDED = {
-    "mimic_cxr": ("reports", "metadata", "split"),
-    "r2gen": ("annotation",),
-    "openi": ("reports", "projections"),
-    "table": ("file",),
-}
 
 
 def _known_encoding(name: str) -> str:
@@ -45,32 +38,53 @@ class Phantom(Strict):
         return self
 
 
-class Annotations(Strict):
+class Format(Strict):
+    """Base of the groups of the formats. ``files``: keys of the input files; ``optional``: those that can be unset;
+    ``has_priors``: whether the format can tell which study is a patient's previous one."""
+
+    files: ClassVar[tuple[str, ...]]
+    optional: ClassVar[tuple[str, ...]] = ()
+    has_priors: ClassVar[bool] = True
+
+
+class Annotations(Format):
+    files: ClassVar = ("sn", "sw", "mn", "mw")
+
     sn: str | None = None
     sw: str | None = None
     mn: str | None = None
     mw: str | None = None
 
 
-class MimicCxr(Strict):
+class MimicCxr(Format):
+    files: ClassVar = ("reports", "metadata", "split")
+
     reports: str | None
     metadata: str | None
     split: str | None
 
 
-class R2Gen(Strict):
+class R2Gen(Format):
+    files: ClassVar = ("annotation", "views")
+    optional: ClassVar = ("views",)
+    has_priors: ClassVar = False
+
     annotation: str | None
     views: str | None
 
 
-class OpenI(Strict):
+class OpenI(Format):
+    files: ClassVar = ("reports", "projections")
+    has_priors: ClassVar = False
+
     reports: str | None
     projections: str | None
     split: Literal["r2gen"] | None
 
 
-class TableOfStudies(Strict):
+class TableOfStudies(Format):
     form: ClassVar[str] = "{file: studies.csv}"
+    files: ClassVar = ("file",)
 
     file: str | None
     columns: dict[str, str]
@@ -128,8 +142,12 @@ class Corpus(Strict):
             return self
         if self.root is None:
             raise ValueError("source: files needs corpus.root, the folder that contains the corpus")
-        group, needed = ("annotations", self.contexts) if self.format == "rg4" else (self.format, _NEEDED[self.format])
-        if unset := [f"corpus.{group}.{key}" for key in needed if getattr(getattr(self, group), key) is None]:
+        group, keys = self._group()
+        if unset := [
+            f"corpus.{group}.{key}"
+            for key in self._file_keys()
+            if getattr(keys, key) is None and key not in keys.optional
+        ]:
             raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
         for key in ("reports", "split"):
             if self.format == "rg4" and (path := getattr(self.mimic_cxr, key)) is not None:
@@ -137,6 +155,24 @@ class Corpus(Strict):
                     f"corpus.mimic_cxr.{key} is {path!r}, but has no effect with format: rg4, whose annotations hold "
                     "the reports and splits; set it to null"
                 )
-        if self.format in ("openi", "r2gen") and {"sw", "mw"} & set(self.contexts):
+        if not keys.has_priors and {"sw", "mw"} & set(self.contexts):
             raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")
         return self
+
+    def input_files(self) -> dict[str, tuple[str, str]]:
+        """Return ``{role: (key, path relative to the root)}`` of the input files. The role of an annotation file is its
+        context, and that of another file the last part of its key."""
+        group, keys = self._group()
+        files = {key: (f"{group}.{key}", getattr(keys, key)) for key in self._file_keys()}
+        if self.format == "rg4" and self.source == "files":  # checks the annotations' previous reports
+            files["metadata"] = ("mimic_cxr.metadata", self.mimic_cxr.metadata)
+        files["original_references"] = ("original_references", self.original_references)
+        return {role: (key, path) for role, (key, path) in files.items() if path is not None}
+
+    def _group(self) -> tuple[str, Format]:
+        """Return the key and the values of the format's group."""
+        group = "annotations" if self.format == "rg4" else self.format
+        return group, getattr(self, group)
+
+    def _file_keys(self) -> Sequence[str]:
+        return self.contexts if self.format == "rg4" else self._group()[1].files

@@ -15,7 +15,7 @@ from pacer.config import Corpus
 from pacer.core.audits import Check, counted, number, percent, share
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.account import BAD, LEFT_OUT, Account
-from pacer.data.radiographs import MISSING
+from pacer.data.greyscale import MISSING
 from pacer.data.schemas import SPLITS
 
 #: Scenario records of MIMIC-RG4 (paper, table of the appendix "Dataset Splits and Availability Settings").

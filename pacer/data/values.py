@@ -36,7 +36,7 @@ _DAY = re.compile(
 )
 #: A time after a day, and its zone.
 _AT = re.compile(r"(T|,? +|:|(?=\d{6}))(\S.*?)(?:Z| ?(?:UTC|GMT)|( ?[+-]\d\d(?::?\d\d)?))?", re.ASCII | re.IGNORECASE)
-_SINCE_1970 = re.compile(r"([1-9]\d{9})(\d{3})?(?:\.0+)?", re.ASCII)
+_SINCE_1970 = re.compile(r"([1-9]\d{9})(\d{3})?(?:\.\d+)?", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?)(?:\s?([AP])\.?M\.?)?", re.ASCII | re.IGNORECASE)
 _DIGITS = re.compile(r"(?!\d\d?\.\d\d$|0\.\d{4})(\d{1,6})(\.\d+)?", re.ASCII)
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL
-from pacer.data.radiographs import other_part
+from pacer.data.dicom import other_part
 from pacer.data.tables import open_table, shown_columns
 from pacer.data.values import quoted
 

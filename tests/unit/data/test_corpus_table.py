@@ -55,7 +55,7 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def read_file(path: Path, config: Corpus | None = None) -> tuple[Rows, Account]:
-    found, notes = read_rows(read, Source(path.parent, {"table": path}, None), config or config_of())
+    found, notes = read_rows(read, Source(path.parent, {"file": path}, None), config or config_of())
     assert sum(entry["rows"] for entry in found) == notes.read["table"]
     assert SECRET not in repr([entry for entry in found if "kind" in entry])
     return found, notes

@@ -26,8 +26,9 @@ from pydicom.uid import (
 )
 
 from pacer.core.errors import DataError
-from pacer.data import radiographs as pixels
-from pacer.data.radiographs import NOTES, ImageError, image_header, open_image
+from pacer.data import greyscale as pixels
+from pacer.data.greyscale import NOTES, ImageError
+from pacer.data.radiographs import image_header, open_image
 from tests.support.dicom import write_dicom
 from tests.support.real import real
 
