@@ -1,6 +1,5 @@
 """Where the raw corpus comes from and how it is read. All paths but ``root`` are relative to ``root``."""
 
-from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -48,8 +47,7 @@ class Format(Strict):
 
 
 class Annotations(Format):
-    files: ClassVar = ("sn", "sw", "mn", "mw")
-
+    files: ClassVar = ("sn", "sw", "mn", "mw")  # those of the contexts in use
     sn: str | None = None
     sw: str | None = None
     mn: str | None = None
@@ -58,7 +56,6 @@ class Annotations(Format):
 
 class MimicCxr(Format):
     files: ClassVar = ("reports", "metadata", "split")
-
     reports: str | None
     metadata: str | None
     split: str | None
@@ -68,7 +65,6 @@ class R2Gen(Format):
     files: ClassVar = ("annotation", "views")
     optional: ClassVar = ("views",)
     has_priors: ClassVar = False
-
     annotation: str | None
     views: str | None
 
@@ -76,7 +72,6 @@ class R2Gen(Format):
 class OpenI(Format):
     files: ClassVar = ("reports", "projections")
     has_priors: ClassVar = False
-
     reports: str | None
     projections: str | None
     split: Literal["r2gen"] | None
@@ -142,13 +137,9 @@ class Corpus(Strict):
             return self
         if self.root is None:
             raise ValueError("source: files needs corpus.root, the folder that contains the corpus")
-        group, keys = self._group()
-        if unset := [
-            f"corpus.{group}.{key}"
-            for key in self._file_keys()
-            if getattr(keys, key) is None and key not in keys.optional
-        ]:
-            raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
+        group, keys, paths = self._group()
+        if unset := [f"corpus.{group}.{key}" for key in paths.keys() - {*keys.optional} if paths[key] is None]:
+            raise ValueError(f"format: {self.format} needs {', '.join(sorted(unset))}")
         for key in ("reports", "split"):
             if self.format == "rg4" and (path := getattr(self.mimic_cxr, key)) is not None:
                 raise ValueError(
@@ -162,17 +153,15 @@ class Corpus(Strict):
     def input_files(self) -> dict[str, tuple[str, str]]:
         """Return ``{role: (key, path relative to the root)}`` of the input files. The role of an annotation file is its
         context, and that of another file the last part of its key."""
-        group, keys = self._group()
-        files = {key: (f"{group}.{key}", getattr(keys, key)) for key in self._file_keys()}
+        group, _, paths = self._group()
+        files = {key: (f"{group}.{key}", path) for key, path in paths.items()}
         if self.format == "rg4" and self.source == "files":  # checks the annotations' previous reports
             files["metadata"] = ("mimic_cxr.metadata", self.mimic_cxr.metadata)
         files["original_references"] = ("original_references", self.original_references)
         return {role: (key, path) for role, (key, path) in files.items() if path is not None}
 
-    def _group(self) -> tuple[str, Format]:
-        """Return the key and the values of the format's group."""
-        group = "annotations" if self.format == "rg4" else self.format
-        return group, getattr(self, group)
-
-    def _file_keys(self) -> Sequence[str]:
-        return self.contexts if self.format == "rg4" else self._group()[1].files
+    def _group(self) -> tuple[str, Format, dict[str, str | None]]:
+        """Return the key of the format's group, the group, and the paths of its input files by key."""
+        name, contexts = ("annotations", self.contexts) if self.format == "rg4" else (self.format, None)
+        group: Format = getattr(self, name)
+        return name, group, {key: getattr(group, key) for key in contexts or group.files}
