@@ -56,13 +56,14 @@ def audit_corpus(
     # a corpus that is used only for evaluation has no train split
     splits = SPLITS if any(counts["train"]["records"] for counts in contexts.values()) else SPLITS[1:]
     present: dict[str, pl.DataFrame] = {c: part for c in CONTEXTS if (part := records.filter(context=c)).height}
-    used = int(records.unique("number")["rows"].sum())
-    rows = {"used": used, "bad": account.rows(BAD), "left_out": account.rows(LEFT_OUT)}
-    rows["beyond_limit"] = account.beyond_limit
+    rows = {"used": int(records.unique("number")["rows"].sum()), "bad": account.rows(BAD)}
+    rows |= {"left_out": account.rows(LEFT_OUT), "beyond_limit": account.beyond_limit}
     bad, left_out = account.reasons(BAD), account.reasons(LEFT_OUT)
     notes = {topic: {source: dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
                      for source, counts in sources.items()}
              for topic, sources in sorted(account.notes.items())}  # fmt: skip
+    originals, unset = records["findings_original"].count(), config.original_references is None
+    referenced = "not available" if unset else f"for {number(originals)} of {number(records.height)} records"
     empty = [f"{c.upper()} {s}" for c, counts in contexts.items() for s in splits if not counts[s]["records"]]
     checks = [
         _fault("Studies in two splits", _shared(records, "study_id")),
@@ -80,7 +81,7 @@ def audit_corpus(
         *_priors(priors, present, config, account),
         *_contents(present),
         *(_note(topic, by_source, config.format) for topic, by_source in notes.items()),
-        _originals(records, config),
+        Check("Original references", referenced, originals > 0 or unset),
     ]
     return {
         "records": records.height,
@@ -246,10 +247,3 @@ def _note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> 
     cure = f"; {about['cure']}" if "cure" in about and form == "table" else ""
     title = about.get("title", topic.replace("_", " ").capitalize())
     return Check(title, _together(listed) + cure, about.get("harmless", False))
-
-
-def _originals(records: pl.DataFrame, config: Corpus) -> Check:
-    if config.original_references is None:
-        return Check("Original references", "not available")
-    available = records["findings_original"].count()
-    return Check("Original references", f"for {number(available)} of {number(records.height)} records", available > 0)

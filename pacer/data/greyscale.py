@@ -108,6 +108,19 @@ def sound_range(values: np.ndarray, counts: np.ndarray) -> tuple[float, float, b
     return float(values[first]), float(values[last]), bool(first or last < len(values) - 1)
 
 
+def deep_grey(values: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Scale values of more than 8 bits to 8, and return whether a few values far outside the rest do not count."""
+    if not np.isfinite(values).all():
+        raise Refused("it holds values that are not finite")
+    if values.dtype.kind in "iu" and int(values.max()) - int(values.min()) < 1 << 20:  # much faster than sorting
+        counts = np.bincount((values.astype(np.int32) - int(values.min())).ravel())
+        distinct = np.flatnonzero(counts)
+        low, high, has_far = sound_range(distinct + int(values.min()), counts[distinct])
+    else:
+        low, high, has_far = sound_range(*np.unique(values, return_counts=True))
+    return full_range(values.astype(np.float64), low, high), has_far
+
+
 def with_contrast(image: Image.Image) -> Image.Image:
     """Return the image; refuse it if all pixels are equal."""
     if not np.ptp(np.reshape(image.getextrema(), (-1, 2)), axis=1).any():

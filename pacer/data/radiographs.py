@@ -10,16 +10,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
 from pacer.data.dicom import dicom_image, read_dicom
-from pacer.data.greyscale import (
-    FAR_PIXELS,
-    NOTES,
-    Refused,
-    check_size,
-    full_range,
-    problems_of,
-    sound_range,
-    with_contrast,
-)
+from pacer.data.greyscale import FAR_PIXELS, NOTES, Refused, check_size, deep_grey, problems_of, with_contrast
 
 #: Pillow's single-channel modes with more than 8 bits. Pillow's conversion to 8 bits clips instead of scaling.
 _DEEP = ("I", "F")
@@ -104,8 +95,9 @@ def as_radiograph(image: Image.Image, name: str | Path) -> Image.Image:
         _check_header(image)
         orientation = _orientation(image)
         if image.mode.startswith(_DEEP):
-            grey, has_far = _deep_grey(image)
-            shown, notes = Image.fromarray(grey), (FAR_PIXELS,) * has_far
+            grey, has_far = deep_grey(np.asarray(image))
+            is_inverted = getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0
+            shown, notes = Image.fromarray(255 - grey if is_inverted else grey), (FAR_PIXELS,) * has_far
         else:
             notes = ()
             image.info.pop("transparency", None)  # Pillow warns about a palette's transparency and drops it
@@ -143,21 +135,6 @@ def _orientation(image: Image.Image) -> int:
     except Exception:  # a damaged EXIF block can raise anything, but the image itself may be intact
         return 1
     return orientation if orientation in range(1, 9) else 1
-
-
-def _deep_grey(image: Image.Image) -> tuple[np.ndarray, bool]:
-    """Return 8-bit grey, and whether a few values far outside the rest do not count."""
-    values = np.asarray(image)
-    if not np.isfinite(values).all():
-        raise Refused("it holds values that are not finite")
-    if values.dtype.kind in "iu" and int(values.max()) - int(values.min()) < 1 << 20:  # much faster than sorting
-        counts = np.bincount((values.astype(np.int32) - int(values.min())).ravel())
-        distinct = np.flatnonzero(counts)
-        low, high, has_far = sound_range(distinct + int(values.min()), counts[distinct])
-    else:
-        low, high, has_far = sound_range(*np.unique(values, return_counts=True))
-    grey = full_range(values.astype(np.float64), low, high)
-    return 255 - grey if getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == 0 else grey, has_far
 
 
 def _is_dicom(file: BinaryIO, path: str | Path) -> bool:

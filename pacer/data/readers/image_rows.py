@@ -57,11 +57,7 @@ _REMOVED = (
 )
 #: Faults of a study (each a column): its field, the message, and the column whose values are quoted.
 _FAULTS = {
-    "two subjects": (
-        "study",
-        "the study is given under more than one subject; make the ids of studies unique",
-        "subject",
-    ),
+    "two subjects": ("study", "the study is given under more than one subject; make its id unique", "subject"),
     "bad date": ("date", DATE_FORMS, "date"),
     "bad time": ("time", TIME_FORMS, "time"),
     "bad order": ("order", "expected a whole number of at most nine digits", "order"),

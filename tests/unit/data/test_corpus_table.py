@@ -1,10 +1,9 @@
-"""The reader of a table of one's own studies."""
+"""The reader of a table of one's own studies: kinds of files, typed columns, pictures and lists, and damage."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
@@ -15,115 +14,62 @@ import pytest
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import Account
-from pacer.data.readers.image_rows import TEXTS
 from pacer.data.readers.table import read
 from pacer.data.source import Source
 from pacer.data.studies import seeded_split
 from tests.support.corpus import BASE, read_rows
 
 SECRET = "Zephyrine opacity"  # a report text that no message may hold
-Rows = list[dict[str, Any]]
 
 
-def config_of(columns: dict[str, str] | None = None, **more: Any) -> Corpus:
-    table = {"file": "t", "columns": columns or {}, "delimiter": more.pop("delimiter", None)}
-    table["encoding"] = more.pop("encoding", "utf-8")
-    return Corpus.model_validate(BASE | {"source": "files", "format": "table", "root": ".", "table": table} | more)
-
-
-def row(subject: Any = "p1", study: Any = "s1", view: Any = "PA", image: Any = None, **more: Any) -> dict[str, Any]:
-    fields = {"subject": subject, "study": study, "view": view, "image": image or f"{study}_{view}.jpg"}
+def row(subject: Any = "p1", study: Any = "s1", view: Any = "PA", **more: Any) -> dict[str, Any]:
+    fields = {"subject": subject, "study": study, "view": view, "image": f"{study}_{view}.jpg"}
     return fields | {"findings": f"{SECRET} {study}."} | more
 
 
-def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     """The rows in the layout that the file name tells."""
-    names = list(dict.fromkeys(name for entry in rows for name in entry))
-    name = path.name
-    if ".jsonl" in name.lower():
-        lines = "".join(json.dumps(entry) + "\n" for entry in rows).encode()
-        path.write_bytes(gzip.compress(lines) if name.lower().endswith(".gz") else lines)
-        return path
-    frame = pl.DataFrame([{n: entry.get(n) for n in names} for entry in rows], infer_schema_length=None)
+    frame, name = pl.DataFrame(rows, infer_schema_length=None), path.name.lower()
     if name.endswith(".parquet"):
         frame.write_parquet(path)
-    else:
-        content = frame.write_csv(separator="\t" if ".tsv" in name else ",").encode()
-        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        return path
+    lines = "".join(json.dumps(entry) + "\n" for entry in rows)
+    text = lines if ".jsonl" in name else frame.write_csv(separator="\t" if ".tsv" in name else ",")
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     return path
 
 
-def read_file(path: Path, config: Corpus | None = None) -> tuple[Rows, Account]:
-    found, notes = read_rows(read, Source(path.parent, {"file": path}, None), config or config_of())
-    assert sum(entry["rows"] for entry in found) == notes.read["table"]
-    assert SECRET not in repr([entry for entry in found if "kind" in entry])
-    return found, notes
-
-
-@pytest.fixture
-def reading(tmp_path: Path):
-    def read_table(rows: Sequence[dict[str, Any]], name: str = "t.parquet", **settings: Any) -> tuple[Rows, Account]:
-        found, notes = read_file(write(tmp_path / name, rows), config_of(**settings))
-        assert notes.read["table"] == len(rows)
-        return found, notes
-
-    return read_table
-
-
-def exams(rows: Rows) -> dict[str, dict[str, Any]]:
-    found = [entry for entry in rows if "kind" not in entry]
-    assert len({entry["id"] for entry in found}) == len(found)
-    return {entry["id"]: entry for entry in found}
-
-
-def others(rows: Rows) -> list[tuple]:
-    """What is no examination: place, field (of a problem), reason and rows."""
-    return [
-        (entry["row"], *filter(None, [entry["field"]]), entry["reason"], entry["rows"])
-        for entry in rows
-        if "kind" in entry
-    ]
-
-
-def shown(study: dict[str, Any]) -> tuple:
-    names = ("id", "study_id", "subject_id", "split", "contexts", "view", "frontal", "lateral", *TEXTS, "rows")
-    return tuple(study.get(name) for name in names)
-
-
-def prior_of(study: dict[str, Any]) -> tuple:
-    """Both texts, the study, and how it was chosen."""
-    names = ("prior_findings", "prior_impression", "prior_study_id", "gap_days", "rule", "tied", "passed_over")
-    return tuple(study.get(name) for name in names)
-
-
-# Files ---------------------------------------------------------------------------------------------------------------
-
-FIELDS = {"date": "2180-05-06", "time": "08:50", "impression": "I.", "indication": "Cough.", "history": "H."}
-LATER = {
-    "date": "2180-05-07",
-    "time": "09:50",
-    "findings": 'One\n"two", three.',
-    "impression": None,
-    "indication": None,
-}
-FULL = [
-    row("007", "050", **FIELDS, split="dev"),
-    row("007", "050", "LATERAL", **FIELDS, split="dev"),
-    row("007", "049", "AP", **LATER, history=" ", split="dev"),
-]
+def studies_of(path: Path, **settings: Any) -> dict[str, dict[str, Any]]:
+    """The studies of a table by id, each with its values that are not null."""
+    files = {"source": "files", "format": "table", "root": ".", "table": {"file": "t", "columns": {}}}
+    found, account = read_rows(
+        read, Source(path.parent, {"file": path}, None), Corpus.model_validate(BASE | files | settings)
+    )
+    assert sum(entry["rows"] for entry in found) == account.read["table"] and isinstance(account, Account)
+    return {entry["id"]: entry for entry in found if "kind" not in entry}
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.parquet", "T.JSONL.GZ"])
-def test_all_kinds_of_file_give_the_same(reading, name: str) -> None:
-    first, second = reading(FULL, name)[0]
-    assert [study["file"].endswith(name) for study in (first, second)] == [True, True]
+def test_all_kinds_of_file_give_the_same(tmp_path: Path, name: str) -> None:
+    shared = {"impression": "I.", "indication": "Cough.", "history": "H.", "date": "2180-05-06", "time": "08:50"}
+    last = {"impression": None, "indication": None, "history": " ", "date": "2180-05-07", "time": "09:50"}
+    rows = [row("007", "050", view, split="dev", **shared) for view in ("PA", "LATERAL")]
+    rows.append(row("007", "049", "AP", split="dev", **last) | {"findings": 'One\n"two", three.'})
+    path = write(tmp_path / name, rows)
+    studies = studies_of(path)
     unit, below = "row" if name.endswith("parquet") else "line", "sv" in name  # the header
-    assert (first["row"], second["row"]) == (f"{unit} {1 + below}", f"{unit} {3 + below}")
-    images, texts = ("PA", "050_PA.jpg", "050_LATERAL.jpg"), (f"{SECRET} 050.", "I.", "Cough.", "H.")
-    assert shown(first) == ("050", "050", "007", "val", ["sn", "mn"], *images, *texts, 2)
-    images, texts = ("AP", "049_AP.jpg", None), ('One\n"two", three.', None, None, None)
-    assert shown(second) == ("049", "049", "007", "val", ["sn", "sw"], *images, *texts, 1)
-    assert prior_of(second) == (f"{SECRET} 050.", "I.", "050", 25 / 24, "date and time", False, 0)
+    place, ids = {"file": str(path), "split": "val"}, {"subject_id": "007"}
+    shown = {name: value for name, value in shared.items() if name not in ("date", "time")}
+    assert studies["050"] == place | ids | shown | {
+        "id": "050", "row": f"{unit} {1 + below}", "rows": 2, "study_id": "050", "contexts": ["sn", "mn"],
+        "view": "PA", "frontal": "050_PA.jpg", "lateral": "050_LATERAL.jpg", "findings": f"{SECRET} 050.",
+    }  # fmt: skip
+    assert studies["049"] == place | ids | {
+        "id": "049", "row": f"{unit} {3 + below}", "rows": 1, "study_id": "049", "contexts": ["sn", "sw"],
+        "view": "AP", "frontal": "049_AP.jpg", "findings": 'One\n"two", three.', "prior_findings": f"{SECRET} 050.",
+        "prior_impression": "I.", "prior_study_id": "050", "gap_days": 25 / 24, "rule": "date and time",
+        "tied": False, "passed_over": 0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -142,17 +88,17 @@ def test_typed_dates_and_times(tmp_path: Path, dates: list, times: list | None) 
     rows = [row(7.0, study, findings=float("nan"), impression=text) for study, text in ((2, "A"), (1, "B"))]
     columns = {"date": pl.Series(dates)} | ({"time": pl.Series(times)} if times else {})
     pl.DataFrame(rows).with_columns(**columns).write_parquet(tmp_path / "t.parquet")
-    found = exams(read_file(tmp_path / "t.parquet")[0])
-    assert prior_of(found["1"]) == (None, "A", "2", 1.5, "date and time", False, 0)
-    assert found["1"]["subject_id"] == "7" and "findings" not in found["1"]
+    study = studies_of(tmp_path / "t.parquet")["1"]
+    assert (study["prior_impression"], study["gap_days"], study["rule"]) == ("A", 1.5, "date and time")
+    assert study["subject_id"] == "7" and not {"findings", "prior_findings"} & study.keys()
 
 
-def test_numbers_in_jsonl(reading) -> None:
-    found = exams(reading([row(7.0, 12, date=21800506), row(7, 13.0, date="2180-05-07", time="0.0")], "t.jsonl")[0])
-    assert found["13"]["prior_study_id"] == "12" and {exam["subject_id"] for exam in found.values()} == {"7"}
+def test_numbers_in_jsonl(tmp_path: Path) -> None:
+    rows = [row(7.0, 12, date=21800506), row(7, 13.0, date="2180-05-07", time="0.0")]
+    studies = studies_of(write(tmp_path / "t.jsonl", rows))
+    assert studies["13"]["prior_study_id"] == "12" and {study["subject_id"] for study in studies.values()} == {"7"}
 
 
-GOOD = b"subject,study,view,image,findings\n"
 LINE = b'{"subject": "p", "study": "s", "view": "PA", "image": "i", "findings": "f"}\n'
 
 
@@ -165,27 +111,52 @@ LINE = b'{"subject": "p", "study": "s", "view": "PA", "image": "i", "findings": 
         ("t.jsonl", b'{}\n["' + SECRET.encode() + b'"]\n', "line 2: expected an object, got a list"),
         ("t.jsonl", LINE.replace(b'"p"', b"true"), "line 1, subject: expected text or a number"),
         ("t.jsonl", LINE.replace(b'"f"', b'"\\ud800"'), "line 1, findings: half of a surrogate pair"),
+        (
+            "t.jsonl",
+            LINE.replace(b'"f"', b'["a", "b"]'),
+            "line 1, findings: expected text or a number, got a list of 2",
+        ),
         ("t.jsonl", b'{"subject": "\xe9"}\n', "not UTF-8"),
     ],
 )
 def test_broken_files(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
-        read_file(tmp_path / name)
+        studies_of(tmp_path / name)
     assert str(tmp_path / name) in str(caught.value) and expected in str(caught.value)
     assert SECRET not in str(caught.value)
 
 
-def test_nested_columns(tmp_path: Path) -> None:
-    pl.DataFrame([row(findings=["a", "b"])]).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"row 1, findings: expected text or a number, got a list of 2"):
-        read_file(tmp_path / "t.parquet")
+@pytest.mark.parametrize(
+    ("pictures", "views", "lines"),
+    [
+        ([{"bytes": b"one", "path": "1.png"}, {"bytes": b"two", "path": None}], ["PA", "AP"], 2),
+        ([b"one", b"two"], ["PA", "AP"], 2),
+        ([None, {"bytes": b"two", "path": "2.png"}], ["PA", "AP"], 2),
+        ([[{"bytes": b"one"}], [{"bytes": b"two"}, {"bytes": b"three"}]], [["PA"], ["AP", "LL"]], 3),
+        ([[{"bytes": b"one"}], [{"bytes": b"two"}]], ["PA", "AP"], 2),
+        ([["1.png"], ["2.png", "3.png"]], [["PA"], ["AP", "LL"]], 3),
+    ],
+)
+def test_pictures_and_lists_come_with_the_python_that_writes_them(
+    tmp_path: Path, pictures: list, views: list, lines: int
+) -> None:
+    """After it the table names files with the pictures' bytes, one to a row."""
+    table = {"subject": ["p", "q"], "study": ["s", "t"], "view": views, "image": pictures, "findings": ["f", "g"]}
+    pl.DataFrame(table).write_parquet(tmp_path / "train-0.parquet")
+    with pytest.raises(DataError, match="holds pictures or lists: run this Python") as refused:
+        studies_of(tmp_path / "train-0.parquet")
+    exec(str(refused.value).partition("\n")[2], {})
+    written = pl.read_parquet(tmp_path / "train-0.files.parquet")
+    assert written.height == lines and set(studies_of(tmp_path / "train-0.files.parquet")) == {"s", "t"}
+    if pictures[0] is not None and pictures[0] != ["1.png"]:
+        assert (tmp_path / written["image"][0]).read_bytes() == b"one"
 
 
 @pytest.mark.parametrize("given", [{}, {"split": None}])
-def test_split_by_subject_where_the_table_has_none(reading, given: dict) -> None:
-    rows = [row(f"p{n % 40}", f"s{n}", **given) for n in range(80)]
-    found, _ = reading(rows, split={"val": 0.3, "test": 0.3}, seed=3)
-    for exam in exams(found).values():
-        assert exam["split"] == seeded_split(exam["subject_id"], 3, 0.3, 0.3)
-    assert {exam["split"] for exam in exams(found).values()} == {"train", "val", "test"}
+def test_split_by_subject_where_the_table_has_none(tmp_path: Path, given: dict) -> None:
+    path = write(tmp_path / "t.parquet", [row(f"p{n % 40}", f"s{n}", **given) for n in range(80)])
+    studies = studies_of(path, split={"val": 0.3, "test": 0.3}, seed=3)
+    for study in studies.values():
+        assert study["split"] == seeded_split(study["subject_id"], 3, 0.3, 0.3)
+    assert {study["split"] for study in studies.values()} == {"train", "val", "test"}
