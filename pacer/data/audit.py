@@ -56,6 +56,7 @@ def audit_corpus(
     # a corpus that is used only for evaluation has no train split
     splits = SPLITS if any(counts["train"]["records"] for counts in contexts.values()) else SPLITS[1:]
     present: dict[str, pl.DataFrame] = {c: part for c in CONTEXTS if (part := records.filter(context=c)).height}
+    overlap = {name: _overlap(records, f"{name}_id") for name in ("study", "subject")}
     rows = {"used": int(records.unique("number")["rows"].sum()), "bad": account.rows(BAD)}
     rows |= {"left_out": account.rows(LEFT_OUT), "beyond_limit": account.beyond_limit}
     bad, left_out = account.reasons(BAD), account.reasons(LEFT_OUT)
@@ -66,8 +67,8 @@ def audit_corpus(
     referenced = "not available" if unset else f"for {number(originals)} of {number(records.height)} records"
     empty = [f"{c.upper()} {s}" for c, counts in contexts.items() for s in splits if not counts[s]["records"]]
     checks = [
-        _fault("Studies in two splits", _shared(records, "study_id")),
-        _fault("Patients in two splits", _shared(records, "subject_id")),
+        _fault("Studies in two splits", _shared(overlap["study"])),
+        _fault("Patients in two splits", _shared(overlap["subject"])),
         _rows(account.read, rows),
         _fault("Bad rows or records", _reasons(bad)),
         _fault("Rows or records left out", _reasons(left_out))._replace(
@@ -91,6 +92,7 @@ def audit_corpus(
         "excluded": {"count": sum(bad.values()), "reasons": bad},
         "left_out": {"count": sum(left_out.values()), "reasons": left_out},
         "notes": notes,
+        "overlap": overlap,
         "images": {"count": images.height},
         "checks": [check._asdict() for check in checks],
     }
@@ -117,10 +119,15 @@ def _fault(name: str, detail: str) -> Check:
     return Check(name, detail or "none", not detail)
 
 
-def _shared(records: pl.DataFrame, column: str) -> str:
-    """Count the values of a column that two splits share."""
+def _overlap(records: pl.DataFrame, column: str) -> dict[str, dict[str, Any]]:
+    """Return the number of values that two splits share, and at most 20: ``{"train-val": {count, examples}, ...}``."""
     ids = {split: set(records.filter(split=split)[column]) for split in SPLITS}
-    return counted({f"{a} and {b}": len(ids[a] & ids[b]) for a, b in combinations(SPLITS, 2)}, "{} in {}")
+    shared = {f"{a}-{b}": sorted(ids[a] & ids[b]) for a, b in combinations(SPLITS, 2)}
+    return {splits: {"count": len(both), "examples": both[:20]} for splits, both in shared.items()}
+
+
+def _shared(pairs: Mapping[str, Mapping[str, Any]]) -> str:
+    return counted({pair.replace("-", " and "): shared["count"] for pair, shared in pairs.items()}, "{} in {}")
 
 
 def _rows(read: Mapping[str, int], rows: Mapping[str, int]) -> Check:

@@ -52,10 +52,9 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
                 f"{path} holds pictures or lists: run this Python, then name the .files.parquet that it writes{script}"
             )
         account.read["table"] += len(table.rows)
-        for place, column in enumerate(table.columns):
-            if column not in names.values():
-                filled = sum(row[place] is not None for row in table.rows)
-                account.count("unknown_fields", "table", quoted(column), filled)
+        for column in filter(lambda name: name not in names.values(), table.columns):
+            filled = sum(value is not None for value in table.values(column))
+            account.count("unknown_fields", "table", quoted(column), filled)
         images = table.frame(list(names.values()), decimals=(settings.columns.get("time", "time"),))
         images.columns = list(names)
         parts.append(images.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)))

@@ -101,7 +101,9 @@ def test_overlap_between_splits_is_audited(tiny) -> None:
     moved = dict(tiny.files["sn"]["train"][1], id="other")
     tiny.files["sn"]["test"].append(moved)
     audit = tiny.build()
-    lines = lines_of(audit)
+    lines, overlap = lines_of(audit), audit["overlap"]
+    assert overlap["study"]["train-test"] == {"count": 1, "examples": ["50000002"]}
+    assert overlap["subject"]["train-val"]["count"] == 0
     assert lines["Patients in two splits"] == lines["Studies in two splits"] == "1 in train and test"
     assert "Patients in two splits" in looks_of(audit) and "Images used more than once" in looks_of(audit)
 
