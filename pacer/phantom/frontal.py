@@ -155,10 +155,7 @@ class Frontal(Projection):
             low = np.square((self.across - 0.50) / 0.30) + np.square((y - np.float32(anatomy.breast_height)) / 0.30)
             shade = ramp(1.0 - low, 0.25) * (0.55 + 0.45 * np.clip((y - anatomy.breast_height + 0.3) / 0.5, 0.0, 1.0))
             density += np.float32(anatomy.breast) * shade
-        gas_x, gas_y, gas = anatomy.gas
-        reach = np.float32(0.008 + 0.022 * gas)
-        x = canvas.x - np.float32(gas_x)
-        bubble = bump(np.square(x) / reach + np.square(y - np.float32(gas_y)) / (0.35 * reach))
+        bubble = self.gas(canvas.x - np.float32(anatomy.gas[0]))
         if anatomy.colon:
             x = canvas.x - np.float32(-0.48 if anatomy.colon > 0.6 else 0.62)
             loop = bump(np.square(x) / 0.016 + np.square(y - 0.86) / 0.006)

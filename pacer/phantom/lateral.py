@@ -103,10 +103,7 @@ class Lateral(Projection):
         if anatomy.breast:
             low = np.square((x + 0.62) / 0.28) + np.square((y - np.float32(anatomy.breast_height)) / 0.34)
             density += np.float32(anatomy.breast) * ramp(1.0 - low, 0.3)
-        gas_x, gas_y, gas = anatomy.gas
-        reach = np.float32(0.008 + 0.022 * gas)
-        radius = np.square(x + np.float32(gas_x - 0.32)) / reach + np.square(y - np.float32(gas_y)) / (0.35 * reach)
-        density -= 0.20 * bump(radius) * ramp(self.below, 0.05)
+        density -= 0.20 * self.gas(x + np.float32(anatomy.gas[0] - 0.32)) * ramp(self.below, 0.05)
 
     def _upper_mediastinum(self) -> None:
         """Fill the retrosternal space if the mediastinum is enlarged; otherwise it stays clear."""

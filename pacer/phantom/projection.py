@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from pacer.phantom.canvas import Array, Canvas
+import numpy as np
+
+from pacer.phantom.canvas import Array, Canvas, bump
 from pacer.phantom.world import PhantomStudy
 
 
@@ -22,6 +24,12 @@ class Projection(ABC):
         self.study, self.canvas, self.rng = study, canvas, study.rng(purpose)
         left, top, self.texture = self.rng.random(3).tolist()
         self.window = left, top
+
+    def gas(self, x: Array) -> Array:
+        """Return the stomach's gas bubble, 0 to 1; ``x``: distance from its centre."""
+        _, height, size = self.study.anatomy.gas
+        reach = np.float32(0.008 + 0.022 * size)
+        return bump(np.square(x) / reach + np.square(self.canvas.y - np.float32(height)) / (0.35 * reach))
 
     @abstractmethod
     def body(self) -> Array:
