@@ -16,7 +16,7 @@ from PIL import Image
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from pacer.core.errors import DataError
-from pacer.data import greyscale as pixels
+from pacer.data import radiographs as pixels
 from pacer.serving import sources
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
