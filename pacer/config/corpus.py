@@ -138,8 +138,9 @@ class Corpus(Strict):
         if self.root is None:
             raise ValueError("source: files needs corpus.root, the folder that contains the corpus")
         group, keys, paths = self._group()
-        if unset := [f"corpus.{group}.{key}" for key in paths.keys() - {*keys.optional} if paths[key] is None]:
-            raise ValueError(f"format: {self.format} needs {', '.join(sorted(unset))}")
+        unset = [key for key, path in paths.items() if path is None and key not in keys.optional]
+        if unset:
+            raise ValueError(f"format: {self.format} needs {', '.join(f'corpus.{group}.{key}' for key in unset)}")
         for key in ("reports", "split"):
             if self.format == "rg4" and (path := getattr(self.mimic_cxr, key)) is not None:
                 raise ValueError(

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from ruamel.yaml import YAML
 
-from pacer.core.hygiene import LINE_ENDS
+from pacer.core.hygiene import LINE_ENDS, LOST
 
 Name = Literal["findings", "impression", "indication", "history", "other"]
 
@@ -115,7 +115,7 @@ def cut_report(text: str) -> tuple[Sections, list[str]]:
     notes = ["a signature, stamp, phone number or name, which is left out"] * (signatures > 0)
     if len(_parts(lines)) > 1:
         return find_sections(lines), notes
-    return Sections(findings=_words(lines)), [*notes, "no heading: all of it is findings"]
+    return Sections(findings=_words(lines)), notes + ["no heading: all of it is findings"] * (not re.search(LOST, text))
 
 
 def more_than_a_section(text: str) -> dict[str, list[str]]:
