@@ -10,14 +10,6 @@ from pacer.core.contexts import Context
 #: How report text is cleaned; :data:`pacer.data.cleaning.CLEANERS` has the functions.
 Cleaner = Literal["upstream", "iu_xray", "decimals"]
 
-#: Required keys of each format's group; rg4 requires the annotations of its contexts.
-_NEEDED = {
-    "mimic_cxr": ("reports", "metadata", "split"),
-    "r2gen": ("annotation",),
-    "openi": ("reports", "projections"),
-    "table": ("file",),
-}
-
 
 def _known_encoding(name: str) -> str:
     try:
@@ -45,32 +37,49 @@ class Phantom(Strict):
         return self
 
 
-class Annotations(Strict):
+class Format(Strict):
+    """Base of the groups of the formats. ``files``: keys of the input files; ``optional``: those that can be unset;
+    ``has_priors``: whether the format can tell which study is a patient's previous one."""
+
+    files: ClassVar[tuple[str, ...]]
+    optional: ClassVar[tuple[str, ...]] = ()
+    has_priors: ClassVar[bool] = True
+
+
+class Annotations(Format):
+    files: ClassVar = ("sn", "sw", "mn", "mw")  # those of the contexts in use
     sn: str | None = None
     sw: str | None = None
     mn: str | None = None
     mw: str | None = None
 
 
-class MimicCxr(Strict):
+class MimicCxr(Format):
+    files: ClassVar = ("reports", "metadata", "split")
     reports: str | None
     metadata: str | None
     split: str | None
 
 
-class R2Gen(Strict):
+class R2Gen(Format):
+    files: ClassVar = ("annotation", "views")
+    optional: ClassVar = ("views",)
+    has_priors: ClassVar = False
     annotation: str | None
     views: str | None
 
 
-class OpenI(Strict):
+class OpenI(Format):
+    files: ClassVar = ("reports", "projections")
+    has_priors: ClassVar = False
     reports: str | None
     projections: str | None
     split: Literal["r2gen"] | None
 
 
-class TableOfStudies(Strict):
+class TableOfStudies(Format):
     form: ClassVar[str] = "{file: studies.csv}"
+    files: ClassVar = ("file",)
 
     file: str | None
     columns: dict[str, str]
@@ -128,15 +137,32 @@ class Corpus(Strict):
             return self
         if self.root is None:
             raise ValueError("source: files needs corpus.root, the folder that contains the corpus")
-        group, needed = ("annotations", self.contexts) if self.format == "rg4" else (self.format, _NEEDED[self.format])
-        if unset := [f"corpus.{group}.{key}" for key in needed if getattr(getattr(self, group), key) is None]:
-            raise ValueError(f"format: {self.format} needs {', '.join(unset)}")
+        group, keys, paths = self._group()
+        unset = [key for key, path in paths.items() if path is None and key not in keys.optional]
+        if unset:
+            raise ValueError(f"format: {self.format} needs {', '.join(f'corpus.{group}.{key}' for key in unset)}")
         for key in ("reports", "split"):
             if self.format == "rg4" and (path := getattr(self.mimic_cxr, key)) is not None:
                 raise ValueError(
                     f"corpus.mimic_cxr.{key} is {path!r}, but has no effect with format: rg4, whose annotations hold "
                     "the reports and splits; set it to null"
                 )
-        if self.format in ("openi", "r2gen") and {"sw", "mw"} & set(self.contexts):
+        if not keys.has_priors and {"sw", "mw"} & set(self.contexts):
             raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")
         return self
+
+    def input_files(self) -> dict[str, tuple[str, str]]:
+        """Return ``{role: (key, path relative to the root)}`` of the input files. The role of an annotation file is its
+        context, and that of another file the last part of its key."""
+        group, _, paths = self._group()
+        files = {key: (f"{group}.{key}", path) for key, path in paths.items()}
+        if self.format == "rg4" and self.source == "files":  # checks the annotations' previous reports
+            files["metadata"] = ("mimic_cxr.metadata", self.mimic_cxr.metadata)
+        files["original_references"] = ("original_references", self.original_references)
+        return {role: (key, path) for role, (key, path) in files.items() if path is not None}
+
+    def _group(self) -> tuple[str, Format, dict[str, str | None]]:
+        """Return the key of the format's group, the group, and the paths of its input files by key."""
+        name, contexts = ("annotations", self.contexts) if self.format == "rg4" else (self.format, None)
+        group: Format = getattr(self, name)
+        return name, group, {key: getattr(group, key) for key in contexts or group.files}

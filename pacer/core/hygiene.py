@@ -69,9 +69,9 @@ def _decoded(escapes: re.Match[str]) -> str:
 ABSENT_WORDS = frozenset({"n/a", "n.a", "na", "nan", "nat", "nil", "none", "null", "not available", "not applicable"})
 _ABSENT = re.compile(rf"[\W_]*(?:(?:{'|'.join(map(re.escape, sorted(ABSENT_WORDS)))})[\W_]*)?", re.IGNORECASE)
 #: What a spreadsheet shows, in any language, in a cell that it cannot compute or that is too narrow: what was there is
-#: lost. The pattern is also polars'. ``#N/A`` can mean that there was nothing.
-LOST = r"(?i)^\s*(?:#(?:DIV/0!|#+|[^\s\d#!?/]{2,20}[!?])|Err:\d{3})\s*$"
-_SPREADSHEET_ERROR = re.compile(rf"{LOST}|^\s*#N/A\s*$", re.IGNORECASE)
+#: lost. The pattern is also polars'. ``#N/A`` (``#NV`` in German) can mean that there was nothing.
+LOST = r"(?i)^\s*=?(?:#(?:DIV/0!|GETTING_DATA|#+|[^\s\d#!?/]{2,20}[!?])|(?:Err|Fehler|Erreur)\s?:\s?\d{3})\s*$"
+_SPREADSHEET_ERROR = re.compile(rf"{LOST}|^\s*#(?:N/[ABD]|NV)!?\s*$", re.IGNORECASE)
 
 
 def is_absent(text: str) -> bool:
@@ -89,6 +89,8 @@ LARGEST_EXACT = 2**53
 def rounding_fault(text: str) -> str | None:
     """Return why a text is no id if a spreadsheet or a number type has rounded it (``1.23457E+12``), or if it is an
     error such as ``#N/A``; else None."""
+    if text.isalnum():  # most ids, and much faster
+        return None
     if _SPREADSHEET_ERROR.search(text):
         return "an error that a spreadsheet shows, not an id"
     match = _ROUNDED.fullmatch(text.strip())
@@ -113,8 +115,8 @@ def id_fault(text: str) -> str | None:
         return "an id is not blank and has no blanks at its ends"
     if len(text) > LONGEST_ID:
         return f"an id has {len(text):,} characters, more than {LONGEST_ID}"
-    place = next((number for number, character in enumerate(text) if not character.isprintable()), None)
-    if place is not None:
+    if not text.isprintable():
+        place = next(number for number, character in enumerate(text) if not character.isprintable())
         return f"character {place + 1} of an id is U+{ord(text[place]):04X}, which does not show"
     return rounding_fault(text)
 

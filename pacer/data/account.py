@@ -53,12 +53,11 @@ class Account:
         Args:
             values: each value, and the id or path that has it.
         """
-        counts, firsts = Counter[str](), dict[str, str]()
+        places: dict[str, list[str]] = {}
         for value, place in values:
-            counts[value] += 1
-            firsts.setdefault(value, quoted(place))
-        for value, number in counts.items():
-            self.count(topic, source, f"{value} (first: {firsts[value]})", number)
+            places.setdefault(value, []).append(place)
+        for value, having in places.items():
+            self.count(topic, source, f"{value} (first: {quoted(having[0])})", len(having))
 
     def without_absent(self, frame: pl.DataFrame, name: str, is_absent: Callable[[str], bool]) -> pl.DataFrame:
         """Set the texts of a column that only say that there is none to null, and count them as ``absent_words``."""

@@ -15,7 +15,7 @@ from pacer.config import Corpus
 from pacer.core.audits import Check, counted, number, percent, share
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.account import BAD, LEFT_OUT, Account
-from pacer.data.radiographs import MISSING
+from pacer.data.greyscale import MISSING
 from pacer.data.schemas import SPLITS
 
 #: Scenario records of MIMIC-RG4 (paper, table of the appendix "Dataset Splits and Availability Settings").
@@ -26,15 +26,9 @@ PAPER_RECORDS: dict[str, dict[str, int]] = {
     "mw": {"train": 47_686, "val": 371, "test": 828},
 }
 
-#: Limits above which a check is flagged: targets that presuppose an absent previous report, ...
-WORDING_LIMIT = 0.05
-#: ... test reports that occur verbatim in train, ...
-REPEATED_LIMIT = 0.2
-#: ... input rows that were left out, and days between studies (100 years).
-LEFT_OUT_LIMIT, GAP_LIMIT = 0.1, 36_525
-
-#: Maximum number of examples listed for an overlap; the count is always complete.
-LISTED = 20
+#: Limits above which a check is flagged: shares of targets that presuppose an absent previous report, of test reports
+#: that occur verbatim in train, and of input rows that were left out; and days between studies (100 years).
+WORDING_LIMIT, REPEATED_LIMIT, LEFT_OUT_LIMIT, GAP_LIMIT = 0.05, 0.2, 0.1, 36_525
 #: Number of reasons, or of a note's values, that a line names; the others are only counted.
 _NAMED, _VALUES = 5, 8
 
@@ -63,13 +57,14 @@ def audit_corpus(
     splits = SPLITS if any(counts["train"]["records"] for counts in contexts.values()) else SPLITS[1:]
     present: dict[str, pl.DataFrame] = {c: part for c in CONTEXTS if (part := records.filter(context=c)).height}
     overlap = {name: _overlap(records, f"{name}_id") for name in ("study", "subject")}
-    used = int(records.unique("number")["rows"].sum())
-    rows = {"used": used, "bad": account.rows(BAD), "left_out": account.rows(LEFT_OUT)}
-    rows["beyond_limit"] = account.beyond_limit
+    rows = {"used": int(records.unique("number")["rows"].sum()), "bad": account.rows(BAD)}
+    rows |= {"left_out": account.rows(LEFT_OUT), "beyond_limit": account.beyond_limit}
     bad, left_out = account.reasons(BAD), account.reasons(LEFT_OUT)
     notes = {topic: {source: dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
                      for source, counts in sources.items()}
              for topic, sources in sorted(account.notes.items())}  # fmt: skip
+    originals, unset = records["findings_original"].count(), config.original_references is None
+    referenced = "not available" if unset else f"for {number(originals)} of {number(records.height)} records"
     empty = [f"{c.upper()} {s}" for c, counts in contexts.items() for s in splits if not counts[s]["records"]]
     checks = [
         _fault("Studies in two splits", _shared(overlap["study"])),
@@ -87,7 +82,7 @@ def audit_corpus(
         *_priors(priors, present, config, account),
         *_contents(present),
         *(_note(topic, by_source, config.format) for topic, by_source in notes.items()),
-        _originals(records, config),
+        Check("Original references", referenced, originals > 0 or unset),
     ]
     return {
         "records": records.height,
@@ -125,10 +120,10 @@ def _fault(name: str, detail: str) -> Check:
 
 
 def _overlap(records: pl.DataFrame, column: str) -> dict[str, dict[str, Any]]:
-    """Return the number of values that two splits share, and examples: ``{"train-val": {count, examples}, ...}``."""
+    """Return the number of values that two splits share, and at most 20: ``{"train-val": {count, examples}, ...}``."""
     ids = {split: set(records.filter(split=split)[column]) for split in SPLITS}
     shared = {f"{a}-{b}": sorted(ids[a] & ids[b]) for a, b in combinations(SPLITS, 2)}
-    return {splits: {"count": len(both), "examples": both[:LISTED]} for splits, both in shared.items()}
+    return {splits: {"count": len(both), "examples": both[:20]} for splits, both in shared.items()}
 
 
 def _shared(pairs: Mapping[str, Mapping[str, Any]]) -> str:
@@ -259,10 +254,3 @@ def _note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> 
     cure = f"; {about['cure']}" if "cure" in about and form == "table" else ""
     title = about.get("title", topic.replace("_", " ").capitalize())
     return Check(title, _together(listed) + cure, about.get("harmless", False))
-
-
-def _originals(records: pl.DataFrame, config: Corpus) -> Check:
-    if config.original_references is None:
-        return Check("Original references", "not available")
-    available = records["findings_original"].count()
-    return Check("Original references", f"for {number(available)} of {number(records.height)} records", available > 0)

@@ -47,9 +47,8 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         originals = read_original_findings(source.files.get("original_references"))
         draft = draft_records(form.read(source, config, account), config, form, originals, account)
         headers = inspect_images(images_of(draft), source.images)
-        account.count_first(
-            "headers", "images", headers.explode("notes").drop_nulls("notes").select("notes", "image_id").iter_rows()
-        )
+        notes = headers.explode("notes").drop_nulls("notes").select("notes", "image_id")
+        account.count_first("headers", "images", notes.iter_rows())
         unusable = headers.drop_nulls("problem")
         records = keep_sound(draft, unusable, source.images, form, account)
         if config.format == "rg4" and "metadata" in source.files:

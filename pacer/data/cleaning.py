@@ -73,8 +73,8 @@ def _sentences(text: str, punctuation: dict[int, Any]) -> str:
     return " . ".join(sentence.translate(punctuation) for sentence in sentences) + " ."
 
 
-#: What can be the number of a list item. A letter may follow at once ("2.Clear").
-_ITEM = re.compile(r"(?<![\w.,/:(-])(\d{1,2})[.)](?=\s|[^\W\d_]|$)")
+#: What can be the number of a list item: ``2.``, ``2)`` or ``(2)``. A letter may follow at once ("2.Clear").
+_ITEM = re.compile(r"(?<![\w.,/:(-])\(?(\d{1,2})[.)](?=\s|[^\W\d_]|$)")
 #: Marks that ``decimals`` deletes: all but those within a number, and the point before one (".5 cm").
 _LOOSE_MARKS = re.compile(r"""(?<!\d)["/\\',?;*!^&+]|["/\\',?;*!^&+](?!\d)|\.(?!\d)""")
 #: Marks that separate words.

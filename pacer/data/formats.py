@@ -20,12 +20,7 @@ class Format(NamedTuple):
     names: Mapping[str, str]
 
 
-_OF_PREVIOUS = {f"prior_{name}": f"{name} of the previous study" for name in ("findings", "impression")}
-
 FORMATS: dict[str, Format] = {
-    "rg4": Format(rg4.read, rg4.NAMES),
-    "mimic_cxr": Format(mimic_cxr.read, {"frontal": "dicom_id", "lateral": "dicom_id"} | _OF_PREVIOUS),
-    "r2gen": Format(r2gen.read, {"findings": "report", "frontal": "image_path", "lateral": "image_path"}),
-    "openi": Format(openi.read, {"frontal": "parentImage", "lateral": "parentImage"}),
-    "table": Format(table.read, {"frontal": "image", "lateral": "image"} | _OF_PREVIOUS),
+    reader.__name__.rpartition(".")[2]: Format(reader.read, reader.NAMES)
+    for reader in (mimic_cxr, openi, r2gen, rg4, table)
 }

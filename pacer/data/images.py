@@ -15,7 +15,8 @@ from pacer.core.hygiene import name_on_disk, path_outside_root
 from pacer.core.io import hash_file
 from pacer.core.progress import Ticker
 from pacer.data.account import Account
-from pacer.data.radiographs import ImageError, image_header, reading_problem
+from pacer.data.greyscale import ImageError, reading_problem
+from pacer.data.radiographs import image_header
 from pacer.data.schemas import IMAGE_SCHEMA
 
 #: Columns of an inspection. ``problem``: why an image cannot be used, null if it can. ``notes``: what deserves a look.

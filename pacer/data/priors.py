@@ -8,7 +8,6 @@ on the same day, neither precedes the other if one has no time.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from itertools import accumulate
@@ -20,9 +19,8 @@ import polars as pl
 from pacer.data.schemas import PRIOR_SCHEMA
 
 #: The columns that :func:`choose_priors` adds to each study. ``rule`` is "date and time" if both have a time, or a time
-#: decided between candidates of a day, else "date". ``unordered``: another study with a report is on the same day, and
-#: one of the two has no time.
-CHOICE_SCHEMA = {name: PRIOR_SCHEMA[name] for name in PRIOR_SCHEMA if name != "study_id"} | {"unordered": pl.Boolean()}
+#: decided between candidates of a day, else "date".
+CHOICE_SCHEMA = {name: PRIOR_SCHEMA[name] for name in PRIOR_SCHEMA if name != "study_id"}
 _END = attrgetter("end")
 
 
@@ -56,7 +54,7 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
             begin, end = (datetime.combine(day, limit if clock is None else clock) for limit in (time.min, time.max))
             dated = _Dated(row, study, day, begin, end, clock is not None, has_report)
             subjects.setdefault(subject, []).append(dated)
-    chosen: list[tuple[Any, ...]] = [(None, None, None, False, 0, False)] * studies.height
+    chosen: list[tuple[Any, ...]] = [(None, None, None, False, 0)] * studies.height
     for own in subjects.values():
         for study, choice in _choices(own):
             chosen[study.row] = choice
@@ -68,13 +66,10 @@ def _choices(studies: list[_Dated]) -> Iterator[tuple[_Dated, tuple[Any, ...]]]:
     reports = sorted((study for study in studies if study.has_report), key=_END)
     empty = sorted((study for study in studies if not study.has_report), key=_END)
     latest_begin = list(accumulate((report.begin for report in reports), max))
-    of_day = Counter(report.day for report in reports)
-    untimed = Counter(report.day for report in reports if not report.is_timed)
     for study in studies:
-        others = untimed[study.day] if study.is_timed else of_day[study.day] - study.has_report
         last, last_empty = (bisect_left(earlier, study.begin, key=_END) for earlier in (reports, empty))
         if not last:
-            yield study, (None, None, None, False, last_empty, others > 0)
+            yield study, (None, None, None, False, last_empty)
             continue
         # the earlier reports that none of them follows; all are of one day
         first = bisect_left(reports, latest_begin[last - 1], 0, last, key=_END)
@@ -85,4 +80,4 @@ def _choices(studies: list[_Dated]) -> Iterator[tuple[_Dated, tuple[Any, ...]]]:
         between = empty[bisect_right(empty, prior.end, key=_END) : last_empty]
         passed_over = sum(prior.end < other.begin for other in between)
         rule = "date and time" if by_time else "date"
-        yield study, (prior.study, gap / timedelta(days=1), rule, last - first > 1, passed_over, others > 0)
+        yield study, (prior.study, gap / timedelta(days=1), rule, last - first > 1, passed_over)

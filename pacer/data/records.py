@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from pacer.config import Corpus
-from pacer.core.hygiene import CONTROL, LINE_ENDS, LOST, RESIDUE, fault_of, id_fault, is_absent
+from pacer.core.hygiene import ANY_RESIDUE, CONTROL, LINE_ENDS, LOST, RESIDUE, fault_of, id_fault, is_absent
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.cleaning import CLEANERS, changed_number
 from pacer.data.formats import Format
@@ -93,8 +93,9 @@ def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Accou
 
     studies = studies.with_columns(pl.col(_TEXTS).str.replace_all(LINE_ENDS, " "))
     for name in _TEXTS:
+        with_residue = studies[name].filter(studies[name].str.contains(ANY_RESIDUE))
         for residue, pattern in RESIDUE.items():
-            account.count("residue", name, residue, int(studies[name].str.contains(pattern).sum()))
+            account.count("residue", name, residue, int(with_residue.str.contains(pattern).sum()))
         field, has_control = form.names.get(name, name), pl.col(name).str.contains(CONTROL)
         studies = account.divert(studies, field, has_control, mapped(name, fault_of))
         studies = account.divert(studies, field, pl.col(name).str.contains(LOST), _LOST_TEXT)

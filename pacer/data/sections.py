@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from ruamel.yaml import YAML
 
-from pacer.core.hygiene import LINE_ENDS
+from pacer.core.hygiene import LINE_ENDS, LOST
 
 Name = Literal["findings", "impression", "indication", "history", "other"]
 
@@ -54,7 +54,9 @@ _TITLE = re.compile(r"\bREPORT$|\bADDENDUM\b|\bWET ?READ|\bPRELIMINARY\b")
 _MAIN = ("findings", "impression")
 #: What can be a heading in a table's text: any letters at the beginning of a line or sentence, capitals anywhere.
 _CANDIDATES = (
-    re.compile(r"(?:^|(?<=[.!?;:])\s)[\s*#_]*([A-Za-z]{4,15}(?: (?:/ )?[A-Za-z]{2,14}){0,3})[ *_]*:(?!\d)[*_]*", re.M),
+    re.compile(
+        r"(?:^|(?<=[.!?;:])\s)[\s*#_]*([A-Za-z]{4,15}(?:(?: | ?[/&] ?)[A-Za-z]{2,14}){0,3})[ *_]*:(?!\d)[*_]*", re.M
+    ),
     re.compile(rf"(?<=\s)({_IN_TABLES.pattern})[ *_]*:(?!\d)[*_]*"),
 )
 _SIGNATURES: dict[str, str] = {kind: f"({_any_of(phrases)})" for kind, phrases in _TEXT["signatures"].items()}
@@ -113,7 +115,7 @@ def cut_report(text: str) -> tuple[Sections, list[str]]:
     notes = ["a signature, stamp, phone number or name, which is left out"] * (signatures > 0)
     if len(_parts(lines)) > 1:
         return find_sections(lines), notes
-    return Sections(findings=_words(lines)), [*notes, "no heading: all of it is findings"]
+    return Sections(findings=_words(lines)), notes + ["no heading: all of it is findings"] * (not re.search(LOST, text))
 
 
 def more_than_a_section(text: str) -> dict[str, list[str]]:
@@ -127,7 +129,7 @@ def _headings(text: str) -> list[tuple[re.Match[str], str]]:
     """Return the headings of a table's text in their order, with often misspelt words corrected."""
     found = dict[int, tuple[re.Match[str], str]]()
     for match in chain.from_iterable(pattern.finditer(text) for pattern in _CANDIDATES):
-        words = _spelt(" ".join(match[1].upper().split()))
+        words = _spelt(" ".join(re.sub("[/&]", " AND ", match[1].upper()).split()))
         if _IN_TABLES.fullmatch(words):
             found.setdefault(match.end(), (match, words))
     return [found[end] for end in sorted(found)]

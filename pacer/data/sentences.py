@@ -6,9 +6,9 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
+from pacer.data.cleaning import without_item_numbers
+
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-#: The number of an item in a list.
-_NUMBER = re.compile(r"(\d{1,2})[.)](?:\s+|$)")
 #: An abbreviation that does not end a sentence.
 _UNFINISHED = re.compile(r"\b(?:Drs?|Mrs?|Ms|St|[Vv]s|[Aa]pprox|i\.e|e\.g)\.$")
 #: A word too long to be an abbreviation, except for those above.
@@ -20,24 +20,15 @@ _CLEANED_END = re.compile(r" \.(?= |$)")
 def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | None:
     """Return the sentences of a raw text that are not ``unwanted``, joined by single blanks; None if no text is left.
     If sentences are removed, the items of a list lose their numbers."""
-    pieces = _SENTENCE_END.split(text.strip())
     cased = text != text.lower()
     sentences: list[str] = []
-    item, begins = 0, True
-    for piece in pieces:
-        if number := _NUMBER.match(piece):
-            item, begins, piece = int(number[1]), True, piece[number.end() :]
-        before_item = item > 0 and piece.endswith(f" {item + 1}.")  # "1. No edema 2. Clear"
-        if before_item:
-            item += 1
-            piece = piece.removesuffix(f" {item}.") + "."
-        if begins or not _goes_on(sentences[-1], piece, cased):
-            sentences += [piece] if piece else []
-        else:
+    for piece in _SENTENCE_END.split(without_item_numbers(text).strip()):
+        if sentences and _goes_on(sentences[-1], piece, cased):
             sentences[-1] += f" {piece}"
-        begins = before_item or not piece or not sentences
+        else:
+            sentences.append(piece)
     wanted = [sentence for sentence in sentences if not unwanted(sentence)]
-    joined = " ".join(pieces if wanted == sentences else wanted)
+    joined = " ".join(_SENTENCE_END.split(text.strip()) if wanted == sentences else wanted)
     return joined if says_something(joined) else None
 
 

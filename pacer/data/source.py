@@ -45,22 +45,6 @@ class NamedFile(NamedTuple):
     problem: str | None
 
 
-def named_files(config: Corpus) -> dict[str, tuple[str, str]]:
-    """Return ``{role: (key of params.yaml, path relative to the root)}`` for the input files of a corpus."""
-    group, roles = {
-        "rg4": ("annotations", {context: context for context in config.contexts}),
-        "mimic_cxr": ("mimic_cxr", {role: role for role in ("reports", "metadata", "split")}),
-        "r2gen": ("r2gen", {role: role for role in ("annotation", "views")}),
-        "openi": ("openi", {role: role for role in ("reports", "projections")}),
-        "table": ("table", {"table": "file"}),
-    }[config.format]
-    named = {role: (f"{group}.{key}", getattr(getattr(config, group), key)) for role, key in roles.items()}
-    if config.format == "rg4" and config.source == "files":  # checks the annotations' previous reports
-        named["metadata"] = ("mimic_cxr.metadata", config.mimic_cxr.metadata)
-    named["original_references"] = ("original_references", config.original_references)
-    return {role: (key, path) for role, (key, path) in named.items() if path is not None}
-
-
 def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
     """Return the root of a file corpus, and its image folder and input files with any problems.
 
@@ -72,7 +56,7 @@ def look_at_files(config: Corpus) -> tuple[Path, list[NamedFile]]:
         raise DataError(f"corpus.root: {root} is not a folder; set it to the folder that contains the corpus")
     images = root / config.images
     looked = [NamedFile("images", images, None if images.is_dir() else f"{images} is not a folder")]
-    for key, path in ((key, root / path) for key, path in named_files(config).values()):
+    for key, path in ((key, root / path) for key, path in config.input_files().values()):
         looked.append(NamedFile(key, path, None if matching_files(path) else f"{path} does not exist"))
     return root, looked
 
@@ -88,7 +72,7 @@ def point_to_files(config: Corpus, out: Path) -> None:
     if problems:
         raise DataError(f"{'; '.join(problems)}; correct the keys, or corpus.root")
     out.mkdir(parents=True, exist_ok=True)
-    paths = {role: path for role, (_, path) in named_files(config).items()}
+    paths = {role: path for role, (_, path) in config.input_files().items()}
     try:
         described = describe_source(root, str(root), config.images, paths)
     except OSError as error:
@@ -124,9 +108,9 @@ def read_source(directory: Path) -> Source:
         raise DataError(f"{directory}/source.json must hold root, images and files; make the source again") from None
     for role, path in paths.items():
         if not matching_files(path):
-            raise DataError(f"the {role} file {path} does not exist; restore it or make the source again")
+            raise DataError(f"{path} does not exist; restore it or make the source again")
         if files[role] != {"path": files[role]["path"]} | _fingerprint(path):
-            raise DataError(f"the {role} file {path} has changed since the source was made; make the source again")
+            raise DataError(f"{path} has changed since the source was made; make the source again")
     truth = directory / "truth.parquet"
     return Source(images, paths, truth if truth.exists() else None)
 

@@ -198,9 +198,7 @@ def _read_csv(path: Path, form: CsvForm) -> Table:
     except UnicodeError:
         # the file is decoded in blocks, so the error lies after this line
         way = f", or set {form.settings}encoding, for example to cp1252" if form.settings else ""
-        raise DataError(
-            f"{path}, after line {line}: not {form.encoding.upper()}; save the file as UTF-8{way}"
-        ) from None
+        raise DataError(f"{path}, after line {line}: not {form.encoding.upper()}; save it as UTF-8{way}") from None
     return Table(path, "csv", columns, numbers, rows)
 
 

@@ -13,18 +13,15 @@ import polars as pl
 
 #: Subject and study in MIMIC-CXR's paths, also as Windows writes them.
 MIMIC_PATH = r"(?:^|[/\\])p(\d+)[/\\]s(\d+)[/\\]"
-#: Message for a date that cannot be read.
+#: Messages for a date and for a time that cannot be read.
 DATE_FORMS = (
-    "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or DD-MON-YYYY, a day that exists, also with HH:MM[:SS] and a zone; "
-    "YYYYMMDDHHMMSS; or seconds (10 digits) or milliseconds (13) since 1970 "
-    "(a year has four digits; 05/06/2018 could be two days: of a table, corpus.table.dates says which; 2020010208 "
-    "could be an hour or seconds; a number that only orders a patient's studies is order in corpus.table.columns)"
+    "expected YYYY-MM-DD, YYYY/MM/DD, YYYYMMDD or DD-MON-YYYY, a day that exists, also with a time and its zone, "
+    "YYYYMMDDHHMMSS, or seconds or milliseconds since 1970 (05/06/2018 could be two days: corpus.table.dates says "
+    "which; a number that only orders a patient's studies is order in corpus.table.columns)"
 )
-#: Message for a time that cannot be read.
 TIME_FORMS = (
-    "expected HH:MM, HH:MM:SS[.f] (also with AM or PM) or HHMMSS[.f], a time that exists "
-    "(the zeros before HHMMSS may be missing, from four digits down only where a decimal point tells it from HHMM; "
-    "8.30 could be 08:30, and 0.354167 a fraction of a day)"
+    "expected HH:MM or HH:MM:SS[.f], also with AM or PM, or HHMMSS[.f], a time that exists "
+    "(830, 8.30 and 0.354167 could be several times)"
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = "(January|February|March|April|May|June|July|August|September|October|November|December|[A-Za-z]{3}|Sept)"
@@ -36,7 +33,7 @@ _DAY = re.compile(
 )
 #: A time after a day, and its zone.
 _AT = re.compile(r"(T|,? +|:|(?=\d{6}))(\S.*?)(?:Z| ?(?:UTC|GMT)|( ?[+-]\d\d(?::?\d\d)?))?", re.ASCII | re.IGNORECASE)
-_SINCE_1970 = re.compile(r"([1-9]\d{9})(\d{3})?(?:\.0+)?", re.ASCII)
+_SINCE_1970 = re.compile(r"([1-9]\d{9})(\d{3})?(?:\.\d+)?", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?)(?:\s?([AP])\.?M\.?)?", re.ASCII | re.IGNORECASE)
 _DIGITS = re.compile(r"(?!\d\d?\.\d\d$|0\.\d{4})(\d{1,6})(\.\d+)?", re.ASCII)
 

@@ -31,7 +31,7 @@ from pacer.core.journal import Journal, read_journal
 from pacer.core.prefetch import prefetch
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
-from pacer.data.radiographs import ImageError, reading_problem
+from pacer.data.greyscale import ImageError, reading_problem
 from pacer.features import prepare
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.features.prepare import Preparation

@@ -7,15 +7,14 @@ portable, because intubated patients are examined in bed.)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
+from ruamel.yaml import YAML
 
-#: Body traits; :func:`draw_body` draws one number for each.
-_TRAITS = (
-    "lung_width lung_height heart mediastinum diaphragm rib_spacing fat age heart_axis heart_place scoliosis "
-    "bend_phase knob clavicle clavicle_slope shoulder apex breast breast_height hilum dome aspect heart_length kyphosis"
-)
+#: Body traits; :func:`draw_body` draws one number for each. See the comments of the file.
+_TRAITS: dict[str, list[float] | None] = YAML(typ="safe").load(Path(__file__).with_name("anatomy.yaml"))
 
 Distractor = Literal["skin fold", "buttons", "underwire", "folded sleeve"]
 
@@ -84,8 +83,7 @@ class Exposure:
 
 def draw_body(rng: np.random.Generator) -> dict[str, float]:
     """Draw a patient's traits, each in [-1, 1]."""
-    names = _TRAITS.split()
-    return dict(zip(names, rng.uniform(-1.0, 1.0, size=len(names)).tolist(), strict=True))
+    return dict(zip(_TRAITS, rng.uniform(-1.0, 1.0, size=len(_TRAITS)).tolist(), strict=True))
 
 
 def draw_anatomy(rng: np.random.Generator, body: dict[str, float], portable: bool) -> Anatomy:
@@ -94,30 +92,16 @@ def draw_anatomy(rng: np.random.Generator, body: dict[str, float], portable: boo
     m = rng.uniform(-1.0, 1.0, size=16).tolist()
     age = 0.5 + 0.5 * body["age"]
     wild = 1.6 if portable else 1.0
+    scaled = {name: scale[0] + scale[1] * body[name] for name, scale in _TRAITS.items() if scale}
     return Anatomy(
-        lung_width=0.378 + 0.034 * body["lung_width"],
-        lung_height=0.80 + 0.07 * body["lung_height"],
+        **scaled,
         heart=(0.285 + 0.030 * body["heart"]) * (1.07 if portable else 1.0),
-        heart_length=0.235 + 0.025 * body["heart_length"],
         mediastinum=0.115 + 0.018 * body["mediastinum"] + (0.008 if portable else 0.0),
-        rib_spacing=0.205 + 0.025 * body["rib_spacing"],
-        fat=0.5 + 0.5 * body["fat"],
         age=age,
         bone=1.30 - 0.65 * age,
-        heart_axis=0.34 + 0.16 * body["heart_axis"],
-        heart_place=0.085 + 0.035 * body["heart_place"],
         scoliosis=0.055 * body["scoliosis"] ** 3,
-        bend_phase=1.5 * body["bend_phase"],
-        kyphosis=0.05 * body["kyphosis"],
         knob=0.4 + 0.5 * age + 0.3 * body["knob"],
-        shoulder=0.62 + 0.06 * body["shoulder"],
-        apex=0.10 * body["apex"],
         breast=max(0.0, 0.14 * body["breast"]),
-        breast_height=0.42 + 0.10 * body["breast_height"],
-        hilum=0.09 * body["hilum"],
-        dome=0.55 + 0.15 * body["dome"],
-        clavicle_slope=0.09 * body["clavicle_slope"],
-        aspect=1.0 + 0.035 * body["aspect"],
         shift=(0.045 * m[0], 0.035 * m[1]),
         tilt=0.05 * m[2] * wild,
         scale=1.0 + 0.04 * m[3],

@@ -7,15 +7,13 @@ import math
 import numpy as np
 
 from pacer.phantom.canvas import Array, Canvas, bump, curve, ramp, smooth_noise
-from pacer.phantom.exposure import add_distractor, expose
-from pacer.phantom.frontal_findings import PAINTERS
+from pacer.phantom.projection import Projection
 from pacer.phantom.world import FindingState, PhantomStudy
 
 _LUNG_CENTRE, _LUNG_MIDDLE = 0.40, 0.05
-_AIR_DEPTH = 0.46
 
 
-class Frontal:
+class Frontal(Projection):
     """Draws one study; the attributes are the geometry shared by the findings.
 
     Attributes:
@@ -26,16 +24,11 @@ class Frontal:
         below: distance below the diaphragm.
         medial: distance outward from the mediastinum.
         ribs: rib pattern, 0 to 1.
-        texture, window: a number in [0, 1) that selects the texture sheets, and two that select the window on them.
     """
 
     def __init__(self, study: PhantomStudy, size: int):
-        self.study = study
         anatomy = study.anatomy
-        self.canvas = Canvas(size, anatomy, anatomy.scoliosis, anatomy.turned)
-        self.rng = study.rng(10)
-        left, top, self.texture = self.rng.random(3).tolist()
-        self.window = left, top
+        super().__init__(study, Canvas(size, anatomy, anatomy.scoliosis, anatomy.turned), purpose=10)
         x, y = self.canvas.x, self.canvas.y
         self.across = np.abs(x)
         height = np.where(y > _LUNG_MIDDLE, anatomy.lung_height + 0.13, anatomy.lung_height)
@@ -54,16 +47,6 @@ class Frontal:
         bend = 0.30 * np.square(self.across)
         self.ribs = np.clip(np.cos((y - bend + 0.72) * (2 * math.pi / anatomy.rib_spacing)) * 1.6 - 0.7, 0.0, 0.9)
         self.ribs *= ramp(self.wall + 0.05, 0.04) * ramp(self.across - 0.10, 0.05)
-
-    def draw(self) -> tuple[Array, dict[str, Array]]:
-        """Return the radiograph, uint8 [size, size], and the region of each visible finding, float32 [size, size]."""
-        for state in self.study.findings.values():
-            if state.finding in PAINTERS and state.known_from(lateral=False, prior=False):
-                PAINTERS[state.finding](self, state)
-        density = self._body()
-        add_distractor(self.canvas, self.study.exposure, self.across)
-        image = self.canvas.radiograph(density, self.lung, _AIR_DEPTH)
-        return expose(image, self.study.exposure, self.rng, frontal=True), self.canvas.regions
 
     def sides(self, state: FindingState) -> list[int]:
         """Return the signs of x for the sides of a finding; -1 is the patient's right."""
@@ -110,7 +93,7 @@ class Frontal:
             canvas.claim(state.finding, heart)
         return heart
 
-    def _body(self) -> Array:
+    def body(self) -> Array:
         """Draw everything except the air of the lungs; return its brightness [size, size]."""
         canvas, anatomy = self.canvas, self.study.anatomy
         y = canvas.y
@@ -172,10 +155,7 @@ class Frontal:
             low = np.square((self.across - 0.50) / 0.30) + np.square((y - np.float32(anatomy.breast_height)) / 0.30)
             shade = ramp(1.0 - low, 0.25) * (0.55 + 0.45 * np.clip((y - anatomy.breast_height + 0.3) / 0.5, 0.0, 1.0))
             density += np.float32(anatomy.breast) * shade
-        gas_x, gas_y, gas = anatomy.gas
-        reach = np.float32(0.008 + 0.022 * gas)
-        x = canvas.x - np.float32(gas_x)
-        bubble = bump(np.square(x) / reach + np.square(y - np.float32(gas_y)) / (0.35 * reach))
+        bubble = self.gas(canvas.x - np.float32(anatomy.gas[0]))
         if anatomy.colon:
             x = canvas.x - np.float32(-0.48 if anatomy.colon > 0.6 else 0.62)
             loop = bump(np.square(x) / 0.016 + np.square(y - 0.86) / 0.006)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pacer.phantom.canvas import Canvas, Point, bump, curve, ramp, smooth_noise
+from pacer.phantom.frontal import Frontal
 from pacer.phantom.world import FindingState
-
-if TYPE_CHECKING:
-    from pacer.phantom.frontal import Frontal
 
 #: y of the middle of each lung zone.
 ZONE_HEIGHT = {"upper": -0.36, "mid": 0.02, "lower": 0.36}
@@ -23,7 +20,7 @@ def further(state: FindingState, count: int) -> list[float]:
     return [(11.3 * u + 17.9 * v + 23.7 * w + 0.618 * n * (1.0 + 7.0 * v)) % 1.0 for n in range(1, count + 1)]
 
 
-def _atelectasis(view: Frontal, state: FindingState) -> None:
+def atelectasis(view: Frontal, state: FindingState) -> None:
     """Thick oblique bands above a raised diaphragm."""
     u, v, w = state.position
     canvas = view.canvas
@@ -45,7 +42,7 @@ def _atelectasis(view: Frontal, state: FindingState) -> None:
     canvas.claim(state.finding, canvas.stroke(lines, 0.10))
 
 
-def _consolidation(view: Frontal, state: FindingState) -> None:
+def consolidation(view: Frontal, state: FindingState) -> None:
     """A dense, uniform block of lung with straight, sharp borders like those of a lobe."""
     u, v, _ = state.position
     canvas, sign = view.canvas, view.sides(state)[0]
@@ -69,7 +66,7 @@ def _consolidation(view: Frontal, state: FindingState) -> None:
     canvas.claim(state.finding, block * view.lung)
 
 
-def _edema(view: Frontal, state: FindingState) -> None:
+def edema(view: Frontal, state: FindingState) -> None:
     """Butterfly-shaped haze around both hila, coarse vessels, and short lines at the lateral bases."""
     canvas = view.canvas
     across, y = view.across, canvas.y
@@ -84,7 +81,7 @@ def _edema(view: Frontal, state: FindingState) -> None:
     canvas.claim(state.finding, np.maximum(ramp(haze - 0.18, 0.1), 0.8 * edge) * view.lung)
 
 
-def _fracture(view: Frontal, state: FindingState) -> None:
+def fracture(view: Frontal, state: FindingState) -> None:
     """Fractures of neighbouring ribs: displaced bright ends around a dark gap."""
     u, v, w = state.position
     canvas, sign = view.canvas, view.sides(state)[0]
@@ -105,7 +102,7 @@ def _fracture(view: Frontal, state: FindingState) -> None:
     canvas.claim(state.finding, canvas.stroke(around, 0.18))
 
 
-def _lung_lesion(view: Frontal, state: FindingState) -> None:
+def lung_lesion(view: Frontal, state: FindingState) -> None:
     """One or two round, sharply bordered spots."""
     u, v, w = state.position
     canvas, sign = view.canvas, view.sides(state)[0]
@@ -125,7 +122,7 @@ def _lung_lesion(view: Frontal, state: FindingState) -> None:
         canvas.claim(state.finding, spot)
 
 
-def _lung_opacity(view: Frontal, state: FindingState) -> None:
+def lung_opacity(view: Frontal, state: FindingState) -> None:
     """A hazy patch that fades out on all sides."""
     u, v, _ = state.position
     canvas, sign = view.canvas, view.sides(state)[0]
@@ -139,7 +136,7 @@ def _lung_opacity(view: Frontal, state: FindingState) -> None:
     canvas.claim(state.finding, ramp(haze - 0.3, 0.2) * view.lung)
 
 
-def _pneumonia(view: Frontal, state: FindingState) -> None:
+def pneumonia(view: Frontal, state: FindingState) -> None:
     """Mottled, cotton-wool clumps with dark air bronchograms between them."""
     u, v, w = state.position
     canvas, sign = view.canvas, view.sides(state)[0]
@@ -158,7 +155,7 @@ def _pneumonia(view: Frontal, state: FindingState) -> None:
     canvas.claim(state.finding, ramp(window - 0.25, 0.15) * view.lung)
 
 
-def _pleural_effusion(view: Frontal, state: FindingState) -> None:
+def pleural_effusion(view: Frontal, state: FindingState) -> None:
     """Fluid that blunts the costophrenic angle and climbs along the chest wall."""
     u = state.position[0]
     canvas = view.canvas
@@ -173,7 +170,7 @@ def _pleural_effusion(view: Frontal, state: FindingState) -> None:
         canvas.claim(state.finding, fluid * view.lung)
 
 
-def _pleural_abnormality(view: Frontal, state: FindingState) -> None:
+def pleural_abnormality(view: Frontal, state: FindingState) -> None:
     """A thick, wavy bright rim along the upper chest wall, with calcified spots."""
     u, v, w = state.position
     canvas = view.canvas
@@ -190,7 +187,7 @@ def _pleural_abnormality(view: Frontal, state: FindingState) -> None:
         canvas.claim(state.finding, sided)
 
 
-def _pneumothorax(view: Frontal, state: FindingState) -> None:
+def pneumothorax(view: Frontal, state: FindingState) -> None:
     """A thin bright pleural line away from the chest wall; the space between them is black, without vessels."""
     canvas, sign = view.canvas, view.sides(state)[0]
     u, v, _ = state.position
@@ -202,7 +199,7 @@ def _pneumothorax(view: Frontal, state: FindingState) -> None:
     canvas.claim(state.finding, np.maximum(outside, ramp(0.05 - np.abs(view.wall - depth), 0.03) * gate))
 
 
-def _support_devices(view: Frontal, state: FindingState) -> None:
+def support_devices(view: Frontal, state: FindingState) -> None:
     """Thin bright lines and tubes with a tip, or a pacemaker with its lead."""
     u, v, w = state.position
     canvas, sign = view.canvas, view.sides(state)[0]
@@ -244,19 +241,3 @@ def draw_lines(canvas: Canvas, thin: list[list[Point]], thick: list[list[Point]]
         if lines:
             canvas.added += brightness * canvas.stroke(lines, width)
     canvas.claim("support devices", canvas.stroke(thin + thick, 0.08))
-
-
-#: Drawing functions by finding; cardiomegaly and mediastinal widening change the anatomy itself.
-PAINTERS = {
-    "atelectasis": _atelectasis,
-    "consolidation": _consolidation,
-    "edema": _edema,
-    "fracture": _fracture,
-    "lung lesion": _lung_lesion,
-    "lung opacity": _lung_opacity,
-    "pleural effusion": _pleural_effusion,
-    "pleural abnormality": _pleural_abnormality,
-    "pneumonia": _pneumonia,
-    "pneumothorax": _pneumothorax,
-    "support devices": _support_devices,
-}

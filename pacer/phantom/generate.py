@@ -20,7 +20,7 @@ from pacer.core.io import hash_bytes, write_json, write_jsonl
 from pacer.core.progress import Ticker
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
-from pacer.data.schemas import EMPHASIS_POSITIONS, SPLITS
+from pacer.data.schemas import EMPHASIS_POSITIONS, SPLITS, TRUTH_SCHEMA
 from pacer.data.sentences import sentence_ends, token_marks
 from pacer.data.source import describe_source
 from pacer.phantom.answers import recorded_answer
@@ -61,16 +61,13 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
 def truth_table(studies: list[PhantomStudy]) -> pl.DataFrame:
     """Return one row per study: study_id, subject_id, split, a Boolean per finding, and the lists of findings from a
     single source, ``lateral_only`` and ``prior_only``."""
-    columns: dict[str, list | pl.Series] = {
-        "study_id": [study.study_id for study in studies],
-        "subject_id": [study.subject_id for study in studies],
-        "split": [study.split for study in studies],
-    }
-    columns |= {finding: [finding in study.findings for study in studies] for finding in FINDINGS}
-    for column in ("lateral_only", "prior_only"):
-        names = [[name for name in FINDINGS if name in getattr(study, column)] for study in studies]
-        columns[column] = pl.Series(names, dtype=pl.List(pl.String))
-    return pl.DataFrame(columns)
+    rows = [
+        {"study_id": study.study_id, "subject_id": study.subject_id, "split": study.split}
+        | {finding: finding in study.findings for finding in FINDINGS}
+        | {only: [name for name in FINDINGS if name in getattr(study, only)] for only in ("lateral_only", "prior_only")}
+        for study in studies
+    ]
+    return pl.DataFrame(rows, TRUTH_SCHEMA)
 
 
 def _write_answers(studies: list[PhantomStudy], directory: Path) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 
 from pacer.core.contexts import Context, availability, contexts_within
 from pacer.data.findings import FINDINGS
-from pacer.phantom.phrases import clause, describe, elaborate, short
-from pacer.phantom.wording import WORDING, Option, Style, by_style, capitalised, denial, fill, pick, remarks, style_of
+from pacer.phantom.phrases import clause, describe, elaborate, remarks, short
+from pacer.phantom.wording import WORDING, Option, Style, by_style, capitalised, denial, fill, pick, style_of
 from pacer.phantom.world import FINDING_PRIORS, FindingState, PhantomStudy, make_world
 
 Status = Literal["positive", "negative", "uncertain"]

@@ -11,15 +11,15 @@ import math
 import numpy as np
 
 from pacer.phantom.canvas import Array, Canvas, bump, curve, ramp, smooth_noise
-from pacer.phantom.exposure import add_distractor, expose
-from pacer.phantom.lateral_findings import PAINTERS, VERTEBRA
+from pacer.phantom.projection import Projection
 from pacer.phantom.world import FindingState, PhantomStudy
 
 ZONE_HEIGHT = {"upper": -0.36, "mid": -0.02, "lower": 0.28}
-_AIR_DEPTH = 0.44
+#: Height of a vertebra together with the gap below it.
+VERTEBRA = 0.19
 
 
-class Lateral:
+class Lateral(Projection):
     """Draws one study; the attributes are the geometry shared by the findings.
 
     Attributes:
@@ -27,16 +27,11 @@ class Lateral:
         thorax: inside of the rib cage, 0 to 1.
         lung: air-filled lung, 0 to 1.
         below: distance below the diaphragm.
-        texture, window: a number in [0, 1) that selects the texture sheets, and two that select the window on them.
     """
 
     def __init__(self, study: PhantomStudy, size: int):
-        self.study = study
         anatomy = study.anatomy
-        self.canvas = Canvas(size, anatomy, anatomy.kyphosis)
-        self.rng = study.rng(11)
-        left, top, self.texture = self.rng.random(3).tolist()
-        self.window = left, top
+        super().__init__(study, Canvas(size, anatomy, anatomy.kyphosis), purpose=11)
         x, y = self.canvas.x, self.canvas.y
         height = np.where(y > 0.0, anatomy.lung_height + 0.20, anatomy.lung_height)
         width = np.float32(anatomy.lung_width + 0.26)
@@ -51,16 +46,6 @@ class Lateral:
         self.below = y - dome
         self.lung = self.thorax * ramp(-self.below, 0.04)
 
-    def draw(self) -> tuple[Array, dict[str, Array]]:
-        """Return the radiograph, uint8 [size, size], and the region of each visible finding, float32 [size, size]."""
-        density = self._body()
-        for state in self.study.findings.values():
-            if state.finding in PAINTERS and not state.prior_only:
-                PAINTERS[state.finding](self, state)
-        add_distractor(self.canvas, self.study.lateral_exposure, np.abs(self.canvas.x))
-        image = self.canvas.radiograph(density, self.lung, _AIR_DEPTH)
-        return expose(image, self.study.lateral_exposure, self.rng, frontal=False), self.canvas.regions
-
     def place(self, state: FindingState) -> tuple[float, float]:
         """Return the position of a lung finding; behind the heart if it is visible only on this view."""
         u, v, _ = state.position
@@ -68,7 +53,7 @@ class Lateral:
             return 0.27 + 0.10 * (u - 0.5), 0.24 + 0.16 * (v - 0.5)
         return 0.12 + 0.30 * (u - 0.5), ZONE_HEIGHT[state.zone] + 0.18 * (v - 0.5)
 
-    def _body(self) -> Array:
+    def body(self) -> Array:
         canvas, anatomy = self.canvas, self.study.anatomy
         x, y, bone = canvas.x, canvas.y, np.float32(anatomy.bone)
         trunk = ramp(0.85 + 0.08 * np.float32(anatomy.fat) - np.abs(x), 0.06)
@@ -118,10 +103,7 @@ class Lateral:
         if anatomy.breast:
             low = np.square((x + 0.62) / 0.28) + np.square((y - np.float32(anatomy.breast_height)) / 0.34)
             density += np.float32(anatomy.breast) * ramp(1.0 - low, 0.3)
-        gas_x, gas_y, gas = anatomy.gas
-        reach = np.float32(0.008 + 0.022 * gas)
-        radius = np.square(x + np.float32(gas_x - 0.32)) / reach + np.square(y - np.float32(gas_y)) / (0.35 * reach)
-        density -= 0.20 * bump(radius) * ramp(self.below, 0.05)
+        density -= 0.20 * self.gas(x + np.float32(anatomy.gas[0] - 0.32)) * ramp(self.below, 0.05)
 
     def _upper_mediastinum(self) -> None:
         """Fill the retrosternal space if the mediastinum is enlarged; otherwise it stays clear."""

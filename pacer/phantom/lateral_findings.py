@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pacer.phantom.canvas import bump, curve, ramp, smooth_noise
 from pacer.phantom.frontal_findings import draw_case, draw_lines, further
+from pacer.phantom.lateral import VERTEBRA, Lateral
 from pacer.phantom.world import FindingState
 
-if TYPE_CHECKING:
-    from pacer.phantom.lateral import Lateral
 
-#: Height of a vertebra together with the gap below it.
-VERTEBRA = 0.19
-
-
-def _atelectasis(view: Lateral, state: FindingState) -> None:
+def atelectasis(view: Lateral, state: FindingState) -> None:
     u, v, _ = state.position
     a, b, c = further(state, 3)
     base, step = view.study.anatomy.diaphragm - 0.26 + 0.05 * u, 0.095 + 0.03 * b
@@ -34,7 +28,7 @@ def _atelectasis(view: Lateral, state: FindingState) -> None:
     view.canvas.claim(state.finding, np.maximum(view.canvas.stroke(lines, 0.10), lifted))
 
 
-def _consolidation(view: Lateral, state: FindingState) -> None:
+def consolidation(view: Lateral, state: FindingState) -> None:
     """A dense block with straight borders; behind the heart it lies over the lower spine."""
     x, y = view.canvas.x, view.canvas.y
     centre_x, centre_y = view.place(state)
@@ -47,7 +41,7 @@ def _consolidation(view: Lateral, state: FindingState) -> None:
     view.canvas.claim(state.finding, block * view.lung)
 
 
-def _edema(view: Lateral, state: FindingState) -> None:
+def edema(view: Lateral, state: FindingState) -> None:
     """Haze around the hilum and thick fissures."""
     x, y = view.canvas.x, view.canvas.y
     u, v, w = state.position
@@ -60,10 +54,8 @@ def _edema(view: Lateral, state: FindingState) -> None:
     view.canvas.claim(state.finding, region * view.lung)
 
 
-def _fracture(view: Lateral, state: FindingState) -> None:
-    """A vertebral body compressed to a dense wedge between widened dark gaps; rib fractures are not visible."""
-    if state.kind != "vertebra":
-        return
+def fracture(view: Lateral, state: FindingState) -> None:
+    """A vertebral body compressed to a dense wedge between widened dark gaps."""
     canvas = view.canvas
     y = 0.04 + VERTEBRA * (int(4 * state.position[0]) - 2)
     x = 0.50 + 0.10 * y * y
@@ -74,7 +66,7 @@ def _fracture(view: Lateral, state: FindingState) -> None:
     canvas.claim(state.finding, around)
 
 
-def _lung_lesion(view: Lateral, state: FindingState) -> None:
+def lung_lesion(view: Lateral, state: FindingState) -> None:
     x, y = view.place(state)
     a, b, _ = further(state, 3)
     radius = 0.092 + 0.08 * state.severity
@@ -86,7 +78,7 @@ def _lung_lesion(view: Lateral, state: FindingState) -> None:
     view.canvas.claim(state.finding, spot)
 
 
-def _lung_opacity(view: Lateral, state: FindingState) -> None:
+def lung_opacity(view: Lateral, state: FindingState) -> None:
     x, y = view.place(state)
     a, _, _ = further(state, 3)
     reach = 0.28 + 0.04 * a + 0.10 * state.severity
@@ -97,7 +89,7 @@ def _lung_opacity(view: Lateral, state: FindingState) -> None:
     view.canvas.claim(state.finding, ramp(haze - 0.3, 0.2) * view.lung)
 
 
-def _pneumonia(view: Lateral, state: FindingState) -> None:
+def pneumonia(view: Lateral, state: FindingState) -> None:
     canvas = view.canvas
     x, y = view.place(state)
     u, v, w = state.position
@@ -110,7 +102,7 @@ def _pneumonia(view: Lateral, state: FindingState) -> None:
     canvas.claim(state.finding, ramp(window - 0.25, 0.15) * view.lung)
 
 
-def _pleural_effusion(view: Lateral, state: FindingState) -> None:
+def pleural_effusion(view: Lateral, state: FindingState) -> None:
     """Fluid in the deep posterior angle, with a curved upper border."""
     x, y = view.canvas.x, view.canvas.y
     height = 0.30 + 0.45 * state.severity
@@ -122,7 +114,7 @@ def _pleural_effusion(view: Lateral, state: FindingState) -> None:
     view.canvas.claim(state.finding, fluid * view.lung)
 
 
-def _pleural_abnormality(view: Lateral, state: FindingState) -> None:
+def pleural_abnormality(view: Lateral, state: FindingState) -> None:
     """A wavy rim along the posterior chest wall."""
     canvas = view.canvas
     u, v, w = state.position
@@ -135,7 +127,7 @@ def _pleural_abnormality(view: Lateral, state: FindingState) -> None:
     canvas.claim(state.finding, rim)
 
 
-def _support_devices(view: Lateral, state: FindingState) -> None:
+def support_devices(view: Lateral, state: FindingState) -> None:
     canvas = view.canvas
     u, v, w = state.position
     thin, thick = [], []
@@ -156,17 +148,3 @@ def _support_devices(view: Lateral, state: FindingState) -> None:
         else:
             thick.append(curve((0.10, 0.42), (0.22, 0.05), (0.16, -0.42 + 0.2 * u)))
     draw_lines(canvas, thin, thick, 0.31 + 0.09 * u)
-
-
-PAINTERS = {
-    "atelectasis": _atelectasis,
-    "consolidation": _consolidation,
-    "edema": _edema,
-    "fracture": _fracture,
-    "lung lesion": _lung_lesion,
-    "lung opacity": _lung_opacity,
-    "pleural effusion": _pleural_effusion,
-    "pleural abnormality": _pleural_abnormality,
-    "pneumonia": _pneumonia,
-    "support devices": _support_devices,
-}

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from pacer.phantom.wording import WORDING, pick
-from pacer.phantom.world import FindingState
+from pacer.phantom.wording import WORDING, Phrase, Style, Texts, pick
+from pacer.phantom.world import FindingState, PhantomStudy
 
 _PLURALS = frozenset({"fractures", "masses", "nodules", "effusions", "plaques"})
 _ADVERBS = {"mild": "mildly", "moderate": "moderately", "severe": "severely"}
-
-
-class Phrase(NamedTuple):
-    """A noun phrase, its grammatical number, and whether it can take an article."""
-
-    text: str
-    plural: bool = False
-    countable: bool = True
-
-    @property
-    def with_article(self) -> str:
-        """The phrase as it follows "there is" or "there are"; every member of a list has its own article."""
-        if not self.countable or (self.plural and " and " not in self.text):
-            return self.text
-        return " and ".join(f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in self.text.split(" and "))
 
 
 def describe(state: FindingState, wording: float, detail: float) -> Phrase:
@@ -99,3 +82,24 @@ def short(state: FindingState, wording: float) -> Phrase:
 def _devices(state: FindingState, wording: float) -> Phrase:
     names = [pick(WORDING.devices[device], wording).format(side=state.side) for device in state.devices]
     return Phrase(" and ".join(names), plural=len(names) > 1)
+
+
+def remarks(study: PhantomStudy, style: Style) -> Texts:
+    """Return true remarks about body and exposure, and neutral ones; none of them states or denies a finding.
+
+    They depend only on the study, so its reports in different contexts agree.
+    """
+    body = study.anatomy
+    untrue = {
+        "low volumes": body.diaphragm >= 0.44,
+        "well expanded": body.diaphragm <= 0.54,
+        "tortuous aorta": body.knob <= 0.95,
+        "osteopenic": body.bone >= 0.78,
+        "scoliosis": abs(body.scoliosis) <= 0.025,
+        "rotated": abs(body.turned) <= 0.035,
+        "skin fold": study.exposure.distractor != "skin fold",
+        "portable": study.view != "AP",
+        "bones intact": "fracture" in study.findings,
+    }
+    column = {"terse": 0, "prose": 2}.get(style, 1)
+    return tuple(texts[column] for name, texts in WORDING.remarks.items() if not untrue.get(name))

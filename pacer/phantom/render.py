@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -14,12 +14,32 @@ from PIL import Image
 from pacer.core.io import hash_json
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
+from pacer.phantom import frontal_findings as on_frontal
+from pacer.phantom import lateral_findings as on_lateral
+from pacer.phantom.exposure import add_distractor, expose
 from pacer.phantom.frontal import Frontal
 from pacer.phantom.lateral import Lateral
-from pacer.phantom.world import PhantomStudy
+from pacer.phantom.world import FindingState, PhantomStudy
 
 View = Literal["frontal", "lateral"]
 _VIEWS = {"frontal": Frontal, "lateral": Lateral}
+#: Drawing functions by finding, on the frontal and on the lateral view; cardiomegaly and an enlarged mediastinum change
+#: the anatomy itself.
+_PAINTERS: dict[str, tuple[Callable[[Any, FindingState], None], ...]] = {
+    "atelectasis": (on_frontal.atelectasis, on_lateral.atelectasis),
+    "consolidation": (on_frontal.consolidation, on_lateral.consolidation),
+    "edema": (on_frontal.edema, on_lateral.edema),
+    "fracture": (on_frontal.fracture, on_lateral.fracture),
+    "lung lesion": (on_frontal.lung_lesion, on_lateral.lung_lesion),
+    "lung opacity": (on_frontal.lung_opacity, on_lateral.lung_opacity),
+    "pleural effusion": (on_frontal.pleural_effusion, on_lateral.pleural_effusion),
+    "pleural abnormality": (on_frontal.pleural_abnormality, on_lateral.pleural_abnormality),
+    "pneumonia": (on_frontal.pneumonia, on_lateral.pneumonia),
+    "pneumothorax": (on_frontal.pneumothorax,),
+    "support devices": (on_frontal.support_devices, on_lateral.support_devices),
+}
+#: Brightness that the air of the lungs takes away.
+_AIR_DEPTH = {"frontal": 0.46, "lateral": 0.44}
 VIEWS: tuple[View, ...] = ("frontal", "lateral")
 
 #: Number of rendering processes.
@@ -43,9 +63,25 @@ def visible_findings(study: PhantomStudy, view: View) -> set[str]:
     return study.findings.keys() - study.prior_only - hidden
 
 
+def _draw(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the radiograph, uint8 [size, size], and the region of each visible finding, float32 [size, size]."""
+    is_frontal = view == "frontal"
+    drawing, visible = _VIEWS[view](study, size), visible_findings(study, view)
+    density = None if is_frontal else drawing.body()
+    for name, state in study.findings.items():
+        if name in visible and name in _PAINTERS:
+            _PAINTERS[name][VIEWS.index(view)](drawing, state)
+    if density is None:  # in the frontal view findings hide the vessels
+        density = drawing.body()
+    exposure = study.exposure if is_frontal else study.lateral_exposure
+    add_distractor(drawing.canvas, exposure, np.abs(drawing.canvas.x))
+    image = drawing.canvas.radiograph(density, drawing.lung, _AIR_DEPTH[view])
+    return expose(image, exposure, drawing.rng, is_frontal), drawing.canvas.regions
+
+
 def render(study: PhantomStudy, size: int, view: View) -> np.ndarray:
     """Render a radiograph, uint8 [size, size]; the patient's right is on the left, or the patient faces left."""
-    return _VIEWS[view](study, size).draw()[0]
+    return _draw(study, size, view)[0]
 
 
 def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> tuple[np.ndarray, np.ndarray]:
@@ -56,7 +92,7 @@ def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> 
     not visible in ``view``, are zero. Thin lines include a margin around them; cardiomegaly, edema and an enlarged
     mediastinum cover the region that they occupy. ``grid`` divides ``size``.
     """
-    image, regions = _VIEWS[view](study, size).draw()
+    image, regions = _draw(study, size, view)
     masks = np.zeros((len(FINDINGS), grid, grid), dtype=np.float32)
     cell = size // grid
     for finding, region in regions.items():

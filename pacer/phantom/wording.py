@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from ruamel.yaml import YAML
-
-if TYPE_CHECKING:
-    from pacer.phantom.phrases import Phrase
-    from pacer.phantom.world import PhantomStudy
 
 Style = Literal["terse", "plain", "prose", "numbered"]
 #: Cumulative shares of the styles.
@@ -38,6 +34,21 @@ class Names(NamedTuple):
     adjective_first: Texts = ()
     clauses: Texts = ()
     countable: bool = True
+
+
+class Phrase(NamedTuple):
+    """A noun phrase, its grammatical number, and whether it can take an article."""
+
+    text: str
+    plural: bool = False
+    countable: bool = True
+
+    @property
+    def with_article(self) -> str:
+        """The phrase as it follows "there is" or "there are"; every member of a list has its own article."""
+        if not self.countable or (self.plural and " and " not in self.text):
+            return self.text
+        return " and ".join(f"{'an' if part[0] in 'aeiou' else 'a'} {part}" for part in self.text.split(" and "))
 
 
 _TABLES = YAML(typ="safe").load(Path(__file__).with_name("wording.yaml"))
@@ -86,27 +97,6 @@ def denial(findings: list[str], style: Style, choice: float) -> str:
     frames = by_style(WORDING.denials, style)
     # words after a long list, such as "is seen", are too far from its first member
     return pick(frames[:3] if len(names) > 2 else frames, choice).format(listed)
-
-
-def remarks(study: PhantomStudy, style: Style) -> Texts:
-    """Return true remarks about body and exposure, and neutral ones; none of them states or denies a finding.
-
-    They depend only on the study, so its reports in different contexts agree.
-    """
-    body = study.anatomy
-    untrue = {
-        "low volumes": body.diaphragm >= 0.44,
-        "well expanded": body.diaphragm <= 0.54,
-        "tortuous aorta": body.knob <= 0.95,
-        "osteopenic": body.bone >= 0.78,
-        "scoliosis": abs(body.scoliosis) <= 0.025,
-        "rotated": abs(body.turned) <= 0.035,
-        "skin fold": study.exposure.distractor != "skin fold",
-        "portable": study.view != "AP",
-        "bones intact": "fracture" in study.findings,
-    }
-    column = {"terse": 0, "prose": 2}.get(style, 1)
-    return tuple(texts[column] for name, texts in WORDING.remarks.items() if not untrue.get(name))
 
 
 def clinical_text(rng: np.random.Generator, traits: list[str], phrases: ByName, share: float) -> str | None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.data.radiographs import ImageError, open_image
+from pacer.data.greyscale import ImageError
+from pacer.data.radiographs import open_image
 
 #: Longest edge of an embedded radiograph, in pixels.
 LONGEST_EDGE = 384

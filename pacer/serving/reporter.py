@@ -18,7 +18,7 @@ from pacer.core.devices import compute_device
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import hash_file, read_json
 from pacer.data.cleaning import CLEANERS
-from pacer.data.radiographs import NOTES
+from pacer.data.greyscale import NOTES
 from pacer.data.readers.views import parse_view
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.reader import read_reader

@@ -30,6 +30,8 @@ OPTIONAL = (WHOLE, "date", "time", "order", "indication", "history", "split")
 COLUMNS = (*REQUIRED, *REPORT, *OPTIONAL)
 #: Columns whose text is used unchanged.
 TEXTS = (*REPORT, "indication", "history")
+#: Names of the previous report's texts in messages.
+OF_PREVIOUS = {f"prior_{name}": f"{name} of the previous study" for name in REPORT}
 #: Column for the dates in a form with the year first, if a reader changes it; messages quote ``date``.
 YEAR_FIRST = "year_first"
 #: Column for the reason why a reader excludes a study; its report, if any, can still be a previous report.
@@ -55,11 +57,7 @@ _REMOVED = (
 )
 #: Faults of a study (each a column): its field, the message, and the column whose values are quoted.
 _FAULTS = {
-    "two subjects": (
-        "study",
-        "the study is given under more than one subject; make the ids of studies unique",
-        "subject",
-    ),
+    "two subjects": ("study", "the study is given under more than one subject; make its id unique", "subject"),
     "bad date": ("date", DATE_FORMS, "date"),
     "bad time": ("time", TIME_FORMS, "time"),
     "bad order": ("order", "expected a whole number of at most nine digits", "order"),
@@ -202,13 +200,11 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
         by_order = pl.when(has_prior).then(pl.lit("order")).alias("rule")
         choices = choices.with_columns(by_order, gap_days=pl.lit(None, pl.Float64))
     account.count("priors", role, "undated", choices["day"].null_count())
-    account.count("priors", role, "same day, order unknown", int(choices["unordered"].sum()))
-    choices = choices.drop("day", "clock", "has_report", "unordered").with_columns(
+    choices = choices.drop("day", "clock", "has_report").with_columns(
         pl.when(has_prior).then(name).alias(name) for name in ("tied", "passed_over")
     )
-    reports = studies.select(
-        "subject", prior_study_id="study", prior_findings="findings", prior_impression="impression"
-    )
+    priors = {"prior_study_id": "study", "prior_findings": "findings", "prior_impression": "impression"}
+    reports = studies.select("subject", **priors)
     studies = studies.join(choices, on=_STUDY, how="left", maintain_order="left")
     return studies.join(reports, on=["subject", "prior_study_id"], how="left", maintain_order="left")
 

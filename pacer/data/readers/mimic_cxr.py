@@ -16,12 +16,13 @@ from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL
 from pacer.data.account import LEFT_OUT, Account
 from pacer.data.readers.files import read_files
-from pacer.data.readers.image_rows import TEXTS, UNUSED, studies_of
+from pacer.data.readers.image_rows import OF_PREVIOUS, TEXTS, UNUSED, studies_of
 from pacer.data.readers.views import VIEW_IN_FULL
 from pacer.data.sections import find_sections
 from pacer.data.source import Source
 from pacer.data.tables import open_table, shown_columns
 
+NAMES = {"frontal": "dicom_id", "lateral": "dicom_id"} | OF_PREVIOUS
 _REPORT_FILE = re.compile(r"(?:^|/)s([0-9]+)\.txt\Z")
 _STUDY = ["subject", "study"]
 _IMAGE = [*_STUDY, "dicom"]

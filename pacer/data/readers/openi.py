@@ -23,6 +23,7 @@ from pacer.data.readers.files import read_files
 from pacer.data.readers.views import choose_images, image_key, read_views
 from pacer.data.source import Source
 
+NAMES = {"frontal": "parentImage", "lateral": "parentImage"}
 SECTIONS = ("findings", "impression", "indication")
 
 _NUMBER = re.compile(r"(?:CXR)?([0-9]+)")

@@ -20,6 +20,7 @@ from pacer.data.readers.views import View, choose_images, read_views, view_of
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
 
+NAMES = {"findings": "report", "frontal": "image_path", "lateral": "image_path"}
 _NO_IDS = (
     "the field is missing, the id is not Open-I's (CXR1_...), and the image path is not MIMIC's "
     "(.../p<subject>/s<study>/...)"

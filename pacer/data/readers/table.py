@@ -6,6 +6,7 @@ The rows are converted by :mod:`pacer.data.readers.image_rows`. The columns are 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -13,26 +14,31 @@ import polars as pl
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.account import Account
-from pacer.data.readers.image_rows import COLUMNS, REPORT, REQUIRED, WHOLE, YEAR_FIRST, studies_of
+from pacer.data.readers.image_rows import COLUMNS, OF_PREVIOUS, REPORT, REQUIRED, WHOLE, YEAR_FIRST, studies_of
 from pacer.data.source import Source, matching_files
-from pacer.data.tables import CsvForm, open_table, other_separator, shown_columns
+from pacer.data.tables import CsvForm, Table, open_table, other_separator, shown_columns
 from pacer.data.values import quoted
 
-#: Python that writes pictures in a table, as Hugging Face's Parquet has them, to files, and a table with their names.
+NAMES = {"frontal": "image", "lateral": "image"} | OF_PREVIOUS
+#: Python that writes the pictures in a table to files, and a table with their names; and for lists of paths.
 _WRITE_PICTURES = """
 import glob, pathlib, polars
-for path in map(pathlib.Path, glob.glob({!r})):
-    table = polars.read_parquet(path){}
+for path in map(pathlib.Path, glob.glob({files!r})):
+    table = polars.read_parquet(path){explode}
     names = [f"{{path.stem}}-{{number}}" for number in range(len(table))]
     for name, picture in zip(names, table[{image!r}]):
-        pathlib.Path({!r}, name).write_bytes(picture["bytes"])
+        pathlib.Path({folder!r}, name).write_bytes({content} if picture else b"")
     table.with_columns(polars.Series({image!r}, names)).write_parquet(path.with_suffix(".files.parquet"))"""
+_ONE_ROW_EACH = """
+import glob, pathlib, polars
+for path in map(pathlib.Path, glob.glob({files!r})):
+    polars.read_parquet(path){explode}.write_parquet(path.with_suffix(".files.parquet"))"""
 _SPLIT_OF_SHARD = re.compile(r"(train|validation|valid|val|dev|test)[-_.]")
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     """Return every study of the table, which may be several files with the same columns."""
-    files, settings = matching_files(source.files["table"]), config.table
+    files, settings = matching_files(source.files["file"]), config.table
     form = CsvForm(settings.delimiter, settings.encoding, "corpus.table.", settings.quotes)
     parts, have = list[pl.DataFrame](), None
     for path in files:
@@ -41,18 +47,14 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
             differ = shown_columns(sorted(set(table.columns) ^ have))
             raise DataError(f"{path} and {files[0]} differ in the columns {differ}; files of one table have the same")
         have, names = set(table.columns), _columns(path, table.columns, settings.columns)
-        pictures = (cell for cell in table.values(names["image"]) if isinstance(cell, list | dict))
-        if (cell := next(pictures, None)) is not None:
-            rows = ".explode({image!r}, {view!r})".format(**names) if isinstance(cell, list) else ""
-            script = _WRITE_PICTURES.format(str(source.files["table"]), rows, str(source.images), **names)
+        if script := _script(table, names, str(source.files["file"]), str(source.images)):
             raise DataError(
-                f"{path} holds pictures: run this Python, then name the .files.parquet that it writes{script}"
+                f"{path} holds pictures or lists: run this Python, then name the .files.parquet that it writes{script}"
             )
         account.read["table"] += len(table.rows)
-        for place, column in enumerate(table.columns):
-            if column not in names.values():
-                filled = sum(row[place] is not None for row in table.rows)
-                account.count("unknown_fields", "table", quoted(column), filled)
+        for column in filter(lambda name: name not in names.values(), table.columns):
+            filled = sum(value is not None for value in table.values(column))
+            account.count("unknown_fields", "table", quoted(column), filled)
         images = table.frame(list(names.values()), decimals=(settings.columns.get("time", "time"),))
         images.columns = list(names)
         parts.append(images.with_columns(file=pl.lit(str(path)), row=pl.Series(table.places, dtype=pl.String)))
@@ -64,6 +66,18 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     if settings.dates is not None and "date" in images.columns:
         images = images.with_columns(_year_first(settings.dates).alias(YEAR_FIRST))
     return studies_of(images, "table", account)
+
+
+def _script(table: Table, names: Mapping[str, str], files: str, folder: str) -> str | None:
+    """Return Python that makes a table of paths, one row per image, of pictures as Hugging Face's Parquet has them
+    (``{bytes, path}``, or only the bytes) and of lists; None if the table is one."""
+    first = {name: next(filter(None, table.values(names[name])), None) for name in ("image", "view")}
+    lists = [repr(names[name]) for name, cell in first.items() if isinstance(cell, list)]
+    picture = first["image"][0] if isinstance(first["image"], list) else first["image"]
+    script = _WRITE_PICTURES if isinstance(picture, dict | bytes) else _ONE_ROW_EACH if lists else ""
+    explode = f".explode({', '.join(lists)})" if lists else ""
+    content = 'picture["bytes"] or b""' if isinstance(picture, dict) else "picture"
+    return script.format(files=files, folder=folder, explode=explode, content=content, image=names["image"])
 
 
 def _year_first(form: str) -> pl.Expr:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL
-from pacer.data.radiographs import other_part
+from pacer.data.dicom import other_part
 from pacer.data.tables import open_table, shown_columns
 from pacer.data.values import quoted
 
@@ -127,36 +127,30 @@ def choose_images(
 def read_views(path: Path) -> dict[str, View]:
     """Read a table of views; see :func:`~pacer.data.tables.open_table` for its kinds.
 
-    The image is in a column ``image``, ``filename`` or ``dicom_id``, and its view in ``view``, ``projection`` or
-    ``ViewPosition``. If there are several view columns, the first one that is understood determines whether the image
-    is frontal; the others may add AP or PA. Where all of them are empty, ``ViewCodeSequence_CodeMeaning`` counts.
+    The image is in the first column named ``image``, ``filename`` or ``dicom_id``, and its view in ``view``,
+    ``projection`` or ``ViewPosition``. Where it is empty, ``ViewCodeSequence_CodeMeaning`` counts.
 
     Returns:
         ``{key: view}``, see :func:`image_key`, in the table's order, without images whose view is not understood.
     """
     table = open_table(path)
-    images, view_columns, in_full = (
-        [column for name in group if (column := table.only(name)) is not None]
-        for group in (IMAGE_COLUMNS, VIEW_COLUMNS, (VIEW_IN_FULL,))
-    )
-    for group, columns in ((IMAGE_COLUMNS, images), (VIEW_COLUMNS, view_columns)):
-        if not columns:
+    columns = [
+        next((column for name in names if (column := table.only(name)) is not None), None)
+        for names in (IMAGE_COLUMNS, VIEW_COLUMNS, (VIEW_IN_FULL,))
+    ]
+    for names, column in zip((IMAGE_COLUMNS, VIEW_COLUMNS), columns, strict=False):
+        if column is None:
             has = shown_columns(table.columns)
-            raise DataError(f"{path} needs one of the columns {', '.join(group)}; it has {has}")
-    image_column = images[0]
-    table.check_ids([image_column])
+            raise DataError(f"{path} needs one of the columns {', '.join(names)}; it has {has}")
+    named = [column for column in columns if column is not None]
+    table.check_ids(named[:1])
     views: dict[str, View] = {}
-    rows = table.frame([image_column, *view_columns, *in_full]).to_dicts()
-    for place, row in zip(table.places, rows, strict=True):
-        if any(row.values()) and not (row[image_column] or "").strip():
-            raise DataError(f"{path}, {place} names no image in {image_column}")
-        has_view = any(not re.search(EMPTY_CELL, row[column] or "") for column in view_columns)
-        columns_used = view_columns if has_view else in_full
-        understood = [view for column in columns_used if (view := parse_view(row[column])) is not None]
-        if understood:
-            key = image_key(row[image_column])
-            with_direction = [view for view in understood if view.kind == understood[0].kind and view.view != "other"]
-            view = [*with_direction, understood[0]][0]
-            if views.setdefault(key, view) != view:
-                raise DataError(f"{path}, {place} gives image {quoted(key)} another view than an earlier row")
+    for place, (image, *written) in zip(table.places, table.frame(named).iter_rows(), strict=True):
+        if not (image or "").strip():
+            if any(written):
+                raise DataError(f"{path}, {place} names no image in {named[0]}")
+            continue
+        view = parse_view(next((text for text in written if not re.search(EMPTY_CELL, text or "")), None))
+        if view is not None and views.setdefault(image_key(image), view) != view:
+            raise DataError(f"{path}, {place} gives image {quoted(image_key(image))} another view than an earlier row")
     return views

@@ -86,7 +86,7 @@ def test_a_labs_corpus(
     make(tmp_path)
     renamed = ()
     if make is labs.hub:
-        with pytest.raises(DataError, match="holds pictures: run this Python") as refused:
+        with pytest.raises(DataError, match="holds pictures or lists: run this Python") as refused:
             build(heading, tmp_path)
         exec(str(refused.value).partition("\n")[2], {})
         renamed = "*.parquet", "*.files.parquet"

@@ -17,6 +17,7 @@ from pacer.data.account import Account
 from pacer.data.readers.openi import read
 from pacer.data.source import Source
 from pacer.data.studies import seeded_split
+from tests.support.cases import cases
 from tests.support.corpus import BASE, read_rows
 
 FRONTAL, LATERAL = "CXR1_1_IM-0001-4001", "CXR1_1_IM-0001-3001"
@@ -159,30 +160,13 @@ def test_one_of_several_files_of_an_image(distribution: OpenI) -> None:
     assert distribution.row()["frontal"] == "CXR1_1_IM-0001-4001.dcm.png"
 
 
-@pytest.mark.parametrize(
-    ("images", "expected"),
-    [
-        ((), "no frontal image"),
-        (("",), "no frontal image"),
-        ((LATERAL,), "no frontal image"),
-        (("CXR1_1_IM-0001-9999",), "no frontal image"),
-        ((LATERAL, "CXR1_1_IM-0001-9999"), "no frontal image"),
-        ((FRONTAL,), (FRONTAL, None, "PA", ["sn"])),
-        ((FRONTAL, "CXR1_1_IM-0001-9999"), (FRONTAL, None, "PA", ["sn"])),
-        (("CXR1_1_IM-0001-5001", FRONTAL), ("CXR1_1_IM-0001-5001", None, "AP", ["sn"])),
-        (("CXR1_1_IM-0001-6001", LATERAL, FRONTAL, FRONTAL), (FRONTAL, "CXR1_1_IM-0001-6001", "PA", ["sn", "mn"])),
-    ],
-)
-def test_choice_of_images(images: tuple[str, ...], expected: Any, distribution: OpenI) -> None:
-    row = distribution.folder(report(images=images)).row()
-    unknown = sum(image.endswith("9999") for image in images)
-    assert distribution.notes.notes.get("unknown_views", {}) == ({"views.csv": {"images": unknown}} if unknown else {})
-    if isinstance(expected, str):
-        assert row["reason"] == expected
-        return
-    frontal, lateral, view, contexts = expected
-    assert (row["frontal"], row.get("lateral")) == (f"{frontal}.png", lateral and f"{lateral}.png")
-    assert (row["view"], row["contexts"]) == (view, contexts)
+@cases(__file__)
+def test_choice_of_images(kind: str, case: dict[str, Any], distribution: OpenI) -> None:
+    row = distribution.folder(report(images=tuple(case["images"]))).row()
+    unknown = {"views.csv": {"images": case["unknown"]}} if case["unknown"] else {}
+    assert distribution.notes.notes.get("unknown_views", {}) == unknown
+    assert row.get("reason") == case.get("reason")
+    assert {name: row.get(name) for name in case.get("study", {})} == case.get("study", {})
 
 
 def test_r2gen_split(distribution: OpenI) -> None:

@@ -17,7 +17,7 @@ import torch
 from pacer.core import io
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import read_json
-from pacer.data.radiographs import NOT_AN_IMAGE
+from pacer.data.greyscale import NOT_AN_IMAGE
 from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder
 from pacer.features.shards import Entry, take_over, write_shard

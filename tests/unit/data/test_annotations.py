@@ -8,9 +8,7 @@ import json
 import pytest
 
 from pacer.core.errors import DataError
-from pacer.data.account import Account
-from pacer.data.readers.annotations import read_annotations, read_records
-from pacer.data.readers.r2gen import Record
+from pacer.data.readers.annotations import read_annotations
 
 
 @pytest.mark.parametrize(
@@ -55,14 +53,3 @@ def test_damaged_gzip(tmp_path) -> None:
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"a\.json\.gz"):
             read_annotations(path)
-
-
-@pytest.mark.parametrize("rounded", ["1.23457E+12", 1e17])
-def test_ids_that_were_rounded_are_bad(tmp_path, rounded) -> None:
-    record = {"id": "a", "report": "Clear.", "image_path": ["a.png"], "study_id": "s1", "subject_id": rounded}
-    (tmp_path / "a.json").write_text(json.dumps({"train": [record, record | {"subject_id": 7}]}))
-    account = Account()
-    records = read_records(tmp_path / "a.json", "annotation", Record, account)
-    assert records["subject_id"].to_list() == ["7"]
-    (problem,) = account.problems.to_dicts()
-    assert problem["field"] == "subject_id" and "has rounded" in problem["reason"]

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from PIL import Image
 
+from pacer.data.greyscale import NOT_AN_IMAGE
 from pacer.data.images import SCHEMA, inspect_images
-from pacer.data.radiographs import NOT_AN_IMAGE
 from tests.support.dicom import write_dicom
 
 

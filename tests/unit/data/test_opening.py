@@ -26,8 +26,10 @@ from pydicom.uid import (
 )
 
 from pacer.core.errors import DataError
-from pacer.data import radiographs as pixels
-from pacer.data.radiographs import NOTES, ImageError, image_header, open_image
+from pacer.data import greyscale as pixels
+from pacer.data.greyscale import NOTES, ImageError
+from pacer.data.radiographs import image_header, open_image
+from tests.support.cases import cases
 from tests.support.dicom import write_dicom
 from tests.support.real import real
 
@@ -257,27 +259,40 @@ def lut(entries: list[int], first: int, depth: int, vr: str = "US", first_vr: st
     return item
 
 
+#: Entries of tables, by the names that the cases use.
+TWELVE = list(range(4096))
+SIXTEEN = [step * 65535 // 4095 for step in TWELVE]
+EIGHT = [step >> 4 for step in TWELVE]
+ENTRIES = {
+    "small": list(range(256)),
+    "twelve": TWELVE,
+    "falling": TWELVE[::-1],
+    "eight": EIGHT,
+    "packed": np.array(EIGHT, dtype=np.uint8).view("<u2").tolist(),
+    "darker": [entry * 60000 // 65535 for entry in SIXTEEN],
+    "signed": [entry - 65536 if entry > 32767 else entry for entry in SIXTEEN],
+    "every sixteenth": SIXTEEN[::16],
+}
+
+
+def fields_of(case: dict[str, Any]) -> dict[str, Any]:
+    """The header of a case."""
+    fields = dict(case.get("fields", {}))
+    for name, table in case.get("tables", {}).items():
+        fields[name] = [lut(**table | {"entries": ENTRIES[table["entries"]]})]
+    for name, change in case.get("broken", {}).items():
+        fields[name] = [lut([0, 1, 2, 3], 0, 12)]
+        for key, value in change.items():
+            delattr(fields[name][0], key) if value is None else setattr(fields[name][0], key, value)
+    return fields
+
+
 @pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        (window(1000, 800), stretched(RAMP, 600, 1399)),  # PS3.3 C.11.2.1.2.1
-        ({"WindowCenter": [1000, 10], "WindowWidth": [800, 5]}, stretched(RAMP, 600, 1399)),
-        (window(1000.5, 801), stretched(RAMP, 600, 1400)),
-        (window(1000, 800) | {"VOILUTFunction": "LINEAR_EXACT"}, stretched(RAMP, 600, 1400)),
-        (window(1000, 800) | {"VOILUTFunction": "SIGMOID"}, np.rint(255 / (1 + np.exp(-4 * (RAMP - 1000) / 800)))),
-        (window(900, 401), stretched(RAMP, 699.5, 1099.5)),
-        (window(900, 1), np.where(RAMP > 899.5, 255, 0)),
-        (window(0, 0), stretched(RAMP, 0, 2047)),
-        ({"WindowCenter": "", "WindowWidth": ""}, stretched(RAMP, 0, 2047)),
-        ({"WindowCenter": 1000}, stretched(RAMP, 0, 2047)),
-        (window(100, 201) | {"RescaleSlope": 0.25, "RescaleIntercept": -100.5},
-         stretched(RAMP * 0.25 - 100.5, -0.5, 199.5)),
-        ({"RescaleSlope": -2, "RescaleIntercept": 7}, stretched(-RAMP, -2047, 0)),
-    ],
-)  # fmt: skip
-def test_windows(tmp_path: Path, fields: dict[str, Any], expected: np.ndarray, photometric: str) -> None:
-    result = opened(write_dicom(tmp_path / "a.dcm", RAMP, photometric=photometric, **fields))
+@cases(__file__, "windows")
+def test_windows(kind: str, case: dict[str, Any], tmp_path: Path, photometric: str) -> None:
+    result = opened(write_dicom(tmp_path / "a.dcm", RAMP, photometric=photometric, **fields_of(case)))
+    measured = RAMP * case.get("slope", 1) + case.get("intercept", 0)
+    expected = np.array(case["shown"]) if "shown" in case else stretched(measured, *case["range"])
     np.testing.assert_array_equal(result, 255 - expected if photometric == "MONOCHROME1" else expected)
 
 
@@ -286,94 +301,30 @@ WIDE = np.arange(4096).reshape(64, 64)
 FAR = np.where(WIDE == 7, 65535, WIDE)
 FAR_BOTH = np.where(WIDE == 7, -30000, np.where(np.isin(WIDE, [9, 11]), 32000, WIDE))
 EVEN = np.rint(np.arange(4096) * 255 / 4095)
-NOT_FOR = "{}: not for these values, whose range is used"
-NOT_SQUARE = "{} is not square, the image is resampled to square pixels"
-FAR_NOTE = "PixelData: a few pixels are far outside the rest and do not count for the range of grey"
-OTHERS = {"presentation": "1.2.840.10008.5.1.4.1.1.1.1", "processing": "1.2.840.10008.5.1.4.1.1.1.1.1"}
+STORED = {"wide": WIDE, "eight bits": WIDE // 16, "far": FAR, "far on both sides": FAR_BOTH,
+          "a marker": np.where(WIDE < 40, 65535, WIDE)}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("stored", "fields", "notes", "mean", "size"),
-    [
-        (WIDE, {}, [], 127.5, (64, 64)),
-        (WIDE, window(40, 400), [NOT_FOR.format("WindowCenter and WindowWidth")], 127.5, (64, 64)),
-        (WIDE, window(128, 256), [NOT_FOR.format("WindowCenter and WindowWidth")], 127.5, (64, 64)),
-        (WIDE, window(9000, 100), [NOT_FOR.format("WindowCenter and WindowWidth")], 127.5, (64, 64)),
-        (WIDE, window(2048, 100), [NOT_FOR.format("WindowCenter and WindowWidth")], 127.5, (64, 64)),
-        (WIDE, {"VOILUTSequence": [lut(list(range(256)), 0, 8)]}, [NOT_FOR.format("VOILUTSequence")], 127.5, (64, 64)),
-        (WIDE, window(2048, 2048), [], 127.5, (64, 64)),
-        (WIDE, window(2048, 4096) | {"PixelPaddingValue": 0}, [], 127.5, (64, 64)),
-        (WIDE // 16, window(128, 256), [], 127.5, (64, 64)),
-        (FAR, {}, [FAR_NOTE], 127.5, (64, 64)),
-        (FAR_BOTH, {}, [FAR_NOTE], 127.5, (64, 64)),
-        (np.where(WIDE < 40, 65535, WIDE), {}, [], 10, (64, 64)),  # a marker is no stray pixel
-        (WIDE, {"RescaleSlope": 0, "RescaleIntercept": 500}, ["RescaleSlope is 0 and is ignored"], 127.5, (64, 64)),
-        (WIDE, {"PixelSpacing": [0.2, 0.1]}, [NOT_SQUARE.format("PixelSpacing")], 127.5, (64, 128)),
-        (WIDE, {"ImagerPixelSpacing": [0.1, 0.15]}, [NOT_SQUARE.format("ImagerPixelSpacing")], 127.5, (96, 64)),
-        (WIDE, {"PixelAspectRatio": [4, 3]}, [NOT_SQUARE.format("PixelAspectRatio")], 127.5, (64, 85)),
-        (WIDE, {"PixelSpacing": [0.143, 0.1431]}, [], 127.5, (64, 64)),
-        (WIDE, {"PixelSpacing": [0, 0]}, [], 127.5, (64, 64)),
-        (
-            WIDE,
-            {"PixelSpacing": [0.1, 0.1], "PixelAspectRatio": [2, 1]},
-            ["PixelAspectRatio contradicts PixelSpacing, which is followed"],
-            127.5,
-            (64, 64),
-        ),
-        (
-            WIDE,
-            {"PresentationIntentType": "FOR PROCESSING"},
-            ["PresentationIntentType is FOR PROCESSING"],
-            127.5,
-            (64, 64),
-        ),
-        (WIDE, {"PresentationIntentType": "FOR PRESENTATION"}, [], 127.5, (64, 64)),
-        (WIDE, {"SOPClassUID": OTHERS["processing"]}, ["SOPClassUID is of images for processing"], 127.5, (64, 64)),
-        (WIDE, {"SOPClassUID": OTHERS["presentation"]}, [], 127.5, (64, 64)),
-        (WIDE, {"PresentationLUTShape": "IDENTITY"}, [], 127.5, (64, 64)),
-        (
-            WIDE,
-            {"PresentationLUTShape": "INVERSE"},
-            ["PresentationLUTShape is INVERSE, but MONOCHROME2 is followed"],
-            127.5,
-            (64, 64),
-        ),
-    ],
-)
-def test_a_header_that_changes_what_the_picture_means(
-    tmp_path: Path, stored: np.ndarray, fields: dict[str, Any], notes: list[str], mean: float, size: tuple[int, int]
-) -> None:
-    signed, bits = bool(stored.min() < 0), 16 if np.ptp(stored) > 4095 else 12
-    path = write_dicom(tmp_path / "a.dcm", stored, bits, signed, **fields)
+@cases(__file__, "headers")
+def test_a_header_that_changes_what_the_picture_means(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "a.dcm"
+    if "field" in case:
+        path = real(f"field/dicom/{case['field']}")
+    else:
+        stored = STORED[case["stored"]]
+        signed, bits = bool(stored.min() < 0), 16 if np.ptp(stored) > 4095 else 12
+        write_dicom(path, stored, bits, signed, **fields_of(case))
     image, header = open_image(path), image_header(path)
-    assert [*header.notes] == [*image.info.get(NOTES, ())] == notes
-    assert image.size == header[:2] == size
-    assert np.asarray(image).mean() == pytest.approx(mean, abs=1)
-    if fields.keys() <= {"WindowCenter"} and stored is WIDE:
+    assert [*header.notes] == [*image.info.get(NOTES, ())] == case["notes"]
+    assert image.size == header[:2] and image.size == tuple(case.get("size", image.size))
+    assert "field" in case or image.size == tuple(case.get("size", (64, 64)))
+    assert np.asarray(image).mean() == pytest.approx(case.get("mean", 127.5), abs=1)
+    if case.get("stored") == "wide" and case.get("fields", {}).keys() <= {"WindowCenter"}:
         np.testing.assert_array_equal(np.asarray(image).ravel(), EVEN)
-    if stored is FAR:
+    if case.get("stored") == "far":
         Image.fromarray(stored.astype(np.uint16)).save(tmp_path / "a.png")
-        assert image_header(tmp_path / "a.png").notes == (FAR_NOTE.removeprefix("PixelData: "),)
+        assert image_header(tmp_path / "a.png").notes == (case["notes"][0].removeprefix("PixelData: "),)
         np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "a.png")), np.asarray(image))
-
-
-@pytest.mark.parametrize(
-    ("place", "notes"),
-    [
-        ("window_of_another_kind/D_window.dcm", [NOT_FOR.format("WindowCenter and WindowWidth")]),
-        ("window_of_another_kind/D2_window8.dcm", [NOT_FOR.format("WindowCenter and WindowWidth")]),
-        ("presentation_lut_shape/A1_m1_inverse.dcm", []),
-        ("presentation_lut_shape/A2_m2_inverse.dcm", ["PresentationLUTShape is INVERSE, but MONOCHROME2 is followed"]),
-        (
-            "presentation_lut_shape/A3_m1_identity.dcm",
-            ["PresentationLUTShape is IDENTITY, but MONOCHROME1 is followed"],
-        ),
-    ],
-)
-def test_headers_after_public_reports(place: str, notes: list[str]) -> None:
-    path = real(f"field/dicom/{place}")
-    assert [*image_header(path).notes] == notes
-    assert np.asarray(open_image(path)).mean() == 127.5
 
 
 @pytest.mark.parametrize("vr", ["US", "OW"])
@@ -388,53 +339,16 @@ def test_tables_hold_their_ends_and_come_before_windows(tmp_path: Path, vr: str)
     np.testing.assert_array_equal(result, stretched(np.array([[50, 50, 50, 40, 30, 10, 10]]), 10, 50))
 
 
-#: A ramp of 12 bits at the places 0, 90, 500, 1000, 2047, 3000, 4095, as `dcm2pnm +Wl 1 --ignore-vlut-depth` of DCMTK
-#: 3.6.7 shows it through the tables below (`+Wi 1` for windows). It rounds differently: 1 is allowed.
+#: Places on a ramp of 12 bits.
 PLACES = np.array([[0, 90, 500, 1000, 2047, 3000, 4095]])
-LINE = [0, 5, 31, 62, 127, 187, 255]
-WINDOWED = [0, 0, 0, 127, 255, 255, 255]
-TWELVE = list(range(4096))
-SIXTEEN = [step * 65535 // 4095 for step in TWELVE]
-EIGHT = [step >> 4 for step in TWELVE]
-PACKED = np.array(EIGHT, dtype=np.uint8).view("<u2").tolist()
-FLUOROSCOPY = {"SOPClassUID": "1.2.840.10008.5.1.4.1.1.12.2", **window(1000, 800)}
 
 
 @pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
-@pytest.mark.parametrize(
-    ("low", "fields", "expected"),
-    [
-        (0, {"VOILUTSequence": [lut(TWELVE, 0, 16)]}, LINE),
-        (0, {"VOILUTSequence": [lut(EIGHT, 0, 16)]}, LINE),
-        (0, {"VOILUTSequence": [lut([e * 60000 // 65535 for e in SIXTEEN], 0, 16)]}, [0, 5, 28, 57, 117, 171, 234]),
-        # DCMTK ignores data of VR SS; the standard (PS3.3 C.11.1.1.1) has them unsigned
-        (0, {"VOILUTSequence": [lut([e - 65536 if e > 32767 else e for e in SIXTEEN], 0, 16, "SS")]}, LINE),
-        (0, {"VOILUTSequence": [lut(PACKED, 0, 8, "OW", count=4096)]}, LINE),
-        (0, {"VOILUTSequence": [lut(PACKED, 0, 16, "OW", count=4096)]}, LINE),
-        (0, {"VOILUTSequence": [lut(PACKED, 0, 8, "US", count=4096)]}, LINE),
-        (-2048, {"VOILUTSequence": [lut(TWELVE, 63488, 12)]}, LINE),
-        (-2048, {"VOILUTSequence": [lut(TWELVE, -2048, 12, first_vr="SS")]}, LINE),
-        (0, {"RescaleIntercept": -1024, "RescaleSlope": 1, "VOILUTSequence": [lut(TWELVE, 64512, 12)]}, LINE),
-        (
-            -2048,
-            {
-                "RescaleIntercept": 32768,
-                "RescaleSlope": 16,
-                "VOILUTSequence": [lut(SIXTEEN[::16], -32768, 16, first_vr="SS")],
-            },
-            [0, 0, 0, 0, 0, 255, 255],
-        ),
-        (0, {"PixelIntensityRelationship": "LOG", "ModalityLUTSequence": [lut(TWELVE[::-1], 0, 12)]}, WINDOWED),
-        (0, {"PixelIntensityRelationship": "DISP", "RescaleSlope": 2, "RescaleIntercept": 0}, WINDOWED),
-    ],
-)
-def test_a_field_is_read_by_its_content(
-    tmp_path: Path, low: int, fields: dict[str, Any], expected: list[int], photometric: str
-) -> None:
-    fields = FLUOROSCOPY | fields if "PixelIntensityRelationship" in fields else fields
-    result = opened(write_dicom(tmp_path / "a.dcm", PLACES + low, 12, low < 0, photometric, **fields))
-    shown = 255 - np.array([expected]) if photometric == "MONOCHROME1" else [expected]
-    np.testing.assert_allclose(result, shown, atol=1)
+@cases(__file__, "tables")
+def test_a_field_is_read_by_its_content(kind: str, case: dict[str, Any], tmp_path: Path, photometric: str) -> None:
+    low, shown = case.get("low", 0), np.array([case["shown"]])
+    result = opened(write_dicom(tmp_path / "a.dcm", PLACES + low, 12, low < 0, photometric, **fields_of(case)))
+    np.testing.assert_allclose(result, 255 - shown if photometric == "MONOCHROME1" else shown, atol=1)
 
 
 @pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
@@ -463,52 +377,14 @@ def test_bits_beyond_the_stored_ones_are_ignored(tmp_path: Path) -> None:
 # --- DICOM: what is read and what is refused ---------------------------------------------------------------------
 
 
-NOT_GREY = "it is not a single frame, MONOCHROME1 or MONOCHROME2 .* 8 or 16 bits .*BitsStored within them"
-TABLES = ("VOILUTSequence", "ModalityLUTSequence")
-
-
-def broken(**fields: Any) -> list[Dataset]:
-    item = lut([0, 1, 2, 3], 0, 12)
-    for name, value in fields.items():
-        if value is None:
-            delattr(item, name)
-        else:
-            setattr(item, name, value)
-    return [item]
-
-
 @pytest.mark.parametrize("read", [open_image, image_header])
 @pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, DeflatedExplicitVRLittleEndian, ImplicitVRLittleEndian])
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"PhotometricInterpretation": "PALETTE COLOR"}, NOT_GREY),
-        ({"PhotometricInterpretation": "RGB", "SamplesPerPixel": 3}, NOT_GREY),
-        ({"PhotometricInterpretation": None}, NOT_GREY),
-        ({"NumberOfFrames": 4}, NOT_GREY),
-        ({"BitsAllocated": 32}, NOT_GREY),
-        ({"BitsStored": 20, "HighBit": 19}, NOT_GREY),
-        ({"BitsStored": 0}, NOT_GREY),
-        ({"PixelRepresentation": 2}, NOT_GREY),
-        ({"HighBit": 15}, NOT_GREY),
-        ({"PixelData": b""}, "its DICOM header lacks PixelData$"),
-        ({"Rows": 0}, "it has fewer than 14 pixels on a side"),
-        *(({name: None}, f"its DICOM header lacks {name}$")
-          for name in ("SamplesPerPixel", "PixelRepresentation", "BitsStored", "PixelData", "Rows")),
-        *(({table: broken(**change)}, f"its {table} has no LUTDescriptor of three numbers, or no LUTData")
-          for table in TABLES
-          for change in ({"LUTData": None}, {"LUTDescriptor": None}, {"LUTDescriptor": [4, 0]}, {"LUTData": []})),
-        ({"VOILUTFunction": "CUBIC", **window(1000, 800)}, "its VOILUTFunction is not LINEAR, LINEAR_EXACT or SIGMOID"),
-        ({"RescaleIntercept": "1e999"}, "its RescaleSlope or RescaleIntercept is not finite"),
-        ({"Modality": "CT"}, "its Modality is not one of a radiograph's: CR, DX"),
-        ({"Modality": "SMITH^ANNE"}, "its Modality is not one of a radiograph's: CR, DX"),
-    ],
-)  # fmt: skip
+@cases(__file__, "refused")
 def test_what_is_no_grey_radiograph_is_refused(
-    tmp_path: Path, read: Any, syntax: str, fields: dict[str, Any], reason: str
+    kind: str, case: dict[str, Any], tmp_path: Path, read: Any, syntax: str
 ) -> None:
-    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax, **fields)
-    with pytest.raises(DataError, match=rf"a\.dcm: the image cannot be used: {reason}"):
+    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax, **fields_of(case))
+    with pytest.raises(DataError, match=rf"a\.dcm: the image cannot be used: {case['reason']}"):
         read(path)
 
 
@@ -617,24 +493,3 @@ def test_a_torn_file_cannot_be_decoded(tmp_path: Path, suffix: str) -> None:
         path.write_bytes(whole[:-1500])
         with pytest.raises(ImageError, match=r"the file cannot be decoded \(it is cut off or damaged\)"):
             read(path)
-
-
-# --- real files ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("tag", "part"),
-    [
-        ("HAND", "HAND"),
-        ("right knee", "KNEE"),
-        ("L_SPINE", "SPINE"),
-        ("Thorax", None),
-        ("POITRINE", None),
-        ("CHEST ABDOMEN", None),
-        ("", None),
-    ],
-)
-def test_another_part_of_the_body_is_told_and_not_refused(tmp_path: Path, tag: str, part: str | None) -> None:
-    path = write_dicom(tmp_path / "a.dcm", RAMP, BodyPartExamined=tag)
-    notes = () if part is None else (f"BodyPartExamined is {part}",)
-    assert image_header(path).notes == open_image(path).info.get(NOTES, ()) == notes

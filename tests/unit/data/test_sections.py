@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pacer.data.sections import Sections, find_sections, meaning_of
+from tests.support.cases import cases
 
 with open(Path(__file__).with_name("mimic_headings.tsv"), newline="") as file:
     HEADINGS = [(row["heading"], row["official"], row["ours"]) for row in csv.DictReader(file, delimiter="\t")]
@@ -61,56 +63,11 @@ def test_every_section_of_a_report() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "findings"),
-    [
-        (" FINAL REPORT\n CHEST, TWO VIEWS\n\n IMPRESSION:  No pneumonia.\n", None),
-        ("", None),
-        ("FINDINGS:", None),
-        ("The findings: are not a heading.", None),
-        (" FINDINGS:\n  \n IMPRESSION: Normal.", None),
-        ("FINDINGS: One view.\nWords that go on", "One view. Words that go on"),
-        (" FINDINGS AND IMPRESSION:  All is well.\n", "All is well."),
-        (" FINDINGS/IMPRESSION:  All is well.\n", "All is well."),
-        (" IMPRESSION AND FINDINGS:  All is well.\n", "All is well."),
-        (" FINDINGS\n\n  All is well.\n\n IMPRESSION\n Normal.", "All is well."),
-        (" Findings:  All is well.\n Impression: Normal.", "All is well."),
-        (" FINDINGS:  First.\n IMPRESSION: A.\n FINDINGS:  Second.\n IMPRESSION: B.", "Second."),
-        (" FINDINGS:  First.\n IMPRESSION: A.\n FINDINGS:  \n IMPRESSION: B.", "First."),
-        (" WET READ: ___ 5:00 PM\n FINDINGS: Early.\n\n FINAL REPORT\n FINDINGS: Late.\n", "Late."),
-        (" WET READ: ___ 5:00 PM\n FINDINGS: Early.\n\n FINAL REPORT\n IMPRESSION: Normal.\n", "Early."),
-        (" WET READ: ___ 5:00 PM\n  Early.\n ______\n FINAL REPORT\n IMPRESSION: Normal.\n", None),
-        (" FINDINGS: Text.\n FINAL ADDENDUM\n More.\n", "Text."),
-        (" FINDINGS: Text.\n ADDENDUM:  More.\n", "Text."),
-        (" PROVISIONAL FINDINGS IMPRESSION (PFI):  Early.\n FINDINGS: Late.\n", "Late."),
-        (" PROVISIONAL FINDINGS IMPRESSION (PFI):  Early.\n", None),
-        (" FINDINGS: At 9:30, HEART: normal.\n LUNGS: Clear.\n", "At 9:30, HEART: normal. LUNGS: Clear."),
-        (" FINDINGS: Text.\r\n IMPRESSION: Normal.\r\n", "Text."),
-        (" FINDINGS: Text.\n RECOMMENDATION(S):  A CT.\n", "Text."),
-        (" FINDINGS: Text.\n NOTIFICATION:  By phone.\n", "Text."),
-        # a title over the whole report is an empty section; over the text, it is the findings' heading
-        (" CHEST, PA AND LATERAL:\n\n INDICATION: Cough.\n\n FINDINGS: Text.\n", "Text."),
-        (" INDICATION: Cough.\n\n PORTABLE AP CHEST RADIOGRAPH:  Text.\n IMPRESSION: Normal.\n", "Text."),
-        (" PORTABLE CHEST AT 10:35 A.M.:  Text.\n", "Text."),
-        (" FINDINGS: Lungs clear.\n LEFT RIBS:  No fracture.\n", "Lungs clear. LEFT RIBS: No fracture."),
-    ],
-)
-def test_findings(text: str, findings: str | None) -> None:
-    assert find_sections(text).findings == findings
-
-
-@pytest.mark.parametrize(
-    ("text", "impression"),
-    [
-        (" IMPRESSION: Early.\n IMPRESSION: Late.\n", "Late."),
-        (" PROVISIONAL FINDINGS IMPRESSION (PFI): Early.\n\n FINAL REPORT\n IMPRESSION: Late.\n", "Late."),
-        (" PROVISIONAL FINDINGS IMPRESSION (PFI): Early.\n\n FINAL REPORT\n FINDINGS: Text.\n", "Early."),
-        (" CONCLUSION: Normal.\n RECOMMENDATION(S):  A CT.\n", "Normal."),
-        (" IMPRESSION:\n\n CHEST: Normal.\n ABDOMEN: Normal.\n", "CHEST: Normal. ABDOMEN: Normal."),
-    ],
-)
-def test_impression(text: str, impression: str) -> None:
-    assert find_sections(text).impression == impression
+@cases(__file__)
+def test_sections_of_a_report_file(kind: str, case: dict[str, Any]) -> None:
+    """Of all sections, or of one that a kind names."""
+    found = find_sections(case["text"])
+    assert found == Sections(**case["sections"]) if "sections" in case else getattr(found, kind) == case[kind]
 
 
 @pytest.mark.parametrize(
@@ -131,42 +88,6 @@ def test_a_heading_in_small_letters_stays_in_its_section(words: str) -> None:
 def test_headings_in_small_letters_count_where_none_is_in_capitals(title: str) -> None:
     text = " Indication: Cough.\n Comparison: ___.\n Findings: Clear.\n Impression: Normal.\n Recommendation: CT.\n"
     assert find_sections(title + text) == Sections("Clear.", "Normal.", "Cough.")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        # a report without headings concludes with what follows its first paragraph
-        (
-            "  FINAL REPORT\n INDICATION:  Cough.\n COMPARISON:  ___.\n \n Lungs clear.\n \n Heart normal.\n",
-            Sections(None, "Lungs clear. Heart normal.", "Cough."),
-        ),
-        (" FINAL REPORT\n CHEST RADIOGRAPH\n \n Lungs clear.\n", Sections(None, "Lungs clear.")),
-        (" INDICATION: Cough.\n", Sections(indication="Cough.")),
-        (" INDICATION:\n \n Cough.\n \n Clear.\n", Sections(None, "Cough. Clear.")),
-        (" INDICATION: Cough.\n \n \n", Sections(indication="Cough.")),
-        (
-            " INDICATION: \n \n Cough and\n fever.\n \n Lungs clear.\n \n IMPRESSION: Normal.\n",
-            Sections(None, "Normal.", "Cough and fever."),
-        ),
-        (
-            " COMPARISON: ___.\n \n Lungs clear.\n Recommendation: CT chest.\n",
-            Sections(None, "Lungs clear. Recommendation: CT chest."),
-        ),
-        # history, findings and impression in small letters begin below other headings in capitals: else the report
-        # would be part of the indication, which the prompt shows
-        (" INDICATION: Cough.\n Findings: Clear.\n IMPRESSION: Normal.\n", Sections("Clear.", "Normal.", "Cough.")),
-        (" INDICATION: Cough.\n Findings: Clear.\n Impression: Normal.\n", Sections("Clear.", "Normal.", "Cough.")),
-        (" PORTABLE CHEST:\n Findings: Clear.\n Impression: Normal.\n", Sections("Clear.", "Normal.")),
-        (" INDICATION: Cough.\n History: COPD.\n FINDINGS: Clear.\n", Sections("Clear.", None, "Cough.", "COPD.")),
-        (
-            " CHEST (PA AND LAT):\n Clinical history: Cough.\n Impression: Clear.\n",
-            Sections(None, "Clear.", None, "Cough."),
-        ),
-    ],
-)
-def test_whole_reports(text: str, expected: Sections) -> None:
-    assert find_sections(text) == expected
 
 
 @pytest.mark.parametrize(

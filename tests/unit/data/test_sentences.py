@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,38 +11,12 @@ from pacer.data.cleaning import CLEANERS
 from pacer.data.sentences import sentence_ends, token_marks, without_sentences
 from pacer.data.wording import compares_with_prior
 from pacer.phantom.tokenizer import phantom_tokenizer
+from tests.support.cases import cases
 
 
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        ("The endotracheal tube seen at 9 a.m. has been removed. Clear.", "Clear."),
-        ("The film at 9 a.m. ___ is unchanged. Clear.", "Clear."),
-        ("Seen at 9 a.m. Unchanged effusion. Clear.", "Seen at 9 a.m. Clear."),
-        ("Devices, e.g. Swan-Ganz, are unchanged. Clear.", "Clear."),
-        ("A nodule, i.e. that of approx. 3 cm, is stable. Clear.", "Clear."),
-        ("St. Jude valve is unchanged. Clear.", "Clear."),
-        ("Tube No. 8 is unchanged. Clear.", "Clear."),
-        ("Dr. Hill was told of the unchanged tube. Clear.", "Clear."),
-        # a long word ends a sentence, whatever follows: no clear finding goes with a stable one
-        ("No effusions. heart is stable. Normal bones.", "No effusions. Normal bones."),
-        ("Lungs are clear. 5 mm granuloma unchanged.", "Lungs are clear."),
-        # without capitals, small letters begin sentences
-        ("heart size is unchanged. lungs are clear.", "lungs are clear."),
-        # a list loses its numbers
-        ("1. Stable cardiomegaly. 2. No edema. 3. No effusion.", "No edema. No effusion."),
-        ("1. No effusion 2. Unchanged opacity", "No effusion."),
-        ("1. No effusion 2. Unchanged opacity 3. Clear", "No effusion. Clear"),
-        ("1) Stable edema.\n2) Clear.", "Clear."),
-        ("1. unchanged edema. 2. clear lungs, Dr. Hill.", "clear lungs, Dr. Hill."),
-        ("1. Fracture of rib 7. 2. Unchanged edema.", "Fracture of rib 7."),
-        ("Fracture of rib 7. Unchanged edema.", "Fracture of rib 7."),
-        ("1. No edema.  2. No effusion.", "1. No edema. 2. No effusion."),
-        ("1. Unchanged.", None),
-    ],
-)
-def test_whole_sentences_that_compare_are_taken_out(text: str, kept: str | None) -> None:
-    assert without_sentences(text, compares_with_prior) == kept
+@cases(__file__)
+def test_whole_sentences_that_compare_are_taken_out(kind: str, case: dict[str, Any]) -> None:
+    assert without_sentences(case["text"], compares_with_prior) == case["kept"]
 
 
 @given(st.text("aB1 2.)!m\n", max_size=40))

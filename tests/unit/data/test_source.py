@@ -43,7 +43,7 @@ def test_changed_annotation_file_is_refused(tiny) -> None:
     tiny.build()
     tiny.files["sn"]["train"].pop()
     tiny.write()
-    with pytest.raises(DataError, match=r"the sn file .* has changed"):
+    with pytest.raises(DataError, match=r"sn.json has changed since the source was made"):
         read_source(tiny.out / "source")
 
 
@@ -62,5 +62,5 @@ def test_a_folder_is_known_by_the_names_and_sizes_of_its_files(tiny) -> None:
     point_to_files(tiny.config(), tiny.out / "source")
     assert read_source(tiny.out / "source").files["original_references"] == tiny.root.resolve() / "reports"
     (folder / "s2.txt").write_text("two")
-    with pytest.raises(DataError, match=r"original_references file .* has changed"):
+    with pytest.raises(DataError, match=r"reports has changed"):
         read_source(tiny.out / "source")

@@ -6,36 +6,30 @@ import csv
 import gzip
 import io
 import unicodedata
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from PIL import Image
-from ruamel.yaml import YAML
 
 from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
-from tests.support.corpus import BASE, built, lines_of
+from tests.support.cases import cases
+from tests.support.corpus import BASE, built, lines_of, looks_of
 from tests.support.real import real
 
-CASES: list[dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_name("strangers.yaml"))
 
-
-@pytest.mark.parametrize("case", CASES, ids=[case["what"] for case in CASES])
-def test_a_strangers_table(case: dict[str, Any], tmp_path: Path) -> None:
-    content = real(f"field/tables/{case['field']}").read_bytes() if "field" in case else case["csv"].encode()
-    content = content if "field" in case else content.replace(rb"\n", b"\n")
+@cases(__file__)
+def test_a_strangers_table(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
+    content = real(f"field/tables/{case['field']}").read_bytes() if "field" in case else _content(case)
     (tmp_path / "t.csv").write_bytes(gzip.compress(content) if case.get("packed") else content)
-    _draw(content, case, tmp_path)
-    files = {
-        "source": "files",
-        "format": "table",
-        "root": str(tmp_path),
-        "table": {"file": "t.csv", "columns": {}} | case.get("table", {}),
-    }
-    config = Corpus.model_validate(BASE | files | {"max_bad_rows": 9} | case.get("corpus", {}))
+    _draw(content.decode(case.get("encoding", "utf-8")), case, tmp_path)
+    table = {"file": "t.csv", "columns": {}} | case.get("table", {})
+    files = {"source": "files", "format": "table", "root": str(tmp_path), "table": table, "max_bad_rows": 9}
+    config = Corpus.model_validate(BASE | files | case.get("corpus", {}))
     if "error" in case:
         with pytest.raises(DataError, match=case["error"]) as error:
             built(config, tmp_path)
@@ -43,32 +37,46 @@ def test_a_strangers_table(case: dict[str, Any], tmp_path: Path) -> None:
         return
     audit = built(config, tmp_path)
     records, lines = read_records(tmp_path / "corpus" / "records.parquet"), lines_of(audit)
-    if "reports" in case:
-        assert dict(records.select("record_id", "report").iter_rows()) == case["reports"]
-    for name, words in case.get("lines", {}).items():
-        assert words.strip() in lines[name]
-        assert case.get("advice", "") in lines[name]
-    if "studies" in case:
-        assert sorted(records["study_id"].unique()) == sorted(case["studies"])
-    if "priors" in case:
-        priors = read_table(tmp_path / "corpus" / "priors.parquet", PRIOR_SCHEMA)
-        assert dict(priors.select("study_id", "prior_study_id").iter_rows()) == case["priors"]
-    reasons: dict[str, int] = {}
-    for reason, number in audit["excluded"]["reasons"].items():
-        key = reason if reason in case.get("reasons", {}) else reason.partition(":")[0]
-        reasons[key] = reasons.get(key, 0) + number
-    assert reasons == case.get("reasons", reasons)
+    priors = read_table(tmp_path / "corpus" / "priors.parquet", PRIOR_SCHEMA)
     problems = pl.read_csv(tmp_path / "corpus" / "problems.csv", infer_schema=False)
-    assert problems.filter(kind="doubted").height == case.get(
-        "doubted", 4 if "t20_views" in case.get("field", "") else 0
-    )
+    by_id = {record["record_id"]: record for record in records.to_dicts()}
+    for record_id, fields in case.get("records", {}).items():
+        assert {name: by_id[record_id][name] for name in fields} == fields
+    for name, words in case.get("lines", {}).items():
+        assert words.strip() in lines[name] and case.get("advice", "") in lines[name]
+    assert set(case.get("looks", [])) <= looks_of(audit)
+    for topic, notes in case.get("notes", {}).items():
+        assert audit["notes"][topic] == notes
+    reasons = Counter[str]()
+    for reason, number in audit["excluded"]["reasons"].items():
+        reasons[reason if reason in case.get("reasons", {}) else reason.partition(":")[0]] += number
+    known = {
+        "reports": dict(records.select("record_id", "report").iter_rows()),
+        "studies": sorted(records["study_id"].unique()),
+        "priors": dict(priors.select("study_id", "prior_study_id").iter_rows()),
+        "chosen": {study: list(choice) for study, *choice in priors.iter_rows()},
+        "reasons": dict(reasons),
+        "left out": audit["left_out"]["reasons"],
+        "doubted": problems.filter(kind="doubted").height,
+    }
+    expected = {name: sorted(case[name]) if name == "studies" else case[name] for name in known.keys() & case}
+    assert {name: known[name] for name in expected} == expected
+    assert "doubted" in case or not known["doubted"] or "field" in case
 
 
-def _draw(content: bytes, case: dict[str, Any], folder: Path) -> None:
+def _content(case: dict[str, Any]) -> bytes:
+    """A table as its case writes it; a written-out line break within a text is one, unless the case is raw."""
+    content = case["csv"].encode(case.get("encoding", "utf-8"))
+    return content if case.get("raw") else content.replace(rb"\n", b"\n")
+
+
+def _draw(text: str, case: dict[str, Any], folder: Path) -> None:
     """Write the images that a table names: all of one size, and of one content if they are ``equal``."""
-    text = content.decode("utf-8").replace('\\"', '""')
-    for nth, row in enumerate(csv.DictReader(io.StringIO(text))):
-        if name := row.get("image"):
+    text = text.removeprefix("sep=;\n").replace('\\"', '""')
+    column = case.get("table", {}).get("columns", {}).get("image", "image")
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if ";" in text.partition("\n")[0] else ",")
+    for nth, row in enumerate(rows):
+        if name := row.get(column):
             name = unicodedata.normalize("NFC" if nth == 0 else "NFD", name) if case.get("renamed") else name
             path = folder / name
             if not path.exists():

@@ -11,7 +11,7 @@ from pacer.core.contexts import availability
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
 from pacer.phantom.language import contexts_of, fullest_report_of, report_of, sample_texts
-from pacer.phantom.wording import remarks
+from pacer.phantom.phrases import remarks
 from pacer.phantom.world import make_world
 
 

@@ -1,0 +1,273 @@
+"""Decoding of DICOM radiographs: modality transform, window or table, padding, and square pixels."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from functools import cache, partial
+from types import ModuleType
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from pacer.data.greyscale import FAR_PIXELS, NOTES, Refused, check_size, full_range, sound_range
+
+if TYPE_CHECKING:
+    from pydicom import Dataset, FileDataset
+
+#: DICOM modalities (PS3.3 C.7.3.1.1.1) of machines that make radiographs, and of scanned films and screens.
+_MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
+#: DICOM elements without which the pixels cannot be decoded.
+_NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
+#: Storage classes of X-ray angiography and radiofluoroscopy, and the pixel relationships for which their modality table
+#: or slope leads back to the beam's intensity: it is not for display (PS3.3 C.8.7.1.1.3), and DCMTK does not apply it.
+_ANGIOGRAPHY = tuple(f"1.2.840.10008.5.1.4.1.1.{number}" for number in ("12.1", "12.2", "12.3", "12.1.1", "12.2.1"))
+_NOT_LINEAR = ("LOG", "DISP")
+#: Fields with the height and width of a pixel, in the order in which DCMTK reads them.
+_SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
+#: Fewer distinct values than this do not tell whether a window is for them.
+_FEW_VALUES = 32
+#: Parts of the body whose radiographs do not show the lungs: DICOM's terms (PS3.16 annex L) and usual words.
+_OTHER_PARTS = re.compile(
+    r"ABD|ABDO(?:MEN|MINAL)?|KUB|PELVI[SC]|HIPS?|RIBS?|STERNUM|[CTL]?SPINES?|VERTEBRAE?|CERVICAL|LUMBAR|THORACIC|SACRUM"
+    r"|(?:THORACO|LUMBO)\w+|SPINAL|COSTAL|BOWEL|LIVER|LIMBS?|JOINTS?"
+    r"|COCCYX|SHOULDERS?|SCAPULAE?|CLAVICLES?|ARM|HUMERUS|ELBOWS?|FOREARMS?|WRISTS?|HANDS?|FINGERS?|THUMBS?|FEMURS?"
+    r"|THIGHS?|KNEES?|PATELLAE?|LEGS?|TIBIA|FIBULA|ANKLES?|FOOT|FEET|TOES?|HEELS?|CALCANEUS|EXTREMIT(?:Y|IES)|SKULL|HEAD"
+    r"|FACE|FACIAL|SINUS(?:ES)?|ORBITS?|MANDIBLE|MAXILLA|JAW|NASAL|TEETH|DENTAL|ZYGOMAS?|NECK|BREASTS?|BABYGRAM"
+)
+_CHEST = {"CHEST", "THORAX", "LUNG", "LUNGS", "CXR"}
+
+
+def other_part(text: str) -> str | None:
+    """Return the first word of a text that names a part of the body other than the chest; None if there is none, or if
+    the text names the chest as well."""
+    words = re.findall("[A-Z]+", text.upper())
+    return None if _CHEST.intersection(words) else next(filter(_OTHER_PARTS.fullmatch, words), None)
+
+
+@cache
+def _pydicom() -> ModuleType:
+    """Import pydicom at the first DICOM file, and silence its warnings about fields that are not read here."""
+    import pydicom.config
+    import pydicom.pixels
+
+    pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
+    warnings.filterwarnings("ignore", module=r"pydicom\.")
+    return pydicom
+
+
+def read_dicom(file: BinaryIO) -> FileDataset:
+    """Read the data set; refuse it unless it is a single grey image that an installed decoder can read."""
+    pydicom = _pydicom()
+    # force: some files have the extension but no DICOM preamble; those without the fields are refused below
+    data = pydicom.dcmread(file, force=True)
+    missing = [name for name in _NEEDED if name not in data or data.get_item(name).value in (None, "", b"")]
+    if len(missing) == len(_NEEDED):
+        raise UnidentifiedImageError
+    if missing:
+        raise Refused(f"its DICOM header lacks {', '.join(missing)}")
+    modality = str(data.get("Modality") or "").strip().upper()
+    if modality and modality not in _MODALITIES:
+        raise Refused(f"its Modality is not one of a radiograph's: {', '.join(_MODALITIES)}")
+    high_bit = data.BitsStored - 1
+    if not (
+        data.get("PhotometricInterpretation") in ("MONOCHROME1", "MONOCHROME2")
+        and (data.get("SamplesPerPixel", 1), int(data.get("NumberOfFrames") or 1)) == (1, 1)
+        and data.BitsAllocated in (8, 16)
+        and 0 < data.BitsStored <= data.BitsAllocated
+        and data.PixelRepresentation in (0, 1)
+        and data.get("HighBit", high_bit) == high_bit
+    ):
+        raise Refused(
+            "it is not a single frame, MONOCHROME1 or MONOCHROME2 (PhotometricInterpretation), with 8 or 16 bits "
+            "allocated, BitsStored within them, HighBit equal to BitsStored - 1, and PixelRepresentation 0 or 1"
+        )
+    check_size(data.Columns, data.Rows)
+    if "TransferSyntaxUID" not in data.file_meta:
+        if data.original_encoding != (True, True):
+            raise Refused(
+                "it does not name its transfer syntax, and is not in the default one (Implicit VR Little Endian)"
+            )
+        data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
+    if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
+        raise RuntimeError
+    return data
+
+
+def dicom_image(data: FileDataset) -> Image.Image:
+    """Return 8-bit grey with square pixels, and :data:`NOTES` on fields that contradict each other or the pixels, or
+    say that the image is not for people's eyes. Each note begins with the field.
+
+    Where a header contradicts itself, this is followed: PhotometricInterpretation before PresentationLUTShape, and the
+    first spacing in the order of :data:`_SPACINGS`.
+    """
+    grey, notes = _grey(data)
+    if part := other_part(str(data.get("BodyPartExamined") or "")):
+        notes.append(f"BodyPartExamined is {part}")
+    if _number(data, "RescaleSlope", 1.0) == 0:
+        notes.append("RescaleSlope is 0 and is ignored")
+    if "PROCESSING" in str(data.get("PresentationIntentType") or "").upper():
+        notes.append("PresentationIntentType is FOR PROCESSING")
+    if "For Processing" in getattr(data.get("SOPClassUID"), "name", ""):
+        notes.append("SOPClassUID is of images for processing")
+    photometric, shape = data.PhotometricInterpretation, str(data.get("PresentationLUTShape") or "").strip().upper()
+    if (photometric, shape) in (("MONOCHROME1", "IDENTITY"), ("MONOCHROME2", "INVERSE")):
+        notes.append(f"PresentationLUTShape is {shape}, but {photometric} is followed")
+    ratios = {name: ratio for name in _SPACINGS if (ratio := _height_of_pixels(data, name)) is not None}
+    image = Image.fromarray(grey)
+    field, ratio = next(iter(ratios.items()), ("", 1.0))
+    is_same = partial(np.isclose, rtol=0.01, atol=0)  # but for rounding
+    others = [name for name, other in ratios.items() if not is_same(other, ratio)]
+    notes += [f"{name} contradicts {field}, which is followed" for name in others]
+    if not is_same(ratio, 1):
+        size = (data.Columns, round(data.Rows * ratio)) if ratio > 1 else (round(data.Columns / ratio), data.Rows)
+        check_size(*size)
+        image = image.resize(size, Image.Resampling.BICUBIC)
+        notes.append(f"{field} is not square, the image is resampled to square pixels")
+    image.info = {NOTES: tuple(notes)} if notes else {}
+    return image
+
+
+def _height_of_pixels(data: FileDataset, name: str) -> float | None:
+    """Return the height of a pixel in widths, None if the field is absent or has no meaning."""
+    try:
+        height, width = (float(number) for number in data.get(name) or ())
+    except (TypeError, ValueError):
+        return None
+    return height / width if 0 < height < np.inf and 0 < width < np.inf else None
+
+
+def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
+    """Convert to 8-bit grey by transforming a table of all stored values instead of the pixels: exact, fast and small.
+    pydicom 3.0's own transforms refuse some tables, and round some ties differently than earlier versions stored.
+
+    A table or window that shows more than half of the values in the middle of the image in black or white belongs to
+    another kind of image; then the range of the values is used.
+    """
+    stored = data.pixel_array  # sign extended, without bits outside the values (overlays of old files)
+    lowest = int(stored.min())
+    places = stored.astype(np.int32) - lowest
+    values = np.arange(lowest, int(stored.max()) + 1)
+    padding = np.zeros(values.shape, dtype=bool)
+    if (first := data.get("PixelPaddingValue")) is not None:
+        last = data.get("PixelPaddingRangeLimit")
+        signed = data.PixelRepresentation == 1
+        low, high = sorted(_us_or_ss(int(bound), signed) for bound in (first, first if last is None else last))
+        padding = (values >= low) & (values <= high)
+    counts = np.bincount(places.ravel()) * ~padding
+    present = counts > 0
+
+    measured, notes = _measured(data, values), list[str]()
+    grey = _windowed(data, measured)
+    modality = "ModalityLUTSequence" if data.get("ModalityLUTSequence") else "RescaleSlope"
+    voi = "VOILUTSequence" if data.get("VOILUTSequence") else "WindowCenter and WindowWidth"
+    if grey is not None and _hides(grey, places, present):
+        grey = None
+        notes.append(f"{voi}: not for these values, whose range is used")
+    if grey is None:
+        inside, number = (measured[present], counts[present]) if present.any() else (np.zeros(1), np.ones(1))
+        low, high, has_far = (
+            sound_range(inside, number) if data.BitsAllocated > 8 else (inside.min(), inside.max(), False)
+        )
+        grey = full_range(measured, low, high)
+        notes += [f"PixelData: {FAR_PIXELS}"] * has_far
+    if present.sum() > 1 and not np.ptp(grey[present]):
+        by = voi if np.ptp(measured[present]) else modality
+        raise Refused(f"its pixels differ, but its {by} would show all in one grey (correct or remove the field)")
+    if data.PhotometricInterpretation == "MONOCHROME1":
+        grey = 255 - grey
+    grey[padding] = 0
+    return grey[places], notes
+
+
+def _hides(grey: np.ndarray, places: np.ndarray, present: np.ndarray) -> bool:
+    """Whether more than half of the distinct values in the middle of an image, if they are not few, become 0 or 255."""
+    height, width = places.shape
+    middle = np.zeros(grey.shape, dtype=bool)
+    middle[places[height // 4 : height - height // 4, width // 4 : width - width // 4]] = True
+    shown = grey[middle & present]
+    return len(shown) >= _FEW_VALUES and 2 * int(((shown == 0) | (shown == 255)).sum()) > len(shown)
+
+
+def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
+    """Convert stored values to the modality's measurements by its table, or else by slope and intercept."""
+    if data.get("SOPClassUID") in _ANGIOGRAPHY and data.get("PixelIntensityRelationship") in _NOT_LINEAR:
+        return values.astype(np.float64)
+    if data.get("ModalityLUTSequence"):
+        signed = data.PixelRepresentation == 1
+        return _look_up(data, "ModalityLUTSequence", values, signed)[0].astype(np.float64)
+    slope = _number(data, "RescaleSlope", 1.0)
+    if slope == 0:  # it has no meaning, and some devices write it with an intercept of 0 for none
+        return values.astype(np.float64)
+    measured = values * slope + _number(data, "RescaleIntercept", 0.0)
+    if not np.isfinite(measured).all():
+        raise Refused("its RescaleSlope or RescaleIntercept is not finite")
+    return measured
+
+
+def _windowed(data: FileDataset, values: np.ndarray) -> np.ndarray | None:
+    """Convert measured values to grey by the file's first VOI table or window (PS3.3 C.11.2); None if there is none
+    that the standard allows."""
+    if data.get("VOILUTSequence"):
+        lowest = -(1 << data.BitsStored - 1) if data.PixelRepresentation == 1 else 0
+        ends = _measured(data, np.array([lowest, lowest + (1 << data.BitsStored) - 1]))
+        entries, largest = _look_up(data, "VOILUTSequence", np.rint(values), bool(ends.min() < 0))
+        return np.rint(entries * (255 / largest)).astype(np.uint8)
+    center, width = _number(data, "WindowCenter", np.nan), _number(data, "WindowWidth", np.nan)
+    function = str(data.get("VOILUTFunction") or "LINEAR").upper()
+    if function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
+        raise Refused("its VOILUTFunction is not LINEAR, LINEAR_EXACT or SIGMOID")
+    # some devices write a width of 0 if there is no window
+    if not np.isfinite([center, width]).all() or width <= 0 or (function == "LINEAR" and width < 1):
+        return None
+    if function == "SIGMOID":
+        # equals the standard's 1 / (1 + exp(-x)), but does not overflow
+        return np.rint(127.5 * (1 + np.tanh(2 * (values - center) / width))).astype(np.uint8)
+    if function == "LINEAR":
+        center, width = center - 0.5, width - 1
+    if width == 0:
+        return np.where(values > center, 255, 0).astype(np.uint8)
+    return full_range(values, center - width / 2, center + width / 2)
+
+
+def _us_or_ss(value: int, signed: bool) -> int:
+    """Return a 16-bit value as what it stands for; the VR with which it was written, US or SS, is often the other."""
+    value &= 0xFFFF
+    return value - (1 << 16) if signed and value >= 1 << 15 else value
+
+
+def _look_up(data: FileDataset, name: str, values: np.ndarray, signed: bool) -> tuple[np.ndarray, int]:
+    """Look up whole numbers in a DICOM table, clamped to its ends; return the entries and the largest possible one.
+
+    ``signed``: whether the values that the table is for can be negative.
+    """
+    item = data[name][0]
+    descriptor, words = item.get("LUTDescriptor"), item.get("LUTData")
+    if len(descriptor or ()) != 3 or words in (None, b"", []):
+        raise Refused(f"its {name} has no LUTDescriptor of three numbers, or no LUTData")
+    count, first, depth = (int(number) for number in descriptor)
+    count, first = (count & 0xFFFF) or 1 << 16, _us_or_ss(first, signed)
+    if isinstance(words, bytes):
+        order = "<" if data.file_meta.TransferSyntaxUID.is_little_endian else ">"
+        words = np.frombuffer(words + bytes(len(words) % 2), dtype=order + "u2")
+    entries = np.atleast_1d(np.asarray(words, dtype=np.int64)) & 0xFFFF  # unsigned, whatever the VR (PS3.3 C.11.1.1.1)
+    if count > 1 and 2 * len(entries) <= count + 1:  # two to a word, the first in its low byte
+        entries, depth = entries.astype("<u2").view(np.uint8).astype(np.int64), 8
+    entries = entries[:count]
+    largest = int(entries.max())
+    # on some devices the entries have more bits than stated, or are all of one of the smaller depths
+    if largest < (1 << depth) - 1 and largest not in ((1 << bits) - 1 for bits in range(8, depth)):
+        largest = (1 << depth) - 1
+    return entries[(values - first).clip(0, len(entries) - 1).astype(np.int64)], largest
+
+
+def _number(data: Dataset, name: str, default: float) -> float:
+    """Return a decimal field, or its first value if it has several; ``default`` if it is absent or empty."""
+    try:
+        value = data.get(name)
+        if value is not None and not isinstance(value, str | int | float):
+            value = value[0] if len(value) else None
+        return default if value is None or value == "" else float(value)
+    except ValueError:
+        raise Refused(f"its {name} is not a number") from None

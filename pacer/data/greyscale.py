@@ -1,0 +1,128 @@
+"""What the decoding of any radiograph shares: limits, refusals, and the range of grey."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from pacer.core.errors import DataError
+
+MISSING = "the file does not exist"
+NOT_AN_IMAGE = "the file is not an image (expected JPEG, PNG, TIFF, BMP or DICOM)"
+DAMAGED = "the file cannot be decoded (it is cut off or damaged)"
+NO_PLUGIN = (
+    "the file is damaged, or no installed plugin decodes it (in the clone: `pip install -c constraints.txt '.[dicom]'`)"
+)
+ONE_COLOUR = "all its pixels have one colour"
+#: Limits on a radiograph's size: at least an encoder patch, and not a strip, whose short edge an encoder would enlarge.
+#: Oversized images are refused before decoding, because a small file can exhaust memory.
+MIN_SIDE, MAX_RATIO, MAX_PIXELS = 14, 100, 80_000_000
+WRONG_SIZE = (
+    f"it has fewer than {MIN_SIDE} pixels on a side, more than {MAX_PIXELS:,} in all, or is more than "
+    f"{MAX_RATIO} times as long as wide"
+)
+FAR_PIXELS = "a few pixels are far outside the rest and do not count for the range of grey"
+#: Key of ``Image.info`` for notes on what deserves a look: a DICOM field that contradicts another or the pixels, ...
+NOTES = "notes"
+
+
+class ImageError(DataError):
+    """An image file cannot be used. ``problem`` gives the reason, without the path or any content of the file."""
+
+    def __init__(self, message: str, problem: str = ""):
+        super().__init__(message)  # one argument, so that the error can be unpickled in another process
+        self.problem = problem
+
+
+def reading_problem(error: OSError | ValueError) -> str:
+    """Return the reason why a file cannot be opened or read."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return MISSING
+    if isinstance(error, ValueError):
+        return "no file can have this name"
+    return f"the file cannot be read ({error.strerror})" if error.strerror else DAMAGED  # Pillow's errors have none
+
+
+class Refused(Exception):
+    """Reason to refuse an image."""
+
+
+@contextmanager
+def problems_of(path: str | Path) -> Generator[None]:
+    try:
+        yield
+        return
+    except ImageError:
+        raise
+    except UnidentifiedImageError:
+        problem = NOT_AN_IMAGE
+    except OSError as error:
+        problem = reading_problem(error)
+    except Refused as refusal:
+        problem = f"the image cannot be used: {refusal}"
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        problem = f"the image cannot be used: {WRONG_SIZE}"
+    except RuntimeError:  # from pydicom
+        problem = NO_PLUGIN
+    except Exception:  # a damaged file can make a decoder raise anything, and the message may quote the file
+        problem = DAMAGED
+    raise ImageError(f"image {path}: {problem}", problem)
+
+
+def check_size(width: int, height: int) -> None:
+    """Refuse an image that is too small, too large or too long."""
+    short, long = sorted((width, height))
+    if short < MIN_SIDE or long > MAX_RATIO * short or width * height > MAX_PIXELS:
+        raise Refused(WRONG_SIZE)
+
+
+def full_range(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Scale ``low``..``high`` to 0..255; return all zeros if the two are equal."""
+    if low == high:
+        return np.zeros(values.shape, dtype=np.uint8)
+    return np.rint(((values - low) / (high - low)).clip(0, 1) * 255).astype(np.uint8)
+
+
+def sound_range(values: np.ndarray, counts: np.ndarray) -> tuple[float, float, bool]:
+    """Return the smallest and the largest value, and whether others are left out: values of few pixels (at most 10, or
+    one in 100,000, and one in 500 of a small image) that are farther from the rest than the rest is wide.
+
+    Args:
+        values: distinct values, in any order. counts: number of pixels of each.
+    """
+    order = np.argsort(values)
+    values, counts = values[order], counts[order]
+    number = int(counts.sum())
+    few = min(number // 500, max(10, number // 100_000))
+    is_few = (np.cumsum(counts) <= few, np.cumsum(counts[::-1])[::-1] <= few)
+    core = values[~is_few[0] & ~is_few[1]]
+    first, last, width = 0, len(values) - 1, np.ptp(core) if core.size else 0
+    if width > 0:
+        far = np.diff(values) > width  # from a value to the next
+        first = max(np.flatnonzero(far & is_few[0][:-1]) + 1, default=first)
+        last = min(np.flatnonzero(far & is_few[1][1:]), default=last)
+    return float(values[first]), float(values[last]), bool(first or last < len(values) - 1)
+
+
+def deep_grey(values: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Scale values of more than 8 bits to 8, and return whether a few values far outside the rest do not count."""
+    if not np.isfinite(values).all():
+        raise Refused("it holds values that are not finite")
+    if values.dtype.kind in "iu" and int(values.max()) - int(values.min()) < 1 << 20:  # much faster than sorting
+        counts = np.bincount((values.astype(np.int32) - int(values.min())).ravel())
+        distinct = np.flatnonzero(counts)
+        low, high, has_far = sound_range(distinct + int(values.min()), counts[distinct])
+    else:
+        low, high, has_far = sound_range(*np.unique(values, return_counts=True))
+    return full_range(values.astype(np.float64), low, high), has_far
+
+
+def with_contrast(image: Image.Image) -> Image.Image:
+    """Return the image; refuse it if all pixels are equal."""
+    if not np.ptp(np.reshape(image.getextrema(), (-1, 2)), axis=1).any():
+        raise Refused(ONE_COLOUR)
+    return image
