@@ -133,7 +133,7 @@ def _token_limit(params: Params, records: Path) -> Check:
 def _language_model(params: Params) -> Path | None:
     """Return the folder of the language model: its own, or that of the stand-in made by the stage `backbones`."""
     from pacer.backbones.hub import locate
-    from pacer.backbones.pointers import provenance
+    from pacer.core.pointers import provenance
 
     backbone, standin = params.backbones.language, BACKBONES / "language"
     if backbone.provider in ("hub", "local"):

@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pacer.backbones.pointers import POINTER, PROVENANCE, provenance, read_pointer, resolve, write_pointer
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, read_json, write_json, write_text
+from pacer.core.pointers import POINTER, PROVENANCE, provenance, read_pointer, resolve, write_pointer
 from pacer.data.schemas import read_about, read_records
 from pacer.decoding.reader import read_reader
 from pacer.features import prepare

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from pacer.backbones.hub import locate
-from pacer.backbones.pointers import POINTER, Pointer, hashes_of, provenance, read_pointer
 from pacer.config import Backbone, Decode, Positive, Strict, read_params
 from pacer.config.corpus import Cleaner
 from pacer.config.strict import Tokens
 from pacer.core.contexts import Context
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError
 from pacer.core.io import hash_file, read_json, write_json
+from pacer.core.pointers import POINTER, Pointer, hashes_of, provenance, read_pointer
 from pacer.features import prepare
 from pacer.features.store import ROUNDING_VERSION
 from pacer.model.assemble import FROZEN

@@ -10,21 +10,21 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from pacer.backbones.pointers import resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import read_list
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import hash_file, read_json
+from pacer.core.pointers import resolve
 from pacer.data.cleaning import CLEANERS
+from pacer.data.prompt import instruction
 from pacer.data.radiographs import NOTES
 from pacer.data.readers.views import parse_view
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
-from pacer.model.prompt import instruction
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Truncation, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.layout import FINDINGS, MANIFEST, TOKENIZER

@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 
 from pacer.backbones import hub
-from pacer.backbones.pointers import POINTER, PROVENANCE, write_pointer
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
+from pacer.core.pointers import POINTER, PROVENANCE, write_pointer
 from pacer.data.schemas import RECORD_SCHEMA
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store

@@ -9,9 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from pacer.config.strict import Strict, validated
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_file, hash_json, read_json, write_json
 
@@ -19,9 +18,10 @@ POINTER = "pointer.json"
 PROVENANCE = "provenance.json"
 
 
-class Pointer(Strict):
+class Pointer(BaseModel):
     """The content of ``pointer.json``; the files are at the top of the directory."""
 
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     path: str
     files: dict[Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")], str]
 
@@ -141,10 +141,17 @@ def read_pointer(directory: str | Path) -> Pointer:
     """Read the ``pointer.json`` of a directory.
 
     Raises:
-        ConfigError: it is malformed.
+        BackboneError: it is malformed.
     """
     path = Path(directory) / POINTER
-    return validated(read_json(path), str(path), Pointer)
+    try:
+        return Pointer.model_validate(read_json(path))
+    except ValidationError as error:
+        key = ".".join(map(str, error.errors()[0]["loc"]))
+        raise BackboneError(
+            f"{path}: {key or 'its content'} is missing or malformed; repeat the stage `backbones`, or copy the "
+            "exported model again"
+        ) from None
 
 
 def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict[str, str]:
