@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
-from typer.core import TyperCommand
-from typer.exceptions import TyperException
 
 from pacer.cli.terminal import (
     BACKBONES,
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 
 #: A mean over fewer records is printed with a note.
 FEW = 20
-Salt = Annotated[Path | None, typer.Option(help="Secret file that hides the ids in receipts.")]
 
 
 def audit(
@@ -162,11 +159,7 @@ def score(
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences of a report.")] = False,
     clean_references: Annotated[
-        str,
-        typer.Option(
-            help="Clean the references as a corpus is cleaned: upstream (LLM-RG4's), iu_xray (R2Gen's), "
-            "decimals (keeps 2.5 cm), or none."
-        ),
+        str, typer.Option(help="Clean references: upstream (LLM-RG4), iu_xray (R2Gen), decimals (keeps 2.5 cm), none.")
     ] = "none",
     clean_hypotheses: Annotated[str, typer.Option(help="The same for the reports; use one rule for both.")] = "none",
     reference_id: Annotated[str | None, typer.Option(help="Column of the ids of the references.")] = None,
@@ -174,8 +167,6 @@ def score(
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     columns: Annotated[Path | None, typer.Option(help="Your scores and groups, CSV or Parquet.")] = None,
-    receipt: Annotated[Path | None, typer.Option(help="Receipt: scores under hashed ids; needs --salt.")] = None,
-    salt: Salt = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the scores of other reports in OUT.")] = False,
     without: Annotated[list[str] | None, typer.Option(help="Score to leave out, such as meteor; repeat it.")] = None,
     params: Annotated[Path | None, typer.Option(help="Settings; default: params.yaml with --records.")] = None,
@@ -192,12 +183,6 @@ def score(
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
     check_exists(chexbert, columns)
-    if (receipt is None) != (salt is None):
-        raise ConfigError("--receipt and --salt go together: the salt is a file of random characters, kept secret")
-    if salt is not None:
-        from pacer.metrics.receipt import read_salt
-
-        read_salt(salt)
     if references and hypotheses and not (records or predictions):
         if len(chosen) > 1:
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
@@ -229,11 +214,6 @@ def score(
     else:
         raise ConfigError("give --references and --hypotheses, or --records and --predictions")
     _print_scores(result, out, settings.convention)
-    if receipt and salt:
-        from pacer.metrics.receipt import write_receipt
-
-        write_receipt(result.cases, result.signature, salt, receipt)
-        say(f"receipt without texts: {receipt}")
 
 
 def _print_scores(result: Result, out: Path, convention: str) -> None:
@@ -292,15 +272,14 @@ def compare(
     first: Annotated[Path, typer.Argument(metavar="RUN_A", help="Folder of scores, or a folder with metrics/.")],
     second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The other one; differences are B - A.")],
     convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
-    salt: Salt = None,
 ) -> None:
-    """Compare two scored runs, or receipts of them, case by case. Intervals are by paired bootstrap, p values by
+    """Compare two scored runs case by case. Intervals are by paired bootstrap, p values by
     approximate randomisation."""
     check_exists(first, second)
     from pacer.metrics.calls import compare as compare_systems
     from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
-    comparison = compare_systems(first, second, convention=convention, salt=salt)
+    comparison = compare_systems(first, second, convention=convention)
     print_table(comparison_table(comparison))
     if comparison.groups:
         console.print()
@@ -312,17 +291,6 @@ def compare(
         say(f"note: means over fewer than {FEW} records say little: {comparison.records}")
     for line in comparison_notes(comparison):
         say(line)
-
-
-class Show(TyperCommand):
-    """Says what ``--systems`` takes, which the parser's own sentence does not."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except TyperException as error:
-            form = "pacer show STUDY --systems A=PLACE B=PLACE"
-            raise ConfigError(f"{str(error).rstrip('.')}; it takes a study and two systems: {form}") from None
 
 
 def show(

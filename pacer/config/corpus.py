@@ -1,6 +1,6 @@
 """Where the raw corpus comes from and how it is read. All paths but ``root`` are relative to ``root``."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -70,8 +70,6 @@ class OpenI(Strict):
 
 
 class TableOfStudies(Strict):
-    form: ClassVar[str] = "{file: studies.csv}"
-
     file: str | None
     columns: dict[str, str]
     delimiter: Literal["comma", "semicolon", "tab", "pipe"] | None = None

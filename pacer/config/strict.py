@@ -5,7 +5,7 @@ is allowed.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML, YAMLError
@@ -33,12 +33,8 @@ _DEEPEST, _ALIASES = 50, 20
 
 
 class Strict(BaseModel):
-    """Base of all groups: frozen, no unknown keys, no silent conversions.
+    """Base of all groups: frozen, no unknown keys, no silent conversions."""
 
-    ``form``: how the group is written, for the message on a value in its place.
-    """
-
-    form: ClassVar[str] = ""
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
@@ -115,16 +111,7 @@ def _explain(problem: Any) -> str:
     if problem["type"] in ("missing", "extra_forbidden"):
         return f"{key} is missing" if problem["type"] == "missing" else f"unknown key {key}"
     if problem["type"] == "model_type":
-        return f"{key} = {value!r:.200} must be a group of keys{_form(problem['ctx']['class_name'])}"
+        return f"{key} = {value!r:.200} must be a group of keys, as in configs/phantom.yaml"
     message = problem["msg"].removeprefix("Value error, ").replace("Input should", "must")
     arrived = key if isinstance(value, dict) else f"{key} = {value!r:.200}"
     return f"{arrived}: {message}" if key else message
-
-
-def _form(group: str) -> str:
-    """Return how the group of this class name is written, to follow "a group of keys"."""
-    kinds: list[type[Strict]] = [Strict]
-    for kind in kinds:  # grows while it is read
-        kinds += kind.__subclasses__()
-    found = next(kind for kind in kinds if kind.__name__ == group)
-    return f", such as {found.form}" if found.form else f" ({', '.join(found.model_fields)})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -14,19 +15,12 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-#: The page's colours, by their names in ``style.css``.
-LIGHT = {
-    "--ink": "#1b1f24",
-    "--muted": "#5c6570",
-    "--rule": "#d9dde2",
-    "--series-1": "#0b6bab",
-    "--series-2": "#c4570b",
-    "--series-3": "#2a7f4a",
-    "--series-4": "#8a4a9e",
-    "--series-5": "#a07400",
-    "--series-6": "#b83a5e",
-    "--series-none": "#9aa3ad",
-}
+_STYLE_SHEET = Path(__file__).parent / "templates" / "style.css"
+#: The page's colours, by their names in ``style.css``, and one for what is compared with.
+LIGHT = dict(
+    re.findall(r"(--[\w-]+): (#\w{6})", _STYLE_SHEET.read_text(encoding="utf-8").partition("@media")[0]),
+    **{"--series-none": "#9aa3ad"},
+)
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
 
 STYLE: dict[Any, Any] = {
