@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,8 @@ from pacer.core.io import hash_file, hash_json, read_json, write_json
 
 POINTER = "pointer.json"
 PROVENANCE = "provenance.json"
+#: Names of tokens that mark parts of a text; other added tokens, such as runs of blanks, are text.
+_MARKER = re.compile(r"<[^\s<>]+>|\[[A-Z_]+\]")
 
 
 class Pointer(BaseModel):
@@ -102,11 +105,16 @@ def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
 def read_pieces(kind: Any, directory: str | Path) -> Any:
     """Load a tokenizer of a transformers class with :func:`from_files`. The names of special tokens in a text, such as
     ``</s>`` or ``[SEP]`` in an indication, are ordinary pieces to it: only the software itself adds special tokens.
+    Names such as ``<tool_call>`` are, too, which a model's vocabulary marks as not special.
 
     Raises:
         BackboneError: as from_files.
     """
-    return from_files(kind, directory, split_special_tokens=True)
+    tokenizer = from_files(kind, directory, split_special_tokens=True)
+    added = [token.content for token in tokenizer.added_tokens_decoder.values() if not token.special]
+    if markers := [name for name in added if _MARKER.fullmatch(name)]:
+        tokenizer.backend_tokenizer.add_special_tokens(markers)  # those that split_special_tokens splits
+    return tokenizer
 
 
 def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), **options: Any) -> Any:

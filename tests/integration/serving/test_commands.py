@@ -19,6 +19,7 @@ from pacer.data.schemas import ABOUT, read_about
 from pacer.serving.case import GENERATED_NOTE
 from pacer.serving.export import export_model
 from pacer.serving.layout import SETTINGS
+from tests.support.cases import cases
 from tests.support.cli import Outcome
 from tests.support.world import ROOT, World, rehashed
 
@@ -128,33 +129,14 @@ def test_a_model_of_a_real_corpus_says_nothing_of_generated_ones(reporter, world
     assert reporter.notes == () and GENERATED_NOTE not in reporter.generate([world.case("sn-50000002")])[0].notes
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ((), "give --frontal (with --lateral, --prior) for one case, or --cases and --out for many"),
-        (("--frontal", "a.png", "--out", "x"), "give --frontal (with --lateral, --prior) for one case, or"),
-        (("--cases", "c.csv"), "--cases goes with --out"),
-        (("--cases", "c.csv", "--out", "x", "--view", "PA"), "omit the options of one case"),
-        (("--cases", "c.csv", "--out", "x", "--all-contexts"), "omit the options of one case"),
-    ],
-)
-def test_what_does_not_go_together_is_one_line(generate, arguments: tuple[str, ...], sentence: str) -> None:
-    outcome = generate(*arguments)
+@pytest.mark.parametrize(("arguments", "sentence"), cases(__file__, "not_together"))
+def test_what_does_not_go_together_is_one_line(generate, arguments: str, sentence: str) -> None:
+    outcome = generate(*arguments.split())
     assert outcome.code == 1 and outcome.out == ""
     assert outcome.error.startswith("error: ") and sentence in outcome.error and outcome.error.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ("export DIR --model none", "none does not exist; train a model"),
-        ("generate --model none --frontal a.png", "none does not exist; create it"),
-        ("generate --model MODEL --frontal none.png", "the file none.png cannot be read"),
-        ("generate --model MODEL --frontal IMAGE --prior none.txt", "looks like the path of a file"),
-        ("generate --model MODEL --cases none.csv --out out.jsonl", "none.csv does not exist"),
-        ("serve --model none", "none does not exist; create it"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "sentence"), cases(__file__, "wrong_paths"))
 def test_a_wrong_path_is_refused_before_torch_is_loaded(
     world: World, exported: Path, tmp_path: Path, arguments: str, sentence: str
 ) -> None:
