@@ -138,7 +138,7 @@ def read_completion(completion: Any) -> Reply | None:
     """Extract the reply of a ``chat.completion`` object; None for anything else.
 
     The text is the content, whole or in chunks, and the arguments of called tools, or what a gateway has parsed; if
-    there is none of them, the completed reasoning. Other values of an unexpected type become None.
+    all of these are empty, the completed reasoning. Other values of an unexpected type become None.
     """
     try:
         choice, model, usage = completion["choices"][0], completion.get("model"), completion.get("usage")
@@ -258,7 +258,7 @@ def _phrases(rationale: Any) -> tuple[str, ...]:
 
 
 def count_missing(phrases: Iterable[str], report: str) -> int:
-    """Count the evidence phrases that are not in the report, ignoring case, blanks and punctuation.
+    """Count the evidence phrases that are not in the report, ignoring case, spaces and punctuation.
 
     The prompt allows paraphrases, so a missing phrase is counted in the audit and is not an error. A phrase without any
     letter or digit counts as missing.

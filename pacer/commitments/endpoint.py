@@ -230,7 +230,7 @@ def connect(config: Labelling) -> Generator[Endpoint]:
         client = None
     if client is None or not re.fullmatch(r"[!-~]+", client.api_key):
         raise ConfigError(
-            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY, in ASCII without blanks; for a local "
+            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY, in ASCII without spaces; for a local "
             "endpoint any such text will do"
         )
     with client:

@@ -13,7 +13,7 @@ def compute_device() -> torch.device:
 
 
 def unsupported_gpu() -> str | None:
-    """Return a sentence on a GPU of this machine that is not supported; None if there is none.
+    """Return a sentence on a GPU of this machine that is not supported; None without such a GPU.
 
     A Mac's GPU has no float64, in which losses are added up. Others were not tried.
     """

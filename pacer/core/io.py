@@ -147,7 +147,7 @@ def _reason(error: Exception) -> str:
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each line of JSON (``.gz`` is decompressed); skip blank lines.
+    """Yield the number and value of each line of JSON (``.gz`` is decompressed); skip empty lines.
 
     Raises:
         DataError: the file is missing or cut off, or a line is malformed; the message names file and line.

@@ -124,7 +124,7 @@ def check_tokenizer(directory: Path, language: Path) -> None:
         language: the language model's directory or pointer, whose fingerprint was compared with the checkpoint's.
 
     Raises:
-        CheckpointError: a file differs, is missing, or is none of the language model's.
+        CheckpointError: a file differs, is missing, or does not belong to the language model.
     """
     files = read_pointer(language).files if (language / POINTER).is_file() else hashes_of(language)
     expected = {name: digest for name, digest in files.items() if any(map(PurePath(name).match, TOKENIZER_FILES))}

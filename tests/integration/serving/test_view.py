@@ -84,7 +84,7 @@ def test_what_is_missing_is_said(result: Result) -> None:
     assert "No report could be found" in bare and "the end may be missing" in bare
     assert "Commitment</h3>" not in bare and "Gate</h3>" not in bare and "not committed" not in bare
     one = replace(result.frontal, weights=np.ones((4, 4, 1), np.float32), depths=(3,))
-    assert "last depth alone" in view.result_page(replace(result, frontal=one))
+    assert "only the last depth" in view.result_page(replace(result, frontal=one))
 
 
 def test_examples_are_cases_that_a_reporter_takes(reporter: Reporter) -> None:
