@@ -1,4 +1,4 @@
-"""Whether the mean F1 of the last run is in the range that was seen with the default profile (`bench/results/default_f1.yaml`).
+"""Whether the mean F1 of the last run is in the range of the default profile (`bench/results/default_f1.yaml`).
 
     python bench/expected.py
 

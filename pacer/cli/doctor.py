@@ -126,12 +126,9 @@ def _look(what: str, look: Callable[[], str]) -> Finding:
 def _gpus() -> Finding:
     import torch
 
-    from pacer.core.devices import unsupported_gpu
-
     devices = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     names = ", ".join(f"{device.name} ({decimal(device.total_memory)})" for device in devices)
-    found = names or unsupported_gpu() or "none available, models run on the CPU"
-    return Finding("GPU", "ok" if names else "note", found)
+    return Finding("GPU", "ok" if names else "note", names or "no CUDA GPU available, models run on the CPU")
 
 
 def _corpus(params: Params) -> list[Finding]:

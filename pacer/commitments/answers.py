@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -25,7 +25,6 @@ _REASONING = re.compile(rf"\s*(?:[<◁]{_TAG}[>▷]|\[THINK\]|(?:<\|start\|>assi
 _REASONING_END = re.compile(rf"[<◁]/{_TAG}[>▷]|\[/THINK\]|<\|channel\|>final\b")
 _LIKE_JSON = re.compile(r'\{\s*"')
 _BRACES = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}]', re.DOTALL)
-_NOT_A_WORD = re.compile(r"[\W_]+")
 _Tokens = Annotated[int, Field(ge=0, le=10**9)]
 _Line = TypeVar("_Line", bound=BaseModel)
 
@@ -69,13 +68,11 @@ class Answer(NamedTuple):
             incomplete because of the token limit); ``refused`` (by the model or its filter).
         anchor: None unless ``status`` is ok.
         off_vocabulary: number of names outside the vocabulary, which are left out.
-        evidence: the phrases of the rationale.
     """
 
     status: str
     anchor: Anchor | None = None
     off_vocabulary: int = 0
-    evidence: tuple[str, ...] = ()
 
     @property
     def listed(self) -> dict[str, list[str]] | None:
@@ -219,7 +216,7 @@ def read_answer(content: str, record_id: str, finish_reason: str | None = None) 
     named = {polarity: [normalize_finding(name) for name in own[-1][polarity]] for polarity in POLARITIES}
     unknown = sum(findings.count(None) for findings in named.values())
     known = {polarity: [finding for finding in findings if finding] for polarity, findings in named.items()}
-    return Answer("ok", Anchor.of(**known), unknown, _phrases(own[-1].get("rationale")))
+    return Answer("ok", Anchor.of(**known), unknown)
 
 
 def _is_names(value: Any) -> bool:
@@ -248,20 +245,3 @@ def _end_of_braces(text: str, start: int) -> int:
         if depth == 0:
             return match.end()
     return len(text)
-
-
-def _phrases(rationale: Any) -> tuple[str, ...]:
-    """Return the texts in a rationale, an object whose values are texts or lists of texts."""
-    given = rationale.values() if isinstance(rationale, dict) else ()
-    lists = (value if isinstance(value, list) else [value] for value in given)
-    return tuple(text for texts in lists for text in texts if isinstance(text, str))
-
-
-def count_missing(phrases: Iterable[str], report: str) -> int:
-    """Count the evidence phrases that are not in the report, ignoring case, spaces and punctuation.
-
-    The prompt allows paraphrases, so a missing phrase is counted in the audit and is not an error. A phrase without any
-    letter or digit counts as missing.
-    """
-    report, *words = (f" {re.sub(_NOT_A_WORD, ' ', text.lower()).strip()} " for text in (report, *phrases))
-    return sum(phrase.isspace() or phrase not in report for phrase in words)

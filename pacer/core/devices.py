@@ -12,19 +12,6 @@ def compute_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def unsupported_gpu() -> str | None:
-    """Return a sentence on a GPU of this machine that is not supported; None without such a GPU.
-
-    A Mac's GPU has no float64, in which losses are added up. Others were not tried.
-    """
-    present = {
-        "this Mac's GPU (mps)": torch.backends.mps.is_available(),
-        "an Intel GPU (xpu)": torch.xpu.is_available(),
-    }
-    name = next((name for name, available in present.items() if available), None)
-    return name and f"{name} is not supported, models run on the CPU"
-
-
 def share_cores(local_processes: int, threads: str = "") -> None:
     """Give this process its share of the cores (by default, a launcher gives each of several processes one thread), or
     the user's ``threads`` (``OMP_NUM_THREADS``; not a number: none given)."""

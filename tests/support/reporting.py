@@ -256,8 +256,7 @@ def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
     cache = path.with_name("llm_cache.jsonl")
     cache.write_text("".join(json.dumps(cache_line(name, answer)) + "\n" for name in texts))
     cost = {"name": "Cost of the labels", "detail": "$0.01; 2 lost answers may have been paid too", "good": False}
-    literal = {"name": "Evidence phrases", "detail": "17 of 20 occur word for word in their report", "good": True}
-    labelling = {"answered": 10, "checks": [literal, cost]}
+    labelling = {"answered": 10, "checks": [cost]}
     table = path.with_name("records.parquet")
     records.write_parquet(table)
     audit = build_anchors(table, cache, path.with_name("anchors.parquet"))

@@ -1,4 +1,4 @@
-"""Reading answers and their evidence phrases."""
+"""Reading answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.commitments.anchor import Anchor
-from pacer.commitments.answers import STATUSES, count_missing, read_answer, read_completion
+from pacer.commitments.answers import STATUSES, read_answer, read_completion
 from tests.support.cases import cases
 from tests.support.endpoint import completion
 
@@ -38,12 +38,6 @@ def test_answer_in_a_code_fence() -> None:
     assert read.off_vocabulary == 1
 
 
-def test_phrases_of_the_rationale() -> None:
-    lists = {"positive": [], "negative": [], "uncertain": []}
-    read = read_answer(json.dumps(lists | {"rationale": {"edema": ["a", 3, "b"], "mass": "c\ud800"}}), "a")
-    assert read.evidence == ("a", "b", "c\ud800")
-
-
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
     assert read_answer(text, "a").status in STATUSES
@@ -58,8 +52,3 @@ def test_completions() -> None:
     assert refused is not None and refused.finish_reason == "refusal"
     without_usage = read_completion(completion("hello") | {"usage": None})
     assert without_usage is not None and without_usage.prompt_tokens is None
-
-
-@pytest.mark.parametrize(("phrase", "missing"), cases(__file__, "evidence"))
-def test_evidence(phrase: str, missing: int) -> None:
-    assert count_missing([phrase], "There is a small left pleural effusion.\nNo pneumothorax.") == missing

@@ -75,9 +75,7 @@ def test_another_gpu_is_not_used(backend: object, monkeypatch: pytest.MonkeyPatc
     AcceleratorState._reset_state(True)
     started = (devices.compute_device(), process_state().device, open_accelerator("no").device)
     AcceleratorState._reset_state(True)
-    assert {device.type for device in started if device} == {"cpu"} and "not supported" in str(
-        devices.unsupported_gpu()
-    )
+    assert {device.type for device in started if device} == {"cpu"}
 
 
 def test_a_cuda_gpu_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
