@@ -16,6 +16,7 @@ from pacer.serving import view
 from pacer.serving.case import Result
 from pacer.serving.examples import example_cases
 from pacer.serving.reporter import Reporter
+from tests.support.cases import cases
 
 REPORT = "There is a small pleural effusion. No pneumothorax; possible edema. The hila are normal."
 COMMITMENT = Anchor.of(positive=["pleural effusion"], negative=["pneumothorax", "fracture"], uncertain=[])
@@ -42,14 +43,7 @@ def test_a_report_stands_beside_its_commitment(result: Result) -> None:
     assert "agrees with its commitment" not in shown
 
 
-@pytest.mark.parametrize(
-    ("report", "unkept", "contradictions"),
-    [
-        ("Large pleural effusion. No pneumothorax or fracture. Possible edema.", {}, []),
-        ("No pleural effusion. Pneumothorax.", {"fracture": None}, ["pleural effusion", "pneumothorax"]),
-        ("Pleural effusion. Possible pneumothorax.", {"pneumothorax": "uncertain", "fracture": None}, []),
-    ],
-)
+@pytest.mark.parametrize(("report", "unkept", "contradictions"), cases(__file__, "departures"))
 def test_a_result_says_where_its_report_departs_from_its_commitment(
     result: Result, report: str, unkept: dict[str, str | None], contradictions: list[str]
 ) -> None:
