@@ -30,13 +30,8 @@ from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from pacer.core.audits import Check
     from pacer.metrics.result import Result
-
-#: A mean over fewer records is printed with a note.
-FEW = 20
 
 
 def audit(
@@ -251,21 +246,9 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
         console.print(f"\nF1 by {', '.join(groups)}; no other score is grouped")
         print_table(group_table(grouped))
     console.print()
-    few = _few_records(cases, signature.own_scores)
-    for line in filter(None, (*reading_notes(signature), few, signature_line(signature), caution(signature))):
+    for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
         say(line)
     console.print(f"\nwritten to {out}")
-
-
-def _few_records(cases: pl.DataFrame, columns: list[str]) -> str | None:
-    """Name the means over fewer than :data:`FEW` records: those of contexts, and of custom columns with gaps."""
-    from pacer.metrics.cases import by_context
-
-    found = []
-    for context, part in by_context(cases).items():
-        counts = {f"{name} in {context}": part[name].count() for name in columns if part[name].null_count()}
-        found += [f"{name} ({count})" for name, count in ({context: len(part)} | counts).items() if count < FEW]
-    return f"note: means over fewer than {FEW} records say little: {', '.join(found)}" if found else None
 
 
 def compare(
@@ -287,8 +270,6 @@ def compare(
     console.print()
     if comparison.identical:
         say("The reports of both runs are the same, so only custom columns can differ.", "yellow")
-    if comparison.records < FEW:
-        say(f"note: means over fewer than {FEW} records say little: {comparison.records}")
     for line in comparison_notes(comparison):
         say(line)
 

@@ -231,7 +231,7 @@ def connect(config: Labelling) -> Generator[Endpoint]:
     if client is None or not re.fullmatch(r"[!-~]+", client.api_key):
         raise ConfigError(
             "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY, in ASCII without spaces; for a local "
-            "endpoint any such text will do"
+            "endpoint any text will do"
         )
     with client:
         yield Endpoint(client, config)

@@ -73,7 +73,7 @@ def label_sample(
     if len(paid) < len(bought):
         lost = len(bought) - len(paid)
         print(
-            f"labelling: {lost} lines of {path} hold no answer of a model; their requests are sent again",
+            f"labelling: {lost} lines of {path} are not answers of a model; their requests are sent again",
             file=sys.stderr,
         )
     reused, troubles = 0, Counter[str]()

@@ -192,7 +192,9 @@ def read_case(body: bytes) -> tuple[Case, Anchor | None]:
             raise ValueError("sizes do not fit the images")
         frontal, lateral = images[: sizes[0]], images[sizes[0] :]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise DataError("the request is not the page's; expected a line of JSON, then one or two images") from None
+        raise DataError(
+            "the request did not come from the page; expected a line of JSON, then one or two images"
+        ) from None
     return Case(frontal, lateral if len(sizes) > 1 else None, **texts, name="this case", commitment=given), model
 
 

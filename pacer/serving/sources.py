@@ -78,7 +78,7 @@ def _read(path: Path, name: str) -> bytes:
     except OSError as error:
         raise DataError(f"{name}: the file {path} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise DataError(f"{name}: the path contains a NUL character, which no path can have") from None
+        raise DataError(f"{name}: the path contains a NUL character, which paths cannot contain") from None
 
 
 def _dicom_view(content: bytes) -> View | None:

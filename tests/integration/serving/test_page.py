@@ -119,7 +119,7 @@ def test_a_case_that_the_page_would_not_send(site: Site, fields: dict, sentence:
 def test_a_request_that_is_not_the_pages(site: Site, body: bytes) -> None:
     for sent in (body, case()[:-500]):
         status, told = ask(site, "/report/own", sent)
-        assert status == 422 and b"the request is not the page" in told
+        assert status == 422 and b"the request did not come from the page" in told
 
 
 def test_a_query_does_not_change_the_page(site: Site) -> None:

@@ -161,7 +161,7 @@ def test_a_cache_of_before(endpoint, label, sample, tmp_path: Path, capfd) -> No
     assert "labelling: 3 lines of" in capfd.readouterr().err
     assert [line["request_hash"] for line in cached(tmp_path)] == paid
     assert {line["status"] for line in cached(tmp_path)} == {"ok"}
-    assert label()["reused"] == 6 and "hold no answer" not in capfd.readouterr().err
+    assert label()["reused"] == 6 and "are not answers" not in capfd.readouterr().err
 
 
 def test_keys_of_answers_that_were_paid(label, labelling, endpoint, records, tmp_path) -> None:
