@@ -23,35 +23,7 @@ LIGHT = dict(
 )
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
 
-STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "pacer",
-    "font.family": "sans-serif",
-    "font.size": 9.0,
-    "axes.edgecolor": LIGHT["--rule"],
-    "axes.labelcolor": LIGHT["--muted"],
-    "axes.titlecolor": LIGHT["--ink"],
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": LIGHT["--rule"],
-    "grid.linewidth": 0.6,
-    "xtick.color": LIGHT["--muted"],
-    "ytick.color": LIGHT["--muted"],
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "ytick.minor.size": 0,
-    "text.color": LIGHT["--ink"],
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "lines.linewidth": 1.5,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-}
+_STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 def for_page(svg: str, name: str) -> Markup:
@@ -69,7 +41,7 @@ def drawing(width: float, height: float, draw: Callable[[Any], None], columns: i
     Args:
         columns, grid: arguments of ``Figure.subplots``, whose result is passed to ``draw``.
     """
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(fname=_STYLE):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
         FigureCanvasSVG(figure)
         draw(figure.subplots(1, columns, **grid))
