@@ -51,7 +51,7 @@ def reached(script: Path, root: Path = ROOT) -> frozenset[Path]:
         path = todo.pop()
         seen.add(path)
         todo |= files_of(imports(path, root), root) - seen
-    return frozenset(seen | {table for path in seen if (table := path.with_suffix(".yaml")).is_file()})
+    return frozenset(seen | {table for path in seen for table in path.parent.glob(f"{path.stem}.*")})
 
 
 def only_says_what_it_is(path: Path) -> bool:
