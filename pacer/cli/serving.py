@@ -64,7 +64,10 @@ def export(
         frozen = "the frozen models are in it"
     say(f"model written to {out}; {frozen}")
     if not scored:
-        say(f"note: {metrics} holds no scores of this model and search, and the model card has none", "yellow")
+        say(
+            f"note: {metrics} has no scores of this model with these decoding settings, so the model card has none",
+            "yellow",
+        )
 
 
 def generate(

@@ -42,7 +42,7 @@ from pacer.serving.package import (
     write_manifest,
 )
 
-#: Settings of the search that affect the text of a report.
+#: Decoding settings that affect the text of a report.
 _DECIDING = Decode.model_fields.keys() - NOT_EXPORTED - {"engine", "batch_size"}
 
 
@@ -61,10 +61,10 @@ def export_model(
     """Write a self-contained model directory, completely or not at all.
 
     Returns:
-        Whether the model card has scores: only if those in ``metrics`` belong to exactly this model and search.
+        Whether the model card has scores: only if those in ``metrics`` belong to this model and these settings.
 
     Args:
-        out: absent or empty. decode: settings of the search for reports.
+        out: absent or empty. decode: the decoding settings.
         model, backbones, features, records: outputs of the stages ``calibrate`` (or ``parent``), ``backbones``,
             ``features`` and ``corpus``. metrics: output of ``score``, whose scores go into the model card.
         findings: output of ``findings``; None: the exported model reads no findings.
@@ -163,13 +163,13 @@ def _states(features: Path, record: CheckpointRecord) -> States:
 
 
 def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]:
-    """Return ``scores`` and ``signature`` of a run, if its predictions come from these weights and this search."""
+    """Return ``scores`` and ``signature`` of a run, if its predictions come from these weights and settings."""
     if metrics is None or not all((metrics / name).is_file() for name in (SCORES, SIGNATURE)):
         return {}
     scores, signature = read_scores(metrics)
-    search = {name: value for name, value in signature.decoding.items() if name in _DECIDING}
+    decoded = {name: value for name, value in signature.decoding.items() if name in _DECIDING}
     same = (signature.predictions or {}).get("weights") == weights_hash(model)
-    if not same or search != decode.model_dump(include=_DECIDING):
+    if not same or decoded != decode.model_dump(include=_DECIDING):
         return {}
     return {"scores": scores, "signature": signature.content()}
 
