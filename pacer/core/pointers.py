@@ -112,7 +112,8 @@ def read_pieces(kind: Any, directory: str | Path) -> Any:
     """
     tokenizer = from_files(kind, directory, split_special_tokens=True)
     added = [token.content for token in tokenizer.added_tokens_decoder.values() if not token.special]
-    if markers := [name for name in added if _MARKER.fullmatch(name)]:
+    markers = [name for name in added if _MARKER.fullmatch(name)]
+    if markers and tokenizer.is_fast:
         tokenizer.backend_tokenizer.add_special_tokens(markers)  # those that split_special_tokens splits
     return tokenizer
 
