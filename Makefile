@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup stand-ins radeval repro experiments quick test thorough coverage format check bench gpu faults figures release-check clean
+.PHONY: help setup stand-ins radeval repro experiments quick test thorough coverage format deps check bench gpu faults figures release-check clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ thorough: $(READY)  ## all tests, 300 examples of each property, every point of 
 
 format: $(READY)  ## lay the code out
 	$(BIN)/ruff format
+
+deps: $(READY)  ## write the code that each stage uses into dvc.yaml and baselines/stages.yaml
+	$(BIN)/python -m tests.support.stage_deps
 
 coverage: $(READY)  ## `make test`, and the lines that it did not reach (htmlcov/index.html)
 	$(BIN)/pytest -q -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --cov=pacer --cov-report=term:skip-covered --cov-report=html

@@ -1,4 +1,4 @@
-"""How the mean F1 of the last run lies to what was seen of the default profile (`bench/results/default_f1.yaml`).
+"""Whether the mean F1 of the last run is in the range of the default profile (`bench/results/default_f1.yaml`).
 
     python bench/expected.py
 
@@ -20,11 +20,11 @@ SEEN = Path(__file__).parent / "results" / "default_f1.yaml"
 
 
 def verdict(f1: float, seed: int, seen: dict[str, Any]) -> str:
-    """Return how ``f1`` lies to the range of ``seen``, in a sentence."""
+    """Say in a sentence whether ``f1`` is within, below or above the range of ``seen``."""
     low, high = seen["low"], seen["high"]
     place = "within" if low <= round(f1, 3) <= high else "below" if f1 < low else "above"
     seeds = ", ".join(map(str, seen["seeds"]))
-    of = "" if seed in seen["seeds"] else f", of which seed {seed} is none"
+    of = "" if seed in seen["seeds"] else f"; this run: seed {seed}"
     return (
         f"mean F1 {f1:.3f} is {place} what was seen of this profile: {low:.3f} to {high:.3f} (seeds {seeds}{of}; "
         f"{seen['processors']} processors)"

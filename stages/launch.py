@@ -20,9 +20,6 @@ from pacer.core.stops import Stopped
 #: segments of one size would leave gaps.
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
-#: Start of accelerate's warning about values that were left to their defaults.
-_LEFT_TO_IT = "The following values were not passed to `accelerate launch`"
-
 
 def main() -> None:
     if not any(name in os.environ for name in _ALLOCATOR):
@@ -41,8 +38,7 @@ def main() -> None:
         return
     from accelerate.commands.accelerate_cli import main as accelerate
 
-    launcher = logging.getLogger("accelerate.commands.launch")
-    launcher.addFilter(lambda record: not record.getMessage().startswith(_LEFT_TO_IT))
+    logging.getLogger("accelerate.commands.launch").setLevel(logging.ERROR)  # it warns of defaults, which are intended
     sys.argv = ["accelerate", "launch", "--quiet", *sys.argv]
     # Ctrl-C comes here, where a second one ends everything, instead of to torch's launcher
     os.environ.setdefault("PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGHUP,SIGQUIT")

@@ -16,7 +16,7 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params
 from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError, ConfigError
-from pacer.model.prompt import BEFORE_END, continuation_ids
+from pacer.data.prompt import BEFORE_END, continuation_ids
 
 #: Size of Llama's and Vicuna's tokenizer, whose tokens the released marks of MIMIC-RG4 refer to.
 _LLAMA_TOKENS = 32_000

@@ -18,9 +18,9 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 
-from pacer.backbones.pointers import from_files, load_frozen, read_pieces
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import read_json
+from pacer.core.pointers import from_files, load_frozen, read_pieces
 
 
 class VisionFamily(NamedTuple):

@@ -12,11 +12,11 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-from pacer.backbones.pointers import PROVENANCE, provenance, write_pointer
 from pacer.backbones.tokenizer import SENTENCEPIECE, read_tokenizer
 from pacer.config import Backbone
 from pacer.core.errors import BackboneError, DataError
 from pacer.core.io import read_json, write_json
+from pacer.core.pointers import PROVENANCE, provenance, write_pointer
 
 _TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.txt")
 

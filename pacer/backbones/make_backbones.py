@@ -13,12 +13,12 @@ from torch.multiprocessing.spawn import ProcessException, ProcessRaisedException
 
 from pacer.backbones.check import check_model
 from pacer.backbones.hub import locate, point_to
-from pacer.backbones.pointers import PROVENANCE
 from pacer.backbones.standins.data import Instruct, TrainingData, load_data
 from pacer.config.backbones import CARD, Backbones
 from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
 from pacer.core.machine import core_count
+from pacer.core.pointers import PROVENANCE
 from pacer.metrics.chexbert.observations import CHECKPOINT
 
 #: The roles, slowest stand-in first.

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from pacer.cli.decoding import decode, import_llm_rg4
 from pacer.cli.probe import probe
-from pacer.cli.reporting import Show, audit, compare, score, show
+from pacer.cli.reporting import audit, compare, score, show
 from pacer.cli.serving import export, generate, serve
 from pacer.cli.studies import study
 from pacer.cli.terminal import PARAMS, ParamsFile, console, say
@@ -95,9 +95,8 @@ def doctor(params: ParamsFile = PARAMS) -> None:
         raise ConfigError("`dvc repro` would stop; fix what is marked `missing` above")
 
 
-for command in (audit, decode, export, generate, serve, score, compare):
+for command in (audit, decode, export, generate, serve, score, compare, show):
     app.command()(command)
-app.command(cls=Show)(show)
 app.command("import-llm-rg4")(import_llm_rg4)
 
 

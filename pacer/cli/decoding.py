@@ -50,7 +50,7 @@ def decode(
     config = load_profile(PARAMS)
     chosen = check_contexts(context)
     options = {"split": split, "limit": limit, "controls": []}
-    search = validated(config.decode.model_dump() | options, "pacer decode", Decode)
+    decoding = validated(config.decode.model_dump() | options, "pacer decode", Decode)
     encoding = config.features
     check_exists(records, model, backbones, remedy=FROM_STAGE)
     from pacer.data.schemas import read_records
@@ -65,11 +65,11 @@ def decode(
         _check_store(store)
     package = read_settings(model) if (model / SETTINGS).is_file() else None
     if package is not None:
-        search = package.search.model_copy(update=search.model_dump(include=set(NOT_EXPORTED)))
+        decoding = package.decoding.model_copy(update=decoding.model_dump(include=set(NOT_EXPORTED)))
         stored = package.states.model_dump(include=set(Features.model_fields))
         encoding = encoding.model_copy(update=stored)
     table = read_records(records)
-    contexts = set(plan_runs(table, search)[""]["context"])
+    contexts = set(plan_runs(table, decoding)[""]["context"])
     if absent := [name for name in chosen if name not in contexts]:
         raise DataError(f"{records} has no record of context {', '.join(absent)} in split {split}; choose others")
     if chosen:
@@ -79,10 +79,10 @@ def decode(
     folder = nullcontext(backbones or BACKBONES) if package is None else frozen_models(model, backbones)
     with folder as frozen:
         if not is_own:
-            _encode(table, records.with_name("images.parquet"), encoding, search.split, model, frozen, store)
+            _encode(table, records.with_name("images.parquet"), encoding, decoding.split, model, frozen, store)
         folder = BACKBONES.with_name("findings") if package is None else model / FINDINGS
         open_generator = partial(trained_generator, findings=folder if folder.is_dir() else None)
-        decode_records(model, frozen, table, store, search, out, open_generator, about={"contexts": chosen or None})
+        decode_records(model, frozen, table, store, decoding, out, open_generator, about={"contexts": chosen or None})
     console.print(f"predictions written to {out}")
 
 

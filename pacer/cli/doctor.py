@@ -15,7 +15,6 @@ from rich.filesize import decimal
 
 from pacer.config import Backbone, Params
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.core.io import read_json
 from pacer.core.machine import core_count
 from pacer.core.outputs import check_folders
 
@@ -53,7 +52,7 @@ def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
             *(_look(name, partial(version, name)) for name in packages),
             Finding("CPU cores", "ok", str(core_count())),
             _gpus(),
-            _disk(params),
+            Finding("Disk", "ok", f"{decimal(shutil.disk_usage('.').free)} free"),
             _look("Outputs", lambda: check_folders(Path()) or "in the repository"),
         ],
     )
@@ -145,60 +144,9 @@ def _default_remote(repository: Path) -> str | None:
 def _gpus() -> Finding:
     import torch
 
-    from pacer.core.devices import unsupported_gpu
-
     devices = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     names = ", ".join(f"{device.name} ({decimal(device.total_memory)})" for device in devices)
-    found = names or unsupported_gpu() or "none available, models run on the CPU"
-    return Finding("GPU", "ok" if names else "note", found)
-
-
-def _disk(params: Params) -> Finding:
-    """Check whether the features of the images fit on the disk, if the number of images is known."""
-    from pacer.features.encode import fits, image_bytes
-
-    free, images = shutil.disk_usage(".").free, _counted(params)
-    detail = f"{decimal(free)} free"
-    if images is None:
-        return Finding("Disk", "note", f"{detail}; the space for features is known after `dvc repro corpus`")
-    if Path("data/features").exists():
-        return Finding("Disk", "ok", f"{detail}, data/features exists")
-    shape = _encoder(params)
-    need, pixels = (images * image_bytes(params.features, mode, *shape) for mode in (params.features.mode, "pixels"))
-    detail += f", features need about {decimal(need)} ({images:,} images)"
-    if fits(need, free):
-        return Finding("Disk", "ok", detail)
-    remedy = f"set features.mode: pixels ({decimal(pixels)})" if fits(pixels, free) else "free some space"
-    return Finding("Disk", "missing", f"{detail}; {remedy}")
-
-
-def _encoder(params: Params) -> tuple[int, int, int]:
-    """Return patches, width and pixels of an image in the vision encoder; those of RAD-DINO if it is not here."""
-    from pacer.backbones.families import patch_grid, vision_config
-    from pacer.backbones.hub import locate
-    from pacer.features.prepare import Preparation
-
-    vision = params.backbones.vision_standin
-    if params.backbones.vision.provider in ("bundled", "standin"):
-        return (vision.image_size // vision.patch_size) ** 2, vision.width, vision.image_size**2
-    try:
-        directory = Path(str(locate(params.backbones.vision, "vision")))
-        preparation, config = Preparation(directory), vision_config(directory)
-        rows, columns = patch_grid(config, *preparation.size)
-    except PacerError:  # the check of the model says why
-        return 37**2, 768, 518**2
-    return rows * columns, config.hidden_size, preparation.pixels
-
-
-def _counted(params: Params) -> int | None:
-    """Return the number of images from the audit of the stage `corpus`; None if that has not read this corpus."""
-    root = "." if params.corpus.source == "phantom" else str(Path(str(params.corpus.root)).expanduser().resolve())
-    try:
-        source, audit = read_json(SOURCE / "source.json"), read_json("data/corpus/audit.json")
-    except DataError:
-        return None
-    matches = source["root"] == root and set(audit["contexts"]) == set(params.corpus.contexts)
-    return audit["images"]["count"] if matches else None
+    return Finding("GPU", "ok" if names else "note", names or "no CUDA GPU available, models run on the CPU")
 
 
 def _corpus(params: Params) -> list[Finding]:

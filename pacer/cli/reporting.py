@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
-from typer.core import TyperCommand
-from typer.exceptions import TyperException
 
 from pacer.cli.terminal import (
     BACKBONES,
@@ -32,14 +30,8 @@ from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from pacer.core.audits import Check
     from pacer.metrics.result import Result
-
-#: A mean over fewer records is printed with a note.
-FEW = 20
-Salt = Annotated[Path | None, typer.Option(help="Secret file that hides the ids in receipts.")]
 
 
 def audit(
@@ -133,7 +125,7 @@ def _token_limit(params: Params, records: Path) -> Check:
 def _language_model(params: Params) -> Path | None:
     """Return the folder of the language model: its own, or that of the stand-in made by the stage `backbones`."""
     from pacer.backbones.hub import locate
-    from pacer.backbones.pointers import provenance
+    from pacer.core.pointers import provenance
 
     backbone, standin = params.backbones.language, BACKBONES / "language"
     if backbone.provider in ("hub", "local"):
@@ -162,11 +154,7 @@ def score(
     extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences of a report.")] = False,
     clean_references: Annotated[
-        str,
-        typer.Option(
-            help="Clean the references as a corpus is cleaned: upstream (LLM-RG4's), iu_xray (R2Gen's), "
-            "decimals (keeps 2.5 cm), or none."
-        ),
+        str, typer.Option(help="Clean references: upstream (LLM-RG4), iu_xray (R2Gen), decimals (keeps 2.5 cm), none.")
     ] = "none",
     clean_hypotheses: Annotated[str, typer.Option(help="The same for the reports; use one rule for both.")] = "none",
     reference_id: Annotated[str | None, typer.Option(help="Column of the ids of the references.")] = None,
@@ -174,8 +162,6 @@ def score(
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     columns: Annotated[Path | None, typer.Option(help="Your scores and groups, CSV or Parquet.")] = None,
-    receipt: Annotated[Path | None, typer.Option(help="Receipt: scores under hashed ids; needs --salt.")] = None,
-    salt: Salt = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the scores of other reports in OUT.")] = False,
     without: Annotated[list[str] | None, typer.Option(help="Score to leave out, such as meteor; repeat it.")] = None,
     params: Annotated[Path | None, typer.Option(help="Settings; default: params.yaml with --records.")] = None,
@@ -192,12 +178,6 @@ def score(
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
     check_exists(chexbert, columns)
-    if (receipt is None) != (salt is None):
-        raise ConfigError("--receipt and --salt go together: the salt is a file of random characters, kept secret")
-    if salt is not None:
-        from pacer.metrics.receipt import read_salt
-
-        read_salt(salt)
     if references and hypotheses and not (records or predictions):
         if len(chosen) > 1:
             raise ConfigError("with --references one --context can be chosen, or none for all of them")
@@ -229,11 +209,6 @@ def score(
     else:
         raise ConfigError("give --references and --hypotheses, or --records and --predictions")
     _print_scores(result, out, settings.convention)
-    if receipt and salt:
-        from pacer.metrics.receipt import write_receipt
-
-        write_receipt(result.cases, result.signature, salt, receipt)
-        say(f"receipt without texts: {receipt}")
 
 
 def _print_scores(result: Result, out: Path, convention: str) -> None:
@@ -271,36 +246,23 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
         console.print(f"\nF1 by {', '.join(groups)}; no other score is grouped")
         print_table(group_table(grouped))
     console.print()
-    few = _few_records(cases, signature.own_scores)
-    for line in filter(None, (*reading_notes(signature), few, signature_line(signature), caution(signature))):
+    for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):
         say(line)
     console.print(f"\nwritten to {out}")
-
-
-def _few_records(cases: pl.DataFrame, columns: list[str]) -> str | None:
-    """Name the means over fewer than :data:`FEW` records: those of contexts, and of custom columns with gaps."""
-    from pacer.metrics.cases import by_context
-
-    found = []
-    for context, part in by_context(cases).items():
-        counts = {f"{name} in {context}": part[name].count() for name in columns if part[name].null_count()}
-        found += [f"{name} ({count})" for name, count in ({context: len(part)} | counts).items() if count < FEW]
-    return f"note: means over fewer than {FEW} records say little: {', '.join(found)}" if found else None
 
 
 def compare(
     first: Annotated[Path, typer.Argument(metavar="RUN_A", help="Folder of scores, or a folder with metrics/.")],
     second: Annotated[Path, typer.Argument(metavar="RUN_B", help="The other one; differences are B - A.")],
     convention: Annotated[str, typer.Option(help="Label convention of the F1.")] = "llm-rg4",
-    salt: Salt = None,
 ) -> None:
-    """Compare two scored runs, or receipts of them, case by case. Intervals are by paired bootstrap, p values by
+    """Compare two scored runs case by case. Intervals are by paired bootstrap, p values by
     approximate randomisation."""
     check_exists(first, second)
     from pacer.metrics.calls import compare as compare_systems
     from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
 
-    comparison = compare_systems(first, second, convention=convention, salt=salt)
+    comparison = compare_systems(first, second, convention=convention)
     print_table(comparison_table(comparison))
     if comparison.groups:
         console.print()
@@ -308,21 +270,8 @@ def compare(
     console.print()
     if comparison.identical:
         say("The reports of both runs are the same, so only custom columns can differ.", "yellow")
-    if comparison.records < FEW:
-        say(f"note: means over fewer than {FEW} records say little: {comparison.records}")
     for line in comparison_notes(comparison):
         say(line)
-
-
-class Show(TyperCommand):
-    """Says what ``--systems`` takes, which the parser's own sentence does not."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except TyperException as error:
-            form = "pacer show STUDY --systems A=PLACE B=PLACE"
-            raise ConfigError(f"{str(error).rstrip('.')}; it takes a study and two systems: {form}") from None
 
 
 def show(

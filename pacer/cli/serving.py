@@ -64,7 +64,10 @@ def export(
         frozen = "the frozen models are in it"
     say(f"model written to {out}; {frozen}")
     if not scored:
-        say(f"note: {metrics} holds no scores of this model and search, and the model card has none", "yellow")
+        say(
+            f"note: {metrics} has no scores of this model with these decoding settings, so the model card has none",
+            "yellow",
+        )
 
 
 def generate(
@@ -171,9 +174,7 @@ def _show_contexts(results: Mapping[Context, Result]) -> None:
 def show_summary(reports: int, truncated: int, out: Path, notes: Sequence[str]) -> None:
     """Summarise the results of many cases; ``notes``: apply to every report."""
     say(f"{reports:,} reports written to {out}")
-    if truncated == reports > 1:
-        say("warning: every report stopped at the token limit; the model has not learnt to end one", "yellow")
-    elif truncated:
+    if truncated:
         say(f"note: {truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")
     _show_notes([], notes)
 

@@ -24,7 +24,7 @@ study = typer.Typer(no_args_is_help=True, help="Run many experiments into one ta
 @study.command()
 def run(
     name: Name,
-    row: Annotated[list[str] | None, typer.Option(help="Run this row alone; may be given more than once.")] = None,
+    row: Annotated[list[str] | None, typer.Option(help="Run only this row; may be given more than once.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
     devices: Annotated[
         str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among them; default: all.")

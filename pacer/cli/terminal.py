@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 console = Console(highlight=False)
-#: Width in characters of a table in a file or a pipe, which have no width of their own.
+#: Width in characters of a table in a file or a pipe.
 _FILE_WIDTH = 240
 
 PARAMS, BACKBONES = Path("params.yaml"), Path("models/backbones")
@@ -33,7 +33,7 @@ RecordsFile = Annotated[
     Path, typer.Option("--records", help="records.parquet of a corpus, beside its images.parquet (`pacer audit`).")
 ]
 ContextNames = Annotated[
-    list[str] | None, typer.Option("--context", help="This context alone; may be given more than once.")
+    list[str] | None, typer.Option("--context", help="Only this context; may be given more than once.")
 ]
 #: Remedy for a missing file that a stage of the pipeline writes.
 FROM_STAGE = "correct the path, or run the stage that writes it (`dvc repro`)"

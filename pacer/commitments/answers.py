@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -20,11 +20,11 @@ STATUSES: tuple[str, ...] = ("ok", "unparseable", "malformed", "other_record", "
 #: Values of ``finish_reason`` if the model, or the endpoint's filter, declined to answer.
 _REFUSALS = {"refusal", "content_filter"}
 #: What a model's reasoning begins with, and what ends it: tags, and channels of gpt-oss (its format "harmony").
-_REASONING = re.compile(r"\s*(?:<(?:think|thinking|reasoning)>|\[THINK\]|(?:<\|start\|>assistant)?<\|channel\|>)")
-_REASONING_END = re.compile(r"</(?:think|thinking|reasoning)>|\[/THINK\]|<\|channel\|>final\b")
+_TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
+_REASONING = re.compile(rf"\s*(?:[<◁]{_TAG}[>▷]|\[THINK\]|(?:<\|start\|>assistant)?<\|channel\|>)")
+_REASONING_END = re.compile(rf"[<◁]/{_TAG}[>▷]|\[/THINK\]|<\|channel\|>final\b")
 _LIKE_JSON = re.compile(r'\{\s*"')
 _BRACES = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}]', re.DOTALL)
-_NOT_A_WORD = re.compile(r"[\W_]+")
 _Tokens = Annotated[int, Field(ge=0, le=10**9)]
 _Line = TypeVar("_Line", bound=BaseModel)
 
@@ -68,13 +68,11 @@ class Answer(NamedTuple):
             incomplete because of the token limit); ``refused`` (by the model or its filter).
         anchor: None unless ``status`` is ok.
         off_vocabulary: number of names outside the vocabulary, which are left out.
-        evidence: the phrases of the rationale.
     """
 
     status: str
     anchor: Anchor | None = None
     off_vocabulary: int = 0
-    evidence: tuple[str, ...] = ()
 
     @property
     def listed(self) -> dict[str, list[str]] | None:
@@ -136,8 +134,8 @@ def restored(answer: StoredAnswer) -> StoredAnswer | None:
 def read_completion(completion: Any) -> Reply | None:
     """Extract the reply of a ``chat.completion`` object; None for anything else.
 
-    The text is the content, whole or in chunks, and the arguments of called tools; if there is neither, the completed
-    reasoning. Other values of an unexpected type become None.
+    The text is the content, whole or in chunks, and the arguments of called tools, or what a gateway has parsed; if
+    all of these are empty, the completed reasoning. Other values of an unexpected type become None.
     """
     try:
         choice, model, usage = completion["choices"][0], completion.get("model"), completion.get("usage")
@@ -149,7 +147,8 @@ def read_completion(completion: Any) -> Reply | None:
         return None
     raw = "\n".join(filter(None, [content, *_arguments(message)]))
     if not raw.strip() and not refusal and finish_reason != "length":
-        raw = _text(message.get("reasoning_content")) or _text(message.get("reasoning")) or ""
+        reasoning = (_text(message.get(name)) for name in ("reasoning_content", "reasoning", "thinking"))
+        raw = next(filter(None, reasoning), "")
     usage = usage if isinstance(usage, dict) else {}
     return Reply(
         raw=_text(raw) or "",
@@ -167,15 +166,18 @@ def _content(content: Any) -> str | None:
         return json.dumps(content)
     if isinstance(content, list):
         chunks = [chunk.get("text") if isinstance(chunk, dict) else chunk for chunk in content]
+        chunks = [chunk.get("value") if isinstance(chunk, dict) else chunk for chunk in chunks]
         return "".join(chunk for chunk in chunks if isinstance(chunk, str))
     return content or "" if isinstance(content, str | None) else None
 
 
 def _arguments(message: dict[str, Any]) -> list[str]:
-    """Return the arguments of the tools that a message calls."""
+    """Return the arguments of the tools that a message calls, and the object that a gateway has parsed."""
     calls = message.get("tool_calls")
     functions = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    functions.append(message.get("function_call"))
     given = [function.get("arguments") for function in functions if isinstance(function, dict)]
+    given.append(message.get("parsed"))
     return [value if isinstance(value, str) else json.dumps(value) for value in given if value]
 
 
@@ -193,6 +195,8 @@ def read_answer(content: str, record_id: str, finish_reason: str | None = None) 
 
     One with another identifier counts only if no other has the lists; without an identifier it is the record's.
     """
+    with suppress(ValueError, RecursionError):  # a gateway may give the text as a JSON string
+        content = text if isinstance(text := json.loads(content), str) else content
     *reasoning, answer = _REASONING_END.split(content)
     if not reasoning and _REASONING.match(content):  # unfinished reasoning, which may contain draft answers
         answer = ""
@@ -206,15 +210,13 @@ def read_answer(content: str, record_id: str, finish_reason: str | None = None) 
     labels = [value for value in objects if all(_is_names(value.get(polarity)) for polarity in POLARITIES)]
     if not labels:
         return Answer("malformed")
-    own = [
-        value for value in labels if value.get("sample_uid") is None or str(value["sample_uid"]).strip() == record_id
-    ]
+    own = [value for value in labels if str(value.get("sample_uid") or record_id).strip() == record_id]
     if not own:
         return Answer("other_record")
     named = {polarity: [normalize_finding(name) for name in own[-1][polarity]] for polarity in POLARITIES}
     unknown = sum(findings.count(None) for findings in named.values())
     known = {polarity: [finding for finding in findings if finding] for polarity, findings in named.items()}
-    return Answer("ok", Anchor.of(**known), unknown, _phrases(own[-1].get("rationale")))
+    return Answer("ok", Anchor.of(**known), unknown)
 
 
 def _is_names(value: Any) -> bool:
@@ -243,20 +245,3 @@ def _end_of_braces(text: str, start: int) -> int:
         if depth == 0:
             return match.end()
     return len(text)
-
-
-def _phrases(rationale: Any) -> tuple[str, ...]:
-    """Return the texts in a rationale, an object whose values are texts or lists of texts."""
-    given = rationale.values() if isinstance(rationale, dict) else ()
-    lists = (value if isinstance(value, list) else [value] for value in given)
-    return tuple(text for texts in lists for text in texts if isinstance(text, str))
-
-
-def count_missing(phrases: Iterable[str], report: str) -> int:
-    """Count the evidence phrases that are not in the report, ignoring case, blanks and punctuation.
-
-    The prompt allows paraphrases, so a missing phrase is counted in the audit and is not an error. A phrase without any
-    letter or digit counts as missing.
-    """
-    report, *words = (f" {re.sub(_NOT_A_WORD, ' ', text.lower()).strip()} " for text in (report, *phrases))
-    return sum(phrase.isspace() or phrase not in report for phrase in words)

@@ -127,7 +127,8 @@ class Endpoint:
                 return Outcome("answered", reply)
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
             about = self._unless_sent(kind if "/" in kind else "", sent) or "no known content type"
-            return Outcome("failed", reason=f"HTTP 200, {about}, {_kind_of(body)}{self._named(Fault.of(body), sent)}")
+            kind = f"HTTP {response.status_code}, {about}, {_kind_of(body)}"
+            return Outcome("failed", reason=f"{kind}{self._named(Fault.of(body), sent)}")
 
     def _adapted(self, form: Form, fault: Fault) -> bool:
         """Take the next form for the run, unless another thread has; return whether to send the request again."""
@@ -229,8 +230,8 @@ def connect(config: Labelling) -> Generator[Endpoint]:
         client = None
     if client is None or not re.fullmatch(r"[!-~]+", client.api_key):
         raise ConfigError(
-            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY, in ASCII without blanks; for a local "
-            "endpoint any such text will do"
+            "anchors.llm.provider: openai needs an API key in OPENAI_API_KEY, in ASCII without spaces; for a local "
+            "endpoint any text will do"
         )
     with client:
         yield Endpoint(client, config)

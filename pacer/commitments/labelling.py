@@ -23,7 +23,6 @@ from pydantic import BaseModel
 from pacer.commitments.answers import (
     Reply,
     StoredAnswer,
-    count_missing,
     read_answer,
     read_answers,
     read_completion,
@@ -57,7 +56,7 @@ def label_sample(
         rules: ``anchors.rules``, the rule set of the candidate in the request.
 
     Returns:
-        The audit: counts of answers by status, tokens, dollars, troubles, and evidence phrases, and its ``checks``.
+        The audit: counts of answers by status, tokens, dollars and troubles, and its ``checks``.
 
     Raises:
         ConfigError: report text would leave the machine without the user's consent, the prompt cannot be read, or the
@@ -74,7 +73,7 @@ def label_sample(
     if len(paid) < len(bought):
         lost = len(bought) - len(paid)
         print(
-            f"labelling: {lost} lines of {path} hold no answer of a model; their requests are sent again",
+            f"labelling: {lost} lines of {path} are not answers of a model; their requests are sent again",
             file=sys.stderr,
         )
     reused, troubles = 0, Counter[str]()
@@ -89,13 +88,8 @@ def label_sample(
     older = [answer for key, answer in paid.items() if key not in used]
     _write(path, current, older)
     read = [read_answer(answer.raw, answer.record_id, answer.finish_reason) for answer in current]
-    reports = dict(records.select("record_id", "report_raw").iter_rows())
-    absent = sum(count_missing(given.evidence, reports[answer.record_id]) for given, answer in zip(read, current))
-    phrases, dollars = sum(len(given.evidence) for given in read), sum(answer.dollars for answer in current)
-    lost, checks = troubles["timeout"] + troubles["disconnected"], list[Check]()
-    if phrases:
-        found = f"{number(phrases - absent)} of {number(phrases)} occur word for word in their report"
-        checks.append(Check("Evidence phrases", found))
+    dollars, checks = sum(answer.dollars for answer in current), list[Check]()
+    lost = troubles["timeout"] + troubles["disconnected"]
     if config.provider == "openai" and current:
         maybe = f"; {number(lost)} lost answers may have been paid too" if lost else ""
         checks.append(Check("Cost of the labels", f"${dollars:.2f}{maybe}", not lost))

@@ -51,8 +51,7 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[
 
     Returns:
         A table of :data:`SAMPLE_SCHEMA`, sorted by context and record id, and the audit. The audit has the patterns of
-        the strata, and for each context the numbers of train records and of drawn records. For each stratum it has the
-        train records, the quota (its share of the remaining draws), and the records drawn for it and sampled in total.
+        the strata, and for each context the numbers of train records and of drawn records.
 
     Raises:
         DataError: a record, study or subject of the sample also occurs in val or test.
@@ -61,12 +60,13 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[
     order = pl.Series([hash_bytes(f"{seed}:{record_id}".encode()) for record_id in train["record_id"]], dtype=pl.String)
     matches = [pl.col("report_raw").str.contains(f"(?i){pattern}").alias(name) for name, pattern in STRATA.items()]
     train = train.with_columns(order.alias("order"), *matches).drop("report_raw").sort("order")
-    drawn = {context: _draw(train.filter(pl.col("context") == context), per_context) for context in CONTEXTS}
+    parts = {context: train.filter(pl.col("context") == context) for context in CONTEXTS}
+    drawn = {context: _draw(part, per_context) for context, part in parts.items()}
     strata = pl.concat_list([pl.when(name).then(pl.lit(name)) for name in STRATA]).list.drop_nulls().alias("strata")
-    sample = pl.concat([rows for rows, _ in drawn.values()]).select("record_id", "context", strata)
+    sample = pl.concat(drawn.values()).select("record_id", "context", strata)
     sample = sample.cast(pl.Schema(SAMPLE_SCHEMA)).sort("context", "record_id")
     refuse_held_out(records, sample["record_id"])
-    contexts = {context: counts for context, (_, counts) in drawn.items()}
+    contexts = {name: {"train_records": len(parts[name]), "drawn": len(rows)} for name, rows in drawn.items()}
     return sample, {"seed": seed, "per_context": per_context, "patterns": STRATA, "contexts": contexts}
 
 
@@ -87,20 +87,13 @@ def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> None:
             )
 
 
-def _draw(train: pl.DataFrame, count: int) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Draw ``count`` rows of one context by the strata's shares; return them in hash order, and the counts."""
+def _draw(train: pl.DataFrame, count: int) -> pl.DataFrame:
+    """Draw ``count`` rows of one context by the strata's shares of the remaining draws; return them in hash order."""
     names = sorted(STRATA, key=lambda name: (int(train[name].sum()), name))
     members = {name: train[name].arg_true().to_list() for name in names}
     drawn: set[int] = set()
-    strata: dict[str, dict[str, int]] = {}
     for position, name in enumerate(names):
         quota = -(-(count - len(drawn)) // (len(names) - position))
-        fresh = [row for row in members[name] if row not in drawn][:quota]
-        drawn.update(fresh)
-        strata[name] = {"train_records": len(members[name]), "quota": quota, "drawn_for_it": len(fresh)}
-    rest = [row for row in range(train.height) if row not in drawn][: count - len(drawn)]
-    drawn.update(rest)
-    for name in names:
-        strata[name]["in_sample"] = len(drawn.intersection(members[name]))
-    counts = {"train_records": train.height, "drawn": len(drawn), "strata": strata, "drawn_to_fill_up": len(rest)}
-    return train[sorted(drawn)], counts
+        drawn.update([row for row in members[name] if row not in drawn][:quota])
+    drawn.update([row for row in range(train.height) if row not in drawn][: count - len(drawn)])
+    return train[sorted(drawn)]

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,8 +17,6 @@ _LOCATED_BY = {"bundled": (), "standin": (), "hub": ("id", "revision"), "local":
 
 class Backbone(Strict):
     """Where one frozen model comes from."""
-
-    form: ClassVar[str] = "{provider: hub, id: OWNER/NAME, revision: COMMIT}"
 
     provider: Literal["bundled", "standin", "hub", "local"]
     id: str | None = None

@@ -78,7 +78,6 @@ class OpenI(Format):
 
 
 class TableOfStudies(Format):
-    form: ClassVar[str] = "{file: studies.csv}"
     files: ClassVar = ("file",)
 
     file: str | None

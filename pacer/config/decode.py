@@ -1,6 +1,6 @@
 """How reports are generated and scored."""
 
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import model_validator
 
@@ -11,7 +11,6 @@ from pacer.config.strict import Beams, LengthPenalty, Natural, Positive, Positiv
 class Risk(Strict):
     """The group ``decode.risk``: the largest shares that are promised (None: no promise), and the confidence."""
 
-    form: ClassVar[str] = "{false_present: 0.2, missed: null, confidence: 0.9}"
     false_present: Share | None = None
     missed: Share | None = None
     confidence: Share = 0.9

@@ -67,7 +67,7 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
     if path.name == "params.yaml":
         raise ConfigError(f"{path} must have every key, because DVC reads it; write it with `pacer use NAME`")
     name = values.pop(EXTENDS)
-    if not isinstance(name, str) or Path(name).name != name or not name.isprintable() or len(name) > 200:
+    if not isinstance(name, str) or not name or Path(name).name != name or not name.isprintable() or len(name) > 200:
         raise ConfigError(
             f"{path}: extends = {name!r:.200} must be the name of a profile, or of a .yaml file beside this one, "
             "without a folder"

@@ -4,8 +4,9 @@ An unknown key, a wrong type or a forbidden value raises a :class:`ConfigError` 
 is allowed.
 """
 
+import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML, YAMLError
@@ -16,8 +17,10 @@ from pacer.core.errors import ConfigError
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 #: A share that is neither nothing nor all.
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
-Positive = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
+#: Whole numbers that every library takes, as seeds for example.
+_LARGEST = 2**63 - 1
+Positive = Annotated[int, Field(ge=1, le=_LARGEST)]
+Natural = Annotated[int, Field(ge=0, le=_LARGEST)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NaturalFloat = Annotated[float, Field(ge=0.0)]
 #: A size in a trained block; bounded so that a model from elsewhere cannot exhaust the memory.
@@ -28,18 +31,15 @@ Tokens = Annotated[int, Field(ge=1, le=100_000)]
 LengthPenalty = Annotated[float, Field(ge=-10.0, le=10.0)]
 #: Tags that YAML itself defines for plain values.
 _STANDARD, _TAGS = "tag:yaml.org,2002:", ("map", "seq", "str", "int", "float", "bool", "null")
+_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\ud800-\udfff]")
 #: Most levels of a parameter file, and most aliases: 20 cannot repeat more than some thousand values.
 _DEEPEST, _ALIASES = 50, 20
 
 
 class Strict(BaseModel):
-    """Base of all groups: frozen, no unknown keys, no silent conversions.
+    """Base of all groups: frozen, no unknown keys, no silent conversions."""
 
-    ``form``: how the group is written, for the message on a value in its place.
-    """
-
-    form: ClassVar[str] = ""
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 Groups = TypeVar("Groups", bound=Strict)
@@ -63,13 +63,15 @@ def read_mapping(path: str | Path, yaml: YAML) -> Any:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
         _check_events(text)
+        YAML(typ="safe").load(text)  # refuses keys that are no plain values
         raw = yaml.load(text)
     except FileNotFoundError:
         raise ConfigError(
             f"{path} does not exist; correct the path, or run this from the root of the repository"
         ) from None
-    except (OSError, ValueError, RecursionError, YAMLError) as error:
-        reason, mark = str(error), getattr(error, "problem_mark", None)
+    except (OSError, ValueError, AttributeError, RecursionError, YAMLError) as error:
+        reason = "a value merges itself" if isinstance(error, AttributeError) else str(error)
+        mark = getattr(error, "problem_mark", None)
         if mark:  # of a YAML error, whose full text quotes the file
             problem = str(getattr(error, "problem", ""))
             reason = f"line {mark.line + 1}: {problem.partition(' with value')[0]}"
@@ -83,7 +85,8 @@ def _check_events(text: str) -> None:
     """Refuse, before anything is built, what parameters do not need and loading fails at or takes minutes for.
 
     Raises:
-        ValueError: a value has a tag other than YAML's own, is nested too deeply, or there are too many aliases.
+        ValueError: a value has a tag other than YAML's own or a control character, is nested too deeply, there are too
+            many aliases, or the file is of another version of YAML.
     """
     levels = aliases = 0
     for event in YAML(typ="safe", pure=True).parse(text):
@@ -92,6 +95,10 @@ def _check_events(text: str) -> None:
         aliases += isinstance(event, AliasEvent)
         if tag != "!" and tag.removeprefix(_STANDARD) not in _TAGS:
             raise ValueError(f"unknown tag {tag.replace(_STANDARD, '!!')}, {place}")
+        if _NO_TEXT.search(getattr(event, "value", None) or ""):
+            raise ValueError(f"{place}: a value has a control character or half of a surrogate pair")
+        if getattr(event, "version", None) not in (None, (1, 2)):
+            raise ValueError(f"{place}: expected YAML 1.2")
         if levels > _DEEPEST or aliases > _ALIASES:
             raise ValueError(f"more than {_DEEPEST} levels or {_ALIASES} aliases, {place}")
 
@@ -115,16 +122,7 @@ def _explain(problem: Any) -> str:
     if problem["type"] in ("missing", "extra_forbidden"):
         return f"{key} is missing" if problem["type"] == "missing" else f"unknown key {key}"
     if problem["type"] == "model_type":
-        return f"{key} = {value!r:.200} must be a group of keys{_form(problem['ctx']['class_name'])}"
+        return f"{key} = {value!r:.200} must be a group of keys, as in configs/phantom.yaml"
     message = problem["msg"].removeprefix("Value error, ").replace("Input should", "must")
     arrived = key if isinstance(value, dict) else f"{key} = {value!r:.200}"
     return f"{arrived}: {message}" if key else message
-
-
-def _form(group: str) -> str:
-    """Return how the group of this class name is written, to follow "a group of keys"."""
-    kinds: list[type[Strict]] = [Strict]
-    for kind in kinds:  # grows while it is read
-        kinds += kind.__subclasses__()
-    found = next(kind for kind in kinds if kind.__name__ == group)
-    return f", such as {found.form}" if found.form else f" ({', '.join(found.model_fields)})"

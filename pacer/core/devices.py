@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from functools import cache
-
 import torch
 
 from pacer.core.machine import core_count
 
 
 def compute_device() -> torch.device:
-    """Return the device that models run on: a CUDA GPU, else the CPU; a line on stderr says once that another GPU is
-    not used."""
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    _say_unsupported()
-    return torch.device("cpu")
-
-
-def unsupported_gpu() -> str | None:
-    """Return a sentence on a GPU of this machine that is not supported; None if there is none.
-
-    A Mac's GPU has no float64, in which losses are added up. Others were not tried.
-    """
-    present = {
-        "this Mac's GPU (mps)": torch.backends.mps.is_available(),
-        "an Intel GPU (xpu)": torch.xpu.is_available(),
-    }
-    name = next((name for name, available in present.items() if available), None)
-    return name and f"{name} is not supported, models run on the CPU"
-
-
-@cache
-def _say_unsupported() -> None:
-    if sentence := unsupported_gpu():
-        print(sentence, file=sys.stderr, flush=True)
+    """Return the device that models run on: a CUDA GPU, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def share_cores(local_processes: int, threads: str = "") -> None:

@@ -121,16 +121,24 @@ def read_json(path: str | Path, **options: Any) -> Any:
         DataError: it is missing, unreadable or malformed.
     """
     try:
-        with opened(path) as file:
+        with _readable(path) as file:
             return json.loads(file.read().decode("utf-8-sig"), **options)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not valid JSON: {_reason(error)}") from None
+
+
+@contextmanager
+def _readable(path: str | Path) -> Generator[BufferedReader | gzip.GzipFile]:
+    """Open a file with :func:`opened`; an error while it is read becomes a DataError."""
+    try:
+        with opened(path) as file:
+            yield file
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise DataError(f"{path} is a gzip file that is cut off or damaged; copy it again") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON: {_reason(error)}") from None
 
 
 def _reason(error: Exception) -> str:
@@ -139,18 +147,13 @@ def _reason(error: Exception) -> str:
 
 
 def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and value of each line of JSON (``.gz`` is decompressed); skip blank lines.
+    """Yield the number and value of each line of JSON (``.gz`` is decompressed); skip empty lines.
 
     Raises:
         DataError: the file is missing or cut off, or a line is malformed; the message names file and line.
     """
-    try:
-        with opened(path) as file:
-            yield from parse_lines(file, path)
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise DataError(f"{path} is a gzip file that is cut off or damaged; copy it again") from None
+    with _readable(path) as file:
+        yield from parse_lines(file, path)
 
 
 def parse_lines(lines: Iterable[bytes], path: str | Path) -> Iterator[tuple[int, Any]]:

@@ -19,6 +19,7 @@ from pacer.commitments.anchor import render_anchor
 from pacer.config import Decode
 from pacer.core.errors import BackboneError, ConfigError, DataError
 from pacer.core.prefetch import prefetch
+from pacer.data.prompt import PromptIds, build_prompt
 from pacer.decoding.beam import BeamSearch, search_with, unknown_attention
 from pacer.decoding.candidates import AgreeingSearch, ListedSearch, Opening, opened
 from pacer.decoding.extract import Extraction, extract_report, within
@@ -27,7 +28,6 @@ from pacer.decoding.transformers_generate import Generate
 from pacer.model.batch import Batch, FeatureSource, SourceStates, read_sources
 from pacer.model.checkpoint import ModelSpecification
 from pacer.model.pacer import Pacer
-from pacer.model.prompt import PromptIds, build_prompt
 
 #: Values of ``decode.engine``. Both engines take prefixes and return the same tokens.
 ENGINES = {"beam": BeamSearch, "generate": Generate}

@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 from transformers import PreTrainedTokenizerBase
 
-from pacer.backbones.pointers import fingerprint, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config.anchors import Emphasis
 from pacer.core.io import hash_bytes, hash_json, write_json
 from pacer.core.journal import Journal, read_journal
+from pacer.core.pointers import fingerprint, resolve
 from pacer.core.progress import Ticker
 from pacer.data.schemas import EMPHASIS_SCHEMA, read_records, write_table
 from pacer.data.sentences import sentence_ends, token_marks

@@ -23,11 +23,11 @@ from rich.filesize import decimal
 from torch import Tensor
 
 from pacer.backbones.families import patch_grid, prefix_tokens, text_width, vision_config
-from pacer.backbones.pointers import fingerprint, resolve
 from pacer.config import Features
 from pacer.core.errors import DataError, PacerError
 from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
 from pacer.core.journal import Journal, read_journal
+from pacer.core.pointers import fingerprint, resolve
 from pacer.core.prefetch import prefetch
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker

@@ -36,8 +36,6 @@ COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(("fallback", "unclosed"), pl.Boolean()),
     "tokens": pl.Int64(),
 }
-#: BLEU's statistics of each case, in the place of its texts; only a receipt has this column.
-BLEU_ROWS = "bleu_statistics"
 #: Optional columns: findings in which a report contradicts its commitment, whether a text is copied from the training
 #: split, properties by which records can be grouped, the findings of a generated world, and the
 #: probabilities of findings.

@@ -19,7 +19,7 @@ from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import ConfigError
 from pacer.data.wording import prior_wording
-from pacer.metrics.cases import BLEU_ROWS, is_labelled
+from pacer.metrics.cases import is_labelled
 from pacer.metrics.clinical import RATIOS, Convention, averaged, case_efficacy, label_rows
 from pacer.metrics.commitments import commitment_scores, contradictions, polarity_rows
 from pacer.metrics.meteor import meteor, meteor_statistics
@@ -241,8 +241,6 @@ def _polarity(polarity: str) -> Sums:
 
 
 def _bleu_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
-    if BLEU_ROWS in cases.columns:
-        return np.array(cases[BLEU_ROWS].to_list())
     return bleu_statistics(cases["reference"].to_list(), cases["hypothesis"].to_list())
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import polars as pl
 
-from pacer.backbones.pointers import is_standin, provenance, resolve
 from pacer.commitments import rules
 from pacer.config.decode import Score
 from pacer.core.errors import ConfigError
 from pacer.core.io import hash_file, hash_json, read_json
+from pacer.core.pointers import is_standin, provenance, resolve
 from pacer.metrics.chexbert.observations import CHECKPOINT
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import names_by_kind

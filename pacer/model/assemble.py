@@ -10,9 +10,9 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedMod
 from transformers.utils import is_bitsandbytes_available
 
 from pacer.backbones.families import final_norm, load_vision, text_width
-from pacer.backbones.pointers import fingerprint, load_frozen, resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.pointers import fingerprint, load_frozen, resolve
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, check_frozen, load_strictly, load_weights
 from pacer.model.interface import SourceInterface

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -14,50 +15,15 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-#: The page's colours, by their names in ``style.css``.
-LIGHT = {
-    "--ink": "#1b1f24",
-    "--muted": "#5c6570",
-    "--rule": "#d9dde2",
-    "--series-1": "#0b6bab",
-    "--series-2": "#c4570b",
-    "--series-3": "#2a7f4a",
-    "--series-4": "#8a4a9e",
-    "--series-5": "#a07400",
-    "--series-6": "#b83a5e",
-    "--series-none": "#9aa3ad",
-}
+_STYLE_SHEET = Path(__file__).parent / "templates" / "style.css"
+#: The page's colours, by their names in ``style.css``, and one for what is compared with.
+LIGHT = dict(
+    re.findall(r"(--[\w-]+): (#\w{6})", _STYLE_SHEET.read_text(encoding="utf-8").partition("@media")[0]),
+    **{"--series-none": "#9aa3ad"},
+)
 SERIES = tuple(f"--series-{index}" for index in range(1, 7))
 
-STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "pacer",
-    "font.family": "sans-serif",
-    "font.size": 9.0,
-    "axes.edgecolor": LIGHT["--rule"],
-    "axes.labelcolor": LIGHT["--muted"],
-    "axes.titlecolor": LIGHT["--ink"],
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": LIGHT["--rule"],
-    "grid.linewidth": 0.6,
-    "xtick.color": LIGHT["--muted"],
-    "ytick.color": LIGHT["--muted"],
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "ytick.minor.size": 0,
-    "text.color": LIGHT["--ink"],
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "lines.linewidth": 1.5,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-}
+_STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 def for_page(svg: str, name: str) -> Markup:
@@ -75,7 +41,7 @@ def drawing(width: float, height: float, draw: Callable[[Any], None], columns: i
     Args:
         columns, grid: arguments of ``Figure.subplots``, whose result is passed to ``draw``.
     """
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(fname=_STYLE):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.13))  # browsers set text wider
         FigureCanvasSVG(figure)
         draw(figure.subplots(1, columns, **grid))

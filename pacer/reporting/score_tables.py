@@ -38,7 +38,7 @@ CONTROLS = {
 TRUTH = (
     ("F1: another patient's sources", "mean_f1", "another_patient_f1"),
     ("F1 in SW: no previous report", "sw_with_prior_f1", "sw_without_prior_f1"),
-    ("Recall in SW of what the previous report alone says", "prior_only_recall", "prior_only_recall_without_prior"),
+    ("Recall in SW of what only the previous report says", "prior_only_recall", "prior_only_recall_without_prior"),
 )
 
 

@@ -23,7 +23,7 @@ from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section,
 from pacer.reporting.signature import signature_line
 from pacer.reporting.tables import Table
 
-#: Mean weight of a block from which the page says that the router chose it alone.
+#: Mean weight of a block from which the page says that the router chose only it.
 ALONE = 0.8
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from pacer.backbones.pointers import is_standin
 from pacer.core.contexts import CONTEXTS, SOURCES
+from pacer.core.pointers import is_standin
 from pacer.data.schemas import read_about, read_records
 from pacer.metrics.signature import Signature
 from pacer.model.checkpoint import CheckpointRecord

@@ -24,7 +24,7 @@ Sections = Literal["findings+impression", "findings", "impression"]
 NOTICE = "For research only. Not for clinical decisions."
 #: Note for a model that was trained on a generated corpus.
 GENERATED_NOTE = (
-    "this model learnt from generated images and reports alone; its statements about real radiographs are meaningless"
+    "this model was trained only on generated images and reports; what it says about real radiographs means nothing"
 )
 
 
@@ -215,7 +215,7 @@ def notes_of(results: Collection[Result]) -> list[str]:
         if result.given and (unsaid := result.unkept()):
             notes.append(f"{result.context.upper()}: the report does not say what is listed of {', '.join(unsaid)}")
         if result.fallback:
-            notes.append(f"{result.context.upper()}: no report could be found in the text, which stands for it")
+            notes.append(f"{result.context.upper()}: no report was found in the text, so all of the text is shown")
         if result.truncated:
             notes.append(f"{result.context.upper()}: stopped at the token limit; the end may be missing")
     return list(dict.fromkeys(notes))

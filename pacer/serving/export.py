@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pacer.backbones.pointers import POINTER, PROVENANCE, provenance, read_pointer, resolve, write_pointer
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import atomic_directory, check_replaceable, read_json, write_json, write_text
+from pacer.core.pointers import POINTER, PROVENANCE, provenance, read_pointer, resolve, write_pointer
 from pacer.data.schemas import read_about, read_records
 from pacer.decoding.reader import read_reader
 from pacer.features import prepare
@@ -42,7 +42,7 @@ from pacer.serving.package import (
     write_manifest,
 )
 
-#: Settings of the search that affect the text of a report.
+#: Decoding settings that affect the text of a report.
 _DECIDING = Decode.model_fields.keys() - NOT_EXPORTED - {"engine", "batch_size"}
 
 
@@ -61,10 +61,10 @@ def export_model(
     """Write a self-contained model directory, completely or not at all.
 
     Returns:
-        Whether the model card has scores: only if those in ``metrics`` belong to exactly this model and search.
+        Whether the model card has scores: only if those in ``metrics`` belong to this model and these settings.
 
     Args:
-        out: absent or empty. decode: settings of the search for reports.
+        out: absent or empty. decode: the decoding settings.
         model, backbones, features, records: outputs of the stages ``calibrate`` (or ``parent``), ``backbones``,
             ``features`` and ``corpus``. metrics: output of ``score``, whose scores go into the model card.
         findings: output of ``findings``; None: the exported model reads no findings.
@@ -163,13 +163,13 @@ def _states(features: Path, record: CheckpointRecord) -> States:
 
 
 def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]:
-    """Return ``scores`` and ``signature`` of a run, if its predictions come from these weights and this search."""
+    """Return ``scores`` and ``signature`` of a run, if its predictions come from these weights and settings."""
     if metrics is None or not all((metrics / name).is_file() for name in (SCORES, SIGNATURE)):
         return {}
     scores, signature = read_scores(metrics)
-    search = {name: value for name, value in signature.decoding.items() if name in _DECIDING}
+    decoded = {name: value for name, value in signature.decoding.items() if name in _DECIDING}
     same = (signature.predictions or {}).get("weights") == weights_hash(model)
-    if not same or search != decode.model_dump(include=_DECIDING):
+    if not same or decoded != decode.model_dump(include=_DECIDING):
         return {}
     return {"scores": scores, "signature": signature.content()}
 

@@ -14,8 +14,8 @@ from pacer.features.store import DTYPES, as_stored
 class CaseFeatures:
     """A :class:`pacer.model.batch.FeatureSource` for prepared images in memory.
 
-    Each image and each text is encoded alone, so other cases do not change a single bit of a report. States are rounded
-    as in the store that the model was trained on.
+    Each image and each text is encoded by itself, so other cases do not change a single bit of a report. States are
+    rounded as in the store that the model was trained on.
 
     Args:
         dtype: type of the stored states (``features.dtype``).

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from pacer.backbones.hub import locate
-from pacer.backbones.pointers import POINTER, Pointer, hashes_of, provenance, read_pointer
 from pacer.config import Backbone, Decode, Positive, Strict, read_params
 from pacer.config.corpus import Cleaner
 from pacer.config.strict import Tokens
 from pacer.core.contexts import Context
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError
 from pacer.core.io import hash_file, read_json, write_json
+from pacer.core.pointers import POINTER, Pointer, hashes_of, provenance, read_pointer
 from pacer.features import prepare
 from pacer.features.store import ROUNDING_VERSION
 from pacer.model.assemble import FROZEN
@@ -30,7 +30,7 @@ VERSION = 1
 TOKENIZER_FILES = "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "config.json"
 #: Entry of the manifest: whether the model was trained on a generated corpus (absent: unknown).
 GENERATED = "generated_corpus"
-#: Keys of the group ``decode`` that do not control the search for tokens and are not exported, and their values here.
+#: Keys of the group ``decode`` that do not change a report and are not exported, and their values here.
 NOT_EXPORTED = {"split": "test", "limit": None, "examples": 0, "controls": []}
 
 
@@ -53,9 +53,9 @@ class Texts(Strict):
     target: Literal["findings_and_impression", "findings"]
 
 
-def _whole_group(search: Any) -> Any:
-    """Return the written settings of a search as a complete group ``decode``."""
-    return NOT_EXPORTED | search if isinstance(search, dict) and not NOT_EXPORTED.keys() & search.keys() else search
+def _whole_group(written: Any) -> Any:
+    """Return the written decoding settings as a complete group ``decode``."""
+    return NOT_EXPORTED | written if isinstance(written, dict) and not NOT_EXPORTED.keys() & written.keys() else written
 
 
 class PackageSettings(Strict):
@@ -65,11 +65,11 @@ class PackageSettings(Strict):
     contexts: Annotated[list[Context], Field(min_length=1)]
     states: States
     texts: Texts
-    search: Annotated[Decode, BeforeValidator(_whole_group)]
+    decoding: Annotated[Decode, BeforeValidator(_whole_group), Field(alias="search")]  # its name in exported folders
 
     def written(self) -> dict[str, Any]:
         """Return the content of ``reporter.json``."""
-        return self.model_dump(exclude={"search": set(NOT_EXPORTED)})
+        return self.model_dump(by_alias=True, exclude={"decoding": set(NOT_EXPORTED)})
 
 
 def read_settings(directory: Path) -> PackageSettings:
@@ -124,7 +124,7 @@ def check_tokenizer(directory: Path, language: Path) -> None:
         language: the language model's directory or pointer, whose fingerprint was compared with the checkpoint's.
 
     Raises:
-        CheckpointError: a file differs, is missing, or is none of the language model's.
+        CheckpointError: a file differs, is missing, or does not belong to the language model.
     """
     files = read_pointer(language).files if (language / POINTER).is_file() else hashes_of(language)
     expected = {name: digest for name, digest in files.items() if any(map(PurePath(name).match, TOKENIZER_FILES))}

@@ -62,6 +62,7 @@ class Page(ThreadingTCPServer):
 
     allow_reuse_address = True
     daemon_threads = True
+    request_queue_size = 128  # of 5, the default, connections beyond are reset
 
     def __init__(self, reporter: Reporter, port: int, log: Callable[[str], None]):
         try:
@@ -128,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
             direction = f", {seen.view}" if seen and seen.view != "other" else ""
             return view.preview(image, what, f"{image.width:,} × {image.height:,}{direction}")
         with self.server.writing:
-            if self._left():
+            if self._is_disconnected():
                 return None
             case, listed = read_case(body)
             prepared = reporter.prepare(case)
@@ -136,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return view.contexts_page(reporter.in_all_contexts(prepared))
             return view.result_page(*reporter.generate([prepared]), listed)
 
-    def _left(self) -> bool:
+    def _is_disconnected(self) -> bool:
         """Return whether the browser has closed the connection, as it does when a case is edited."""
         readable, _, _ = select.select([self.connection], [], [], 0)
         return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
@@ -145,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Return a status and a sentence for a request that the page would not send, else None."""
         host = self.headers.get("Host", "")
         if host.partition(":")[0] not in LOOPBACK:
-            return 421, b"The page is served to this machine alone, as localhost."
+            return 421, b"The page is served only to this machine, as localhost."
         if self.command == "GET":
             return None
         if self.headers.get("Origin") != f"http://{host}":
@@ -191,7 +192,9 @@ def read_case(body: bytes) -> tuple[Case, Anchor | None]:
             raise ValueError("sizes do not fit the images")
         frontal, lateral = images[: sizes[0]], images[sizes[0] :]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise DataError("the request is not the page's; expected a line of JSON, then one or two images") from None
+        raise DataError(
+            "the request did not come from the page; expected a line of JSON, then one or two images"
+        ) from None
     return Case(frontal, lateral if len(sizes) > 1 else None, **texts, name="this case", commitment=given), model
 
 

@@ -10,21 +10,21 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from pacer.backbones.pointers import resolve
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import read_list
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.core.io import hash_file, read_json
+from pacer.core.pointers import resolve
 from pacer.data.cleaning import CLEANERS
 from pacer.data.greyscale import NOTES
+from pacer.data.prompt import instruction
 from pacer.data.readers.views import parse_view
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
-from pacer.model.prompt import instruction
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Truncation, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.layout import FINDINGS, MANIFEST, TOKENIZER
@@ -60,7 +60,7 @@ class Reporter:
     ):
         directory = Path(directory)
         self.settings = settings = read_settings(directory)
-        self.batch_size = settings.search.batch_size if batch_size is None else batch_size
+        self.batch_size = settings.decoding.batch_size if batch_size is None else batch_size
         if self.batch_size < 1:
             raise ConfigError(f"batch_size = {batch_size}: expected at least 1")
         self.device = torch.device(device or compute_device())
@@ -77,7 +77,7 @@ class Reporter:
                 states.dtype,
             )
         tokenizer = read_tokenizer(directory / TOKENIZER)
-        arguments = model, tokenizer, self._features, record.model, settings.search, self.device
+        arguments = model, tokenizer, self._features, record.model, settings.decoding, self.device
         self._generator = Generator(*arguments, reader)
         self.commit, self.depths = self._generator.commit, tuple(states.depths)
         self.contexts = tuple(context for context in CONTEXTS if context in settings.contexts)
@@ -226,7 +226,7 @@ class Reporter:
             generated=generated.text,
             commitment=extracted.anchor,
             fallback=extracted.fallback,
-            truncated=generated.tokens >= self.settings.search.max_new_tokens,
+            truncated=generated.tokens >= self.settings.decoding.max_new_tokens,
             tokens=generated.tokens,
             truncation=case.truncation,
             notes=self.notes + case.all_notes(),

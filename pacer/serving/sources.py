@@ -78,7 +78,7 @@ def _read(path: Path, name: str) -> bytes:
     except OSError as error:
         raise DataError(f"{name}: the file {path} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise DataError(f"{name}: the path contains a NUL character, which no path can have") from None
+        raise DataError(f"{name}: the path contains a NUL character, which paths cannot contain") from None
 
 
 def _dicom_view(content: bytes) -> View | None:
@@ -94,8 +94,8 @@ def _dicom_view(content: bytes) -> View | None:
 
 
 def load_text(text: str | None, name: str) -> str | None:
-    """Return a text, with a blank for each vertical tab and form feed; None if it has no visible character or only says
-    that there is none (``N/A``).
+    """Return a text, with a space for each vertical tab and form feed; None if it has no visible character or only says
+    that there is no text (``N/A``).
 
     Raises:
         DataError: the text has another type, is too long, or contains control characters.
@@ -105,7 +105,7 @@ def load_text(text: str | None, name: str) -> str | None:
     if not isinstance(text, str):
         raise DataError(f"{name}: expected text, got {type(text).__name__}")
     if len(text) > MAX_CHARACTERS:
-        raise DataError(f"{name}: {len(text):,} characters, more than {MAX_CHARACTERS:,}; give the report alone")
+        raise DataError(f"{name}: {len(text):,} characters, more than {MAX_CHARACTERS:,}; give only the report")
     if fault := fault_of(text):
         raise DataError(f"{name}: {fault}")
     text = re.sub(LINE_ENDS, " ", text)

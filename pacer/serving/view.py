@@ -35,8 +35,7 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
     small = image.copy()
     small.thumbnail((LONGEST_EDGE, LONGEST_EDGE), Image.Resampling.LANCZOS)
     figure = Markup(
-        '<figure class="preview"><img src="{}" alt="{} radiograph that was handed in">'
-        "<figcaption>{}</figcaption></figure>"
+        '<figure class="preview"><img src="{}" alt="{} radiograph as uploaded"><figcaption>{}</figcaption></figure>'
     )
     return figure.format(data_uri(small), name, caption)
 

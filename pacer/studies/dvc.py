@@ -18,6 +18,7 @@ import psutil
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.locks import locked
+from pacer.core.machine import core_count
 
 #: DVC's output for a stage that it runs, or finds in its run cache.
 _STAGE = re.compile(r"(Running stage|Stage) '(.+)'(?::| is cached - skipping run)")
@@ -55,7 +56,7 @@ def shares(devices: str | None, jobs: int) -> list[Share]:
         with suppress(OSError, subprocess.CalledProcessError):
             command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
             names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    cores = sorted(os.sched_getaffinity(0))[: core_count()] if hasattr(os, "sched_getaffinity") else []
     return [
         Share(",".join(_part(names, job, jobs)) or None, tuple(_part(cores, job, jobs)) or None) for job in range(jobs)
     ]

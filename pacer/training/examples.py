@@ -17,10 +17,10 @@ from transformers import PreTrainedTokenizerBase
 
 from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.core.errors import DataError
+from pacer.data.prompt import PromptIds, build_prompt
 from pacer.data.schemas import read_records, readable
 from pacer.model.batch import FeatureSource, TrainingBatch, read_sources
 from pacer.model.checkpoint import ModelSpecification
-from pacer.model.prompt import PromptIds, build_prompt
 from pacer.training.trajectory import RouteSeed, Trajectory, TrajectoryBuilder
 
 #: A row of ``records.parquet`` with its emphasis and, except in the warm-up, its commitment.

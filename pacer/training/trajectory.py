@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from pacer.model.prompt import continuation_ids
+from pacer.data.prompt import continuation_ids
 
 OPENING_TEXT, CLOSING_TEXT = "\n<REPORT>\n", "\n</REPORT>"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
+from ruamel.yaml import YAML
 from safetensors.numpy import save_file
 
 from pacer.commitments.anchor import POLARITIES
@@ -25,14 +27,8 @@ from tests.support.corpus import record
 from tests.support.labelling import cache_line
 from tests.support.profiles import profile
 
-SENTENCES = (
-    "there is a small left pleural effusion , unchanged since the previous study .",
-    "the cardiac silhouette is mildly enlarged .",
-    "no pneumothorax is seen .",
-    "patchy opacity at the right lung base may represent atelectasis or early pneumonia .",
-    "a right internal jugular catheter ends in the superior vena cava .",
-    "mild interstitial edema has improved .",
-)
+GIVEN = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+SENTENCES = tuple(GIVEN["sentences"])
 
 
 @dataclass
@@ -151,10 +147,7 @@ def _predictions(
         )
         cases.append(
             {
-                "record_id": row["record_id"],
-                "context": row["context"],
-                "study_id": row["study_id"],
-                "subject_id": row["subject_id"],
+                **{name: row[name] for name in ("record_id", "context", "study_id", "subject_id")},
                 "reference": row["report"],
                 "hypothesis": report,
                 "reference_labels": [int(v) for v in random.integers(0, 4, 14)],
@@ -184,14 +177,7 @@ def _predictions(
     for context, rows in lines.items():
         (folder / f"{context}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     shown = list(dict.fromkeys(key.partition("-")[2].partition("/")[0] for key in routing)) or [test["study_id"][0]]
-    manifest = {
-        "split": "test",
-        "weights": "f00d" * 16,
-        "stand_ins": ["vision", "language"] if standin else [],
-        "examples": shown[:2],
-        "parent": {"path": "../parent", "sha256": "cafe" * 16},
-        "frozen": {"vision": "beef" * 16},
-    }
+    manifest = GIVEN["manifest"] | {"stand_ins": ["vision", "language"] if standin else [], "examples": shown[:2]}
     _write(folder / "manifest.json", manifest)
     if routing:
         save_file(routing, folder / "routing.safetensors")
@@ -199,55 +185,27 @@ def _predictions(
 
 
 def _write_scores(folder: Path, contexts: tuple[str, ...], truth: bool, standin: bool) -> None:
-    keys = ("precision", "recall", "f1", "bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor")
+    base = GIVEN["scores"]
     scores: dict = {}
     for shift, context in enumerate(contexts):
-        values = (0.612, 0.587, 0.599, 0.401, 0.288, 0.213, 0.166, 0.342, 0.171)
-        scores[context] = {key: value + 0.013 * shift for key, value in zip(keys, values, strict=True)} | {
-            "n": 228,
-            "fallback_rate": 0.004,
-            "empty_rate": 0.0,
-            "anchor_agreement": 0.81,
-            "anchor_positive_f1": 0.55,
-            "report_follows_anchor": 0.93,
-        }
-    scores["mean"] = {key: sum(scores[c][key] for c in contexts) / len(contexts) for key in keys}
+        scores[context] = GIVEN["rates"] | {key: value + 0.013 * shift for key, value in base.items()}
+    scores["mean"] = {key: sum(scores[c][key] for c in contexts) / len(contexts) for key in base}
     scores["contradictions"] = {"edema": 7, "fracture": 0}
     scores["controls"] = {"another_patient": {c: {"n": 228, "f1": 0.31, "unchanged_share": 0.04} for c in contexts}}
     if truth:
-        scores["truth"] = {
-            "mean_f1": 0.668,
-            "another_patient_f1": 0.241,
-            "sw_with_prior_f1": 0.713,
-            "sw_without_prior_f1": 0.671,
-            "prior_only_recall": 0.5,
-            **{f"{c}_f1": 0.64 + 0.01 * i for i, c in enumerate(contexts)},
-        }
+        scores["truth"] = GIVEN["truth"] | {f"{c}_f1": 0.64 + 0.01 * i for i, c in enumerate(contexts)}
     _write(folder / "scores.json", scores)
     (folder / "parent").mkdir()
-    routed = {"depth_weight": {"0": 0.25, "1": 0.7, "2": 0.05}, "depth_favourite": {"0": 0.2, "1": 0.8, "2": 0.0}}
-    _write(folder / "parent" / "metrics.json", {"loss": 1.6} | routed)
+    _write(folder / "parent" / "metrics.json", GIVEN["parent"])
     _write_signature(folder / "signature.json", standin)
 
 
 def _write_signature(path: Path, standin: bool) -> None:
-    _write(
-        path,
-        {
-            "standin_labeller": standin,
-            "clinical": {
-                "convention": "llm-rg4",
-                "present_classes": [1, 3],
-                "observations": list(OBSERVATIONS),
-                "labeller": {"standin": standin, "provenance": None, "files": {"chexbert.pth": "ab12cd34" * 8}},
-            },
-            "language": {"cleaner": "llm-rg4-mimic-1"},
-            "counts": {"sn": {"n": 228}, "mn": {"n": 228}},
-            "versions": {"pacer": "0.1.0"},
-            "data": {"records": "0123456789abcdef", "truth": None},
-            "predictions": json.loads((path.parents[1] / "predictions" / "manifest.json").read_text()),
-        },
-    )
+    signature = copy.deepcopy(GIVEN["signature"])
+    signature["standin_labeller"] = signature["clinical"]["labeller"]["standin"] = standin
+    signature["clinical"]["observations"] = list(OBSERVATIONS)
+    manifest = json.loads((path.parents[1] / "predictions" / "manifest.json").read_text())
+    _write(path, signature | {"predictions": manifest})
 
 
 def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
@@ -255,9 +213,7 @@ def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
     answer = json.dumps({"positive": ["edema"], "negative": ["pneumothorax"], "uncertain": []})
     cache = path.with_name("llm_cache.jsonl")
     cache.write_text("".join(json.dumps(cache_line(name, answer)) + "\n" for name in texts))
-    cost = {"name": "Cost of the labels", "detail": "$0.01; 2 lost answers may have been paid too", "good": False}
-    literal = {"name": "Evidence phrases", "detail": "17 of 20 occur word for word in their report", "good": True}
-    labelling = {"answered": 10, "checks": [literal, cost]}
+    labelling = {"answered": 10, "checks": [GIVEN["cost"]]}
     table = path.with_name("records.parquet")
     records.write_parquet(table)
     audit = build_anchors(table, cache, path.with_name("anchors.parquet"))

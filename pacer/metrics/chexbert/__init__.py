@@ -1,4 +1,4 @@
 """CheXbert: the labeller, and the labels of the references.
 
-Uses backbones.pointers and core.
+Uses core.
 """

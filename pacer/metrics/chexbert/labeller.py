@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from pacer.backbones.pointers import from_files, read_pieces, resolve
 from pacer.core.devices import compute_device
 from pacer.core.errors import BackboneError, DataError
+from pacer.core.pointers import from_files, read_pieces, resolve
 from pacer.core.progress import Ticker
 from pacer.metrics.chexbert.network import CheXbertNetwork
 from pacer.metrics.chexbert.observations import CHECKPOINT, OBSERVATIONS

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.backbones.pointers import fingerprint
 from pacer.core.errors import DataError
 from pacer.core.io import atomic_path, hash_bytes
+from pacer.core.pointers import fingerprint
 from pacer.data.schemas import ABOUT, read_about, read_table
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS

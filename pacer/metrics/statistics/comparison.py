@@ -15,7 +15,6 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.cases import MEAN
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
-from pacer.metrics.receipt import hidden, read_receipt
 from pacer.metrics.result import read_result
 from pacer.metrics.scores import summed_scores
 from pacer.metrics.signature import Signature, reading_notes
@@ -88,29 +87,21 @@ class Scores:
         return score_intervals(self.cases, self.convention, columns=self.signature.own_scores)
 
 
-#: A scored system: in memory, the path of its folder, or that of its receipt.
+#: A scored system: in memory, or the path of its folder.
 System = Scores | str | Path
 
 
-def compare(
-    first: System,
-    second: System,
-    *,
-    convention: str = "llm-rg4",
-    resamples: int = 10_000,
-    salt: str | Path | None = None,
-) -> Comparison:
+def compare(first: System, second: System, *, convention: str = "llm-rg4", resamples: int = 10_000) -> Comparison:
     """Compare two scored systems case by case; differences are second minus first. Compared are the tested scores of
     the registry and the numbers of ``score.columns``, by context and for the mean over contexts, and F1 by group.
     Systems without a labeller are compared without CE F1.
 
     Args:
         first, second: what ``pacer.score`` returned, or folders with ``cases.parquet`` and ``signature.json``, or
-            folders that have them in ``metrics/``; with ``salt`` also receipts (:mod:`pacer.metrics.receipt`).
+            folders that have them in ``metrics/``.
         convention: of the F1; one with a micro or weighted headline.
         resamples: of patients if these are known, else of examinations, else of records; see
             :func:`~pacer.metrics.statistics.bootstrap.differences`.
-        salt: file of the salt of the receipts.
 
     Raises:
         DataError: a folder has no cases, ids do not pair one to one, or labellers or references differ.
@@ -120,11 +111,11 @@ def compare(
         raise ConfigError(f"convention {convention!r} is not one of {', '.join(CONVENTIONS)}")
     if resamples < 1:
         raise ConfigError(f"resamples must be at least 1, got {resamples}")
-    runs = _paired(first, second, convention, salt)
+    runs = _paired(first, second, convention)
     return replace(
         runs.comparison,
         scores=differences(*runs.sums, resamples),
-        groups=[] if salt else group_differences(*runs.cases, convention, runs.groups, resamples),
+        groups=group_differences(*runs.cases, convention, runs.groups, resamples),
         resamples=resamples,
     )
 
@@ -175,12 +166,10 @@ class _Paired(NamedTuple):
     comparison: Comparison
 
 
-def _paired(one: System, other: System, convention: str, salt: str | Path | None = None) -> _Paired:
+def _paired(one: System, other: System, convention: str) -> _Paired:
     """Pair two runs record by record; raises as :func:`compare`."""
     first, second = ("first" if isinstance(one, Scores) else one, "second" if isinstance(other, Scores) else other)
-    (cases, signature), (other_cases, other_signature) = _read(one, salt), _read(other, salt)
-    if salt and cases.join(other_cases, on="record_id").is_empty():
-        raise DataError(f"no id of {first} is in {second}: a receipt has another salt, or other records")
+    (cases, signature), (other_cases, other_signature) = _read(one), _read(other)
     check_pairs(cases["record_id"].to_list(), other_cases["record_id"].to_list(), str(first), str(second))
     other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
     if _labeller(signature) != _labeller(other_signature):
@@ -188,7 +177,7 @@ def _paired(one: System, other: System, convention: str, salt: str | Path | None
             f"{first} and {second} have different or unrecorded labellers or arithmetic, or one has none; "
             "score both with the same --chexbert and score.precision"
         )
-    groups, other_groups = ([], []) if salt else (signature.groups, other_signature.groups)
+    groups, other_groups = signature.groups, other_signature.groups
     for column in ("context", "reference", "reference_labels", *(name for name in groups if name in other_groups)):
         unequal = cases.filter(cases[column].ne_missing(other_cases[column]))
         if len(unequal):
@@ -240,17 +229,8 @@ def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str,
     ]
 
 
-def _read(run: System, salt: str | Path | None) -> tuple[pl.DataFrame, Signature]:
-    """Read a run or a receipt; with a salt, a run's ids and texts are hidden as those of receipts are."""
-    if isinstance(run, Scores):
-        cases, signature = run.cases, run.signature
-    elif Path(run).is_file() and Path(run).suffix == ".json":
-        if salt is None:
-            raise ConfigError(f"{run} is compared by hashes of ids; name the file of its salt with --salt")
-        return read_receipt(Path(run))
-    else:
-        cases, signature = read_run(run)
-    return cases if salt is None else hidden(cases, salt), signature
+def _read(run: System) -> tuple[pl.DataFrame, Signature]:
+    return (run.cases, run.signature) if isinstance(run, Scores) else read_run(run)
 
 
 def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:

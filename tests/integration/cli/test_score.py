@@ -152,18 +152,14 @@ def test_scores_of_other_reports_are_replaced_by_force_alone(pacer: Callable[...
     assert pacer(*other, "--force").code == 0 and read_json("scores/scores.json")["all"]["bleu1"] > 0.9
 
 
-def test_means_over_few_records_and_equal_reports_are_said(pacer: Callable[..., Outcome], files: Path) -> None:
-    pl.DataFrame({"record_id": ["a", "b", "c", "d"], "mine": [1.0, None, None, 2.0]}).write_csv("columns.csv")
-    outcome = pacer(*stated(), "--columns", "columns.csv")
-    assert "means over fewer than 20 records say little: all (4), mine in all (2)" in outcome.out
+def test_equal_reports_are_said(pacer: Callable[..., Outcome], files: Path) -> None:
+    assert pacer(*stated()).code == 0
     outcome = pacer("compare", "scores", "scores")
     assert outcome.code == 0 and "The reports of both runs are the same" in outcome.out
-    assert "say little: 4" in outcome.out
     many = {"id": list(map(str, range(20))), "report": [f"effusion of {number} cm ." for number in range(20)]}
     pl.DataFrame(many).write_csv("references.csv")
     pl.DataFrame(many | {"report": ["no edema ."] * 20}).write_csv("reports.csv")
-    told = pacer(*stated(), "--force").out
-    assert "say little" not in told and "Many reports are identical: ALL 100% (references 5%)." in told
+    assert "Many reports are identical: ALL 100% (references 5%)." in pacer(*stated(), "--force").out
 
 
 @pytest.mark.parametrize(

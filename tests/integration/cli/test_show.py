@@ -55,17 +55,11 @@ def test_a_study_that_nobody_has_writes_nothing(pacer, run: Run, repository: Pat
     assert outcome.error.count("\n") == 1 and sorted(repository.parent.rglob("*")) == before
 
 
-FORM = "pacer show STUDY --systems A=PLACE B=PLACE"
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         ("s --systems A=metrics B=metrics --context xx", "error: --context xx: expected one of sn, sw, mn, mw\n"),
         ("s --systems metrics metrics", "--systems: both are called metrics; give them names, as in A=PLACE B=PLACE\n"),
-        ("s --systems A=metrics", FORM),
-        ("--systems A=metrics s", FORM),
-        ("s", FORM),
     ],
 )
 def test_what_cannot_be_shown_is_told_in_one_line(pacer, run: Run, arguments: str, told: str) -> None:

@@ -6,25 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.cases import listed_cases
 from tests.support.cli import REPOSITORY
 
-COMMANDS = (
-    "audit --params absent.yaml",
-    "compare absent metrics",
-    "compare configs absent",
-    "decode --records absent.parquet --out predictions",
-    "decode --records params.yaml --model absent --out predictions",
-    "decode --records params.yaml --model configs --backbones absent --out predictions",
-    "doctor --params absent.yaml",
-    "import-llm-rg4 absent.pth --out llm",
-    "score --references absent.csv --hypotheses reports.csv --out scores",
-    "score --references params.yaml --hypotheses absent.csv --out scores",
-    "score --references params.yaml --hypotheses params.yaml --chexbert absent --out scores",
-    "score --records absent.parquet --predictions predictions --out scores",
-    "score --records params.yaml --predictions absent --out scores",
-    "show 50000000 --systems A=absent B=configs",
-    "use absent.yaml",
-)
+COMMANDS = [case.values[0] for case in listed_cases(__file__, "commands")]
 RUN_ALL = """
 import sys
 from pacer.cli import main

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
+from ruamel.yaml import YAML
 
 from pacer.config import Labelling
 from pacer.core.io import read_json, write_json
@@ -26,37 +27,9 @@ from tests.support.labelling import KEY, REPORTS, build, cached, record
 
 ROOT = Path(__file__).parents[3]
 SLOTS = 16
-#: Labels the sample in a folder in a process of its own.
-SCRIPT = """
-import sys
-from pathlib import Path
-import polars as pl
-from openai import _base_client
-from pacer.commitments.labelling import label_sample
-from pacer.config import Labelling
-from pacer.core.io import read_json, write_json
-from pacer.core.outputs import run_stage
-
-def main():
-    _base_client.INITIAL_RETRY_DELAY = 0.01
-    folder = Path(sys.argv[1])
-    config = Labelling.model_validate(read_json(folder / "config.json"))
-    sample, records = pl.read_parquet(folder / "sample.parquet"), pl.read_parquet(folder / "records.parquet")
-    write_json(folder / "audit.json", label_sample(sample, records, config, folder))
-
-run_stage(main)
-"""
-#: The status of an answer of each kind that the server gives.
-STATUS = {
-    "good": "ok",
-    "foreign": "ok",
-    "twice": "ok",
-    "prose": "unparseable",
-    "other": "other_record",
-    "empty": "empty",
-    "refusal": "refused",
-    "length": "cut_off",
-}
+TEXTS = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+#: What labels the sample in a folder, and the status of an answer of each kind that the server gives.
+SCRIPT, STATUS = TEXTS["script"], TEXTS["status"]
 
 
 class Work:

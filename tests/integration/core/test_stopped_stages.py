@@ -19,21 +19,7 @@ from tests.support.models import MODEL, save_calibrated, save_reader
 
 STAGES = drive.ROOT / "stages"
 #: A stage that sends itself a signal before a call of a function, counted from 0.
-SCRIPT = """
-import itertools, os, runpy, signal
-from {module} import {owner} as owner
-
-def main():
-    calls, real = itertools.count(), owner.{function}
-
-    def counted(*given, **named):
-        if next(calls) == {number}:
-            os.kill(os.getpid(), signal.{signal})
-        return real(*given, **named)
-
-    owner.{function} = counted
-    runpy.run_path({stage!r})["main"]()
-"""
+SCRIPT = Path(__file__).with_suffix(".txt").read_text()
 
 
 @pytest.fixture(scope="module")

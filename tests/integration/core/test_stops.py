@@ -12,49 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parents[3]
 LINE = "stopped; run the same command again to continue from what was saved\n"
-STAGE = """
-import os, time
-from pathlib import Path
-
-def main():
-    Path("pid").write_text(str(os.getpid()))
-    Path("ready").touch()
-    for _ in range(600):
-        time.sleep(0.1)
-"""
-#: A stage in the middle of what a stop does not interrupt.
-FINISHING = """
-import os, time
-from pathlib import Path
-from pacer.core.stops import stop_requested, uninterrupted
-
-def main():
-    Path("pid").write_text(str(os.getpid()))
-    with uninterrupted():
-        Path("ready").touch()
-        for _ in range(600):
-            if stop_requested():
-                Path("stopping").touch()
-            time.sleep(0.1)
-"""
-#: A stage in the same place that another process has asked to stop.
-AGREED = """
-import os, time
-from pathlib import Path
-from pacer.core.stops import request_stop, uninterrupted
-
-def main():
-    Path("pid").write_text(str(os.getpid()))
-    with uninterrupted():
-        request_stop()
-        Path("ready").touch()
-        time.sleep(3)
-        Path("finished").touch()
-"""
-#: A stage that is still importing.
+TEXTS = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+#: Scripts of stages: one that works; one in the middle of what a stop does not interrupt; one in the same place that
+#: another process has asked to stop; and one that is still importing.
+STAGE, FINISHING, AGREED = (TEXTS[name] for name in ("stage", "finishing", "agreed"))
 IMPORTING = f"{STAGE}\nmain()\n"
 
 
@@ -70,15 +35,7 @@ def signals_are_not_ignored() -> Iterator[None]:
 
 RUN, LAUNCH = (str(ROOT / "stages" / name) for name in ("run.py", "launch.py"))
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
-CONFIGURATION = """
-compute_environment: LOCAL_MACHINE
-distributed_type: '{kind}'
-mixed_precision: 'no'
-num_machines: 1
-num_processes: {processes}
-main_process_port: 0
-use_cpu: true
-"""
+CONFIGURATION = TEXTS["configuration"]
 
 
 def gone(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,14 +13,8 @@ import pytest
 LAUNCH = Path(__file__).resolve().parents[3] / "stages" / "launch.py"
 
 
-CONFIGURATION = """
-compute_environment: LOCAL_MACHINE
-distributed_type: 'NO'
-mixed_precision: 'no'
-num_machines: 1
-num_processes: 1
-use_cpu: true
-"""
+CONFIGURATION = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "NO", "mixed_precision": "no"}
+CONFIGURATION |= {"num_processes": 1, "use_cpu": True}
 
 
 @pytest.mark.parametrize(
@@ -33,7 +28,7 @@ def test_a_script_is_started_with_its_arguments_and_nothing_else_is_said(
     script.write_text(f"import os, sys\ndef main():\n{words}")
     if configured:
         (tmp_path / "accelerate").mkdir()
-        (tmp_path / "accelerate" / "default_config.yaml").write_text(CONFIGURATION)
+        (tmp_path / "accelerate" / "default_config.yaml").write_text(json.dumps(CONFIGURATION))
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE")}
     done = subprocess.run(
         [sys.executable, LAUNCH, script, "one", "--two"],

@@ -94,7 +94,6 @@ def test_the_whole_page(whole: Page):
         "2: 2 × finding: neither findings nor impression",
         "raw text: no report found",
         "Targets by a labelling model sn 10 of 40",
-        "17 of 20 occur word for word in their report",
         "$0.01; 2 lost answers may have been paid too",
         "updates: block 4 0.250, the largest in 20.0 % of patches; block 8 0.700, the largest in 80.0 %",
         "no previous report was given",  # the made-up wording of comparison, without a prior

@@ -11,19 +11,21 @@ import polars as pl
 import pytest
 
 from pacer.backbones import hub
-from pacer.backbones.pointers import POINTER, PROVENANCE, write_pointer
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import BackboneError, CheckpointError, ConfigError, DataError
 from pacer.core.io import read_json, read_jsonl, write_json
+from pacer.core.pointers import POINTER, PROVENANCE, write_pointer
 from pacer.data.schemas import RECORD_SCHEMA
 from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
+from pacer.metrics.scores import scores_at
 from pacer.model.checkpoint import weights_hash
 from pacer.serving import export
 from pacer.serving.export import export_model
 from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS
 from pacer.serving.reporter import Reporter
+from tests.support.cases import listed_cases
 from tests.support.world import FEATURES, World, rehashed
 
 
@@ -198,26 +200,12 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, other_back
 def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(world: World, tmp_path: Path) -> None:
     metrics = tmp_path / "metrics"
     metrics.mkdir()
-    names = ("precision", "recall", "f1", "bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor", "cider")
-    row = dict.fromkeys(names, 0.25) | {"n": 3}
+    row = dict.fromkeys((score.key for score in scores_at("scores")), 0.25) | {"n": 3}
     write_json(metrics / "scores.json", {"sn": row, "mean": row})
     told = read_json(world.root / "predictions" / "manifest.json")
     assert told["weights"] == weights_hash(world.root / "calibrate")
-    signature = {
-        "standin_labeller": True,
-        "counts": {"sn": {"n": 3}},
-        "data": {"records": "f" * 64},
-        "predictions": told,
-        "versions": {"pacer": "0.1.0"},
-        "language": {"cleaner": "upstream", "target": "findings_and_impression"},
-        "clinical": {
-            "convention": "llm-rg4",
-            "present_classes": [1, 3],
-            "observations": ["a"],
-            "average": "micro",
-            "labeller": {"files": {"chexbert.pth": "c" * 64}},
-        },
-    }
+    [signature] = (one.values[0] for one in listed_cases(__file__, "signatures"))
+    signature["predictions"] = told
     write_json(metrics / "signature.json", signature)
     assert export_model(tmp_path / "same", world.decode, metrics=metrics, **world.inputs)
     card = (tmp_path / "same" / "README.md").read_text()
@@ -259,16 +247,10 @@ def test_other_versions_and_unknown_settings_are_refused(exported: Path, folder:
         (folder / SETTINGS).write_text(json.dumps(content))
         rehashed(folder)
 
-    for changes, kind, sentence in (
-        ({"states__rounding": 99}, CheckpointError, "prepares images or rounds states in another way"),
-        ({"states__preparation": 99}, CheckpointError, "prepares images or rounds states in another way"),
-        ({"search__split": "val"}, ConfigError, "search"),
-        ({"search__num_beam": 3}, ConfigError, "unknown key search.num_beam"),
-        ({"texts__cleaner": "none"}, ConfigError, "texts.cleaner = 'none'"),
-        ({"contexts": []}, ConfigError, "contexts"),
-    ):
+    for one in listed_cases(__file__, "settings"):
+        changes, sentence = one.values
         changed(**changes)
-        with pytest.raises(kind, match=sentence):
+        with pytest.raises((CheckpointError, ConfigError), match=sentence):
             Reporter(folder)
     manifest = read_json(folder / MANIFEST)
     write_json(folder / MANIFEST, manifest | {"version": 2})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from safetensors.torch import load_file
 from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError, PacerError
-from pacer.data.findings import FINDINGS
 from pacer.decoding.generate import Generator
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import open_features
@@ -25,6 +23,7 @@ from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.checkpoint import read_record
 from pacer.serving.case import Case, notes_of
 from pacer.serving.reporter import Reporter
+from tests.support.cases import listed_cases
 from tests.support.dicom import write_dicom
 from tests.support.searches import commit_to_two_tokens
 from tests.support.world import World
@@ -45,29 +44,18 @@ def test_reports_are_those_of_the_decode_stage(world: World, reporter: Reporter,
         assert result.probabilities is not None and result.probabilities.as_dict() == line["findings"]
 
 
-LISTS = (  # a person's list, and what the report is written for or the refusal
-    ("positive: edema; negative: pneumothorax", Anchor(("edema",), ("pneumothorax",))),
-    ("Negative: none; uncertain: Pleural_Effusions", Anchor(uncertain=("pleural effusion",))),
-    ("", Anchor()),
-    ("positive: hernia", "'hernia' is not a finding"),
-    ("present: edema", "the field 'present' is not one of"),
-    ("positive: edema; negative: edema", "edema is named twice"),
-    ("positive: edema, Edema", "edema is named twice"),
-    (f"negative: {', '.join(FINDINGS[:9])}", "negative has 9 findings, at most 8"),
-)
-
-
-@pytest.mark.parametrize(("given", "expected"), LISTS)
+@pytest.mark.parametrize(("given", "listed_as"), listed_cases(__file__, "lists"))
 def test_a_report_is_written_for_a_persons_list(
-    world: World, reporter: Reporter, monkeypatch, given: str, expected: Anchor | str
+    world: World, reporter: Reporter, monkeypatch, given: str, listed_as: dict | str
 ) -> None:
     monkeypatch.setattr(reporter._generator, "decode", world.decode.model_copy(update={"max_new_tokens": 120}))
     cases = [world.case(line["record_id"]) for line in world.predictions("mn")]
     listed = [cases[0], replace(cases[1], commitment=given), cases[2]]
-    if isinstance(expected, str):
-        with pytest.raises(DataError, match=expected):
+    if isinstance(listed_as, str):
+        with pytest.raises(DataError, match=listed_as):
             reporter.generate(listed)
         return
+    expected = Anchor.of(**listed_as)
     plain, results = reporter.generate(cases), reporter.generate(listed)
     assert results[1].commitment == expected and results[1].as_dict()["commitment_given"]
     assert results[1].generated.startswith(render_anchor(expected)) and results[1].generated != plain[1].generated
@@ -219,18 +207,6 @@ def test_the_view_comes_from_the_person_then_from_the_dicom_file(tmp_path: Path,
         "the DICOM file given as frontal names a lateral view",
         "the DICOM file given as lateral names a frontal view",
     )
-
-
-def test_a_result_tells_all_in_json(world: World, reporter: Reporter) -> None:
-    result = reporter.generate([world.case("mw-50000002")])[0]
-    told = json.loads(json.dumps(result.as_dict()))
-    assert sum(told["depth_weights"]["lateral"]["means"].values()) == pytest.approx(1, abs=1e-5)
-    named = [
-        finding
-        for field in ("positive", "negative", "uncertain")
-        for finding in (told["commitment"] or {}).get(field, [])
-    ]
-    assert sorted(result.findings()) == sorted(named)
 
 
 def test_settings_that_there_are_not_are_refused(exported: Path, reporter: Reporter, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from pacer.serving import sources
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from pacer.serving.sources import MAX_CHARACTERS, load_image, load_prior, load_text
+from tests.support.cases import listed_cases
 from tests.support.dicom import write_dicom
 
 GREY = np.arange(3600, dtype=np.uint16).reshape(60, 60)
@@ -115,17 +116,13 @@ def test_any_bytes_are_an_image_or_a_sentence(content: bytes, start: bytes) -> N
         assert image.mode in ("L", "RGB")
 
 
-def test_texts_that_are_refused() -> None:
-    for text, sentence in (
-        ("secret " * 20_000, "140,000 characters, more than 20,000"),
-        ("secret \x00", r"character 8 is the control character U\+0000"),
-        (b"secret", "expected text, got bytes"),
-        (3, "got int"),
-        (Path("prior.txt"), "got PosixPath"),
-    ):
-        with pytest.raises(DataError, match=f"^previous report of x: .*{sentence}") as error:
-            load_text(text, "previous report of x")  # type: ignore[arg-type]
-        assert "secret" not in str(error.value)
+@pytest.mark.parametrize(
+    ("text", "sentence"), [*listed_cases(__file__, "no_texts"), (b"secret", "expected text, got bytes")]
+)
+def test_texts_that_are_refused(text: Any, sentence: str) -> None:
+    with pytest.raises(DataError, match=f"^previous report of x: .*{sentence}") as error:
+        load_text(text, "previous report of x")
+    assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize("texts", [("N/A", "None", "nan"), (" \n", "", "-")])
@@ -134,36 +131,26 @@ def test_a_word_for_no_text_and_one_without_a_visible_character_are_none(reporte
     assert (prepared.context, prepared.prior, prepared.indication, prepared.history) == ("sn", None, None, None)
 
 
-def test_a_text_is_never_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", listed_cases(__file__, "reports"))
+def test_what_is_a_report(text: str) -> None:
+    assert load_prior(text, "x") == text
+
+
+@pytest.mark.parametrize("text", listed_cases(__file__, "paths"))
+def test_a_text_is_never_a_file(text: str) -> None:
     """A previous report that looks like the path of one is refused; an indication may be such a word."""
-    path = tmp_path / "secret.txt"
-    path.write_text("no effusion")
-    assert load_text(str(path), "x") == str(path)
-    assert load_text("SOB/cough ", "x") == "SOB/cough "
-    for text in ("Normal", "Normal.", "unremarkable...", "clear", "No effusion. See a/b.txt", "N/A", None):
-        assert load_prior(text, "x") == (None if text == "N/A" else text)
-    for text in (str(path), "prior.txt", "reports/prior", "/prior", " prior.text\n"):
-        with pytest.raises(DataError, match=r"^x: this looks like the path of a file; give its text"):
-            load_prior(text, "x")
+    assert load_text(text, "x") == text
+    with pytest.raises(DataError, match=r"^x: this looks like the path of a file; give its text"):
+        load_prior(text, "x")
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"prior": "x" * 100_000}, "previous report of one: 100,000 characters"),
-        ({"prior": "1. - "}, "previous report of one: no words are left after cleaning"),
-        ({"view": "LATERAL"}, "view of one: expected AP or PA or other, got 'LATERAL'"),
-        ({"view": ["PA"]}, "view of one: expected"),
-        ({"sections": "plan"}, "sections of one: expected findings"),
-        ({"indication": "a\x08"}, r"indication of one: .* U\+0008"),
-        ({"history": 4}, "history of one: expected text"),
-        ({"lateral": b""}, "lateral of one: the file is empty"),
-        ({"lateral": SMALL}, "one: the same image is given as frontal and as lateral"),
-    ],
+    ("changes", "sentence"), [*listed_cases(__file__, "cases"), ({"lateral": b""}, "the file is empty")]
 )
 def test_a_case_is_refused_by_name(reporter: Reporter, changes: dict[str, Any], sentence: str) -> None:
+    same = {name: SMALL for name, value in changes.items() if value == "SAME"}
     with pytest.raises(DataError, match=sentence):
-        reporter.prepare(Case(**{"frontal": SMALL, "name": "one"} | changes))
+        reporter.prepare(Case(**{"frontal": SMALL, "name": "one"} | changes | same))
 
 
 def test_long_priors_within_the_limit_are_cut_as_in_training(reporter: Reporter) -> None:

@@ -16,6 +16,7 @@ from pacer.serving import view
 from pacer.serving.case import Result
 from pacer.serving.examples import example_cases
 from pacer.serving.reporter import Reporter
+from tests.support.cases import listed_cases
 
 REPORT = "There is a small pleural effusion. No pneumothorax; possible edema. The hila are normal."
 COMMITMENT = Anchor.of(positive=["pleural effusion"], negative=["pneumothorax", "fracture"], uncertain=[])
@@ -42,14 +43,7 @@ def test_a_report_stands_beside_its_commitment(result: Result) -> None:
     assert "agrees with its commitment" not in shown
 
 
-@pytest.mark.parametrize(
-    ("report", "unkept", "contradictions"),
-    [
-        ("Large pleural effusion. No pneumothorax or fracture. Possible edema.", {}, []),
-        ("No pleural effusion. Pneumothorax.", {"fracture": None}, ["pleural effusion", "pneumothorax"]),
-        ("Pleural effusion. Possible pneumothorax.", {"pneumothorax": "uncertain", "fracture": None}, []),
-    ],
-)
+@pytest.mark.parametrize(("report", "unkept", "contradictions"), listed_cases(__file__, "departures"))
 def test_a_result_says_where_its_report_departs_from_its_commitment(
     result: Result, report: str, unkept: dict[str, str | None], contradictions: list[str]
 ) -> None:
@@ -84,7 +78,7 @@ def test_what_is_missing_is_said(result: Result) -> None:
     assert "No report could be found" in bare and "the end may be missing" in bare
     assert "Commitment</h3>" not in bare and "Gate</h3>" not in bare and "not committed" not in bare
     one = replace(result.frontal, weights=np.ones((4, 4, 1), np.float32), depths=(3,))
-    assert "last depth alone" in view.result_page(replace(result, frontal=one))
+    assert "only the last depth" in view.result_page(replace(result, frontal=one))
 
 
 def test_examples_are_cases_that_a_reporter_takes(reporter: Reporter) -> None:

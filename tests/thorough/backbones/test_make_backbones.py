@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pacer.backbones.make_backbones import MODELS
-from pacer.backbones.pointers import provenance
 from pacer.config import Backbone
+from pacer.core.pointers import provenance
 from tests.integration.backbones.test_make_backbones import make
 
 

@@ -13,13 +13,13 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 
 from pacer.backbones.make_backbones import MODELS, unpack
-from pacer.backbones.pointers import is_standin, provenance
 from pacer.backbones.standins.vision import LOCAL
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import parse_params
 from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import hash_file, read_json
+from pacer.core.pointers import is_standin, provenance
 from pacer.data.findings import FINDINGS
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS

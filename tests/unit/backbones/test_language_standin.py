@@ -12,7 +12,7 @@ from pacer.backbones.standins.data import LabelledText
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.config.backbones import CARD
-from pacer.model.prompt import instruction
+from pacer.data.prompt import instruction
 
 STATED = ("There is mild edema.", "There is a fracture.")
 TEXT = LabelledText("", "mild edema .", Anchor(("edema",), ("pneumothorax",)), STATED, "PA", "findings", None, None)

@@ -7,8 +7,8 @@ from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel
 from transformers.utils.logging import is_progress_bar_enabled
 
-from pacer.backbones.pointers import load_frozen
 from pacer.core.errors import BackboneError
+from pacer.core.pointers import load_frozen
 
 
 @pytest.fixture

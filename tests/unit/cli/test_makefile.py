@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cases import listed_cases
+
 REPOSITORY = Path(__file__).parents[3]
 MAKEFILE = REPOSITORY / "Makefile"
 obstacle = runpy.run_path(str(REPOSITORY / "check_setup.py"))["obstacle"]
@@ -48,16 +50,7 @@ def test_nothing_stands_against_a_clone_on_a_supported_machine(tmp_path: Path, m
     assert obstacle() is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"version_info": (3, 15, 0)}, "expected 3.11 to 3.14; name another: make setup PYTHON=python3.12"),
-        ({"version_info": (3, 9, 6)}, "expected 3.11 to 3.14"),
-        ({"platform": "win32"}, "expected Linux or macOS"),
-        ({"platform": "darwin"}, "for Intel Macs"),
-        ({}, "git init && git add --all && git commit"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "told"), listed_cases(__file__, "obstacles"))
 def test_each_obstacle_is_one_sentence(
     changes: dict[str, object], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +58,7 @@ def test_each_obstacle_is_one_sentence(
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     for name, value in changes.items():
-        monkeypatch.setattr(sys, name, value)
+        monkeypatch.setattr(sys, name, tuple(value) if isinstance(value, list) else value)
     assert told in obstacle() and "\n" not in obstacle()
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert changes or obstacle().startswith("git is not on the PATH")

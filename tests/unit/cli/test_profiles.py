@@ -18,6 +18,7 @@ from pacer.core.errors import ConfigError
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.score import ORIGINALS
 from pacer.reporting.published import load_published
+from tests.support.cases import listed_cases
 from tests.support.profiles import profile
 
 REPOSITORY = Path(__file__).parents[3]
@@ -63,42 +64,12 @@ def test_an_overlay_changes_its_values_and_keeps_the_comments_of_the_rest(tmp_pa
     )
 
 
-#: What the paper and LLM-RG4's code fix (docs/readings.md).
-PUBLISHED = """
-corpus: {contexts: [sn, sw, mn, mw], target: findings_and_impression, cleaner: upstream, unseen_comparisons: keep,
-         keep_empty_priors: true}
-features: {depths: [4, 8, 12], prior_tokens: 100}
-anchors: {sample_per_context: 2500, llm.model: gpt-4.1-mini, llm.temperature: 0.0}
-prompt: {before_tokens: 50, unknown_view: upstream}
-trajectory: {report_tokens: 100}
-commit: {route: stochastic}
-refine: {variant: patchwise, max_scale: 0.5, init_scale: 0.1}
-interface: {num_queries: 128, num_heads: 12, d_hidden: 2048, dropout: 0.1, query_std: 0.02, fusion_init: random,
-            mask_prior_padding: false}
-lora: {rank: 32, alpha: 64, dropout: 0.1, targets: [q_proj, v_proj]}
-train: {lambda_tlw: 0.75, weight_decay: 0.01, max_grad_norm: null, checkpoint: last}
-batches: {mix: false, window: 1}
-warmup: {learning_rate: 3.0e-4, batch_size: 24, accumulation: 2, updates: 14384, warmup_updates: 359}
-parent: {learning_rate: 3.0e-4, batch_size: 16, accumulation: 2, updates: 43152, warmup_updates: 2157, rho_start: 0.1,
-         rho_end: 0.5, rho_updates: 16000, lambda_q: 0.35, lateral_start: random, prior_start: random}
-calibrate: {learning_rate: 1.0e-4, batch_size: 16, accumulation: 2, updates: 21576, warmup_updates: 2157, rho: 0.5,
-            lambda_q: 0.20, lambda_cons: 0.05, lambda_drift: 0.01, gate_inputs: hze, rank: 16, dropout: 0.05,
-            gate_bias: -2.2}
-decode: {num_beams: 3, min_new_tokens: 80, max_new_tokens: 260, repetition_penalty: 2.0, length_penalty: 2.0}
-score: {convention: llm-rg4}
-"""
-#: What the conventional SN protocol has instead.
-CONVENTIONAL = """
-corpus: {contexts: [sn], target: findings, keep_empty_priors: false}
-parent: {updates: 10788, warmup_updates: 539, rho_updates: 4000}
-calibrate: {gate_inputs: none}
-decode: {num_beams: 5, min_new_tokens: 50, max_new_tokens: 200, length_penalty: 2.15}
-"""
+TABLES = read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
-@pytest.mark.parametrize("group", read_yaml(PUBLISHED))
+@pytest.mark.parametrize("group", TABLES["published"])
 def test_the_published_profiles_hold_the_published_values(group: str):
-    four_contexts, conventional = read_yaml(PUBLISHED)[group], read_yaml(CONVENTIONAL).get(group, {})
+    four_contexts, conventional = TABLES["published"][group], TABLES["conventional"].get(group, {})
     for name, values in (("mimic_rg4", four_contexts), ("mimic_rg4_sn", four_contexts | conventional)):
         found = {key: reduce(getattr, key.split("."), getattr(profile(name), group)) for key in values}
         assert found == values, name
@@ -125,29 +96,18 @@ def test_the_ways_of_scoring_that_are_allowed_are_those_that_exist():
 SECRET = "Large right pneumothorax"
 #: Ten lists, each of ten times the one before.
 _LISTS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
-#: Content of a file that holds no parameters, and what is said of it.
-NO_PARAMETERS: dict[str, tuple[bytes, str]] = {
-    "binary": (b"\xff\xd8\xff\xe0" + bytes(200), "byte 0xff in position 0: invalid start byte"),
-    "latin-1": ("# f\u00fcr uns\ncorpus: {}\n".encode("latin-1"), "byte 0xfc in position 3"),
-    "control characters": (bytes(132) + b"DICM", "special characters are not allowed"),
-    "unclosed": (f"corpus:\n  root: [{SECRET}\n".encode(), "line 3: expected"),
-    "nested without end": (b"[" * 5_000, "more than 50 levels or 20 aliases, line 1"),
-    "unknown tag": (b"a: !foo 1\n", "unknown tag !foo, line 1"),
-    "tag of Python": (b"a:\n- !!python/name:os.system x\n", "unknown tag !!python/name:os.system, line 2"),
-    "aliases that explode": (f"a0: &a0 [x]\n{_LISTS}".encode(), "more than 50 levels or 20 aliases, line 4"),
-    "alias of nothing": (b"a: *b\n", "line 1: found undefined alias"),
-    "two documents": (b"a: 1\n---\nb: 2\n", "line 2: but found another document"),
-    "key twice": (f"a: {SECRET}\na: {SECRET}\n".encode(), 'line 2: found duplicate key "a"'),
-    "tab": (b"a:\n\tb: 1\n", "line 2: found character"),
-    "number without end": (b"a: " + b"9" * 5_000, "5000 digits"),
-}
+BUILT = [
+    ("[" * 5_000, "more than 50 levels or 20 aliases, line 1"),
+    (f"a0: &a0 [x]\n{_LISTS}", "more than 50 levels or 20 aliases, line 4"),
+    ("a: " + "9" * 5_000, "5000 digits"),
+]
 
 
 @pytest.mark.parametrize("read", [load_profile, load_params])
-@pytest.mark.parametrize(("content", "said"), NO_PARAMETERS.values(), ids=NO_PARAMETERS)
-def test_what_is_no_file_of_parameters_is_one_sentence(tmp_path: Path, content: bytes, said: str, read):
+@pytest.mark.parametrize(("content", "said"), [*listed_cases(__file__, "no_parameters"), *BUILT])
+def test_what_is_no_file_of_parameters_is_one_sentence(tmp_path: Path, content: str, said: str, read):
     path = tmp_path / "mine.yaml"
-    path.write_bytes(content)
+    path.write_bytes(content.encode("latin-1"))
     with pytest.raises(ConfigError, match=rf"^.*mine.yaml cannot be read as YAML: .*{said}") as error:
         read(path)
     assert SECRET not in str(error.value) and "\n" not in str(error.value)
@@ -163,16 +123,10 @@ def test_aliases_of_values_are_read(repository: Path):
     assert overlaid(repository, text).anchors.llm.model == "x"
 
 
-@pytest.mark.parametrize("name", ["configs/micro", "/etc/passwd", "a\\0b", "[micro]", "5", "", "x" * 5_000, "../micro"])
+@pytest.mark.parametrize("name", [*listed_cases(__file__, "no_names"), "x" * 5_000])
 def test_what_is_no_name_of_a_profile_is_refused(repository: Path, name: str):
-    quoted = f'"{name}"' if "\\" in name else name
     with pytest.raises(ConfigError, match=r"extends = .* must be the name of a profile, or of a .yaml file beside"):
-        overlaid(repository, f"extends: {quoted}\n")
-
-
-def test_an_alias_of_itself_is_refused_as_a_value(repository: Path):
-    with pytest.raises(ConfigError, match=r"train.seed = .*valid integer"):
-        overlaid(repository, "extends: micro\ntrain: {seed: &a [*a]}\n")
+        overlaid(repository, f"extends: {name}\n")
 
 
 def test_files_that_extend_each_other(repository: Path):
@@ -181,37 +135,8 @@ def test_files_that_extend_each_other(repository: Path):
         overlaid(repository, "extends: other\n")
 
 
-#: Profile, keys beside it, and what is said of them.
-REFUSED = """
-mikro | train: {seed: 8} | mine.yaml: extends 'mikro', but there is no
-micro | train: {sed: 8} | mine.yaml: unknown key train.sed
-micro | backbones: {text_standin: {width: 32, heads: 5}} | must be even and at least 4; width is 32, heads 5
-micro | backbones: {language_standin: {width: 36, heads: 4}} | width / heads must be even
-micro | backbones: {vision_standin: {image_size: 14, patch_size: 28}} | patch_size 28 is larger than image_size 14
-micro | backbones: {vision_standin: {images: 1}} | images
-mimic_rg4 | corpus: {format: openi, contexts: [sn], openi: {projections: p.csv}} | needs corpus.openi.reports
-mimic_rg4 | corpus: {format: openi, openi: {reports: r.tgz}} | format: openi needs corpus.openi.projections
-mimic_rg4 | corpus: {format: mimic_cxr, mimic_cxr: {split: s.csv}} | corpus.mimic_cxr.reports, corpus.mimic_cxr.metadata
-mimic_rg4 | corpus: {format: r2gen, contexts: [sn]} | format: r2gen needs corpus.r2gen.annotation
-mimic_rg4 | corpus: {format: r2gen, r2gen: {annotation: a.json}} | no previous reports; set contexts: [sn] or [sn, mn]
-mimic_rg4 | corpus: {format: table} | format: table needs corpus.table.file
-mimic_rg4 | corpus: {format: rg4, annotations: {mn: null}} | format: rg4 needs corpus.annotations.mn
-mimic_rg4 | corpus: {format: csv} | corpus.format
-mimic_rg4 | corpus: {split: {val: 0.5, test: 0.6}} | val + test must not exceed 1; the rest is train
-mimic_rg4 | corpus: {source: phantom, format: mimic_cxr} | source: phantom requires format: rg4
-mimic_rg4 | corpus: {openi: {split: split.csv}} | corpus.openi.split
-table | corpus: {table: studies.csv} | corpus.table = 'studies.csv' must be a group of keys, such as {file: stud
-table | backbones: {language: Qwen/Q} | backbones.language = 'Qwen/Q' must be a group of keys, such as {provider:
-table | score: f1 | score = 'f1' must be a group of keys (convention, originals,
-micro | decode: {split: all} | decode.split = 'all' is for `pacer decode --split all`
-table | parent: 5 | parent = 5 must be a group of keys (learning_rate, batch_size,
-small_gpu | backbones: {vision: {id: facebook/dinov2-small}} | backbones.vision: provider: hub needs revision
-"""
-
-
-@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
-def test_what_cannot_work_is_refused_by_name(repository: Path, line: str):
-    extended, text, message = line.split(" | ")
+@pytest.mark.parametrize(("extended", "text", "message"), listed_cases(__file__, "refused"))
+def test_what_cannot_work_is_refused_by_name(repository: Path, extended: str, text: str, message: str):
     with pytest.raises(ConfigError, match=re.escape(message)):
         overlaid(repository, f"extends: {extended}\n{text}\n")
 

@@ -11,99 +11,61 @@ import pytest
 
 from pacer.commitments.answers import read_answers
 from pacer.core.errors import ConfigError, PacerError
+from tests.support.cases import listed_cases
 from tests.support.endpoint import Reply, answer, completion
 from tests.support.labelling import KEY, cached
 
-UID = {"sample_uid": "UID"}
-LABELS = answer(UID)
+CHUNKS = [{"type": "text", "text": "LABELS"}]
 
 
-def message(finish: str = "stop", **fields: Any) -> dict[str, Any]:
-    """A completion whose message has these fields."""
-    body = completion(None, finish)
-    body["choices"][0]["message"] = {"role": "assistant", **fields}
+def filled(value: Any, asked: dict[str, Any]) -> Any:
+    """What the table has in the place of answers, the record's id and the key."""
+    if isinstance(value, dict):
+        return {filled(name, asked): filled(one, asked) for name, one in value.items()}
+    if isinstance(value, list):
+        return [filled(one, asked) for one in value]
+    if value == "OBJECT":
+        return json.loads(answer(asked))
+    if not isinstance(value, str):
+        return value
+    return value.replace("LABELS", answer(asked)).replace("UID", asked["sample_uid"]).replace("KEY", KEY)
+
+
+def sent(form: Any, asked: dict[str, Any]) -> Any:
+    """The body of an answer: bytes of a text, or an object."""
+    form = filled(form, asked)
+    if isinstance(form, str):
+        return form.encode()
+    return form["text"].encode(form["encoding"]) if "encoding" in form else form
+
+
+def answered(form: Any, asked: dict[str, Any]) -> Any:
+    """The body of an answer of which the table may have only the fields of the message."""
+    if isinstance(form, str) or "BODY" in form:
+        return sent(form if isinstance(form, str) else form["BODY"], asked)
+    body = completion(None, form.get("FINISH", "stop"))
+    body["choices"][0]["message"] = filled({name: value for name, value in form.items() if name != "FINISH"}, asked)
     return body
 
 
-def tool(arguments: Any) -> dict[str, Any]:
-    return {"id": "c", "type": "function", "function": {"name": "label", "arguments": arguments}}
-
-
-#: What the endpoint sends with HTTP 200 (UID: the record's), and the status that is stored.
-ANSWERS: dict[str, tuple[Any, str]] = {
-    "chunks": (message(content=[{"type": "text", "text": LABELS[:9]}, {"type": "text", "text": LABELS[9:]}]), "ok"),
-    "chunks after thinking": (
-        message(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "{x}"}]}, {"text": LABELS}]),
-        "ok",
-    ),
-    "texts as chunks": (message(content=[LABELS]), "ok"),
-    "an object": (message(content=json.loads(LABELS)), "ok"),
-    "braces, then a fence": (completion(f"Here is {{x}}: ```json\n{LABELS}\n```"), "ok"),
-    "harmony": (completion(f"<|channel|>analysis<|message|>Is {{it}}?<|channel|>final<|message|>{LABELS}"), "ok"),
-    "reasoning_content": (message(content="", reasoning_content=f"So I answer {LABELS}"), "ok"),
-    "reasoning": (message(content=None, reasoning=LABELS), "ok"),
-    "reasoning cut off": (message("length", content="", reasoning_content=f"Perhaps {LABELS}"), "cut_off"),
-    "tool call": (message("tool_calls", content=None, tool_calls=[tool(LABELS)]), "ok"),
-    "tool call with an object": (message(content="I call it.", tool_calls=[tool(json.loads(LABELS))]), "ok"),
-    "no identifier": (completion(answer({"sample_uid": None})), "ok"),
-    "byte order mark": (b"\xef\xbb\xbf" + json.dumps(completion(LABELS)).encode(), "ok"),
-    "nothing but the message": ({"choices": [{"message": {"content": LABELS}}]}, "ok"),
-    "prose": ({"choices": [{"message": {"content": "I cannot say."}}]}, "unparseable"),
-    "tool call without arguments": (message(content=None, tool_calls=[tool(""), None]), "empty"),
-    "refusal": (message(content=None, refusal="No.", reasoning_content=LABELS), "refused"),
-}
-#: What the endpoint sends with HTTP 200, its content type, and what is counted.
-FAILURES: dict[str, tuple[Any, str, str]] = {
-    "login page": (b"<!DOCTYPE html><form>log in", "text/html; charset=utf-8", "text/html, not JSON"),
-    "nothing": (b"", "", "no known content type, not JSON"),
-    "events": (b'data: {"choices": [{"delta": {}}]}\n\n', "text/event-stream", "text/event-stream, not JSON"),
-    "lines": (b'{"choices": []}\n{"choices": []}', "application/x-ndjson", "application/x-ndjson, not JSON"),
-    "UTF-16": (json.dumps(completion(LABELS)).encode("utf-16"), "application/json", "application/json, not JSON"),
-    "mark, no JSON": (b"\xef\xbb\xbf<html>", "application/json", "application/json, not JSON"),
-    "cut off": (json.dumps(completion(LABELS)).encode()[:-9], "application/json", "application/json, not JSON"),
-    "a list": ([completion(LABELS)], "application/json", "application/json, not a JSON object"),
-    "no choices": ({"detail": "queued"}, "application/json", "application/json, no choices"),
-    "empty choices": ({"choices": []}, "application/json", "application/json, no choices"),
-    "null choices": ({"choices": None}, "application/json", "application/json, no choices"),
-    "choices by name": ({"choices": {"0": {"message": {}}}}, "application/json", "application/json, no choices"),
-    "null choice": ({"choices": [None]}, "application/json", "application/json, no message"),
-    "null message": ({"choices": [{"message": None}]}, "application/json", "application/json, no message"),
-    "empty message": ({"choices": [{"message": {}}]}, "application/json", "application/json, no message"),
-    "delta": ({"choices": [{"delta": {"content": LABELS}}]}, "application/json", "application/json, no message"),
-    "completion": ({"choices": [{"text": LABELS}]}, "application/json", "application/json, no message"),
-    "a number": (message(content=7), "application/json", "application/json, no message"),
-    "error and choices": (completion("", "error"), "application/json", "application/json, no message"),
-    "error": ({"error": {"code": 502}}, "application/json", "application/json, an error, code 502"),
-    "error that quotes": (
-        {"error": {"param": "Possible pneumonia", "code": KEY}, "choices": None},
-        f"text/{KEY}",
-        "no known content type, an error",
-    ),
-    "error with what was sent": ({"error": {"code": "UID"}}, "pneumonia", "no known content type, an error"),
-}
-
-
-def of_record(body: Any, asked: dict[str, Any]) -> Any:
-    if isinstance(body, bytes):
-        return body.replace(b"UID", asked["sample_uid"].encode())
-    return json.loads(json.dumps(body).replace("UID", asked["sample_uid"]))
-
-
-@pytest.mark.parametrize(("body", "status"), ANSWERS.values(), ids=ANSWERS)
-def test_an_answer_of_the_model_is_stored_and_charged(endpoint, label, sample, body, status) -> None:
-    endpoint.replies = lambda asked, _: Reply(body=of_record(body, asked))
+@pytest.mark.parametrize(("form", "status"), listed_cases(__file__, "answers"))
+def test_an_answer_of_the_model_is_stored_and_charged(endpoint, label, sample, form, status) -> None:
+    endpoint.replies = lambda asked, _: Reply(body=answered(form, asked))
     for _ in range(2):
         audit = label(sample.head(1))
         assert audit["statuses"] == {status: 1} and audit["troubles"] == {} and audit["dollars"] > 0
     assert endpoint.seen.total() == 1
 
 
-@pytest.mark.parametrize(("body", "kind", "reason"), FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize(("form", "kind", "reason"), listed_cases(__file__, "failures"))
 def test_anything_else_is_asked_again_and_not_charged(
-    endpoint, label, sample, tmp_path, capfd, body, kind, reason
+    endpoint, label, sample, tmp_path, capfd, form, kind, reason
 ) -> None:
-    one = sample.head(1)
-    endpoint.replies = lambda asked, _: Reply(body=of_record(body, asked), headers={"Content-Type": kind})
+    one, headers = (
+        sample.head(1),
+        {"Content-Type": filled("application/json" if kind is None else kind, {"sample_uid": "UID"})},
+    )
+    endpoint.replies = lambda asked, _: Reply(body=sent(form, asked), headers=headers)
     for count in (1, 2):
         audit = label(one, unanswered="rules")
         assert (audit["statuses"], audit["troubles"]) == ({}, {f"HTTP 200, {reason}": 1})
@@ -113,61 +75,28 @@ def test_anything_else_is_asked_again_and_not_charged(
     assert KEY not in capfd.readouterr().err
 
 
-def refuse(unless: str, status: int, error: Any):
-    """Refuse requests that have a parameter, as ``name`` or ``name: type``; answer others."""
+def test_another_success_than_200_is_named(endpoint, label, sample) -> None:
+    endpoint.replies = lambda *_: Reply(202, {"detail": "queued"})
+    audit = label(sample.head(1), unanswered="rules")
+    assert audit["troubles"] == {"HTTP 202, application/json, no choices": 1}
 
-    def reply(endpoint, asked: dict[str, Any]) -> Reply:
+
+@pytest.mark.parametrize(("settings", "parameter", "status", "body", "final"), listed_cases(__file__, "fallbacks"))
+def test_a_refused_form_gives_way_to_the_next_once(
+    endpoint, label, capfd, settings, parameter, status, body, final
+) -> None:
+    def reply(asked: dict[str, Any], _: int) -> Reply:
         request = endpoint.requests[-1]
         kind = (request.get("response_format") or {}).get("type")
-        present = unless in request or unless == f"response_format: {kind}"
-        return Reply(status, error) if present else Reply(body=completion(answer(asked)))
+        refused = parameter in request or parameter == f"response_format: {kind}"
+        return Reply(status, body) if refused else Reply(body=completion(answer(asked)))
 
-    return reply
-
-
-UNSUPPORTED = {"error": {"message": "m", "param": "max_tokens", "code": "unsupported_parameter"}}
-#: Settings, what the endpoint refuses and how, and what a request has in the end.
-FALLBACKS: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
-    "OpenAI's o-series": ({}, refuse("max_tokens", 400, UNSUPPORTED), {"max_completion_tokens": 600}),
-    "a gateway without param": (
-        {},
-        refuse("max_tokens", 400, {"error": {"message": "Use 'max_completion_tokens' instead."}}),
-        {"max_completion_tokens": 600},
-    ),
-    "OpenAI without JSON mode": (
-        {},
-        refuse("response_format", 400, {"error": {"message": "m", "param": "response_format"}}),
-        {"response_format": None},
-    ),
-    "LM Studio": (
-        {},
-        refuse(
-            "response_format: json_object", 400, {"error": "'response_format.type' must be 'json_schema' or 'text'"}
-        ),
-        {"response_format": None},
-    ),
-    "llama.cpp": (
-        {"response_format": "json_schema"},
-        refuse("response_format: json_schema", 400, {"error": {"code": 400, "message": "response_format type: no"}}),
-        {"response_format": {"type": "json_object"}},
-    ),
-    "FastAPI": (
-        {"response_format": "json_schema"},
-        refuse("response_format", 422, {"detail": [{"loc": ["body", "response_format", "type"], "msg": "m"}]}),
-        {"response_format": None},
-    ),
-}
-
-
-@pytest.mark.parametrize(("settings", "reply", "sent"), FALLBACKS.values(), ids=FALLBACKS)
-def test_a_refused_form_gives_way_to_the_next_once(endpoint, label, capfd, settings, reply, sent) -> None:
-    endpoint.replies = lambda asked, _: reply(endpoint, asked)
+    endpoint.replies = reply
     audit = label(concurrency=1, **settings)
     assert (audit["statuses"], audit["troubles"]) == ({"ok": 6}, {})
     last = endpoint.requests[-1]
-    assert {name: last.get(name) for name in sent} == sent and ("max_tokens" in last) != (
-        "max_completion_tokens" in last
-    )
+    assert {name: last.get(name) for name in final} == final
+    assert ("max_tokens" in last) != ("max_completion_tokens" in last)
     steps = 2 if len(endpoint.requests) == 8 else 1
     assert len(endpoint.requests) == 6 + steps
     assert capfd.readouterr().err.count("labelling: the endpoint refuses") == steps
@@ -175,28 +104,9 @@ def test_a_refused_form_gives_way_to_the_next_once(endpoint, label, capfd, setti
     assert len(endpoint.requests) == 6 + steps
 
 
-#: What the endpoint refuses with HTTP 400, and the reason that is shown.
-REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
-    "temperature": (
-        {"param": "temperature", "code": "unsupported_value"},
-        "HTTP 400, param temperature, code unsupported_value: set anchors.llm.temperature: null",
-    ),
-    "too many tokens": (
-        {"param": "max_tokens", "code": "invalid_value"},
-        "HTTP 400, param max_tokens, code invalid_value",
-    ),
-    "the prompt": (
-        {"param": "messages", "message": "must contain 'json' to use 'response_format'"},
-        "HTTP 400, param messages",
-    ),
-    "a part of a message": ({"param": "messages[1].Possible pneumonia", "code": None}, "HTTP 400, param messages"),
-    "quotations": ({"param": "Possible pneumonia", "code": KEY, "message": KEY}, "HTTP 400"),
-}
-
-
-@pytest.mark.parametrize(("error", "reason"), REFUSALS.values(), ids=REFUSALS)
+@pytest.mark.parametrize(("error", "reason"), listed_cases(__file__, "refusals"))
 def test_a_refusal_names_param_and_code(endpoint, label, sample, error, reason) -> None:
-    endpoint.replies = lambda *_: Reply(400, {"error": error})
+    endpoint.replies = lambda asked, _: Reply(400, {"error": filled(error, asked)})
     with pytest.raises(PacerError) as raised:
         label(sample.head(1))
     assert f"({reason});" in str(raised.value) and endpoint.seen.total() == 1
@@ -231,12 +141,13 @@ def test_a_cache_of_before(endpoint, label, sample, tmp_path: Path, capfd) -> No
     lines = cached(tmp_path)
     paid = [line["request_hash"] for line in lines]
     nothing = dict.fromkeys(("finish_reason", "model", "prompt_tokens", "completion_tokens", "anchor"))
-    chunks = ANSWERS["chunks"][0]
     before = [
         "<html>log in",
         "",
         json.dumps({"choices": []}),
-        json.dumps(of_record(chunks, {"sample_uid": lines[3]["record_id"]})),  # an answer that was not understood
+        json.dumps(
+            answered({"content": CHUNKS}, {"sample_uid": lines[3]["record_id"]})
+        ),  # an answer that was not understood
         lines[4]["raw"],
     ]
     for line, raw in zip(lines, before, strict=False):
@@ -250,7 +161,7 @@ def test_a_cache_of_before(endpoint, label, sample, tmp_path: Path, capfd) -> No
     assert "labelling: 3 lines of" in capfd.readouterr().err
     assert [line["request_hash"] for line in cached(tmp_path)] == paid
     assert {line["status"] for line in cached(tmp_path)} == {"ok"}
-    assert label()["reused"] == 6 and "hold no answer" not in capfd.readouterr().err
+    assert label()["reused"] == 6 and "are not answers" not in capfd.readouterr().err
 
 
 def test_keys_of_answers_that_were_paid(label, labelling, endpoint, records, tmp_path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +52,19 @@ def test_what_a_user_can_act_on_is_one_line(
     with pytest.raises(SystemExit) as ended:
         run_cleanly(work)
     assert ended.value.code == code and capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"), [("utf-8", "R\xf6ntgen \u2013 ?"), ("latin-1", "R\xf6ntgen ? ?"), ("ascii", "R?ntgen ? ?")]
+)
+def test_what_a_terminal_cannot_show_is_a_question_mark(
+    encoding: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of a character, from a file name that is not UTF-8, is in no encoding."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    run_cleanly(lambda: print("R\xf6ntgen \u2013 \udce9", end="", flush=True))
+    assert written.getvalue().decode(encoding) == shown
 
 
 def missing(name: str | None) -> ModuleNotFoundError:

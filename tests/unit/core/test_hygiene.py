@@ -20,6 +20,7 @@ from pacer.core.hygiene import (
     rounding_fault,
     without_residue,
 )
+from tests.support.cases import listed_cases
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))
@@ -34,14 +35,7 @@ def test_control_characters_and_halves_of_pairs_are_named_by_place(text: str) ->
         assert f"character {bad[0]} is half of a surrogate pair" in fault
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("N/A", "n/a.", "nan", "NaN", "None", "null", "<NA>", "#N/A", "(none)", " Nil ", "NaT"),
-        *(" N/A.\u00a0", "\ufeffNone", "\u200bnone", "''", "--", "___", "none" + 40 * " "),
-        *("#REF!", "#NAME?", "#DIV/0!", "########", "#Value!"),
-    ],
-)
+@pytest.mark.parametrize("text", listed_cases(__file__, "absent"))
 def test_words_that_stand_for_no_text(text: str) -> None:
     assert is_absent(text)
 
@@ -73,57 +67,27 @@ def test_an_id_is_a_name_that_one_can_see(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "why"),
-    [
-        (["x" * 201], "has 201 characters, more than 200"),
-        (["a\nb"], "character 2 of an id is U+000A"),
-        (["a\x1b[31mb", "a\u202eb"], "which does not show"),
-        ([" a"], "no blanks at its ends"),
-        ([""], "is not blank"),
-        (["1.23457E+12", "1,23457E+12", "1.2e+05", "1E+12", "-1.5e17", "1.2345678901234568e+17"], "has rounded"),
-        (["9007199254740992.0", "1.E+12"], "has rounded"),
-        (["#N/A", "#REF!", "#NAME?", "#DIV/0!", "########", "#Value!"], "error that a spreadsheet shows"),
-    ],
+    ("text", "why"), [*listed_cases(__file__, "no_ids"), ("x" * 201, "has 201 characters, more than 200")]
 )
-def test_texts_that_are_no_ids(texts: list[str], why: str) -> None:
-    for text in texts:
-        assert why in str(id_fault(text))
+def test_texts_that_are_no_ids(text: str, why: str) -> None:
+    assert why in str(id_fault(text))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("2019/0012", "../../x", "Müller 7", "#N/A1", "#7"),  # no path is made of them
-        *("101.0", "12e45", "1E5", "3e-4", "1.2.840.10008", "9007199254740993", "9007199254740991.0"),
-    ],
-)
+@pytest.mark.parametrize("text", listed_cases(__file__, "ids"))
 def test_ids_that_only_look_wrong(text: str) -> None:
     assert id_fault(text) is None
 
 
-#: Texts with what another format escaped, and as they were.
-ESCAPED = {
-    "Heart &lt; 1/2&#x0D; Lungs&nbsp;clear.&#160;Ok_x000D_": "Heart < 1/2\n Lungs clear. Ok\n",
-    "&amp;lt; 5 mm; a &amp; b &#39;c&#39;": "< 5 mm; a & b 'c'",
-    "No effusion._x000D_\nHeart": "No effusion.\n\nHeart",
-    "_xD83D__xDE00_ _x005F_x000D_": "\U0001f600 _x000D_",
-    "No effusion&nbsp or edema &lt 3 cm": "No effusion  or edema < 3 cm",
-    "\u200eLungs\u200f \u202aclear\u202c": "Lungs clear",
-    "pneumo\u00adthorax, non\u2011calcified, 3\u00a0cm\u202fwide\u200b": "pneumothorax, non-calcified, 3 cm wide",
-}
-#: What may be residue and stays, because it can be text.
-KEPT = (
-    *("a.<br/>b", "<BR>", "</p>", '<div class="x">', "\\nHeart", "clear.\\r\\n2. Lungs", "clear\\n", "<!-- x -->"),
-    *("clear\\.br\\Heart", "a \\T\\ b", "3\\u00a0cm", "clear.\\x0d"),
-    *("doesn\u00e2\u20ac\u2122t", "3\u00c2\u00b0", "caf\ufffd"),
-)
-NO_RESIDUE = (
-    *("< 5 mm", "R&D; a & b", "T1\\n2", "a\\b", "C:\\new", "_x00_ ___ _x000", "1 < x > 0", "<3>", "AT&TX", "&ltx"),
-    *("a\\.b", "S\u00c3O PAULO"),
-)
+@pytest.mark.parametrize(("text", "plain"), listed_cases(__file__, "escaped"))
+def test_what_another_format_escaped_is_plain_again(text: str, plain: str) -> None:
+    assert re.search(ANY_RESIDUE, text) and without_residue(text) == plain
 
 
-@pytest.mark.parametrize("text", [*ESCAPED, *KEPT, *NO_RESIDUE])
-def test_residue_of_another_format_is_found_and_what_it_escaped_is_plain_again(text: str) -> None:
-    assert (re.search(ANY_RESIDUE, text) is None) == (text in NO_RESIDUE)
-    assert without_residue(text) == ESCAPED.get(text, text)
+@pytest.mark.parametrize("text", listed_cases(__file__, "residue"))
+def test_residue_that_can_be_text_is_found_and_stays(text: str) -> None:
+    assert re.search(ANY_RESIDUE, text) and without_residue(text) == text
+
+
+@pytest.mark.parametrize("text", listed_cases(__file__, "no_residue"))
+def test_what_only_looks_like_residue(text: str) -> None:
+    assert not re.search(ANY_RESIDUE, text) and without_residue(text) == text

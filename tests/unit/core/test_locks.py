@@ -15,6 +15,7 @@ from pacer.core import locks
 from pacer.core.errors import PacerError
 from pacer.core.io import publish, scratch_directory
 from pacer.core.locks import locked
+from tests.support.cases import listed_cases
 
 
 @pytest.fixture
@@ -39,18 +40,8 @@ def test_a_file_system_without_locks(without_locks: None, tmp_path: Path, capsys
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["file"]
 
 
-#: What the file of the holder names, and whether another process takes over.
-HOLDERS = {
-    "a process that was killed": ("{dead}\n{here}\n", True),
-    "a process that runs": ("1\n{here}\n", False),
-    "another machine": ("{dead}\nelsewhere\n", False),
-    "a process that is about to write its name": ("", False),
-    "something else": ("lock", False),
-}
-
-
 @pytest.mark.parametrize("without_locks", [errno.ENOSYS], indirect=True)
-@pytest.mark.parametrize(("holder", "taken"), HOLDERS.values(), ids=HOLDERS)
+@pytest.mark.parametrize(("holder", "taken"), listed_cases(__file__, "holders"))
 def test_the_lock_of_a_killed_process_is_taken_over(
     without_locks: None, holder: str, taken: bool, tmp_path: Path
 ) -> None:

@@ -21,17 +21,6 @@ def test_a_log_file_has_a_line_from_time_to_time_and_one_at_the_end(
     assert second.startswith("images: 100% 4/4 [") and last.startswith("images: 100% 4/4 [")
 
 
-def test_short_work_and_work_without_a_total_have_a_line_at_both_ends(capsys: pytest.CaptureFixture) -> None:
-    with Ticker("rows", 3) as ticker:
-        for _ in range(3):
-            ticker.advance()
-    with Ticker("reports", None) as ticker:
-        ticker.advance(7)
-    begins = ("rows:   0% 0/3 [", "rows: 100% 3/3 [", "reports: 0it [", "reports: 7it [")
-    for line, begin in zip(capsys.readouterr().err.splitlines(), begins, strict=True):
-        assert line.startswith(begin)
-
-
 def test_nothing_is_shown_by_other_processes(capsys: pytest.CaptureFixture) -> None:
     with Ticker("images", 1, shown=False) as ticker:
         ticker.advance()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pacer.core.machine import core_quota
+from tests.support.cases import listed_cases
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,39 +25,28 @@ def test_no_stage_imports_torch_before_the_package(script: Path) -> None:
     assert not of_torch or "pacer" in imported[: of_torch[0]]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
-        ({"PYTORCH_ALLOC_CONF": "backend:native"}, {"PYTORCH_ALLOC_CONF": "backend:native"}),
-        ({"PYTORCH_CUDA_ALLOC_CONF": "backend:native"}, {"PYTORCH_CUDA_ALLOC_CONF": "backend:native"}),
-    ],
-    ids=["neither", "one", "its older name"],
-)
+def printed(code: str, names: set[str], given: dict[str, str], folder: Path, *script: str) -> dict[str, str | None]:
+    """The variables that a process prints, of which it gets only those of ``given``."""
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment |= {"HF_HOME": str(folder), "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)} | given
+    shown = f"print(__import__('json').dumps({{name: __import__('os').environ.get(name) for name in {sorted(names)}}}))"
+    (folder / "stage.py").write_text(code.replace("PRINT", shown))
+    command = [sys.executable, *script, "stage.py"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("given", "expected"), listed_cases(__file__, "allocators"))
 def test_segments_of_the_allocator_grow_unless_the_user_sets_it(given: dict, expected: dict, tmp_path: Path) -> None:
-    (tmp_path / "stage.py").write_text(
-        "import json, os\n"
-        "def main():\n"
-        "    print(json.dumps({name: value for name, value in os.environ.items() if 'ALLOC_CONF' in name}))\n"
-    )
     shutil.copy(ROOT / "configs" / "phantom.yaml", tmp_path / "params.yaml")
-    command = [sys.executable, str(ROOT / "stages" / "launch.py"), "stage.py"]
-    usual = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
-    environment = usual | {"HF_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)} | given
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == expected
+    launch = str(ROOT / "stages" / "launch.py")
+    assert printed("def main():\n    PRINT\n", {*expected}, given, tmp_path, launch) == expected
 
 
-#: What the user and a launcher have set, and what the stages take for the user's threads; OpenMP's own variable stays.
-VARIABLES = [({}, ""), ({"OMP_NUM_THREADS": "3"}, "3"), ({"OMP_NUM_THREADS": "1", "PACER_THREADS": "3"}, "3")]
-
-
-@pytest.mark.parametrize(("given", "threads"), [*VARIABLES, ({"OMP_NUM_THREADS": "1", "LOCAL_RANK": "0"}, "")])
-def test_the_users_threads_are_read_before_a_launcher_sets_its_own(given: dict[str, str], threads: str) -> None:
-    names = ("OMP_NUM_THREADS", "PACER_THREADS", "LOCAL_RANK")
-    environment = {name: value for name, value in os.environ.items() if name not in names} | given
-    code = "import os, pacer; print(pacer.THREADS, *map(os.environ.get, ('PACER_THREADS', 'OMP_NUM_THREADS')), sep='|')"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    before = given.get("OMP_NUM_THREADS")
-    assert done.stdout.strip().split("|")[:2] == [threads, threads]
-    assert done.stdout.strip().split("|")[2] == str(before) or core_quota() < (os.cpu_count() or 1)
+@pytest.mark.parametrize(("given", "expected"), listed_cases(__file__, "threads"))
+def test_the_users_threads_are_read_before_a_launcher_sets_its_own(given: dict, expected: dict, tmp_path: Path) -> None:
+    """How long threads spin is said before torch is imported; OpenMP's own variable stays, unless a quota counts."""
+    names = {"OMP_NUM_THREADS", "PACER_THREADS", "LOCAL_RANK", "GOMP_SPINCOUNT"}
+    found = printed("import sys, pacer\nassert 'torch' not in sys.modules\nPRINT\n", names, given, tmp_path)
+    assert {name: found[name] for name in expected} == expected
+    assert found["OMP_NUM_THREADS"] == given.get("OMP_NUM_THREADS") or core_quota() < (os.cpu_count() or 1)

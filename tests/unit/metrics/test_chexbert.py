@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import BertModel
 
-from pacer.backbones.pointers import write_pointer
 from pacer.core.errors import BackboneError, DataError
+from pacer.core.pointers import write_pointer
 from pacer.data.findings import FINDINGS
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.network import CheXbertNetwork

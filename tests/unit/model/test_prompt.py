@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from transformers import AutoTokenizer
 
-from pacer.model.prompt import build_prompt, instruction, task
+from pacer.data.prompt import build_prompt, instruction, task
 
 RECORD = {"view": "PA", "sections": "findings+impression", "indication": None, "history": None, "commit": False}
 

@@ -48,7 +48,7 @@ def test_a_run_is_placed_by_the_range() -> None:
     places = {0.6526: "0.653 is within", 0.6521: "0.652 is below", 0.69: "0.690 is above"}
     assert all(words in BENCH["verdict"](f1, 42, seen) for f1, words in places.items())
     other = BENCH["verdict"](0.66, 7, seen)
-    assert "of which seed 7 is none" in other and "0.653 to 0.680 (seeds 42, 43, 44" in other
+    assert "this run: seed 7" in other and "0.653 to 0.680 (seeds 42, 43, 44" in other
 
 
 def test_other_parameters_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

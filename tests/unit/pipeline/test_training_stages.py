@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import runpy
 import sys
 from contextlib import nullcontext
@@ -51,6 +53,16 @@ def read_by(script: str, name: str, trainers: tuple[str, ...], monkeypatch: pyte
 def test_a_training_stage_declares_the_files_that_its_phase_reads(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = read_by("train.py", phase, ("pacer.training.run.run_phase",), monkeypatch)
     assert len(read) >= 4 and read <= set(STAGES[phase]["deps"])
+
+
+def test_curves_of_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is started with the number of a user."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
+    runpy.run_path(str(ROOT / "stages" / "curves.py"))["name_user"]()
+    monkeypatch.setenv("LOGNAME", os.environ["LOGNAME"])  # taken back after the test
+    assert getpass.getuser() == f"user-{os.getuid()}"
 
 
 @pytest.mark.parametrize("baseline", ["simmlm", "ragpt"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.reporting import charts
+from pacer.reporting import charts, figures
 from pacer.reporting.images import LONGEST_EDGE, data_uri, read_grey
 from pacer.reporting.overlay import routing_overlay, square_overlay
 
@@ -63,6 +64,11 @@ def test_the_patch_grid_spans_the_middle_square():
     assert picture(overlay.maps[0].address)[..., 3].tolist() == [[0, 153], [0, 0]]  # patches in rows
     with pytest.raises(DataError, match="5 patches do not form a square"):
         square_overlay("frontal", wide, np.full((5, 3), 1 / 3, dtype=np.float32), (4, 8, 12))
+
+
+def test_charts_have_the_colours_of_the_page():
+    style = Path(figures.__file__).with_name("figures.mplstyle").read_text()
+    assert {f"#{colour}" for colour in re.findall(r"\b[0-9a-f]{6}\b", style)} <= set(figures.LIGHT.values())
 
 
 def test_bars_are_shares_of_the_records_one_after_the_other(monkeypatch: pytest.MonkeyPatch):

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from pacer.metrics.signature import Signature
 from pacer.reporting.published import FILE, PublishedBlock, decoded_otherwise, differences_to_published, load_published
 from pacer.studies.table import ranked
+from tests.support.cases import listed_cases
 
 TABLES = load_published()
 BLOCKS = [(name, block) for name, table in TABLES.items() for block in table.blocks]
@@ -24,14 +25,8 @@ def values(name: str, block: str, system: str) -> dict[str, float]:
 
 
 def test_tables_have_the_papers_size_and_every_value_its_form() -> None:
-    sizes = {name: (len(table.metrics), [len(block.rows) for block in table.blocks]) for name, table in TABLES.items()}
-    assert sizes == {
-        "main": (9, [6] * 4),
-        "conventional_sn": (9, [10, 10]),
-        "components": (6, [5]),
-        "mechanisms": (6, [3, 3, 5]),
-        "transfer": (6, [7]),
-    }
+    sizes = [(name, len(table.metrics), [len(b.rows) for b in table.blocks]) for name, table in TABLES.items()]
+    assert sizes == [tuple(size.values[0]) for size in listed_cases(__file__, "sizes")]
     raw = YAML(typ="safe").load(FILE.read_text(encoding="utf-8"))["tables"]
     rows = [row for table in raw.values() for block in table["blocks"] for row in block["rows"].values()]
     assert all(re.fullmatch(r"--|([*_]?)\d\.\d{3}\1", value) for row in rows for value in row.split())
@@ -59,16 +54,9 @@ def test_the_rows_of_a_block_agree_with_one_another(name: str, block: PublishedB
             assert found["f1"] == pytest.approx(2 * p * r / (p + r), abs=0.0011), system
 
 
-def test_shared_configurations_have_the_same_numbers() -> None:
-    for system, component in {
-        "Refine: No Refine (endpoint only)": "Commit only",
-        "Refine: Patchwise depth routing": "Refine + Commit",
-        "Commit: No Commit (direct report)": "Refine only",
-        "Commit: Stochastic trajectory routing": "Refine + Commit",
-        "Calibrate: No Calibrate (no prefix routing)": "Refine + Commit",
-        "Calibrate: g(h,z,e) (PACER)": "PACER (+ Calibrate)",
-    }.items():
-        assert values("mechanisms", *system.split(": ")) == values("components", "Components", component), system
+@pytest.mark.parametrize(("block", "system", "component"), listed_cases(__file__, "shared"))
+def test_shared_configurations_have_the_same_numbers(block: str, system: str, component: str) -> None:
+    assert values("mechanisms", block, system) == values("components", "Components", component)
 
 
 def test_what_the_papers_text_says_of_its_tables() -> None:

@@ -95,7 +95,7 @@ def test_truth_with_the_cases_own_sources_and_with_others():
     assert table.rows == (
         ("F1: another patient's sources", "0.600", "0.400", "−0.200"),
         ("F1 in SW: no previous report", "0.500", "0.550", "+0.050"),
-        ("Recall in SW of what the previous report alone says", "0.300", "–", "–"),
+        ("Recall in SW of what only the previous report says", "0.300", "–", "–"),
         ("F1 in SN: frontal", "0.600", "", ""),
     )
     assert table.rules == {3} and truth_table({"truth": {"sn_f1": 0.6}}).rules == frozenset()

@@ -238,7 +238,7 @@ def test_the_stages_of_a_score_are_those_that_it_needs(target: str | None) -> No
     assert stages["reference_labels"].deps["models/backbones/chexbert"] == "backbones"
 
 
-def test_jobs_share_out_the_devices_and_the_cores() -> None:
+def test_jobs_share_out_the_devices_and_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares("1,2", 1) == [Share("1,2")] and shares(None, 1) == [Share()]
     assert [share.devices for share in shares("", 2)] == [None, None]
     assert [share.devices for share in shares("0,1,2", 2)] == ["0,2", "1"]
@@ -247,3 +247,5 @@ def test_jobs_share_out_the_devices_and_the_cores() -> None:
     for jobs in range(2, 2 * len(cores) + 1):
         given = [core for share in shares("", jobs) for core in share.cores or ()]
         assert set(given) == cores and len(given) == max(len(cores), jobs)
+    monkeypatch.setattr("pacer.studies.dvc.core_count", lambda: 1)  # by a container's quota
+    assert {share.cores for share in shares("", 3)} == {(min(cores),)}

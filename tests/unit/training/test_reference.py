@@ -11,9 +11,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from pacer.commitments.anchor import render_anchor
 from pacer.commitments.rules.extract import extract_anchor
+from pacer.data.prompt import prompt_texts
 from pacer.model.assemble import from_modules
 from pacer.model.pacer import Pacer
-from pacer.model.prompt import prompt_texts
 from pacer.training.examples import Examples
 from pacer.training.losses import Divisors, LossWeights, divisors_of, objective
 from pacer.training.phases import TRAINED

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase
+from transformers import AddedToken, AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase
 
-from pacer.backbones.pointers import read_pieces
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import CLOSE_REPORT, OPEN_REPORT
+from pacer.core.pointers import read_pieces
+from pacer.data.prompt import BEFORE_END, build_prompt, continuation_ids
 from pacer.decoding.extract import extract_report
-from pacer.model.prompt import BEFORE_END, build_prompt, continuation_ids
 from pacer.training.trajectory import CLOSING_TEXT, OPENING_TEXT, Span, TrajectoryBuilder
 from tests.support.families import write_tokenizer
 
@@ -95,6 +95,21 @@ def test_special_tokens_in_a_text_are_text(tokenizer: PreTrainedTokenizerBase, f
         record = {"view": "AP", "sections": "findings", "indication": None, "history": None, field: text}
         prompt = build_prompt(tokenizer, record, commit=True)
         assert special.isdisjoint([*prompt.before, *prompt.after])
+
+
+def test_marks_that_a_vocabulary_calls_not_special_are_text(tokenizer: PreTrainedTokenizerBase, tmp_path: Path) -> None:
+    """Runs of blanks, which some vocabularies add as well, stay pieces."""
+    marks = ["<tool_call>", "</think>", "<|vision_start|>", "[TOOL_CALLS]"]
+    tokenizer.save_pretrained(tmp_path)
+    plain = AutoTokenizer.from_pretrained(tmp_path)
+    plain.add_tokens([AddedToken(name, special=False, normalized=False) for name in (*marks, "   ")])
+    plain.save_pretrained(tmp_path)
+    *numbers, blanks = plain.convert_tokens_to_ids([*marks, "   "])
+    read = read_pieces(AutoTokenizer, tmp_path)
+    for name in marks:
+        text = f"Fever {name} and   cough."
+        assert set(numbers).isdisjoint(ids(read, text)) and blanks in ids(read, text)
+        assert read.decode(ids(read, text), skip_special_tokens=True).strip() == text
 
 
 def test_special_tokens_in_a_text_are_text_to_bert(tmp_path: Path) -> None:

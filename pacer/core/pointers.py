@@ -5,23 +5,26 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from pacer.config.strict import Strict, validated
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_file, hash_json, read_json, write_json
 
 POINTER = "pointer.json"
 PROVENANCE = "provenance.json"
+#: Names of tokens that mark parts of a text; other added tokens, such as runs of blanks, are text.
+_MARKER = re.compile(r"<[^\s<>]+>|\[[A-Z_]+\]")
 
 
-class Pointer(Strict):
+class Pointer(BaseModel):
     """The content of ``pointer.json``; the files are at the top of the directory."""
 
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     path: str
     files: dict[Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")], str]
 
@@ -102,11 +105,17 @@ def from_files(kind: Any, directory: str | Path, **options: Any) -> Any:
 def read_pieces(kind: Any, directory: str | Path) -> Any:
     """Load a tokenizer of a transformers class with :func:`from_files`. The names of special tokens in a text, such as
     ``</s>`` or ``[SEP]`` in an indication, are ordinary pieces to it: only the software itself adds special tokens.
+    Names such as ``<tool_call>`` are, too, which a model's vocabulary marks as not special.
 
     Raises:
         BackboneError: as from_files.
     """
-    return from_files(kind, directory, split_special_tokens=True)
+    tokenizer = from_files(kind, directory, split_special_tokens=True)
+    added = [token.content for token in tokenizer.added_tokens_decoder.values() if not token.special]
+    markers = [name for name in added if _MARKER.fullmatch(name)]
+    if markers and tokenizer.is_fast:
+        tokenizer.backend_tokenizer.add_special_tokens(markers)  # those that split_special_tokens splits
+    return tokenizer
 
 
 def load_frozen(kind: Any, directory: str | Path, unused: tuple[str, ...] = (), **options: Any) -> Any:
@@ -141,10 +150,17 @@ def read_pointer(directory: str | Path) -> Pointer:
     """Read the ``pointer.json`` of a directory.
 
     Raises:
-        ConfigError: it is malformed.
+        BackboneError: it is malformed.
     """
     path = Path(directory) / POINTER
-    return validated(read_json(path), str(path), Pointer)
+    try:
+        return Pointer.model_validate(read_json(path))
+    except ValidationError as error:
+        key = ".".join(map(str, error.errors()[0]["loc"]))
+        raise BackboneError(
+            f"{path}: {key or 'its content'} is missing or malformed; repeat the stage `backbones`, or copy the "
+            "exported model again"
+        ) from None
 
 
 def write_pointer(target: str | Path, names: list[str], out: str | Path) -> dict[str, str]:

@@ -7,9 +7,10 @@ commitment-first suffix is part of the instruction and comes before ``Assistant:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from transformers import PreTrainedTokenizerBase
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 BEFORE_START, BEFORE_END = "Human: ", " <Img>"
 AFTER_START, AFTER_END = "</Img> ", ". \nAssistant:"
