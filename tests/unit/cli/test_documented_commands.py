@@ -20,8 +20,14 @@ from pacer.cli.command import app
 from tests.support.cli import REPOSITORY
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
-#: Options of DVC, accelerate and scorers/radeval.py.
-OTHERS = {("experiments.md", "--local"), ("training.md", "--cpu"), ("evaluation.md", "--metrics")}
+#: Options of DVC, accelerate, container engines and scorers/radeval.py.
+OTHERS = {
+    ("experiments.md", "--local"),
+    ("pipeline.md", "--allow-missing"),
+    ("pipeline.md", "--user"),
+    ("training.md", "--cpu"),
+    ("evaluation.md", "--metrics"),
+}
 SEPARATORS = {"|", "&&", "&", ";", ">", "<"}
 
 
