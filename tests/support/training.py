@@ -71,16 +71,15 @@ def stepped(
         moments = [value.clone() for value in own.optimizer.state.get(block, {}).values()]
         return own.parameters[name][index].detach().clone(), moments
 
-    def watched(own: Any, stream: Iterator) -> float:
+    def watched(own: Any, stream: Iterator) -> None:
         before = [state(own, *block) for block in blocks]
-        loss = update(own, stream)
+        update(own, stream)
         for block, (weights, moments), results in zip(blocks, before, taken, strict=True):
             after, later = state(own, *block)
             moved = not torch.equal(weights, after)
             same = len(moments) == len(later) and all(map(torch.equal, moments, later))
             assert moved != same, block
             results.append((seen[-1], moved))
-        return loss
 
     monkeypatch.setattr(loop._Run, "gradient", noted)
     monkeypatch.setattr(loop._Run, "update", watched)
