@@ -55,10 +55,11 @@ class DepthRouter(nn.Module):
             return
         d_routing = d_routing or d_vision
         self.norms = nn.ModuleList(nn.LayerNorm(d_vision) for _ in range(num_depths))
-        self.align = nn.ModuleList(nn.Linear(d_vision, d_routing) for _ in range(num_depths))
-        for align in self.align:
-            nn.init.eye_(align.weight)
-            nn.init.zeros_(align.bias)
+        align = [nn.Linear(d_vision, d_routing) for _ in range(num_depths)]
+        for linear in align:
+            nn.init.eye_(linear.weight)
+            nn.init.zeros_(linear.bias)
+        self.align = nn.ModuleList(align)
         if variant == "patchwise":
             self.route_vector = nn.Parameter(torch.zeros(d_routing))
         self.depth_bias = nn.Parameter(torch.zeros(num_depths))

@@ -13,7 +13,7 @@ from pacer.commitments.anchor import render_anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.model.assemble import from_modules
 from pacer.model.pacer import Pacer
-from pacer.model.prompt import prompt_texts
+from pacer.model.prompt import instruction
 from pacer.training.examples import Examples
 from pacer.training.losses import Divisors, LossWeights, divisors_of, objective
 from pacer.training.phases import TRAINED
@@ -102,7 +102,8 @@ def sample(examples: Examples, row: int, commit: bool, phase: str) -> Sample:
             *(Token(id, 1.0, 0.0, True) for id in continued("\n</REPORT>")),
         ]
     target.append(Token(tokenizer.eos_token_id, 1.0, scores[len(report)], True))
-    texts = ("", "") if phase == "warmup" else prompt_texts(record, commit=commit, unknown_view="upstream")
+    known = {name: record[name] for name in ("view", "sections", "indication", "history")}
+    texts = ("", "") if phase == "warmup" else instruction(**known, commit=commit)
     before, after = (ids(text) if text else [] for text in texts)
     lateral, prior = reference.AVAILABLE[record["context"]]
     read = examples.features
