@@ -33,9 +33,9 @@ class SourceCompressor(nn.Module):
 
     def __init__(self, d_query: int, d_source: int, d_model: int, *, num_heads: int, d_hidden: int, dropout: float):
         super().__init__()
-        own_width = {} if d_source == d_query else {"kdim": d_source, "vdim": d_source}
+        widths = {} if d_source == d_query else {"kdim": d_source, "vdim": d_source}
         self.attention = nn.MultiheadAttention(
-            d_query, num_heads, dropout, add_bias_kv=True, add_zero_attn=True, batch_first=True, **own_width
+            d_query, num_heads, dropout, add_bias_kv=True, add_zero_attn=True, batch_first=True, **widths
         )
         self.attention_norm = nn.LayerNorm(d_query)
         self.mix = nn.Linear(d_query, d_query)

@@ -3,7 +3,7 @@
 LLM-RG4 saves its trainable weights as a ``.pth`` (``{"model": state, "config", "epoch", "step"}``), and Lightning saves
 the complete model as a ``.ckpt`` (``{"state_dict": state, ...}``). Both hold the source interface under upstream's
 names and the LoRA matrices under PEFT's. A ``.ckpt`` also holds the frozen models, which are ignored here. Only files
-of its second stage are complete: the first trains the frontal interface alone.
+of its second stage are complete: the first trains only the frontal interface.
 
     upstream                                PACER (SourceInterface)
     APPA_visual_query_tokens [1, Q, d_v]    queries [Q, d_v]

@@ -120,7 +120,7 @@ class Pacer(nn.Module):
         if name == "calibrator.availability.weight":
             rows = sorted(CONTEXTS, key=lambda context: PrefixCalibrator.row(*availability(context)))
             return [(row, (context,)) for row, context in zip(values, rows, strict=True)]
-        contexts = next((own for prefix, own in self.only_in.items() if name.startswith(prefix)), CONTEXTS)
+        contexts = next((contexts for prefix, contexts in self.only_in.items() if name.startswith(prefix)), CONTEXTS)
         return [(values, contexts)]
 
     def refine(self, depths: Tensor) -> tuple[Tensor, Tensor]:
@@ -186,7 +186,7 @@ class Pacer(nn.Module):
         """Return the states [n, d] that predict the tokens at ``batch.at``, each from one position to the left.
 
         Behind the last attention nothing else is used, so the last block's MLP, which works on each position by itself,
-        computes these alone.
+        computes only these.
         """
         rows, block = batch.at - 1, self.language.model.layers[-1].mlp
 

@@ -275,9 +275,9 @@ class _Run:
         means, totals = Means(), []
         # a loss is the sum of the processes' shares, so one process counts it
         count = torch.full((), float(self.accelerator.is_main_process), device=device)
-        for (_, batch), own in zip(micros, divisors, strict=True):
+        for (_, batch), of_batch in zip(micros, divisors, strict=True):
             batch = batch.to(device)
-            named = {"frontal_only": self.phase.frontal_only, "divisors": Divisors(*own)}
+            named = {"frontal_only": self.phase.frontal_only, "divisors": Divisors(*of_batch)}
             result = self.phase.objective(self.model, batch, self.phase.losses, **named)
             (result.total / len(micros)).backward()
             totals.append(result.total.detach())
@@ -297,8 +297,8 @@ class _Run:
             told = [*known, *(parameter.grad is not None for parameter in parameters)]
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
             told = sent(torch.tensor(told, dtype=sums.dtype), sums.device)
-            flat = torch.cat([*(gradient.flatten() for gradient in gradients), told, sums])
-            *parts, told, sums = self.accelerator.reduce(flat, reduction="sum").split(
+            joined = torch.cat([*(gradient.flatten() for gradient in gradients), told, sums])
+            *parts, told, sums = self.accelerator.reduce(joined, reduction="sum").split(
                 [*(parameter.numel() for parameter in parameters), len(told), len(sums)]
             )
             known, reached = told[: len(known)].tolist(), told[len(known) :].tolist()
