@@ -170,5 +170,5 @@ def _slots(frontal: Tensor, *others: tuple[Tensor | None, Tensor | None]) -> Ten
     slots = [frontal]
     for values, rows in others:
         slot = torch.zeros_like(frontal)
-        slots.append(slot if values is None or rows is None else slot.index_copy(0, rows, values.to(slot.dtype)))
+        slots.append(slot if values is None or rows is None else slot.index_put((rows,), values.to(slot.dtype)))
     return torch.stack(slots, dim=1)

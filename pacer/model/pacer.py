@@ -195,7 +195,8 @@ class Pacer(nn.Module):
 
         def put_back(_: nn.Module, given: tuple[Tensor], output: Tensor) -> Tensor:
             whole = output.new_zeros(inputs.shape[0] * inputs.shape[1], output.shape[1])
-            return whole.index_copy(0, rows, output).view(*inputs.shape[:2], -1)
+            # index_copy would keep its source for the backward pass
+            return whole.index_put((rows,), output).view(*inputs.shape[:2], -1)
 
         with block.register_forward_pre_hook(picked), block.register_forward_hook(put_back):
             return self.hidden(inputs).flatten(0, 1).index_select(0, rows)
