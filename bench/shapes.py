@@ -308,7 +308,7 @@ def make_batch(
     for row, commit in zip(micro.rows.tolist(), records.commits(*micro).tolist()):
         pieces = [(Span.BOS, np.array([BOS]))]
         if commit:
-            pieces += [(Span.ANCHOR, words(records.anchor[row])), (Span.OPENING, words(OPENING))]
+            pieces += [(Span.COMMITMENT, words(records.anchor[row])), (Span.OPENING, words(OPENING))]
         pieces.append((Span.REPORT, words(records.report[row])))
         if commit:
             pieces.append((Span.CLOSING, words(CLOSING)))

@@ -2,8 +2,8 @@
 
 Llama and Vicuna ship only a sentencepiece model, ``tokenizer.model``. Sentencepiece merges the neighbours that make the
 piece with the highest score. The fast tokenizer that transformers makes from it merges those with the lowest id. The
-orders differ where ids do not follow scores: Llama's runs of blanks have low ids but the lowest score. So
-transformers' tokenizer merges two blanks before it merges the second one with its word.
+orders differ where ids do not follow scores: Llama's runs of spaces have low ids but the lowest score. So
+transformers' tokenizer merges two spaces before it merges the second one with its word.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 SENTENCEPIECE = "tokenizer.model"
 
-#: The character that sentencepiece models use for a blank.
-_BLANK = "▁"
+#: The character that sentencepiece models use for a space.
+_SPACE = "▁"
 
 
 def read_tokenizer(directory: str | Path) -> PreTrainedTokenizerBase:
     """Read the tokenizer of a directory in Hugging Face format.
 
     Without a BOS token, as Qwen's, it gets the one that ``config.json`` names, else EOS. If the directory has a
-    ``tokenizer.model``, ids equal those of sentencepiece with it, for every text that does not begin with a blank.
+    ``tokenizer.model``, ids equal those of sentencepiece with it, for every text that does not begin with a space.
 
     Raises:
         BackboneError: the files cannot be read, there is no EOS token, or ``tokenizer.model`` gives other ids.
@@ -65,7 +65,7 @@ def _sentencepiece(model: Path) -> SentencePieceProcessor:
 
 
 def _scores(reference: SentencePieceProcessor) -> dict[str, float]:
-    """Return ``{piece: score}`` of the pieces that stand for text: not control, unknown, byte or unused pieces."""
+    """Return ``{piece: score}`` of the pieces of text: not control, unknown, byte or unused pieces."""
     apart = reference.is_control, reference.is_unknown, reference.is_byte, reference.is_unused
     numbers = (n for n in range(reference.get_piece_size()) if not any(kind(n) for kind in apart))
     return {reference.id_to_piece(number): reference.get_score(number) for number in numbers}
@@ -75,7 +75,7 @@ def _merge_by_score(backend: Tokenizer, scores: dict[str, float]) -> None:
     """Order the merges of a byte-pair tokenizer as sentencepiece does: by the score of the resulting piece.
 
     Among equal scores, sentencepiece takes the leftmost pair in the text. A list of merges cannot express that. Putting
-    the longer left part first has the same effect for runs of blanks, which grow from their left end.
+    the longer left part first has the same effect for runs of spaces, which grow from their left end.
     """
     from tokenizers.models import BPE
     from transformers.convert_slow_tokenizer import generate_merges
@@ -94,16 +94,16 @@ def _merge_by_score(backend: Tokenizer, scores: dict[str, float]) -> None:
 def _check(
     tokenizer: PreTrainedTokenizerBase, reference: SentencePieceProcessor, scores: dict[str, float], directory: Path
 ) -> None:
-    """Compare with sentencepiece on every piece, after one blank and after two, and on many characters."""
-    words = [word for piece in scores if (word := piece.replace(_BLANK, " ").strip())]
+    """Compare with sentencepiece on every piece, after one space and after two, and on many characters."""
+    words = [word for piece in scores if (word := piece.replace(_SPACE, " ").strip())]
     characters = "".join(map(chr, range(1, 0x3000)))
     for text, kind in (
-        (" ".join(words), "its own pieces"),
-        ("  ".join(words), "doubled blanks"),
+        (" ".join(words), "its pieces"),
+        ("  ".join(words), "doubled spaces"),
         (f"a{characters}", "some characters"),
     ):
         if tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] != reference.encode(text):
             raise BackboneError(
-                f"the tokenizer in {directory} does not give the ids of its own {SENTENCEPIECE} for {kind}; fetch it "
+                f"the tokenizer in {directory} does not give the ids of its {SENTENCEPIECE} for {kind}; fetch it "
                 f"again, or remove tokenizer.json, which is then made from {SENTENCEPIECE}"
             )

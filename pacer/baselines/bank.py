@@ -117,7 +117,7 @@ def build_bank(
     def sources_of(rows: list[dict[str, Any]]) -> Tensor:
         """Return the compressed sources [n, 3, Q, d_v]."""
         refined, _ = model.refine_sources(read_sources(rows, store).to(device))
-        return model.interface(refined).compressed.to(dtype)
+        return model.interface.compress(refined).to(dtype)
 
     def keys_of(rows: list[dict[str, Any]]) -> Tensor:
         """Return the mean of the compressed frontal tokens, with unit norm [n, d_v]."""

@@ -141,8 +141,8 @@ class RAGPT(Adapted):
     def source_tokens(self, refined: RefinedSources, batch: Batch) -> PromptedTokens:
         """Return the source tokens of filled slots, and the prompts."""
         assert isinstance(batch, RetrievedBatch)
-        sources = self.interface(refined, fill=partial(self.fill, sources=refined, neighbours=batch.neighbours))
-        filled = sources.compressed
+        filled = self.fill(self.interface.compress(refined), refined, batch.neighbours)
+        sources = self.interface(refined, filled=filled)
         answers = [
             self.added["prompts"](filled[:, s], batch.neighbours[:, :, s].to(filled.dtype)) for s in range(SOURCES)
         ]

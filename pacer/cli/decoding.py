@@ -142,8 +142,6 @@ def import_llm_rg4(
     weights = adopt_llm_rg4(file, params, BACKBONES, out)
     settings = ", ".join(f"{name} {value}" for name, value in weights.settings.items())
     console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA ({settings})")
-    if frozen := len(weights.unused) - len(weights.surplus):
-        console.print(f"{frozen} tensors of frozen models not taken: those of {BACKBONES} are used")
-    for name in weights.surplus:
+    for name in weights.unused:
         say(f"unused: {name}")
     console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")

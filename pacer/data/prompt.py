@@ -70,12 +70,6 @@ def instruction(
     return before, f"{AFTER_START}{task(view, sections, unknown_view)}{suffix}"
 
 
-def prompt_texts(record: Mapping[str, Any], *, commit: bool, unknown_view: UnknownView) -> tuple[str, str]:
-    """Return the :func:`instruction` for one record (a row of ``records.parquet``)."""
-    known = {name: record[name] for name in ("view", "sections", "indication", "history")}
-    return instruction(**known, commit=commit, unknown_view=unknown_view)
-
-
 def build_prompt(
     tokenizer: PreTrainedTokenizerBase,
     record: Mapping[str, Any],
@@ -91,7 +85,8 @@ def build_prompt(
     ``<Img>`` marker stays. With ``truncation`` ``upstream`` the last tokens are dropped, the marker included, as
     LLM-RG4's tokenizer does.
     """
-    before_text, after_text = prompt_texts(record, commit=commit, unknown_view=unknown_view)
+    known = {name: record[name] for name in ("view", "sections", "indication", "history")}
+    before_text, after_text = instruction(**known, commit=commit, unknown_view=unknown_view)
     before = _encode(tokenizer, before_text)
     if len(before) > before_tokens:
         marker = continuation_ids(tokenizer, BEFORE_END) if truncation == "context" else []

@@ -2,7 +2,7 @@
 
 - A prefix is computed and stored once for all its beams (:mod:`pacer.decoding.tree`).
 - A record that ends frees its row at once; another record takes it while the others continue.
-- Each record has its own length, so steps need no padding, and no record waits for the longest.
+- Records have different lengths and steps need no padding, and no record waits for the longest.
 - Generated tokens are embedded in the type of the prefix, so all positions are computed as in training.
 
 Selection follows the definition step by step (:mod:`pacer.decoding.hypotheses`); only the rounding of the language
@@ -81,15 +81,15 @@ class BeamSearch:
 
 def search_with(engine: Callable[..., Iterator], pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
     """Search from the first of each pair; yield the second, which is kept until then, and the result."""
-    kept: dict[int, Any] = {}
+    labels: dict[int, Any] = {}
 
     def prefixes() -> Iterator[Any]:
-        for place, (prefix, own) in enumerate(pairs):
-            kept[place] = own
+        for place, (prefix, label) in enumerate(pairs):
+            labels[place] = label
             yield prefix
 
     for place, result in engine(prefixes()):
-        yield kept.pop(place), result
+        yield labels.pop(place), result
 
 
 @dataclass

@@ -35,8 +35,9 @@ def extract_report(generated: str, commit: bool = True) -> Extraction:
     return Extraction(report, anchor, False)
 
 
-def within(report: str, anchor: Anchor) -> str:
+def within(report: str, commitment: Anchor) -> str:
     """Leave out the sentences of a report that affirm a finding which the commitment does not affirm."""
     sentences = [report[start:end] for start, end in pairwise([0, *sentence_ends(report)])]
-    kept = [one.strip() for one in sentences if not set(extract_anchor(one).positive) - set(anchor.positive)]
-    return report if len(kept) == len(sentences) else " ".join(kept)
+    affirmed = set(commitment.positive)
+    supported = [one.strip() for one in sentences if affirmed.issuperset(extract_anchor(one).positive)]
+    return report if len(supported) == len(sentences) else " ".join(supported)

@@ -2,11 +2,11 @@
 
 The definition is ``GenerationMixin._beam_search`` and, for one beam, ``_sample`` without sampling, of the pinned
 transformers, with ``early_stopping=False``. The arithmetic, its order and the shapes are the same, so ties are broken
-the same way. Unlike there, every row has its own length.
+the same way. Unlike there, rows have different lengths.
 
 With ``noise`` a step draws its beams: it ranks the best continuations by their scores plus noise (Gumbel's, times a
 temperature), so that one beam is a sample at that temperature and several are a search around it. Sums and the choice
-among finished hypotheses are of the scores alone.
+among finished hypotheses use only the scores.
 
 Shapes: S rows, n rows of a step, C searches of a row (1 without noise), K beams of a search, V vocabulary, T maximum
 number of generated tokens, M continuations with noise.
@@ -70,10 +70,10 @@ class Hypotheses:
     def start(self, rows: slice, prefixes: Sequence[Any]) -> Tensor:
         """Reset these rows; return their numbers of tokens [n]. Only the first beam of a search may continue, because
         the others would repeat it."""
-        own = self.searches(rows)
-        self.length[own], self.done[own] = 0, False
-        self.scores[own], self.scores[own, 1:] = 0.0, _MINUS_INFINITY
-        self.best_scores[own] = _MINUS_INFINITY
+        searches = self.searches(rows)
+        self.length[searches], self.done[searches] = 0, False
+        self.scores[searches], self.scores[searches, 1:] = 0.0, _MINUS_INFINITY
+        self.best_scores[searches] = _MINUS_INFINITY
         return self.generated(rows)[:, 0]
 
     def move(self, sources: Tensor, targets: Tensor) -> None:
@@ -131,14 +131,14 @@ class Hypotheses:
         place = self.length[rows].clamp(max=self.most - 1)  # a row that has ended may be full
         if self.noise is None:
             # twice the beams, so that enough can continue if EOS takes the best places
-            top, flat = scores.flatten(1).topk(2 * beams)
+            top, places = scores.flatten(1).topk(2 * beams)
             ranked = top
         else:
-            top, flat = scores.flatten(1).topk(self.noise.shape[2])  # best first
+            top, places = scores.flatten(1).topk(self.noise.shape[2])  # best first
             groups = torch.arange(len(top), device=top.device) % len(self.noise)
             ranked, drawn = (top + self.noise[groups, place]).topk(2 * beams)
-            top, flat = _pick(top, drawn), _pick(flat, drawn)
-        parents, new = flat // vocabulary, flat % vocabulary
+            top, places = _pick(top, drawn), _pick(places, drawn)
+        parents, new = places // vocabulary, places % vocabulary
         candidates = _pick(self.tokens[rows], parents) if longest else new.unsqueeze(-1).repeat(1, 1, self.most)
         candidates.scatter_(2, place[:, None, None].expand(-1, 2 * beams, 1), new.unsqueeze(-1))
         self.length[rows] += ~self.done[rows]

@@ -38,7 +38,7 @@ def nearest_reports(train: pl.DataFrame, asked: pl.DataFrame, features: FeatureS
             raise DataError(f"context {context} has no training record; leave {NEAREST} out of decode.controls")
         known = known.gather_every(-(-len(known) // MOST))
         owners, patients = known["subject_id"].to_numpy(), part["subject_id"].to_numpy()
-        own = torch.from_numpy(patients[:, None] == owners)
-        likeness = (directions(part) @ directions(known).T).masked_fill(own, -2.0)
+        same_patient = torch.from_numpy(patients[:, None] == owners)
+        likeness = (directions(part) @ directions(known).T).masked_fill(same_patient, -2.0)
         reports |= dict(zip(part["record_id"], known["report"][likeness.argmax(1).tolist()], strict=True))
     return reports

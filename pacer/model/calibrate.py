@@ -56,8 +56,6 @@ class PrefixCalibrator(nn.Module):
         gate_bias: float = -2.2,
     ):
         super().__init__()
-        if gate_inputs not in ("h", "he", "hz", "hze"):
-            raise ValueError(f"gate_inputs {gate_inputs!r} is not h, he, hz or hze")
         d_availability, d_gate = d_availability or d_model, d_gate or d_model
         self.gate_inputs = gate_inputs
         self.availability = nn.Embedding(4, d_availability)

@@ -19,7 +19,7 @@ from torch import Tensor
 from pacer.config import Natural, Params, Positive, Strict, validated
 from pacer.config.model import Calibrator, Commit, Interface, Lora, Prompt, Refine, Trajectory
 from pacer.core.errors import CheckpointError, ConfigError, DataError
-from pacer.core.io import hash_file, publish, read_json, scratch_directory, write_json
+from pacer.core.io import hash_file, read_json, write_json
 
 WEIGHTS, RECORD = "model.safetensors", "config.json"
 PACKAGES = ("torch", "transformers", "peft", "safetensors")
@@ -133,13 +133,6 @@ def weights_hash(directory: str | Path) -> str:
     parent = read_record(directory).parent
     path = Path(directory) / WEIGHTS
     return hash_file(path) if parent is None or path.exists() else parent.sha256
-
-
-def refer_to_parent(out: str | Path, record: CheckpointRecord) -> None:
-    """Publish a checkpoint directory without weights: the model is its parent (no Calibrate)."""
-    with scratch_directory(out, "reference") as scratch:
-        record.write(scratch)
-        publish(scratch, out)
 
 
 def parent_reference(out: str | Path, parent: str | Path) -> ParentReference:

@@ -12,18 +12,14 @@ from torch.nn import functional as F
 
 from pacer.model.batch import RefinedSources
 
-#: Maps the tensor of a step of the interface to another of its shape.
-Change = Callable[[Tensor], Tensor]
-
 
 @dataclass(frozen=True)
 class SourceTokens:
-    """The interface's output: ``tokens`` [B, 3, Q, d] (frontal, lateral, prior; zeros where absent), ``fused``
-    [B, Q, d], and the ``compressed`` sources [B, 3, Q, d_v] behind them."""
+    """The interface's output: ``tokens`` [B, 3, Q, d] (frontal, lateral, prior; zeros where absent), and ``fused``
+    [B, Q, d]."""
 
     tokens: Tensor
     fused: Tensor
-    compressed: Tensor
 
 
 class SourceCompressor(nn.Module):
@@ -37,9 +33,9 @@ class SourceCompressor(nn.Module):
 
     def __init__(self, d_query: int, d_source: int, d_model: int, *, num_heads: int, d_hidden: int, dropout: float):
         super().__init__()
-        own_width = {} if d_source == d_query else {"kdim": d_source, "vdim": d_source}
+        widths = {} if d_source == d_query else {"kdim": d_source, "vdim": d_source}
         self.attention = nn.MultiheadAttention(
-            d_query, num_heads, dropout, add_bias_kv=True, add_zero_attn=True, batch_first=True, **own_width
+            d_query, num_heads, dropout, add_bias_kv=True, add_zero_attn=True, batch_first=True, **widths
         )
         self.attention_norm = nn.LayerNorm(d_query)
         self.mix = nn.Linear(d_query, d_query)
@@ -126,62 +122,53 @@ class SourceInterface(nn.Module):
         return self.frontal(queries, frontal)
 
     def frontal_only(self, frontal: Tensor) -> SourceTokens:
-        """Return the tokens of the frontal source [B, N, d_v] alone, unfused (warm-up)."""
-        compressed = self.compress_frontal(frontal)
-        tokens = self.frontal.to_model(compressed)
-        return SourceTokens(tokens.unsqueeze(1), tokens, compressed.unsqueeze(1))
+        """Return the tokens of only the frontal source [B, N, d_v], unfused (warm-up)."""
+        tokens = self.frontal.to_model(self.compress_frontal(frontal))
+        return SourceTokens(tokens.unsqueeze(1), tokens)
 
     def forward(
-        self, sources: RefinedSources, *, fill: Change | None = None, mix: Change | None = None
+        self, sources: RefinedSources, *, filled: Tensor | None = None, mix: Callable[[Tensor], Tensor] | None = None
     ) -> SourceTokens:
         """Compress the sources of a batch, project them to the model's width, and fuse them.
 
         Args:
-            fill: gives all rows of the compressed sources [B, 3, Q, d_v] every source. mix: changes the source tokens
-                before they are fused.
-
-        Raises:
-            ValueError: a source has states of another number of rows than its rows are.
+            filled: compressed sources [B, 3, Q, d_v] of which every row has all, in the place of those of ``sources``.
+            mix: changes the source tokens before they are fused; keeps their shape.
         """
-        compressed = self._compress(sources)
-        rows = [sources.lateral_rows, sources.prior_rows]
-        if fill is not None:
-            compressed = fill(compressed)
-            rows = [torch.arange(len(compressed), device=compressed.device)] * 2
-        tokens = self._project(compressed, rows)
+        if filled is None:
+            tokens = self._project(self.compress(sources), [sources.lateral_rows, sources.prior_rows])
+        else:
+            tokens = self._project(filled, [torch.arange(len(filled), device=filled.device)] * 2)
         if mix is not None:
             tokens = mix(tokens)
         fused = self.fusion_norm(self.fusion(tokens.transpose(1, 2).flatten(2)))
-        return SourceTokens(tokens, fused, compressed)
+        return SourceTokens(tokens, fused)
 
-    def _compress(self, sources: RefinedSources) -> Tensor:
+    def compress(self, sources: RefinedSources) -> Tensor:
         """Compress all sources to [B, 3, Q, d_v], zeros where absent."""
-        compressed = self.compress_frontal(sources.frontal)
+        frontal = self.compress_frontal(sources.frontal)
         hidden = ~sources.prior_mask if self.mask_prior_padding and sources.prior_mask is not None else None
-        given = (
-            (self.lateral, sources.lateral, sources.lateral_rows, None),
-            (self.prior, sources.prior, sources.prior_rows, hidden),
-        )
-        slots = [compressed]
-        for module, states, rows, padding in given:
-            slot = torch.zeros_like(compressed)
-            if states is not None and rows is not None:
-                if len(states) != len(rows):
-                    raise ValueError(f"{len(rows)} rows have a source, but states of {len(states)} were passed")
-                present = module(compressed.index_select(0, rows), states, padding)
-                slot = slot.index_copy(0, rows, present.to(slot.dtype))
-            slots.append(slot)
-        return torch.stack(slots, dim=1)
+        lateral = prior = None
+        if sources.lateral_rows is not None:
+            lateral = self.lateral(frontal.index_select(0, sources.lateral_rows), sources.lateral)
+        if sources.prior_rows is not None:
+            prior = self.prior(frontal.index_select(0, sources.prior_rows), sources.prior, hidden)
+        return _slots(frontal, (lateral, sources.lateral_rows), (prior, sources.prior_rows))
 
     def _project(self, compressed: Tensor, rows_of: Sequence[Tensor | None]) -> Tensor:
         """Project compressed sources [B, 3, Q, d_v] to Z_s [B, 3, Q, d], zeros where absent; ``rows_of`` gives the rows
         that have a lateral view, and those that have a previous report."""
-        z_frontal = self.frontal.to_model(compressed[:, 0])
-        slots = [z_frontal]
-        for place, (module, rows) in enumerate(zip((self.lateral, self.prior), rows_of, strict=True), 1):
-            slot = torch.zeros_like(z_frontal)
-            if rows is not None:
-                present = module.to_model(compressed[:, place].index_select(0, rows))
-                slot = slot.index_copy(0, rows, present.to(slot.dtype))
-            slots.append(slot)
-        return torch.stack(slots, dim=1)
+        present = [
+            None if rows is None else module.to_model(compressed[:, place].index_select(0, rows))
+            for place, (module, rows) in enumerate(zip((self.lateral, self.prior), rows_of, strict=True), 1)
+        ]
+        return _slots(self.frontal.to_model(compressed[:, 0]), *zip(present, rows_of, strict=True))
+
+
+def _slots(frontal: Tensor, *others: tuple[Tensor | None, Tensor | None]) -> Tensor:
+    """Stack the slots of the sources, [B, 3, ...]; each other source is given by its values and rows."""
+    slots = [frontal]
+    for values, rows in others:
+        slot = torch.zeros_like(frontal)
+        slots.append(slot if values is None or rows is None else slot.index_put((rows,), values.to(slot.dtype)))
+    return torch.stack(slots, dim=1)

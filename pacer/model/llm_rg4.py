@@ -3,7 +3,7 @@
 LLM-RG4 saves its trainable weights as a ``.pth`` (``{"model": state, "config", "epoch", "step"}``), and Lightning saves
 the complete model as a ``.ckpt`` (``{"state_dict": state, ...}``). Both hold the source interface under upstream's
 names and the LoRA matrices under PEFT's. A ``.ckpt`` also holds the frozen models, which are ignored here. Only files
-of its second stage are complete: the first trains the frontal interface alone.
+of its second stage are complete: the first trains only the frontal interface.
 
     upstream                                PACER (SourceInterface)
     APPA_visual_query_tokens [1, Q, d_v]    queries [Q, d_v]
@@ -76,7 +76,7 @@ class UpstreamWeights:
     Attributes:
         interface: state of a :class:`~pacer.model.interface.SourceInterface`.
         lora: state of the LoRA matrices, named below the language model (``model.layers.0...lora_A.default.weight``).
-        unused: sorted names in the file that PACER does not use, frozen models included.
+        unused: sorted names in the file that PACER does not use and that belong to no frozen model.
         settings: ``num_queries``, ``d_hidden`` and, with LoRA, ``lora_rank``, from the shapes; ``lora_alpha`` and
             ``step`` if the file has them.
     """
@@ -85,11 +85,6 @@ class UpstreamWeights:
     lora: dict[str, Tensor]
     unused: tuple[str, ...]
     settings: dict[str, int]
-
-    @property
-    def surplus(self) -> tuple[str, ...]:
-        """Unused names that belong to no frozen model and therefore need a look."""
-        return tuple(name for name in self.unused if not name.startswith(FROZEN))
 
 
 def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
@@ -117,8 +112,9 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
         re.sub(r"(lora_[AB])\.weight", r"\1.default.weight", name.removeprefix(_LANGUAGE)): state[name]
         for name in adapted
     }
-    unused = set(state) - set(names.values()) - set(adapted)
-    return UpstreamWeights(interface, lora, tuple(sorted(unused)), _settings(interface, lora, content))
+    used = {*names.values(), *adapted}
+    unused = tuple(sorted(name for name in state if name not in used and not name.startswith(FROZEN)))
+    return UpstreamWeights(interface, lora, unused, _settings(interface, lora, content))
 
 
 def interface_names() -> dict[str, str]:

@@ -120,7 +120,7 @@ class Pacer(nn.Module):
         if name == "calibrator.availability.weight":
             rows = sorted(CONTEXTS, key=lambda context: PrefixCalibrator.row(*availability(context)))
             return [(row, (context,)) for row, context in zip(values, rows, strict=True)]
-        contexts = next((own for prefix, own in self.only_in.items() if name.startswith(prefix)), CONTEXTS)
+        contexts = next((contexts for prefix, contexts in self.only_in.items() if name.startswith(prefix)), CONTEXTS)
         return [(values, contexts)]
 
     def refine(self, depths: Tensor) -> tuple[Tensor, Tensor]:
@@ -186,7 +186,7 @@ class Pacer(nn.Module):
         """Return the states [n, d] that predict the tokens at ``batch.at``, each from one position to the left.
 
         Behind the last attention nothing else is used, so the last block's MLP, which works on each position by itself,
-        computes these alone.
+        computes only these.
         """
         rows, block = batch.at - 1, self.language.model.layers[-1].mlp
 
@@ -195,7 +195,8 @@ class Pacer(nn.Module):
 
         def put_back(_: nn.Module, given: tuple[Tensor], output: Tensor) -> Tensor:
             whole = output.new_zeros(inputs.shape[0] * inputs.shape[1], output.shape[1])
-            return whole.index_copy(0, rows, output).view(*inputs.shape[:2], -1)
+            # index_copy would keep its source for the backward pass
+            return whole.index_put((rows,), output).view(*inputs.shape[:2], -1)
 
         with block.register_forward_pre_hook(picked), block.register_forward_hook(put_back):
             return self.hidden(inputs).flatten(0, 1).index_select(0, rows)

@@ -37,9 +37,6 @@ class DepthRouter(nn.Module):
         variant: see above.
         max_scale: upper bound of alpha_D.
         init_scale: alpha_D at the start, in (0, max_scale).
-
-    Raises:
-        ValueError: the variant is unknown.
     """
 
     def __init__(
@@ -53,14 +50,16 @@ class DepthRouter(nn.Module):
         init_scale: float = 0.1,
     ):
         super().__init__()
-        if variant not in ("patchwise", "global", "endpoint"):
-            raise ValueError(f"variant {variant!r} is not patchwise, global or endpoint")
         self.variant, self.max_scale, self.num_depths = variant, max_scale, num_depths
         if variant == "endpoint":
             return
         d_routing = d_routing or d_vision
         self.norms = nn.ModuleList(nn.LayerNorm(d_vision) for _ in range(num_depths))
-        self.align = nn.ModuleList(_identity(d_vision, d_routing) for _ in range(num_depths))
+        align = [nn.Linear(d_vision, d_routing) for _ in range(num_depths)]
+        for linear in align:
+            nn.init.eye_(linear.weight)
+            nn.init.zeros_(linear.bias)
+        self.align = nn.ModuleList(align)
         if variant == "patchwise":
             self.route_vector = nn.Parameter(torch.zeros(d_routing))
         self.depth_bias = nn.Parameter(torch.zeros(num_depths))
@@ -104,11 +103,3 @@ class DepthRouter(nn.Module):
         weights = scores.softmax(dim=-1)
         mixed = torch.einsum("bnk,bnkd->bnd", weights, aligned)
         return endpoint + self.scale * self.out(self.mix_norm(mixed)), weights
-
-
-def _identity(d_in: int, d_out: int) -> nn.Linear:
-    """Return a linear map initialised as the identity (its upper-left part)."""
-    linear = nn.Linear(d_in, d_out)
-    nn.init.eye_(linear.weight)
-    nn.init.zeros_(linear.bias)
-    return linear

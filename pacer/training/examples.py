@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 #: Columns of the records that training does not use, or reads from ``emphasis.parquet`` instead.
 _UNUSED = ("report_raw", "findings_original", "emphasis", "emphasis_text")
-ANCHOR_COLUMNS = ("positive", "negative", "uncertain")
+COMMITMENT_COLUMNS = ("positive", "negative", "uncertain")
 _TEXTS_KEPT = 2**13
 
 
@@ -56,7 +56,7 @@ class RecordTable:
             raise DataError(f"{records} holds no record")
         frame = _joined(frame, _columns(emphasis, "emphasis"), "emphasis")
         if anchors is not None:
-            frame = _joined(frame, _columns(anchors, *ANCHOR_COLUMNS), "anchors")
+            frame = _joined(frame, _columns(anchors, *COMMITMENT_COLUMNS), "anchors")
         return cls(frame.filter(pl.col("context").is_in(list(contexts))))
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class RecordTable:
     @property
     def labelled(self) -> bool:
         """Whether the rows have commitments."""
-        return ANCHOR_COLUMNS[0] in self.frame.columns
+        return COMMITMENT_COLUMNS[0] in self.frame.columns
 
     def row(self, number: int) -> Row:
         """Return all columns of one record."""
@@ -171,7 +171,9 @@ class Examples:
     def _sequence(self, record: Row, commit: bool) -> tuple[list[int], int, Trajectory]:
         """Return the ids left of ``||``, the place of the first visual token among them, and the target."""
         prompt = self._prompt(record, commit)
-        commitment = render_anchor(Anchor(*(tuple(record[column]) for column in ANCHOR_COLUMNS))) if commit else None
+        commitment = (
+            render_anchor(Anchor(*(tuple(record[column]) for column in COMMITMENT_COLUMNS))) if commit else None
+        )
         target = self.builder.build(record["report"], commitment, record["emphasis"])
         return prompt.prefix(self.tokenizer.bos_token_id, self.num_queries), prompt.visual_start, target
 
@@ -205,7 +207,7 @@ def collate(
 
     def predicted(values: Iterable[np.ndarray]) -> torch.Tensor:
         """Return the values of all targets' tokens but BOS, [n]."""
-        return torch.cat([torch.from_numpy(own[1:]) for own in values])
+        return torch.cat([torch.from_numpy(tokens[1:]) for tokens in values])
 
     omega_cons = predicted(target.omega_cons for target in targets)
     return TrainingBatch(

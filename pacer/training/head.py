@@ -82,7 +82,7 @@ class _TokenTerms(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradient of the hidden states: each term's slopes times its incoming gradient, added up."""
-        weighted = [slope * own.unsqueeze(1) for slope, own in zip(ctx.slopes, grad_outputs, strict=False)]
+        weighted = [slope * weight.unsqueeze(1) for slope, weight in zip(ctx.slopes, grad_outputs, strict=False)]
         return sum(weighted[1:], weighted[0]).to(ctx.dtype), None, None, None, None, None
 
 

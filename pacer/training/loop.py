@@ -73,9 +73,9 @@ def train(
         run.observe(log)  # a stop may have come between an update and its validation
         while run.done < phase.schedule.updates:
             with run.uninterrupted():
-                loss = run.update(stream)
+                run.update(stream)
             run.observe(log)
-            ticker.advance(note=f"loss {loss:.3f}")
+            ticker.advance(note=f"loss {run.history[-1][0]['loss']:.3f}")
             if main and (run.done == phase.schedule.updates or run.done % settings.state_interval == 0):
                 run.save(scratch)
     return run.trained if run.best is None else run.best["weights"]
@@ -97,8 +97,8 @@ class Means:
 
     def values(self) -> dict[str, float]:
         """Return the means, without those of nothing."""
-        pairs = {name: pair.tolist() for name, pair in self.pairs.items()}
-        return {name: total / count for name, (total, count) in pairs.items() if count}
+        pairs = zip(self.pairs, torch.stack(list(self.pairs.values())).tolist(), strict=True)
+        return {name: total / count for name, (total, count) in pairs if count}
 
 
 class _Run:
@@ -107,6 +107,8 @@ class _Run:
     Attributes:
         done: updates so far. history: logged points. best: loss and weights of the best validation.
         means: of the updates since the last logged point.
+        unchecked: number of each update since the last check, rows of its micro-batches and, on the device, its loss,
+            the norm of its gradient, and this process's shares of the micro-batches' losses.
         blocks: of each parameter, what the optimiser steps, with the contexts whose records use it.
         present: contexts of the latest update's records, of all processes.
         contexts: those of the train records. seen: those of which a record was trained on since the start or resume.
@@ -141,6 +143,7 @@ class _Run:
         self.done = 0
         self.stopping = False
         self.means = Means()
+        self.unchecked: list[tuple[int, list[np.ndarray], Tensor]] = []
         self.history: list[tuple[dict[str, float], int]] = []
         self.best: dict[str, Any] | None = None
         self.contexts = set(examples.table.frame.filter(split="train")["context"]).intersection(phase.contexts)
@@ -162,10 +165,15 @@ class _Run:
                 parameter.copy_(state["weights"][name])
         self.optimizer.load_state_dict(state["optimizer"])
         self.done, self.history, self.best = state["update"], state["history"], state["best"]
-        self.means = Means(state["means"])
+        self.means = Means({name: pair.to(self.accelerator.device) for name, pair in state["means"].items()})
 
     def save(self, scratch: Path) -> None:
-        """Write the current state to ``scratch``, replacing the old one."""
+        """Write the current state to ``scratch``, replacing the old one.
+
+        Raises:
+            PacerError: as :meth:`check`.
+        """
+        self.check()
         state = {
             "weights": self.trained,
             "optimizer": self.optimizer.state_dict(),
@@ -193,47 +201,72 @@ class _Run:
         )
         return prefetch(make, shares, self.phase.train.workers)
 
-    def update(self, stream: Iterator[Share]) -> float:
-        """Take one optimiser step on the next micro-batches; return its loss and add its values to the means."""
+    def update(self, stream: Iterator[Share]) -> None:
+        """Take one optimiser step on the next micro-batches, and add its values to the means."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.phase.learning_rate(self.done)
         started = time.perf_counter()
         micros = [next(stream) for _ in range(self.phase.schedule.accumulation)]
         waited = time.perf_counter() - started
-        means = self.gradient(micros)
+        tokens = self.gradient(micros)
         self._step()
-        elapsed = time.perf_counter() - started
-        tokens = means.pairs.pop("tokens")[0].item()
-        self.means.add(means.pairs)
-        self.means.add({"tokens_per_second": _pair(tokens, elapsed), "loader_wait": _pair(waited, elapsed)})
         self.done += 1
-        return means.values()["loss"]
+        if self._logs:
+            self.check()
+        elapsed = time.perf_counter() - started
+        spent = sent(torch.tensor([[tokens, elapsed], [waited, elapsed]], dtype=torch.float64), self.accelerator.device)
+        self.means.add({"tokens_per_second": spent[0], "loader_wait": spent[1]})
 
-    def gradient(self, micros: list[Share]) -> Means:
-        """Store the accumulated gradient of the micro-batches in the parameters; return the values to log, and
-        ``tokens``.
+    def gradient(self, micros: list[Share]) -> float:
+        """Store the accumulated gradient of the micro-batches in the parameters, and add the values to log to the
+        means; return the number of tokens.
 
-        Processes communicate twice: for the denominators of the losses, and for gradients and logged values together.
-        The host waits for a GPU once, for the logged values, which say whether the step may be taken.
+        Several processes communicate twice: for the denominators of the losses, and for gradients and logged values
+        together. They wait for that, to agree on a stop; one process does not wait for its GPU.
         """
         means, totals = self._backward(micros)
-        numbers, tokens = self._over_processes(torch.cat(list(means.pairs.values())), [batch for _, batch in micros])
-        *pairs, norm = numbers.double().split([2] * len(means.pairs) + [1])
-        means, norm = Means(dict(zip(means.pairs, pairs, strict=True))), norm.item()
-        loss, limit = means.values()["loss"], self.phase.train.max_grad_norm
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            self._stop(micros, totals, loss, norm)
-        if limit is not None and norm > limit:
-            gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
-            torch._foreach_mul_(gradients, limit / norm)
-        means.add({"gradient_norm": _pair(norm, 1), "tokens": _pair(tokens, 1)})
-        return means
+        sums, tokens = self._over_processes(torch.cat(list(means.pairs.values())), [batch for _, batch in micros])
+        pairs = dict(zip(means.pairs, sums.double().split(2), strict=True))
+        gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+        norm, limit = torch.nn.utils.get_total_norm(gradients), self.phase.train.max_grad_norm
+        if limit is not None:
+            torch._foreach_mul_(gradients, (limit / norm).clamp(max=1))
+        self.means.add(pairs | {"gradient_norm": torch.stack([norm, torch.ones_like(norm)]).double()})
+        loss, count = pairs["loss"]
+        self.unchecked.append((self.done, [rows for rows, _ in micros], torch.stack([loss / count, norm, *totals])))
+        if self.accelerator.num_processes > 1:
+            self.check()
+        return tokens
+
+    def check(self) -> None:
+        """Wait for the updates since the last check. What is saved, validated or logged later has only finite weights.
+
+        Raises:
+            PacerError: a loss or gradient is not finite; the message names the records of the micro-batches with such a
+                loss, or all of the update, if only the gradient is.
+        """
+        unchecked, self.unchecked = self.unchecked, []
+        values = torch.stack([numbers for *_, numbers in unchecked]).tolist() if unchecked else []
+        for (update, micros, _), (loss, norm, *totals) in zip(unchecked, values, strict=True):
+            what, value = ("gradient norm", norm) if math.isfinite(loss) else ("loss", loss)
+            if math.isfinite(value):
+                continue
+            bad = micros
+            if what == "loss":
+                bad = [rows for rows, total in zip(micros, totals, strict=True) if not math.isfinite(total)]
+            ids = gather_object([self.examples.table.record_id(int(row)) for rows in bad for row in rows])
+            raise PacerError(
+                f"{self.phase.name}: the {what} of update {update} is {value} on records {', '.join(ids)}; the last "
+                f"saved state is kept: lower {self.phase.name}.learning_rate, or inspect these records"
+            )
 
     def _backward(self, micros: list[Share]) -> tuple[Means, list[Tensor]]:
         """Accumulate this process's gradient of the micro-batches; return its values to log, and the losses' shares, on
         the device."""
         train, device = self.phase.train, self.accelerator.device
-        self._train_mode()
+        self.model.eval()  # a frozen parent stays in this mode; only what is trained has dropout
+        for name, module in self.model.named_children():
+            module.train(any(prefix.split(".")[0] == name for prefix in self.phase.trains))
         torch.manual_seed(_step_seed(train.seed, self.phase.name, self.done, self.accelerator.process_index))
         divisors = sent(torch.stack([torch.stack(divisors_of(batch)) for _, batch in micros]), device)
         divisors = self.accelerator.reduce(divisors, reduction="sum")
@@ -242,9 +275,9 @@ class _Run:
         means, totals = Means(), []
         # a loss is the sum of the processes' shares, so one process counts it
         count = torch.full((), float(self.accelerator.is_main_process), device=device)
-        for (_, batch), own in zip(micros, divisors, strict=True):
+        for (_, batch), of_batch in zip(micros, divisors, strict=True):
             batch = batch.to(device)
-            named = {"frontal_only": self.phase.frontal_only, "divisors": Divisors(*own)}
+            named = {"frontal_only": self.phase.frontal_only, "divisors": Divisors(*of_batch)}
             result = self.phase.objective(self.model, batch, self.phase.losses, **named)
             (result.total / len(micros)).backward()
             totals.append(result.total.detach())
@@ -254,40 +287,27 @@ class _Run:
         return means, totals
 
     def _over_processes(self, sums: Tensor, batches: list[TrainingBatch]) -> tuple[Tensor, float]:
-        """Add up the gradients, and with them the numbers ``sums`` [n], over processes.
-
-        Return the added numbers and the norm of the gradient, [n + 1] on the CPU, and the number of tokens. ``present``
-        becomes that of all processes. If one is to stop, all stop after this update.
-        """
-        parameters, several = list(self.parameters.values()), self.accelerator.num_processes > 1
+        """Add up the gradients, and with them the numbers ``sums`` [n], over processes; return them and the number of
+        tokens. ``present`` becomes that of all processes. If one is to stop, all stop after this update."""
+        parameters = list(self.parameters.values())
         present = {context_of(*row) for batch in batches for row in batch.availability.tolist()}
-        known = [
-            stop_requested(),
-            sum(int(batch.length.sum()) for batch in batches),
-            *(name in present for name in CONTEXTS),
-        ]
-        count = len(sums)
-        if several:
-            known += [parameter.grad is not None for parameter in parameters]
+        tokens = sum(int(batch.length.sum()) for batch in batches)
+        known: list[float] = [stop_requested(), tokens, *(name in present for name in CONTEXTS)]
+        if self.accelerator.num_processes > 1:
+            told = [*known, *(parameter.grad is not None for parameter in parameters)]
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-            told = sent(torch.tensor(known, dtype=sums.dtype), sums.device)
-            flat = torch.cat([*(gradient.flatten() for gradient in gradients), told, sums])
-            *parts, told, sums = self.accelerator.reduce(flat, reduction="sum").split(
-                [*(parameter.numel() for parameter in parameters), len(known), count]
+            told = sent(torch.tensor(told, dtype=sums.dtype), sums.device)
+            joined = torch.cat([*(gradient.flatten() for gradient in gradients), told, sums])
+            *parts, told, sums = self.accelerator.reduce(joined, reduction="sum").split(
+                [*(parameter.numel() for parameter in parameters), len(told), len(sums)]
             )
-            for parameter, part in zip(parameters, parts, strict=True):
-                parameter.grad = part.view_as(parameter)
-            sums = torch.cat([sums, told])
-        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-        numbers = torch.cat([sums, norm.to(sums)[None]]).cpu()
-        if several:
-            known = numbers[count:-1].tolist()
-            for parameter, processes in zip(parameters, known[2 + len(CONTEXTS) :], strict=True):
-                parameter.grad = parameter.grad if processes else None
-        stopping, tokens, *contexts = known[: 2 + len(CONTEXTS)]
+            known, reached = told[: len(known)].tolist(), told[len(known) :].tolist()
+            for parameter, part, processes in zip(parameters, parts, reached, strict=True):
+                parameter.grad = part.view_as(parameter) if processes else None
+        stopping, tokens, *contexts = known
         self.present = {name for name, processes in zip(CONTEXTS, contexts, strict=True) if processes}
         self._agree(stopping)
-        return torch.cat([numbers[:count], numbers[-1:]]), tokens
+        return sums, tokens
 
     def uninterrupted(self) -> AbstractContextManager[None]:
         """Postpone a stop to the end of a block, of several processes to one after which all stop."""
@@ -299,18 +319,27 @@ class _Run:
             self.stopping = True
             request_stop()
 
+    @property
+    def _validates(self) -> bool:
+        """Whether validation follows the latest update."""
+        return self.done == self.phase.schedule.updates or self.done % self.phase.train.validation_interval == 0
+
+    @property
+    def _logs(self) -> bool:
+        """Whether a logged point follows the latest update."""
+        return self._validates or self.done % self.phase.train.log_interval == 0 or self.done == 1
+
     def observe(self, log: Log) -> None:
         """Validate and log after the latest update, if that is due and not yet done."""
-        train = self.phase.train
         if not self.done or (self.history and self.history[-1][1] == self.done):
             return
         losses = None
-        if self.done == self.phase.schedule.updates or self.done % train.validation_interval == 0:
+        if self._validates:
             asked = torch.tensor(float(stop_requested()), device=self.accelerator.device)
             with self.uninterrupted():
                 self._agree(self.accelerator.reduce(asked, reduction="sum").item())
             losses = self.validate()
-        if losses is not None or self.done % train.log_interval == 0 or self.done == 1:
+        if self._logs:
             with self.uninterrupted():
                 self.history.append((self.point() | (losses or {}), self.done))
                 log(*self.history[-1])
@@ -369,28 +398,6 @@ class _Run:
                 f"{self.phase.name}: {len(unreached)} of {len(self.parameters)} trained tensors got no gradient, such "
                 f"as {unreached[0]}, so training would not change them; if they are LoRA's, name other lora.targets"
             )
-
-    def _stop(self, micros: list[Share], totals: list[Tensor], loss: float, norm: float) -> None:
-        """Raise an error naming the records of micro-batches with a non-finite loss (all, if only the gradient is)."""
-        bad = [rows for (rows, _), total in zip(micros, totals, strict=True) if not torch.isfinite(total)]
-        bad = bad or ([rows for rows, _ in micros] if math.isfinite(loss) else [])
-        ids = gather_object([self.examples.table.record_id(int(row)) for rows in bad for row in rows])
-        what, value = ("gradient norm", norm) if math.isfinite(loss) else ("loss", loss)
-        raise PacerError(
-            f"{self.phase.name}: the {what} of update {self.done} is {value} on records {', '.join(ids)}; the last "
-            f"saved state is kept: lower {self.phase.name}.learning_rate, or inspect these records"
-        )
-
-    def _train_mode(self) -> None:
-        """Set train mode (dropout) for the parts that this phase trains; a frozen parent stays in eval mode."""
-        self.model.eval()
-        for name, module in self.model.named_children():
-            if any(prefix.split(".")[0] == name for prefix in self.phase.trains):
-                module.train()
-
-
-def _pair(total: float, count: float) -> Tensor:
-    return torch.tensor([total, count], dtype=torch.float64)
 
 
 def _step_seed(seed: int, phase: str, update: int, rank: int) -> int:

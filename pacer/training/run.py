@@ -26,7 +26,6 @@ from pacer.model.checkpoint import (
     package_versions,
     parent_reference,
     read_record,
-    refer_to_parent,
     save_checkpoint,
     specification_of,
 )
@@ -95,9 +94,11 @@ def run_phase(name: str, params: Params, inputs: Inputs, out: Path, open_log: Op
     if name == "calibrate" and settings.trains == "calibrator" and settings.gate_inputs == "none":
         state = process_state()
         if state.is_main_process:
-            with scratch_directory(out, "log") as directory, open_log(directory):
-                pass  # DVC expects the curves, here of no update
-            refer_to_parent(out, record)
+            with scratch_directory(out, "reference") as scratch:
+                with open_log(scratch):
+                    pass  # DVC expects the curves, here of no update
+                record.write(scratch)
+                publish(scratch, out)
         state.wait_for_everyone()
     else:
         run_training(Job(phase, record, inputs, out, open_log, partial(starting_model, record, params, inputs)))

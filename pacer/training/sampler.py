@@ -115,11 +115,11 @@ def _windows(
     for start in range(0, len(stream), order.window * size):
         window = MicroBatch(stream[start : start + order.window * size], visits[start : start + order.window * size])
         if order.window > 1:
-            own = numbers[start // size : start // size + order.window]
-            shuffled = np.argsort(rng.permutation(own))
-            if own[-1] >= needed:
-                by_length = np.argsort(lengths(*window, own[len(own) // 2]), kind="stable")
-                in_place = by_length.reshape(len(own), size)[shuffled].ravel()
+            inside = numbers[start // size : start // size + order.window]
+            shuffled = np.argsort(rng.permutation(inside))
+            if inside[-1] >= needed:
+                by_length = np.argsort(lengths(*window, inside[len(inside) // 2]), kind="stable")
+                in_place = by_length.reshape(len(inside), size)[shuffled].ravel()
                 window = MicroBatch(window.rows[in_place], window.visits[in_place])
         for first in range(0, len(window.rows), size):
             yield MicroBatch(window.rows[first : first + size], window.visits[first : first + size])

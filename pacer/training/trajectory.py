@@ -7,7 +7,7 @@ ids are always those of the cleaned report, whatever comes before it:
     commitment first:  [BOS] <ANCHOR> … </ANCHOR> · \\n<REPORT>\\n · report · \\n</REPORT> · EOS
     direct:            [BOS] report · EOS
 
-``Span`` gives the piece of each predicted token: ANCHOR and OPENING form Omega_Q; REPORT, CLOSING and END form
+``Span`` gives the piece of each predicted token: COMMITMENT and OPENING form Omega_Q; REPORT, CLOSING and END form
 Omega_Y; Omega_cons is everything after ``</ANCHOR>``.
 """
 
@@ -30,7 +30,7 @@ class Span(IntEnum):
     """The piece of the trajectory that a target token belongs to."""
 
     BOS = 0
-    ANCHOR = 1
+    COMMITMENT = 1
     OPENING = 2
     REPORT = 3
     CLOSING = 4
@@ -113,7 +113,7 @@ class TrajectoryBuilder:
         pieces: list[tuple[Span, list[int]]] = [(Span.BOS, [self.tokenizer.bos_token_id])]
         if commitment is not None:
             commitment_ids = self.tokenizer(commitment, add_special_tokens=False)["input_ids"]
-            pieces += [(Span.ANCHOR, commitment_ids), (Span.OPENING, self.opening)]
+            pieces += [(Span.COMMITMENT, commitment_ids), (Span.OPENING, self.opening)]
         pieces.append((Span.REPORT, report_ids))
         if not cut:
             if commitment is not None:

@@ -28,7 +28,7 @@ def parent(tmp_path_factory: pytest.TempPathFactory, backbones: Path) -> Path:
 
 def compressed_by(model: Pacer, sources: SourceStates) -> Tensor:
     """The compressed sources [B, 3, Q, d_v]."""
-    return model.interface(model.refine_sources(sources)[0]).compressed
+    return model.interface.compress(model.refine_sources(sources)[0])
 
 
 @pytest.fixture

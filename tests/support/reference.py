@@ -33,7 +33,8 @@ class Token:
 class Sample:
     """One training example: ids around the Q visual tokens, BOS of the target, its tokens, and the states it observes.
 
-    ``frontal`` and ``lateral`` are [K, N, d_v], ``prior`` is [L, d_text]; absent ones are None.
+    ``frontal`` and ``lateral`` are [K, N, d_v], ``prior`` is [L, d_text]; absent ones are None. ``seen`` [L] bool: the
+    positions of the previous report that are attended to.
     """
 
     context: str
@@ -45,11 +46,12 @@ class Sample:
     frontal: Tensor
     lateral: Tensor | None
     prior: Tensor | None
+    seen: Tensor | None = None
 
 
 @dataclass
 class Weights:
-    """Parameters by name, and the numbers that are no parameters."""
+    """Parameters by name, and the numbers that are no parameters; ``cues`` of the gate."""
 
     values: dict[str, Tensor]
     config: Any
@@ -57,6 +59,7 @@ class Weights:
     lora_scale: float
     max_scale: float
     endpoint_eps: float
+    cues: str = "hze"
 
     def __getitem__(self, name: str) -> Tensor:
         return self.values[name]
@@ -99,7 +102,9 @@ def refine(w: Weights, states: Tensor) -> Tensor:
     aligned = [w.linear(f"router.align.{k}", w.layer_norm(f"router.norms.{k}", own)) for k, own in enumerate(states)]
     patches = []
     for n in range(states.shape[1]):
-        scores = [w["router.route_vector"] @ own[n] + w["router.depth_bias"][k] for k, own in enumerate(aligned)]
+        scores = list(w["router.depth_bias"])
+        if "router.route_vector" in w:  # not in the variant `global`
+            scores = [score + w["router.route_vector"] @ own[n] for score, own in zip(scores, aligned, strict=True)]
         pi = softmax(torch.stack(scores))
         mixed = torch.stack([pi[k] * own[n] for k, own in enumerate(aligned)]).sum(0)
         delta = w.linear("router.out", w.layer_norm("router.mix_norm", mixed))
@@ -107,9 +112,9 @@ def refine(w: Weights, states: Tensor) -> Tensor:
     return torch.stack(patches)
 
 
-def attend(w: Weights, name: str, queries: Tensor, source: Tensor) -> Tensor:
+def attend(w: Weights, name: str, queries: Tensor, source: Tensor, seen: Tensor | None) -> Tensor:
     """Attention of [Q, d_v] over [L, d_source], a learnt key and value, and a key and value of zeros."""
-    width = queries.shape[1]
+    width, source = queries.shape[1], source if seen is None else source[seen]
     if f"{name}.in_proj_weight" in w:
         matrices = w[f"{name}.in_proj_weight"].split(width)
     else:
@@ -126,8 +131,8 @@ def attend(w: Weights, name: str, queries: Tensor, source: Tensor) -> Tensor:
     return w.linear(f"{name}.out_proj", torch.cat(heads, 1))
 
 
-def compress(w: Weights, name: str, queries: Tensor, source: Tensor) -> Tensor:
-    x = w.layer_norm(f"{name}.attention_norm", attend(w, f"{name}.attention", queries, source))
+def compress(w: Weights, name: str, queries: Tensor, source: Tensor, seen: Tensor | None = None) -> Tensor:
+    x = w.layer_norm(f"{name}.attention_norm", attend(w, f"{name}.attention", queries, source, seen))
     return x + w.layer_norm(f"{name}.mix_norm", w.linear(f"{name}.mix", x))
 
 
@@ -144,7 +149,8 @@ def source_tokens(w: Weights, sample: Sample) -> list[Tensor | None]:
         lateral = compress(w, "interface.lateral", frontal, refine(w, sample.lateral))
         tokens[1] = project(w, "interface.lateral", lateral)
     if sample.prior is not None:
-        tokens[2] = project(w, "interface.prior", compress(w, "interface.prior", frontal, sample.prior))
+        prior = compress(w, "interface.prior", frontal, sample.prior, sample.seen)
+        tokens[2] = project(w, "interface.prior", prior)
     return tokens
 
 
@@ -167,7 +173,9 @@ def calibrate(w: Weights, sample: Sample, prefix: Tensor, tokens: list[Tensor | 
     """The gated residual ``g B(E_P)`` of the prefix, equations (prefix-summaries) to (prefix-route)."""
     observed = [own.mean(0) for own in tokens if own is not None]
     h, z = prefix.mean(0), torch.stack(observed).mean(0)
-    cues = torch.cat([h, z, w["calibrator.availability.weight"][ROW[sample.context]]])
+    by_cue = {"h": h, "z": z, "e": w["calibrator.availability.weight"][ROW[sample.context]]}
+    # one that is not in use is a zero vector of its width
+    cues = torch.cat([cue if name in w.cues else 0 * cue for name, cue in by_cue.items()])
     g = 1 / (1 + torch.exp(-w.linear("calibrator.gate_out", gelu(w.linear("calibrator.gate_in", cues)))))
     low = gelu(w.linear("calibrator.down", w.layer_norm("calibrator.norm", prefix)))
     return g * w.linear("calibrator.up", low)

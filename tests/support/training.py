@@ -71,16 +71,15 @@ def stepped(
         moments = [value.clone() for value in own.optimizer.state.get(block, {}).values()]
         return own.parameters[name][index].detach().clone(), moments
 
-    def watched(own: Any, stream: Iterator) -> float:
+    def watched(own: Any, stream: Iterator) -> None:
         before = [state(own, *block) for block in blocks]
-        loss = update(own, stream)
+        update(own, stream)
         for block, (weights, moments), results in zip(blocks, before, taken, strict=True):
             after, later = state(own, *block)
             moved = not torch.equal(weights, after)
             same = len(moments) == len(later) and all(map(torch.equal, moments, later))
             assert moved != same, block
             results.append((seen[-1], moved))
-        return loss
 
     monkeypatch.setattr(loop._Run, "gradient", noted)
     monkeypatch.setattr(loop._Run, "update", watched)
@@ -108,11 +107,12 @@ def device_accelerator(device: torch.device) -> Iterator[Callable[..., Accelerat
 def setting(
     records: pl.DataFrame, anchors: pl.DataFrame, backbones: Path, features
 ) -> Callable[..., tuple[Pacer, Examples]]:
-    """Model and examples of a phase; ``dropout`` of all parts."""
+    """Model and examples of a phase; ``dropout`` of all parts, and what ``groups`` change in the model's settings."""
 
-    def make(phase: str, dropout: float = 0.1) -> tuple[Pacer, Examples]:
+    def make(phase: str, dropout: float = 0.1, **groups: dict) -> tuple[Pacer, Examples]:
         torch.manual_seed(5)
-        own = specification(phase, **{group: {"dropout": dropout} for group in ("interface", "lora", "calibrate")})
+        parts = {group: {"dropout": dropout} for group in ("interface", "lora", "calibrate")}
+        own = specification(phase, **groups | {group: parts[group] | groups.get(group, {}) for group in parts})
         model = build_model(backbones, own)
         direct = phase == "warmup"
         rows = records.filter(pl.col("context") == "sn") if direct else records

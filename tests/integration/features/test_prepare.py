@@ -84,38 +84,42 @@ def noise(width: int, height: int, channels: int = 1) -> Image.Image:
     return Image.fromarray(RNG.integers(0, 256, shape, dtype=np.uint8))
 
 
-@pytest.mark.parametrize("quality", [30, 95])
-@pytest.mark.parametrize("size", [(518, 518), (256, 256), (700, 600), (519, 1037), (40, 530)])
-def test_grey_jpeg(rad_dino: Path, tmp_path: Path, size: tuple[int, int], quality: int) -> None:
-    noise(*size).save(tmp_path / "a.jpg", quality=quality)
-    with Image.open(tmp_path / "a.jpg") as plain:
-        values = assert_prepared(rad_dino, tmp_path / "a.jpg", plain)
-    assert values.shape == (3, 518, 518)
-    assert Preparation(rad_dino).levels(tmp_path / "a.jpg").shape == (1, 518, 518)
+def tinted() -> Image.Image:
+    """Grey but for one level of one pixel."""
+    levels = np.array(noise(300, 200).convert("RGB"))
+    levels[199, 299, 2] ^= 1
+    return Image.fromarray(levels)
 
 
-def test_one_level_of_one_pixel_is_colour(rad_dino: Path, tmp_path: Path) -> None:
-    tinted = np.array(noise(300, 200).convert("RGB"))
-    tinted[199, 299, 2] ^= 1
-    Image.fromarray(tinted).save(tmp_path / "nearly.png")
-    assert_prepared(rad_dino, tmp_path / "nearly.png")
-    assert len(Preparation(rad_dino).levels(tmp_path / "nearly.png")) == 3
+#: Images, how they are saved, whether at RAD-DINO's size, and the planes of their levels.
+FILES = [
+    *(
+        (noise(*size), {"format": "JPEG", "quality": quality}, True, 1)
+        for size in ((518, 518), (256, 256), (700, 600), (519, 1037), (40, 530))
+        for quality in (30, 95)
+    ),
+    (tinted(), {"format": "PNG"}, True, 3),
+    *(  # damaged blocks, which turn nothing
+        (noise(60, 90), {"format": "JPEG", "exif": block}, True, 1)
+        for block in (b"Exif\0\0rubbish", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0")
+    ),
+    *(
+        (noise(*size, planes), {"format": "PNG"}, False, planes)
+        for size in ((14, 14), (14, 15), (15, 14), (1400, 14), (14, 1400), (4000, 40))
+        for planes in (1, 3)
+    ),
+]
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
-def test_a_damaged_exif_block_turns_nothing(rad_dino: Path, tmp_path: Path) -> None:
-    image = noise(60, 90)
-    for number, block in enumerate((b"Exif\0\0rubbish", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0")):
-        image.save(tmp_path / f"{number}.jpg", exif=block)
-        assert_prepared(rad_dino, tmp_path / f"{number}.jpg")
-        assert image_header(tmp_path / f"{number}.jpg")[:2] == (60, 90)
-
-
-@pytest.mark.parametrize("size", [(14, 14), (14, 15), (15, 14), (1400, 14), (14, 1400), (4000, 40)])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_extreme_shapes(tmp_path: Path, size: tuple[int, int], channels: int) -> None:
-    noise(*size, channels).save(tmp_path / "a.png")
-    assert_prepared(small(tmp_path), tmp_path / "a.png").isfinite().all()
+@pytest.mark.parametrize(("image", "saved", "published", "planes"), FILES)
+def test_files(rad_dino: Path, tmp_path: Path, image: Image.Image, saved: dict, published: bool, planes: int) -> None:
+    directory, path = rad_dino if published else small(tmp_path), tmp_path / "file"
+    image.save(path, **saved)
+    with Image.open(path) as plain:
+        values = assert_prepared(directory, path, plain)
+    assert values.isfinite().all() and image_header(path)[:2] == image.size
+    assert Preparation(directory).levels(path).shape == (planes, *values.shape[1:])
 
 
 FORMATS = dict.fromkeys(("1", "L", "LA", "P", "RGB", "RGBA", "grey RGB", "grey P"), "png")

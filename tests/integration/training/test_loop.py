@@ -137,30 +137,44 @@ def test_best_without_validation_records_is_refused(setting, run) -> None:
         run("parent", (model, examples), train={"checkpoint": "best"})
 
 
-def test_a_gradient_that_is_not_finite_stops_before_the_step(setting, run) -> None:
-    model, examples = setting("parent")
-    model.interface.fusion.weight.register_hook(lambda gradient: gradient * float("inf"))
-    before = {n: p.detach().clone() for n, p in model.named_parameters()}
-    with pytest.raises(PacerError, match=r"gradient norm of update 0 is nan on records sn-\d"):
-        run("parent", (model, examples))
-    assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
-
-
-def test_a_loss_that_is_not_finite_names_its_records_and_leaves_the_last_state(
-    setting, accelerator, tmp_path: Path
+@pytest.mark.parametrize(("log_interval", "state_interval"), [(1, 2), (5, 2), (2, 5), (6, 6)])
+@pytest.mark.parametrize("spoilt", ["the loss", "the gradient norm"])
+def test_what_is_not_finite_names_its_records_and_is_in_no_state(
+    spoilt: str, log_interval: int, state_interval: int, setting, accelerator, tmp_path: Path
 ) -> None:
+    """However late it is noticed: at the next logged point, validation or state."""
     model, examples = setting("parent")
+    params = parameters(
+        train={"log_interval": log_interval, "state_interval": state_interval, "validation_interval": 9}
+    )
+    run = loop._Run(model, examples, phase_of("parent", params), accelerator)
+    parameter, seen = model.interface.fusion.bias, [0]
 
-    def log(values: dict, step: int) -> None:
-        if step == 3:
+    def spoil(gradient: torch.Tensor) -> torch.Tensor:
+        seen[0] += 1
+        return gradient * (float("inf") if spoilt != "the loss" and seen[0] == 3 * accumulation + 1 else 1.0)
+
+    accumulation = params.parent.accumulation
+    parameter.register_hook(spoil)
+    update = loop._Run.update
+
+    def updated(self, stream) -> None:
+        if spoilt == "the loss" and self.done == 3:
             with torch.no_grad():
-                model.interface.fusion.bias.fill_(float("nan"))
+                parameter.fill_(float("nan"))
+        update(self, stream)
 
-    with pytest.raises(PacerError, match=r"loss of update 3 is nan on records \w\w-\d"):
-        loop.train(model, examples, phase_of("parent", parameters()), accelerator, tmp_path, log)
-    state = torch.load(tmp_path / loop.STATE, weights_only=True)
-    assert state["update"] == 2
-    assert all(weight.isfinite().all() for weight in state["weights"].values())
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(PacerError, match=rf"{spoilt} of update 3 is (nan|inf) on records \w\w-\d") as told,
+    ):
+        patch.setattr(loop._Run, "update", updated)
+        loop.train(model, examples, run.phase, accelerator, tmp_path, lambda values, step: None)
+    rows = [run.examples.table.record_id(int(row)) for own, _ in list(run.stream(3))[:accumulation] for row in own]
+    assert str(told.value).split("records ")[1].split(";")[0] == ", ".join(rows)
+    states = [torch.load(path, weights_only=True) for path in tmp_path.glob(loop.STATE)]
+    assert [state["update"] for state in states] == [update for update in (2,) if state_interval == 2]
+    assert all(weight.isfinite().all() for state in states for weight in state["weights"].values())
 
 
 @pytest.mark.parametrize("limit", [None, 0.01])

@@ -52,42 +52,28 @@ def stores(
     return *both(backbones, images, folder), folder
 
 
-def test_both_modes_give_the_same_tensors(stores) -> None:
-    """Repeats and another order included; other batches compute with other rounding."""
-    states, online, _ = stores
+def test_both_modes_give_the_same_tensors(backbones: Path, images: pl.DataFrame, stores) -> None:
+    """Repeats and another order included; other batches compute with other rounding. Pixels are what the processor
+    makes, and only shards with colours have three planes."""
+    states, online, folder = stores
     ids = [f"img{i}" for i in (3, 4, 0, 3, 6)]
     torch.testing.assert_close(online.depth_states(ids), states.depth_states(ids), rtol=0, atol=1e-5)
     assert all(map(torch.equal, states.prior_states(TEXTS), online.prior_states(TEXTS)))
+    preparation = ImageEncoder(backbones / "vision", [1, 3]).preparation
+    for image_id, path in images.iter_rows():
+        assert torch.equal(preparation.values(online.store.pixels([image_id]))[0], preparation(path))
+    assert [online.store.pixels(["img0", other]).shape[1] for other in ("img6", COLOURED)] == [1, 3]
+    shards = map(safetensors.torch.load_file, (folder / "pixels").glob("images-*"))
+    assert sorted(shard["pixels"].shape[:2] for shard in shards) == [(1, 1), (3, 1), (3, 1), (3, 3)]
+    expected = online.depth_states(["img0", "img1"])
+    with ThreadPoolExecutor(3) as pool:  # threads may ask at once
+        assert all(torch.equal(found, expected) for found in pool.map(online.depth_states, [["img0", "img1"]] * 6))
 
 
 def test_the_same_batches_give_the_same_bits(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
     states, online = both(backbones, images, tmp_path, dtype=HALF.dtype)
     stored = states.depth_states(["img0", "img1"])
     assert stored.dtype == torch.bfloat16 and torch.equal(online.depth_states(["img0", "img1"]), stored)
-
-
-def test_pixels_are_what_the_processor_makes(backbones: Path, images: pl.DataFrame, stores) -> None:
-    online = stores[1]
-    preparation = ImageEncoder(backbones / "vision", [1, 3]).preparation
-    for image_id, path in images.iter_rows():
-        assert torch.equal(preparation.values(online.store.pixels([image_id]))[0], preparation(path))
-    assert online.store.pixels(["img0", "img6"]).shape[1] == 1
-    assert online.store.pixels(["img0", COLOURED]).shape[1] == 3
-
-
-def test_only_shards_with_colours_have_three_planes(stores) -> None:
-    shapes = sorted(
-        safetensors.torch.load_file(path)["pixels"].shape[:2] for path in (stores[2] / "pixels").glob("images-*")
-    )
-    assert shapes == [(1, 1), (3, 1), (3, 1), (3, 3)]
-
-
-def test_threads_may_ask_at_once(stores) -> None:
-    online = stores[1]
-    expected = online.depth_states(["img0", "img1"])
-    with ThreadPoolExecutor(3) as pool:
-        for found in pool.map(online.depth_states, [["img0", "img1"]] * 6):
-            assert torch.equal(found, expected)
 
 
 def test_pixels_outlive_a_new_encoder_but_are_not_read_with_it(

@@ -1,4 +1,4 @@
-"""What must not matter to the whole model: its start, later tokens, the company of a row, sources that are not there.
+"""What must not matter to the whole model: its start, later tokens, sources that are not there.
 
 "Equal" is bit for bit where the same operations run on tensors of the same shapes. Where shapes differ the order of
 sums may differ too, and the tolerance is 1e-5 of the largest number, in float32.
@@ -42,15 +42,6 @@ def run(model: Pacer, batch: Batch) -> Outcome:
 
 def assert_near(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, rtol=0, atol=1e-5 * other.abs().max().item())
-
-
-def assert_same_row(one: Outcome, i: int, other: Outcome, j: int, batch: Batch) -> None:
-    """Row ``i`` of one batch is row ``j`` of the other, which ``batch`` describes, up to padding."""
-    prefix, length = int(batch.prefix_length[j]), int(batch.length[j])
-    assert_near(one.gate[i], other.gate[j])
-    assert_near(one.residual[i, :prefix], other.residual[j, :prefix])
-    assert_near(one.logits[i, :length], other.logits[j, :length])
-    assert not one.residual[i, prefix:].any() and not other.residual[j, prefix:].any()
 
 
 # ------------------------------------------------------------------------------------------------------------ the start
@@ -106,23 +97,6 @@ def test_a_later_token_changes_no_earlier_logit(examples, backbones) -> None:
         assert torch.equal(changed, target)
 
 
-# ------------------------------------------------------------------------------------------------ the company of a row
-
-
-def test_mixed_contexts_compute_what_each_context_computes_alone(examples, backbones) -> None:
-    """Twice the four contexts, interleaved, against batches of one context and against every row by itself."""
-    model = moved_model(backbones)
-    rows, commits = [*ROWS, *(row + 2 for row in ROWS)], [*COMMITS, *COMMITS[::-1]]
-    batch = examples.batch(rows, commits, 0.35)
-    whole = run(model, batch)
-    for context in range(4):
-        own = [context, context + 4]
-        together = run(model, examples.batch([rows[i] for i in own], [commits[i] for i in own], 0.35))
-        for place, i in enumerate(own):
-            assert_same_row(together, place, whole, i, batch)
-            assert_same_row(run(model, examples.batch([rows[i]], [commits[i]], 0.35)), 0, whole, i, batch)
-
-
 # -------------------------------------------------------------------------------------------- absent sources are free
 
 
@@ -171,14 +145,6 @@ def test_only_present_sources_are_read_and_computed(
         **({"lateral": [len(laterals)]} if laterals else {}),
         **({"prior": [len(priors)]} if priors else {}),
     }
-
-
-def test_padding_of_a_previous_report_is_hidden_where_the_settings_say_so(examples, backbones) -> None:
-    model = moved_model(backbones, specification(interface={"mask_prior_padding": True}))
-    batch = examples.batch([9], [False], 0.35)
-    batch.prior_mask[:, 4:] = False
-    short = replace(batch, prior=batch.prior[:, :4], prior_mask=batch.prior_mask[:, :4])
-    assert_near(model.embed(batch).sources.tokens, model.embed(short).sources.tokens)
 
 
 def test_the_warm_up_computes_the_frontal_view_alone(examples, backbones) -> None:

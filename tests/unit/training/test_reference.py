@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from pacer.commitments.anchor import render_anchor
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.data.prompt import prompt_texts
+from pacer.data.prompt import instruction
 from pacer.model.assemble import from_modules
 from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples
@@ -63,13 +63,28 @@ def exact(module: Any, x: torch.Tensor) -> torch.Tensor:
     return module.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + module.variance_epsilon))
 
 
-def built(language: str, phase: str) -> Pacer:
+#: Settings of the model under which the objective is another one, and the phase that they are tried in.
+VARIANTS = [
+    ("parent", {"refine": {"variant": "global", "d_routing": 5, "max_scale": 0.7, "init_scale": 0.2}}),
+    ("parent", {"refine": {"variant": "global"}}),
+    ("parent", {"refine": {"d_routing": 20}}),
+    ("parent", {"interface": {"mask_prior_padding": True}}),
+    *(("calibrate", {"calibrate": {"gate_inputs": cues}}) for cues in ("h", "he", "hz")),
+    ("calibrate", {"calibrate": {"d_availability": 3, "d_gate": 11}}),
+]
+CASES = [
+    *((language, phase, rows, {}) for language in LANGUAGES for phase in PHASES for rows in BATCHES),
+    *(("llama", phase, "mixed", groups) for phase, groups in VARIANTS),
+]
+
+
+def built(language: str, phase: str, groups: dict[str, dict]) -> Pacer:
     """A model in float64 and eval mode, with no parameter where its initialisation put it."""
     torch.manual_seed(3)
     make, config = LANGUAGES[language]
     endpoint_norm = torch.nn.LayerNorm(WIDTH)
     torch.nn.init.normal_(endpoint_norm.weight, 1.0, 0.3)
-    model = moved(from_modules(make(config), endpoint_norm, 20, specification(phase)).double().eval(), 0.3)
+    model = moved(from_modules(make(config), endpoint_norm, 20, specification(phase, **groups)).double().eval(), 0.3)
     for module in model.language.modules():
         if type(module).__name__.endswith("RMSNorm"):
             torch.nn.init.normal_(module.weight, 1.0, 0.3)
@@ -102,7 +117,8 @@ def sample(examples: Examples, row: int, commit: bool, phase: str) -> Sample:
             *(Token(id, 1.0, 0.0, True) for id in continued("\n</REPORT>")),
         ]
     target.append(Token(tokenizer.eos_token_id, 1.0, scores[len(report)], True))
-    texts = ("", "") if phase == "warmup" else prompt_texts(record, commit=commit, unknown_view="upstream")
+    known = {name: record[name] for name in ("view", "sections", "indication", "history")}
+    texts = ("", "") if phase == "warmup" else instruction(**known, commit=commit)
     before, after = (ids(text) if text else [] for text in texts)
     lateral, prior = reference.AVAILABLE[record["context"]]
     read = examples.features
@@ -119,24 +135,30 @@ def sample(examples: Examples, row: int, commit: bool, phase: str) -> Sample:
     )
 
 
-@pytest.mark.parametrize("rows", BATCHES)
-@pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_objective_and_gradients_are_the_papers(language: str, phase: str, rows: str, examples: Examples) -> None:
-    model, (losses, _), (numbers, commits) = built(language, phase), PHASES[phase], BATCHES[rows]
+@pytest.mark.parametrize(("language", "phase", "rows", "groups"), CASES, ids=str)
+def test_objective_and_gradients_are_the_papers(
+    language: str, phase: str, rows: str, groups: dict[str, dict], examples: Examples
+) -> None:
+    model, (losses, _), (numbers, commits) = built(language, phase, groups), PHASES[phase], BATCHES[rows]
     if phase == "warmup":
         examples.prompt, commits = None, [False] * len(numbers)
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     batch = examples.batch(numbers, commits, losses.lambda_q)
     in_float64(batch)
+    if batch.prior is not None:  # the first report is all padding
+        batch.prior_mask = torch.arange(batch.prior.shape[1]) < 3 * torch.arange(len(batch.prior)).unsqueeze(1)
     result = objective(model, batch, losses, frontal_only=phase == "warmup")
     result.total.backward()
 
     values = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     for name in trained:
         values[name].requires_grad_()
-    w = Weights(values, model.language.config, heads=2, lora_scale=2.0, max_scale=0.5, endpoint_eps=1e-5)
+    fixed = {"max_scale": model.router.max_scale, "cues": groups.get("calibrate", {}).get("gate_inputs", "hze")}
+    w = Weights(values, model.language.config, heads=2, lora_scale=2.0, endpoint_eps=1e-5, **fixed)
     samples = [sample(examples, row, commit, phase) for row, commit in zip(numbers, commits, strict=True)]
+    if model.interface.mask_prior_padding:
+        for row, mask in zip(batch.prior_rows.tolist(), batch.prior_mask, strict=True):
+            samples[row].seen = mask
     weights = {name: getattr(losses, name) or 0.0 for name in ("lambda_tlw", "lambda_cons", "lambda_drift")}
     total = reference.objective(w, samples, warmup=phase == "warmup", **weights)
     total.backward()

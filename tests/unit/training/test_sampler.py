@@ -138,13 +138,6 @@ def test_visits_count_how_often_a_record_was_met() -> None:
             known[row] += 1
 
 
-def test_a_row_that_stands_three_times_is_drawn_as_often_in_each_epoch() -> None:
-    repeated = Order({"sn": np.array([0, 1, 2, 3, 0, 0, 3, 3])}, 4, window=1, mix=False, seed=1, phase="parent")
-    batches = list(islice(micro_batches(repeated, by_table(np.arange(4))), 3 * repeated.micro_batches_per_epoch))
-    assert Counter(np.concatenate([batch.rows for batch in batches]).tolist()) == {0: 9, 1: 3, 2: 3, 3: 9}
-    assert set(visit_counts(batches).values()) == {1}  # each time is a visit of its own, with its own route
-
-
 @pytest.mark.parametrize("rise", [0, 1, 10, 100, 150])
 def test_the_learning_rate_is_that_of_transformers(rise: int) -> None:
     rate = phase_of(

@@ -42,7 +42,7 @@ def test_spans_and_ids(tokenizer: PreTrainedTokenizerBase, report: str, limit: i
     assert trajectory.cut == (len(alone) + 2 > limit)
     assert parts[Span.BOS] == [tokenizer.bos_token_id] and trajectory.spans[0] == Span.BOS
     assert parts[Span.REPORT] == alone[: limit - 1]
-    assert parts[Span.ANCHOR] == (ids(tokenizer, ANCHOR) if anchored else [])
+    assert parts[Span.COMMITMENT] == (ids(tokenizer, ANCHOR) if anchored else [])
     assert parts[Span.END] == ([] if trajectory.cut else [tokenizer.eos_token_id])
     assert (np.diff(trajectory.spans) >= 0).all()
     assert tokenizer.bos_token_id not in trajectory.ids[1:-1]
