@@ -20,6 +20,7 @@ def table(**present: list[str]) -> pl.DataFrame:
             **{f: [f in names for names in present.values()] for f in FINDINGS},
             "lateral_only": [[] for _ in present],
             "prior_only": [names[:1] for names in present.values()],
+            **{key: [[] for _ in present] for key in ("states", "boxes")},
         },
         schema=TRUTH_SCHEMA,
     )
