@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pacer.commitments.attributes import Attributes, read_attributes
+from pacer.commitments.rules.extract import extract_anchor
+
+OPEN_I = Path(__file__).parents[4] / "shared" / "data" / "openi" / "reports.jsonl.gz"
 #: A sentence | each finding that it affirms, with the attributes that it gives it.
 SENTENCES = """
 Small left pleural effusion. | pleural effusion: left mild
@@ -43,7 +54,7 @@ Previously seen right pneumothorax has resolved. |
 Extensive consolidation throughout the right lung, progressed. | consolidation: right severe worse
 Left perihilar mass, similar in size to the previous examination. | lung lesion: left stable
 Tiny right apical pneumothorax persists. | pneumothorax: right mild stable
-Moderate cardiomegaly with mild edema and small bilateral effusions. | cardiomegaly: moderate; edema: mild; pleural effusion: left right mild
+Moderate cardiomegaly with mild edema and small effusions. | cardiomegaly: moderate; edema: mild; pleural effusion: mild
 Cardiomegaly and small right effusion are unchanged. | cardiomegaly: stable; pleural effusion: right mild stable
 Decreasing left retrocardiac opacity. | lung opacity: left improved
 Healed left rib fractures. | fracture: left
@@ -65,3 +76,78 @@ There is a small amount of fluid in the right pleural space. | pleural effusion:
 Subtle left lower lobe opacity. | lung opacity: left mild
 Dense right lower lobe pneumonia with large parapneumonic effusion. | pneumonia: right; pleural effusion: severe
 """
+#: "parapneumonic" names pneumonia for the rules of findings, so the effusion's size is read as the pneumonia's too.
+MISREAD = {"Dense right lower lobe pneumonia with large parapneumonic effusion."}
+#: Further cases: what is denied or belongs to something else is no attribute.
+CASES = [
+    ("small left effusion without a large right pneumothorax .", {"pleural effusion": "left mild"}),
+    ("no right effusion , which was large . left effusion .", {"pleural effusion": "left"}),
+    ("new left effusion and right atelectasis .", {"pleural effusion": "left new", "atelectasis": "right new"}),
+    ("effusion as well as mild edema .", {"pleural effusion": "", "edema": "mild"}),
+    ("possible large right effusion .", {"pleural effusion": "right severe"}),
+    ("the lungs are clear , unchanged .", {}),
+]
+
+
+def read(text: str) -> dict[str, set[str]]:
+    return {finding: set().union(*found) for finding, found in read_attributes(text).items()}
+
+
+def marked() -> list[tuple[str, dict[str, set[str]]]]:
+    lines = (line.partition(" |") for line in SENTENCES.strip().splitlines())
+    parts = ((text, [part.partition(":") for part in marks.split(";") if part.strip()]) for text, _, marks in lines)
+    return [(text, {name.strip(): set(words.split()) for name, _, words in found}) for text, found in parts]
+
+
+def test_sentences_are_read_as_they_were_marked() -> None:
+    affirmed = {text: set(extract_anchor(text).positive) for text, _ in marked()}
+    wrong = {
+        text
+        for text, expected in marked()
+        if {finding: words for finding, words in read(text).items() if finding in affirmed[text]} != expected
+    }
+    assert len(affirmed) == 60 and wrong == MISREAD
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES)
+def test_words_describe_the_findings_of_their_phrase(text: str, expected: dict[str, str]) -> None:
+    assert read(text) == {finding: set(words.split()) for finding, words in expected.items()}
+    assert all(isinstance(one, Attributes) for one in read_attributes(text).values())
+
+
+#: Open-I's headings of findings, and its qualifiers; they were given by people who read the report.
+HEADINGS = {
+    **{"Pulmonary Atelectasis": "atelectasis", "Pleural Effusion": "pleural effusion", "Cardiomegaly": "cardiomegaly"},
+    **{"Opacity": "lung opacity", "Nodule": "lung lesion", "Mass": "lung lesion", "Pneumothorax": "pneumothorax"},
+    **{"Fractures, Bone": "fracture", "Pulmonary Edema": "edema", "Pulmonary Congestion": "edema"},
+    **{"Consolidation": "consolidation", "Pneumonia": "pneumonia", "Catheters, Indwelling": "support devices"},
+}
+QUALIFIERS = {
+    "side": {"left": {"left"}, "right": {"right"}, "bilateral": {"left", "right"}},
+    "severity": {"mild": {"mild"}, "small": {"mild"}, "moderate": {"moderate"}, "severe": {"severe"}},
+}
+#: Attribute -> words of a text that has it, and the least shares: read at all, and right where read.
+EXPECTED = {
+    "side": (r"\b(left|right|bilateral|both)", 0.85, 0.97),
+    "severity": (r"\b(mild|small|minimal|tiny|trace|slight|moderate|severe|large|marked)", 0.93, 0.99),
+}
+
+
+@pytest.mark.skipif(not OPEN_I.is_file(), reason="needs the Open-I reports in ../shared/data")
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_people_gave_the_same_qualifiers(kind: str) -> None:
+    words, least_read, least_right = EXPECTED[kind]
+    pairs = []
+    for row in map(json.loads, gzip.decompress(OPEN_I.read_bytes()).splitlines()):
+        text = f"{row.get('findings') or ''} {row.get('impression') or ''}"
+        terms = [term.split("/") for term in row.get("mesh_major", [])]
+        for heading, finding in HEADINGS.items():
+            given = [qualifiers for name, *qualifiers in terms if name == heading]
+            values = [QUALIFIERS[kind][one] for one in (given[0] if len(given) == 1 else ()) if one in QUALIFIERS[kind]]
+            if values and finding in extract_anchor(text).positive and re.search(words, text, re.I):
+                pairs.append((set().union(*values), getattr(read_attributes(text)[finding], kind)))
+    found = [(given, got) for given, got in pairs if got]
+    assert len(pairs) > 300 and len(found) / len(pairs) > least_read
+    assert sum(bool(given & got) if kind == "severity" else given == got for given, got in found) > (
+        least_right * len(found)
+    )
