@@ -39,9 +39,11 @@ Boxes = dict[str, dict[str, list[Box]]]
 def boxes_of_truth(truth: Path, records: pl.DataFrame) -> Boxes:
     """Return the boxes of a generated corpus for the images of its records."""
     table = read_table(truth, TRUTH_SCHEMA, ["study_id", "boxes"])
-    rows = table.explode("boxes").drop_nulls("boxes").unnest("boxes").join(records.unique("study_id"), on="study_id")
-    views = records.unpivot(["frontal", "lateral"], index="study_id", variable_name="view", value_name="image")
-    named = rows.join(views.drop_nulls("image").unique(), on=["study_id", "view"])
+    boxes = table.explode("boxes").drop_nulls("boxes").unnest("boxes")
+    images = records.select("study_id", "frontal", "lateral").unpivot(
+        index="study_id", variable_name="view", value_name="image"
+    )
+    named = boxes.join(images.drop_nulls("image").unique(), on=["study_id", "view"], maintain_order="left")
     return _by_image(named.select("image", "finding", *Box._fields))
 
 
