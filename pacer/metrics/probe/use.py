@@ -21,6 +21,7 @@ from pacer.metrics.cases import MEAN, contexts_of
 from pacer.metrics.commitments import anchor_columns, contradictions, states
 from pacer.metrics.predictions import check_pairs
 from pacer.metrics.probe.make import GIVEN, KEY, MANIFEST, TITLES
+from pacer.metrics.probe.verdicts import FindingUse, finding_uses
 from pacer.metrics.report_files import reports_of
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.metrics.statistics.sources import gains
@@ -66,12 +67,13 @@ class Use:
 
 class SystemUse(NamedTuple):
     """The use of sources by one system. ``uses``: kind of twin (and :data:`CHANCE`) -> what it shows.
-    ``empty``: number of reports without a text.
+    ``findings``: the verdict of each finding. ``empty``: number of reports without a text.
     ``absent``: share of reports that refer to an examination that was not given, by source; None: always given.
     ``contradicts``: share of reports that contradict their stated commitment; None: there is none."""
 
     name: str
     uses: dict[str, Use]
+    findings: list[FindingUse]
     absent: dict[str, float | None]
     contradicts: float | None
     empty: int
@@ -119,7 +121,7 @@ def system_use(name: str, key: pl.DataFrame, reports: Path, chexbert: Path | Non
     }
     signature = {"reports": hash_file(reports), "scores": scores, "convention": _CONVENTION}
     empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
-    return SystemUse(name, uses, absent, _contradicts(reports, cases), empty, signature)
+    return SystemUse(name, uses, finding_uses(cases), absent, _contradicts(reports, cases), empty, signature)
 
 
 def _cases(key: pl.DataFrame, path: Path, chexbert: Path | None) -> tuple[pl.DataFrame, list[str]]:
