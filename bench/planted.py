@@ -147,7 +147,8 @@ def systems(pictures: Pictures) -> dict[str, Callable[[dict, random.Random], set
 def report(affirmed: set[str], draw: random.Random) -> str:
     """Write a report with noise: each finding flipped with probability :data:`FLIPPED`, wording and order drawn."""
     stated = [name for name in FINDINGS if (name in affirmed) != (draw.random() < FLIPPED)]
-    denied = draw.sample([name for name in FINDINGS if name not in stated], 3)
+    absent = [name for name in FINDINGS if name not in stated]
+    denied = draw.sample(absent, min(3, len(absent)))
     lines = [draw.choice(AFFIRMED).format(name) for name in stated]
     lines += [draw.choice(DENIED).format(name) for name in denied]
     return " ".join(draw.sample(lines, len(lines)))

@@ -106,7 +106,7 @@ def verdict_sentence(system: SystemUse) -> str:
     for verdict in (THERE, NOT_THERE, WITHOUT, UNCLEAR):
         names = [one.finding for one in system.findings if one.verdict == verdict]
         if names:
-            parts.append(f"{verdict}: {', '.join(names)}")
+            parts.append(f"{verdict}: {f'{len(names)} findings' if verdict == UNCLEAR else ', '.join(names)}")
     return "; ".join(parts)
 
 
@@ -114,13 +114,13 @@ def verdict_table(systems: Sequence[SystemUse]) -> Table:
     """Return a row for each finding, the systems below each other."""
     rows: list[tuple[str, ...]] = []
     headings, tones = {}, {}
-    columns = ("Finding", "n", *_RATES.values(), "Effect of place", "Verdict")
+    columns = ("Finding", "Verdict", "n", *_RATES.values(), "Effect of place")
     for system in systems:
         headings[len(rows)] = Heading(system.name)
         for one in system.findings:
-            tones[len(rows), len(columns) - 1] = _VERDICT_TONES.get(one.verdict, "")
+            tones[len(rows), 1] = _VERDICT_TONES.get(one.verdict, "")
             rows.append(_finding_cells(one))
-    numeric = (False, *[True] * (len(columns) - 2), False)
+    numeric = (False, False, *[True] * (len(columns) - 2))
     return Table(columns, tuple(rows), "Findings", numeric, headings=headings, tones=tones, notes=_OF_FINDINGS)
 
 
@@ -135,7 +135,7 @@ def _finding_cells(one: FindingUse) -> tuple[str, ...]:
         verdict += " (fewer than 10 patients)"
     elif verdict == UNCLEAR:
         verdict += f" ({number(one.needed)} records needed, {one.pairs['place']} there)"
-    return (one.finding, str(one.records), *rates, effect, verdict)
+    return (one.finding, verdict, str(one.records), *rates, effect)
 
 
 def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
@@ -146,12 +146,12 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
         headings[len(rows)] = Heading(system.name, _about(system))
         for twin, title in titles.items():
             if (use := system.uses.get(twin)) is not None:
-                rows.append((title, *_cells(use)))
-                tones[len(rows) - 1, len(rows[-1]) - 1] = _TONES.get(use.verdict, "")
+                tones[len(rows), 1] = _TONES.get(use.verdict, "")
+                rows.append((title, use.verdict, *_cells(use)))
     scores = next(iter(systems[0].uses.values())).f1
     heads = tuple(part for score in scores for part in (_F1[score], "changed", "gain"))
-    columns = ("Changed source", "n", *heads, "Reports that change", "Not backed", "Verdict")
-    numeric = (False, *[True] * (len(columns) - 2), False)
+    columns = ("Changed source", "Verdict", "n", *heads, "Reports that change", "Not backed")
+    numeric = (False, False, *[True] * (len(columns) - 2))
     return Table(columns, tuple(rows), "Use of sources", numeric, headings=headings, tones=tones, notes=_NOTES)
 
 
@@ -162,7 +162,7 @@ def _cells(use: Use) -> tuple[str, ...]:
         f1 += [number(gain.second), number(gain.first), f"{signed(gain.difference)} {interval}"]
     changed = "" if use.unchanged is None else number(1 - use.unchanged)
     unbacked = " → ".join(number(share) for share in use.unbacked if share is not None)
-    return (str(use.records), *f1, changed, unbacked, use.verdict)
+    return (str(use.records), *f1, changed, unbacked)
 
 
 def _about(system: SystemUse) -> str:

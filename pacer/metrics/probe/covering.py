@@ -75,7 +75,8 @@ def read_boxes(path: Path, images: set[str]) -> Boxes:
                 f"{path}, {place}: x, y, width and height must be shares of the image, with the box inside it; divide "
                 "pixels by the image's width and height"
             )
-    known = boxes.filter(pl.col("image").is_in(images)).with_columns(pl.col("finding").map_elements(normalize_finding))
+    findings = [normalize_finding(finding) for finding in table["finding"]]
+    known = boxes.with_columns(pl.Series("finding", findings, pl.String)).filter(pl.col("image").is_in(images))
     if known.is_empty():
         raise DataError(f"{path}: no box is on an image of the records; image must be an id such as {min(images)}")
     return _by_image(known)
