@@ -26,7 +26,7 @@ import pacer
 from pacer.commitments.attributes import read_attributes
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
-from pacer.metrics.attributes import attribute_share
+from pacer.metrics.attributes import KINDS, attribute_share
 from pacer.metrics.clinical import CONVENTIONS, averaged, label_rows
 from pacer.metrics.commitments import polarity_rows
 from pacer.metrics.nlg import bleu, bleu_statistics
@@ -80,8 +80,8 @@ FAULTS: dict[str, Change] = {
 
 
 def faulty(report: PhantomReport, fault: str, dose: float, draw: random.Random) -> tuple[str, int, int] | None:
-    """Return a report with a fault in a share of its sentences, how many these are, and how many had room; None if none
-    had."""
+    """Return a report with a fault in a share of its sentences, the number of findings that these state, and of those
+    that had room (a sentence without one counts as one); None if none had."""
     change = FAULTS[fault]
     if fault == "finding invented":
         absent = [name for name in FINDINGS if name not in report.statuses]
@@ -92,7 +92,10 @@ def faulty(report: PhantomReport, fault: str, dose: float, draw: random.Random) 
         return None
     chosen = draw.sample(room, max(1, round(dose * len(room))))
     texts = [changed[place] if place in chosen else text for place, (text, _) in enumerate(report.sentences)]
-    return " ".join(filter(None, texts)), len(chosen), len(room)
+    stated = [
+        {name for place in places for name in report.sentences[place][1] or (place,)} for places in (chosen, room)
+    ]
+    return " ".join(filter(None, texts)), len(stated[0]), len(stated[1])
 
 
 def varied(report: PhantomReport) -> str | None:
@@ -122,7 +125,7 @@ def scores_of(references: dict[str, str], texts: dict[tuple[str, str], str], che
     cases = pacer.score(expected, {name: texts[key] for name, key in ids.items()}, chexbert=chexbert).cases
     pairs = cases["reference"].to_list(), cases["hypothesis"].to_list()
     _, cider = Cider().compute_score(*({row: [text] for row, text in enumerate(side)} for side in pairs))
-    rows = bleu_statistics(*pairs)
+    rows, attributes = bleu_statistics(*pairs), np.array(cases["attributes"].to_list(), dtype=float)
     found = {
         "BLEU-1": bleu(rows, 1),
         "BLEU-4": bleu(rows, 4),
@@ -130,7 +133,8 @@ def scores_of(references: dict[str, str], texts: dict[tuple[str, str], str], che
         "METEOR": cases["meteor"].to_numpy(),
         "CIDEr": np.asarray(cider),
         "positive F1": averaged(polarity_rows(cases, "positive"), "f1"),
-        "attributes": attribute_share(np.array(cases["attributes"].to_list(), dtype=float)),
+        "attributes": attribute_share(attributes),
+        **{kind: attribute_share(attributes, kind) for kind in KINDS},
         "1 − repetition": 1 - cases["hypothesis_repetition"].cast(pl.Float64).to_numpy(),
     }
     if chexbert is not None:

@@ -67,19 +67,18 @@ def score(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the table and the page; replaced.")],
     folder: Annotated[Path, typer.Option("--probe", help="Folder of `pacer probe make`.")] = Path("probe"),
-    chexbert: Annotated[Path | None, typer.Option(help="Folder of CheXbert, for its F1 beside the rules'.")] = None,
 ) -> None:
     """Say for each system which sources it uses: a table, a chart and a page."""
     named = [entry.partition("=") for entry in reports]
     systems = {name if sign else Path(name).stem: Path(file if sign else name) for name, sign, file in named}
     if len(systems) != len(named):
         raise ConfigError("two systems have the same name; write --reports NAME=FILE")
-    check_exists(folder, chexbert, *systems.values())
+    check_exists(folder, *systems.values())
     from pacer.metrics.probe.use import read_probe, system_use
     from pacer.reporting.probe_page import write_probe
 
     check_replaceable(out, ("index.html", "table.md", "use.svg", "use.json") if (out / "use.json").is_file() else ())
     key, kinds, manifest = read_probe(folder)
-    uses = [system_use(name, key, file, chexbert) for name, file in systems.items()]
+    uses = [system_use(name, key, file) for name, file in systems.items()]
     say(write_probe(uses, kinds, manifest, out))
     say(f"page: {out / 'index.html'}")

@@ -15,11 +15,11 @@ KINDS = Attributes._fields
 
 
 def agreeing(expected: Attributes, stated: Attributes) -> tuple[bool, bool, bool]:
-    """Return whether each attribute agrees: the same sides; a common severity; a common course."""
+    """Return whether each attribute agrees: the same sides; a severity, and a course, that is among those expected."""
     return (
         expected.side == stated.side,
-        not expected.severity.isdisjoint(stated.severity),
-        not expected.course.isdisjoint(stated.course),
+        bool(stated.severity) and stated.severity <= expected.severity,
+        bool(stated.course) and stated.course <= expected.course,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pacer.core.io import atomic_directory, write_json, write_text
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
-from pacer.metrics.probe.use import CHANCE, CHEXBERT, RULES, SystemUse, Use
+from pacer.metrics.probe.use import CHANCE, SystemUse, Use
 from pacer.metrics.probe.verdicts import LACKING, MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.reporting.charts import interval_chart
@@ -17,7 +17,6 @@ from pacer.reporting.figures import for_page
 from pacer.reporting.html import render
 from pacer.reporting.tables import Heading, Table, number, signed
 
-_F1 = {RULES: "F1 by rules", CHEXBERT: "CheXbert F1"}
 _NOTES = (
     "Gain: F1 with the record as given minus F1 with the changed source, over the same records, with its 95 % interval "
     "over patients (means over contexts). used: the interval lies above 0. ignored: every report stays the same, so "
@@ -26,7 +25,7 @@ _NOTES = (
     "narrow.",
     "Only another patient's source tests whether its content is read; without a source, a system may also react to its "
     "absence. Frontal and lateral radiograph are exchanged together where the row does not name one.",
-    "F1 counts positive findings; a report that affirms none scores 0.",
+    "F1 counts positive findings, read by the rules; a report that affirms none scores 0.",
     "Not backed: reports with a finding of the previous report that the reference lacks, as given and as changed.",
     "Chance: the same reports against the references of other patients. A system whose gain over chance is not above 0 "
     "writes reports that fit any patient.",
@@ -82,7 +81,6 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest
                 "findings": {one.finding: asdict(one) for one in system.findings},
                 "verdict": words[system.name],
                 "refers_to_absent": system.absent,
-                "contradicts_commitment": system.contradicts,
                 "signature": system.signature,
             }
             for system in systems
@@ -148,21 +146,16 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
             if (use := system.uses.get(twin)) is not None:
                 tones[len(rows), 1] = _TONES.get(use.verdict, "")
                 rows.append((title, use.verdict, *_cells(use)))
-    scores = next(iter(systems[0].uses.values())).f1
-    heads = tuple(part for score in scores for part in (_F1[score], "changed", "gain"))
-    columns = ("Changed source", "Verdict", "n", *heads, "Reports that change", "Not backed")
+    columns = ("Changed source", "Verdict", "n", "F1", "changed", "gain", "Reports that change", "Not backed")
     numeric = (False, False, *[True] * (len(columns) - 2))
     return Table(columns, tuple(rows), "Use of sources", numeric, headings=headings, tones=tones, notes=_NOTES)
 
 
 def _cells(use: Use) -> tuple[str, ...]:
-    f1 = []
-    for gain in use.f1.values():
-        interval = f"({signed(gain.low)}…{signed(gain.high)})"
-        f1 += [number(gain.second), number(gain.first), f"{signed(gain.difference)} {interval}"]
+    gain = f"{signed(use.f1.difference)} ({signed(use.f1.low)}…{signed(use.f1.high)})"
     changed = "" if use.unchanged is None else number(1 - use.unchanged)
     unbacked = " → ".join(number(share) for share in use.unbacked if share is not None)
-    return (str(use.records), *f1, changed, unbacked)
+    return (str(use.records), number(use.f1.second), number(use.f1.first), gain, changed, unbacked)
 
 
 def _about(system: SystemUse) -> str:
@@ -173,8 +166,6 @@ def _about(system: SystemUse) -> str:
     ]
     if system.empty:
         parts.append(f"{number(system.empty)} reports are empty")
-    if system.contradicts is not None:
-        parts.append(f"{system.contradicts:.0%} contradict their commitment")
     return "; ".join(parts)
 
 
@@ -188,5 +179,4 @@ def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
 
 
 def _gain(use: Use) -> Interval:
-    gain = use.f1[RULES]
-    return Interval(gain.difference, gain.low, gain.high, gain.undefined)
+    return Interval(use.f1.difference, use.f1.low, use.f1.high, use.f1.undefined)

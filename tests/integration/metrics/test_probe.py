@@ -16,7 +16,7 @@ from pacer.cli.command import app
 from pacer.core.errors import DataError
 from pacer.data.schemas import IMAGE_SCHEMA, RECORD_SCHEMA, write_table
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, KEY, SAME_FINDING, make_probe
-from pacer.metrics.probe.use import CHANCE, RULES, read_probe, system_use
+from pacer.metrics.probe.use import CHANCE, read_probe, system_use
 
 FINDINGS = ("pneumothorax", "pleural effusion", "cardiomegaly", "pneumonia", "edema", "fracture")
 CONTEXTS = ("sn", "sw", "mn", "mw")
@@ -121,7 +121,7 @@ def test_systems_are_told_apart(name: str, probe: Path, tmp_path: Path) -> None:
     uses = system_use(name, key, reports(probe, SYSTEMS[name], tmp_path / "r.csv")).uses
     for source, twins in SOURCES.items():
         for twin in twins:
-            gain = uses[twin].f1[RULES]
+            gain = uses[twin].f1
             if source in USED[name] or (twin, name) == ("another_radiograph", "looks at all"):
                 assert uses[twin].verdict == "used" and (gain.low or 0) > 0, twin
             elif name == "ignores the lateral" and source == "radiographs":
@@ -190,33 +190,20 @@ def test_a_probe_is_the_same_in_a_seed(corpus: Path, probe: Path, tmp_path: Path
     assert pl.read_parquet(tmp_path / "few" / KEY).filter(twin=GIVEN).height == 3
 
 
-def test_page_table_and_commitments(probe: Path, tmp_path: Path) -> None:
+def test_the_page_says_the_verdict_first(probe: Path, tmp_path: Path) -> None:
     plain = reports(probe, SYSTEMS["copies"], tmp_path / "copies.csv")
-    rows = pl.read_csv(plain)
-    lines = [
-        {"case": case, "report": report, "commitment": {"positive": [], "negative": ["edema"], "uncertain": []}}
-        for case, report in rows.iter_rows()
-    ]
-    (tmp_path / "own.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = [{"case": case, "report": report} for case, report in pl.read_csv(plain).iter_rows()]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = run(
         *("probe", "score", "--probe", str(probe), "--reports", f"copies={plain}"),
         *("--reports", str(tmp_path / "own.jsonl"), "--out", str(tmp_path / "use")),
     )
     assert done.exit_code == 0, done.output
-    page, record = (
-        (tmp_path / "use" / "index.html").read_text(),
-        json.loads((tmp_path / "use" / "use.json").read_text()),
-    )
+    page = (tmp_path / "use" / "index.html").read_text()
+    record = json.loads((tmp_path / "use" / "use.json").read_text())
     assert record["systems"]["copies"]["verdict"].startswith("ignores the radiographs; ignores the lateral view; uses")
     assert "<b>copies</b> ignores the radiographs" in page and "cannot tell" in page
     assert "<svg" in page and "no lateral view" in page and list(record["systems"]) == ["copies", "own"]
-    assert record["systems"]["copies"]["contradicts_commitment"] is None
-    edema = rows["report"].str.contains("there is edema").mean()
-    assert record["systems"]["own"]["contradicts_commitment"] == pytest.approx(edema)
-    half = [line | {"commitment": {"negative": ["edema"]}} for line in lines]
-    (tmp_path / "own.jsonl").write_text("".join(json.dumps(line) + "\n" for line in half))
-    command = ("probe", "score", "--probe", str(probe), "--reports", str(tmp_path / "own.jsonl"), "--out", "half")
-    assert "a commitment must be an object with the lists positive, negative" in str(run(*command).exception)
 
 
 def test_a_changed_key_is_refused(corpus: Path, tmp_path: Path) -> None:
