@@ -124,15 +124,19 @@ def _overlap(starts: np.ndarray, ends: np.ndarray, boxes: np.ndarray) -> np.ndar
 
 def covered(image: Image.Image, boxes: list[Box]) -> Image.Image:
     """Return a grey image in which each box has the mean grey of the ring around it, with a soft edge."""
-    pixels = np.asarray(image.convert("L"), dtype=float)
+    pixels = np.array(image.convert("L"), dtype=float)
     height, width = pixels.shape
     reach = max(2.0, _RING * max(height, width))
     down, across = np.arange(height)[:, None] + 0.5, np.arange(width)[None] + 0.5
     for box in boxes:
-        beside = np.maximum(box.x * width - across, across - (box.x + box.width) * width)
-        above = np.maximum(box.y * height - down, down - (box.y + box.height) * height)
-        distance = np.maximum(beside, above)
-        ring = (distance > 0) & (distance <= reach)
-        share = np.clip(1 - distance / reach, 0, 1)
-        pixels = share * pixels[ring].mean() + (1 - share) * pixels if ring.any() else pixels
+        left, top = box.x * width, box.y * height
+        right, bottom = left + box.width * width, top + box.height * height
+        rows = slice(max(0, int(top - reach)), int(bottom + reach) + 1)
+        columns = slice(max(0, int(left - reach)), int(right + reach) + 1)
+        beside = np.maximum(left - across[:, columns], across[:, columns] - right)
+        distance = np.maximum(beside, np.maximum(top - down[rows], down[rows] - bottom))
+        ring, share = (distance > 0) & (distance <= reach), np.clip(1 - distance / reach, 0, 1)
+        part = pixels[rows, columns]
+        if ring.any():
+            pixels[rows, columns] = share * part[ring].mean() + (1 - share) * part
     return Image.fromarray(np.rint(pixels).astype(np.uint8))
