@@ -68,11 +68,11 @@ AFFIRMED = ("there is {} .", "{} is seen .", "{} is present .", "the study shows
 DENIED = ("there is no {} .", "no {} .", "no evidence of {} .")
 
 
-def dataset(seed: int, folder: Path, size: int) -> None:
+def dataset(seed: int, folder: Path, patients: int, size: int) -> None:
     """Generate a synthetic dataset, nearly all of it test, with its probe."""
     corpus = load_params().corpus
     world = corpus.phantom.model_copy(
-        update={"patients": PATIENTS, "image_size": size, "val_fraction": 0.01, "test_fraction": 0.98}
+        update={"patients": patients, "image_size": size, "val_fraction": 0.01, "test_fraction": 0.98}
     )
     generate_phantom(world, seed, folder / "source")
     build_corpus(corpus.model_copy(update={"phantom": world, "seed": seed}), folder / "source", folder / "corpus")
@@ -241,7 +241,7 @@ def main() -> None:
     for seed in seeds:
         folder = options.work / f"{seed}{'-encoder' if options.encoder else ''}"
         if not (folder / "probe").is_dir():
-            dataset(seed, folder, 112 if options.encoder else SIZE)
+            dataset(seed, folder, *((150, 112) if options.encoder else (PATIENTS, SIZE)))
         if not options.encoder:
             found.append(judged(folder, seed))
     print("\n".join(separation(folder, options.encoder) if options.encoder else summary(found)))
