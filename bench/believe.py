@@ -153,9 +153,14 @@ def tables(found: pl.DataFrame, shares: dict[str, str]) -> str:
     lines = [f"| Change | reports | planted | {' | '.join(names)} |", f"|:---|{'---:|' * (len(names) + 2)}"]
     for change, part in parts.items():
         pairs = whole.join(part, on="study", suffix=" now")
-        drops = [np.nanmean(pairs[name].to_numpy() - pairs[f"{name} now"].to_numpy()) for name in names]
+        drops = [(pairs[name] - pairs[f"{name} now"]).drop_nans().mean() for name in names]
         fault, _, _ = change.partition(",")
-        cells = (fault, str(len(pairs)), shares.get(change, ""), *(f"{drop:+.3f}" for drop in drops))
+        cells = (
+            fault,
+            str(len(pairs)),
+            shares.get(change, ""),
+            *("–" if drop is None else f"{drop:+.3f}" for drop in drops),
+        )
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", f"| Score | {' | '.join(FAULTS)} |", f"|:---|{':---|' * len(FAULTS)}"]
     reworded = pl.concat(parts[kind] for kind in REWORDINGS)
@@ -166,8 +171,8 @@ def tables(found: pl.DataFrame, shares: dict[str, str]) -> str:
             for dose in (DOSES[0], DOSES[-1]):
                 pairs = reworded.join(parts[f"{fault}, {dose}"], on="study", suffix=" now")
                 both = pairs.select(name, f"{name} now").drop_nans().to_numpy()
-                above.append(np.mean(np.sign(both[:, 0] - both[:, 1])) / 2 + 0.5)
-            cells.append(" → ".join(f"{share:.2f}" for share in above))
+                above.append(np.sign(both[:, 0] - both[:, 1]).mean() / 2 + 0.5 if len(both) else None)
+            cells.append(" → ".join("–" if share is None else f"{share:.2f}" for share in above))
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
