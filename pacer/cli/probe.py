@@ -22,14 +22,19 @@ def make(
     context: ContextNames = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Records of each context, chosen at random.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
+    boxes: Annotated[
+        Path | None, typer.Option(help="Table of where findings are: image, finding, x, y, width, height (0 to 1).")
+    ] = None,
 ) -> None:
     """Write inputs.csv: records, and the same with a source removed, exchanged or changed. A system writes a report for
     every row, as a CSV file with the columns probe_id and report."""
     chosen = check_contexts(context)
     records = records / CORPUS.name if records.is_dir() else records
     check_exists(records, records.with_name("images.parquet"), remedy="name that of a corpus with --records")
-    from pacer.data.schemas import SPLITS, of_split, read_images, read_records
-    from pacer.metrics.probe.make import IMAGES, INPUTS, KEY, MANIFEST, make_probe
+    check_exists(boxes)
+    from pacer.data.schemas import SPLITS, TRUTH_SCHEMA, of_split, read_images, read_records, read_table
+    from pacer.metrics.probe.covering import boxes_of_truth, read_boxes
+    from pacer.metrics.probe.make import COVERED, IMAGES, INPUTS, KEY, MANIFEST, make_probe
 
     if split not in (*SPLITS, "all"):
         raise ConfigError(f"--split {split}: expected one of {', '.join(SPLITS)}, all")
@@ -37,10 +42,21 @@ def make(
     table = of_split(read_records(records), split)
     table = table.filter(table["context"].is_in(chosen)) if chosen else table
     paths = dict(read_images(records.with_name("images.parquet")).select("image_id", "path").iter_rows())
-    manifest = make_probe(table, paths, out, seed, limit)
+    truth, states, places = records.with_name("truth.parquet"), None, {}
+    if truth.is_file():
+        described = read_table(truth, TRUTH_SCHEMA, ["study_id", "states"]).explode("states").drop_nulls("states")
+        states, places = described.unnest("states").drop("course"), boxes_of_truth(truth, table)
+    if boxes is not None:
+        places = read_boxes(boxes, {*table["frontal"], *table["lateral"].drop_nulls()})
+    manifest = make_probe(table, paths, out, seed, limit, places, states)
     for twin, count in manifest["reports"].items():
-        left = f"; {count['without']:,} records have no such twin" if count["without"] else ""
+        left = f"; {count['without']:,} have no such twin" if count["without"] else ""
         say(f"{twin}: {count['reports']:,}{left}")
+    if manifest["reports"][COVERED]["reports"]:
+        left = ", ".join(f"{finding} {count:,}" for finding, count in manifest["not_covered"].items())
+        say(f"affirmed, but without a region, or a control region to cover: {left or 'none'}")
+    else:
+        say("nothing is covered: this corpus has no boxes of findings; name a table with --boxes")
     say(f"inputs in {out / INPUTS}; keep {KEY}, which holds the references, from the system")
 
 
@@ -51,19 +67,18 @@ def score(
     ],
     out: Annotated[Path, typer.Option(help="Folder for the table and the page; replaced.")],
     folder: Annotated[Path, typer.Option("--probe", help="Folder of `pacer probe make`.")] = Path("probe"),
-    chexbert: Annotated[Path | None, typer.Option(help="Folder of CheXbert, for its F1 beside the rules'.")] = None,
 ) -> None:
     """Say for each system which sources it uses: a table, a chart and a page."""
     named = [entry.partition("=") for entry in reports]
     systems = {name if sign else Path(name).stem: Path(file if sign else name) for name, sign, file in named}
     if len(systems) != len(named):
         raise ConfigError("two systems have the same name; write --reports NAME=FILE")
-    check_exists(folder, chexbert, *systems.values())
+    check_exists(folder, *systems.values())
     from pacer.metrics.probe.use import read_probe, system_use
     from pacer.reporting.probe_page import write_probe
 
     check_replaceable(out, ("index.html", "table.md", "use.svg", "use.json") if (out / "use.json").is_file() else ())
     key, kinds, manifest = read_probe(folder)
-    uses = [system_use(name, key, file, chexbert) for name, file in systems.items()]
+    uses = [system_use(name, key, file) for name, file in systems.items()]
     say(write_probe(uses, kinds, manifest, out))
     say(f"page: {out / 'index.html'}")

@@ -284,8 +284,8 @@ def show(
     context: ContextNames = None,
     records: RecordsFile = CORPUS,
 ) -> None:
-    """Write a page with one study by two systems. It marks what the reference supports, what it does not, and what
-    compares with an earlier study; contexts are SN and SW, unless --context names others."""
+    """Write a page with one study by two systems. It marks what the reference supports, what it does not or denies, and
+    what compares with an earlier study, in every context that both systems have, or in those of --context."""
     named = [
         (name, Path(place)) if equals and name else (text, Path(text))
         for text in systems
@@ -293,7 +293,7 @@ def show(
     ]
     if named[0][0] == named[1][0]:
         raise ConfigError(f"--systems: both are called {named[0][0]}; give them names, as in A=PLACE B=PLACE")
-    contexts = check_contexts(context) or ["sn", "sw"]
+    contexts = check_contexts(context)
     check_exists(*(place for _, place in named))
     from pacer.reporting.show import show_study
 

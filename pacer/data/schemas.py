@@ -84,6 +84,13 @@ TRUTH_SCHEMA: dict[str, pl.DataType] = {
     **{finding: pl.Boolean() for finding in FINDINGS},
     "lateral_only": pl.List(pl.String()),  # findings that only the lateral view shows
     "prior_only": pl.List(pl.String()),  # findings that only the previous report mentions
+    # present findings: left | right | bilateral | null; mild | moderate | severe; new | worse | stable | improved
+    "states": pl.List(pl.Struct(dict.fromkeys(("finding", "side", "severity", "course"), pl.String()))),
+    "boxes": pl.List(  # where a view (frontal | lateral) shows a finding, in shares of the image; parts lie apart
+        pl.Struct(
+            {"finding": pl.String(), "view": pl.String()} | dict.fromkeys(("x", "y", "width", "height"), pl.Float64())
+        )
+    ),
 }
 
 

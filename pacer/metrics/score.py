@@ -167,6 +167,7 @@ def score_cases(
             *control_columns(cases),
             "lateral_only",
             "prior_only",
+            "states",
             "token_limit",
             "threshold",
         }

@@ -19,6 +19,8 @@ from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import ConfigError
 from pacer.data.wording import prior_wording
+from pacer.metrics.attributes import KINDS as ATTRIBUTES
+from pacer.metrics.attributes import attribute_counts, attribute_share
 from pacer.metrics.cases import is_labelled
 from pacer.metrics.clinical import RATIOS, Convention, averaged, case_efficacy, label_rows
 from pacer.metrics.commitments import commitment_scores, contradictions, polarity_rows
@@ -272,6 +274,23 @@ def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Sc
     return Score(key + end, title, of, meaning, better=kind.better, sums=sums, needs=needs, case_column=column)
 
 
+def _attribute(kind: str | None) -> Score:
+    """Return the score of a kind of attribute; None: the mean over the kinds."""
+    column = Column("attributes", pl.List(pl.Int64), attribute_counts)
+
+    def rows(cases: pl.DataFrame) -> np.ndarray:
+        return np.array(cases[column.name].to_list(), dtype=float)
+
+    def of(context: Context) -> Numbers:
+        value = float(attribute_share(rows(context.cases).sum(axis=0), kind))
+        return {f"attributes_{kind}" if kind else "attributes": None if np.isnan(value) else value}
+
+    sums = Sums(lambda cases, _: rows(cases), lambda sums, _: attribute_share(sums, kind))
+    meaning = f"{kind or 'mean of side, severity and course'}: {_ATTRIBUTES}"
+    key, title = (f"attributes_{kind}", f"{kind} agrees".capitalize()) if kind else ("attributes", "Attributes")
+    return Score(key, title, of, meaning, "contents", sums=sums, tested=True, needs=column.name, case_column=column)
+
+
 def _at(place: Place, *scores: Score) -> Iterable[Score]:
     """Put scores into one table."""
     return (replace(score, place=place) for score in scores)
@@ -291,6 +310,7 @@ _OF_REPORT = "findings that the rules read in the report, against the reference 
 _OF_ANCHOR = "generated commitment against the reference commitment, over records with a generated one"
 _FOLLOWS = "the report has the polarity that its own commitment states, over the stated findings"
 _COVERED = "the commitment has the polarity that its report states, over the findings stated there"
+_ATTRIBUTES = "share that agrees, where the reference names it, of findings that report and reference both affirm"
 _READ = "probabilities of present findings (`findings`), against the reference commitment"
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
 _UNFOUNDED = "the same in contexts whose input has no previous report"
@@ -351,6 +371,7 @@ SCORES: tuple[Score, ...] = (
         ),
         share("unfounded_prior_wording_rate", "Compares without a prior", UNFOUNDED, _UNFOUNDED, "lower"),
     ),
+    *map(_attribute, (None, *ATTRIBUTES)),
     Score("report_agreement", "Same state", _commitments, _OF_REPORT),
     Score("report_stated_agreement", "Same state, where stated", _commitments, _OF_REPORT),
     *(Score(f"report_follows_{p}_f1", f"Report follows, {p} F1", _commitments, _FOLLOWS) for p in POLARITIES),

@@ -15,6 +15,7 @@ import polars as pl
 from pacer.core.errors import DataError
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import TRUTH_SCHEMA, read_table
+from pacer.metrics.attributes import KINDS, attribute_share, true_attribute_counts
 from pacer.metrics.cases import by_context, labels_of
 from pacer.metrics.chexbert.observations import OBSERVATION_OF, OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.clinical import as_labels, plain_mean, ratios
@@ -23,7 +24,7 @@ from pacer.metrics.predictions import named
 
 def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     """Add the latent findings of each case's study, ``truth``, and those that only its previous report mentions,
-    ``prior_only``.
+    ``prior_only``, and their ``states``.
 
     Raises:
         DataError: as :func:`~pacer.data.schemas.read_table`; or a study occurs twice or is missing.
@@ -34,7 +35,7 @@ def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
         raise DataError(f"{path} does not hold study {named(missing, 1)}")
     stated = pl.concat_list(pl.when(pl.col(finding)).then(pl.lit(finding)) for finding in FINDINGS).list.drop_nulls()
-    latent = table.select("study_id", stated.alias("truth"), "prior_only")
+    latent = table.select("study_id", stated.alias("truth"), "prior_only", "states")
     return cases.join(latent, on="study_id", how="left", maintain_order="left")
 
 
@@ -47,10 +48,15 @@ def findings_present(labels: Any) -> np.ndarray:
 def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     """Return all scores against the latent truth, for labelled cases from :func:`with_truth`: ``{context}_f1`` and
     their ``mean_f1``; the mean ``{control}_f1`` of each control that covers all contexts. If ``no_prior`` was run: F1
-    of ``sw`` with and without the previous report, and the recall of what only that report says."""
+    of ``sw`` with and without the previous report, and the recall of what only that report says. ``attributes_side``
+    and so on: share that is true of the attributes that reports name of present findings."""
     contexts = by_context(cases)
     scores = {f"{name}_f1": _ratio(part, "hypothesis") for name, part in contexts.items()}
     scores["mean_f1"] = plain_mean(list(scores.values()))
+    attributes = true_attribute_counts(cases)
+    for kind in KINDS:
+        value = float(attribute_share(attributes, kind))
+        scores[f"attributes_{kind}"] = None if np.isnan(value) else value
     run = {column.removesuffix("_labels") for column in cases.columns if column.endswith("_labels")}
     for control in sorted(run - {"hypothesis", "reference"}):
         if not cases[f"{control}_labels"].null_count():

@@ -25,9 +25,10 @@ from pacer.data.sentences import sentence_ends, token_marks
 from pacer.data.source import describe_source
 from pacer.phantom.answers import recorded_answer
 from pacer.phantom.language import PhantomReport, contexts_of, fullest_report_of, report_of
-from pacer.phantom.render import image_path, write_images
+from pacer.phantom.phrases import degree
+from pacer.phantom.render import count_images, image_path, write_images
 from pacer.phantom.tokenizer import phantom_tokenizer
-from pacer.phantom.world import PhantomStudy, make_world
+from pacer.phantom.world import FindingState, PhantomStudy, make_world
 
 ABSENT_TEXT, ABSENT_CLINICAL = "s", 0
 
@@ -42,12 +43,12 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = phantom_tokenizer(config.vocabulary)
     records = _write_annotations(studies, tokenizer, directory)
-    images = write_images(studies, config.image_size, directory / "images")
+    boxes = write_images(studies, config.image_size, directory / "images")
     _write_answers(studies, directory)
-    truth_table(studies).write_parquet(directory / "truth.parquet")
+    truth_table(studies, boxes).write_parquet(directory / "truth.parquet")
     files = {str(context): f"{context}.json" for context in CONTEXTS}
     write_json(directory / "source.json", describe_source(directory, ".", "images", files))
-    counts = {"patients": len(world), "studies": len(studies), "images": images}
+    counts = {"patients": len(world), "studies": len(studies), "images": count_images(studies)}
     manifest = {
         "kind": "phantom",
         "seed": seed,
@@ -58,16 +59,22 @@ def generate_phantom(config: Phantom, seed: int, directory: Path) -> None:
     write_json(directory / "manifest.json", manifest)
 
 
-def truth_table(studies: list[PhantomStudy]) -> pl.DataFrame:
-    """Return one row per study: study_id, subject_id, split, a Boolean per finding, and the lists of findings from a
-    single source, ``lateral_only`` and ``prior_only``."""
+def truth_table(studies: list[PhantomStudy], boxes: dict[str, list[dict]]) -> pl.DataFrame:
+    """Return ``truth.parquet``, one row per study; ``boxes``: the regions of its findings, by study id."""
     rows = [
         {"study_id": study.study_id, "subject_id": study.subject_id, "split": study.split}
         | {finding: finding in study.findings for finding in FINDINGS}
         | {only: [name for name in FINDINGS if name in getattr(study, only)] for only in ("lateral_only", "prior_only")}
+        | {"states": [_described(state) for state in study.findings.values()], "boxes": boxes[study.study_id]}
         for study in studies
     ]
     return pl.DataFrame(rows, TRUTH_SCHEMA)
+
+
+def _described(state: FindingState) -> dict[str, str | None]:
+    """Return what a report can say of a finding; the side is null where no view shows one."""
+    side = None if state.side == "central" or state.lateral_only else state.side
+    return {"finding": state.finding, "side": side, "severity": degree(state), "course": state.course}
 
 
 def _write_answers(studies: list[PhantomStudy], directory: Path) -> None:

@@ -36,10 +36,14 @@ def describe(state: FindingState, wording: float, detail: float) -> Phrase:
     return Phrase(text, plural=not _PLURALS.isdisjoint(text.split()), countable=countable)
 
 
+def degree(state: FindingState) -> str:
+    """Return the word for the severity of a finding."""
+    return "mild" if state.severity < 0.42 else "moderate" if state.severity < 0.72 else "severe"
+
+
 def _words(state: FindingState, detail: float = 0.0) -> dict[str, str]:
     """Return the values of the placeholders in the names of ``wording.yaml``."""
-    grade = 0 if state.severity < 0.42 else 1 if state.severity < 0.72 else 2
-    degree = ("mild", "moderate", "severe")[grade]
+    grade = degree(state)
     lobe = "zone" if state.zone == "mid" else "lobe"
     seen = state.side != "central" and not state.lateral_only
     return {
@@ -47,9 +51,9 @@ def _words(state: FindingState, detail: float = 0.0) -> dict[str, str]:
         "side_": f"{state.side} " if seen else "",
         "basilar": "bibasilar" if state.side == "bilateral" else f"{state.side} basilar",
         "place": f"{state.side} {state.zone} {pick(('lung', 'lung', lobe), (detail * 5.0) % 1.0)}",
-        "size": ("small", "moderate", "large")[grade],
-        "degree": degree,
-        "adverb": _ADVERBS[degree],
+        "size": {"mild": "small", "severe": "large"}.get(grade, grade),
+        "degree": grade,
+        "adverb": _ADVERBS[grade],
         "lesion": "nodule" if state.severity < 0.6 else "mass",
         "lesions": "nodules" if state.severity < 0.6 else "masses",
         "effusion": "effusions" if seen and state.side == "bilateral" else "effusion",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
+from scipy import ndimage
 
 from pacer.core.io import hash_json
 from pacer.core.progress import Ticker
@@ -47,6 +48,8 @@ _PROCESSES = 2
 
 #: A cell counts as full if a finding covers this share of it, because small findings may straddle cells.
 FULL_SHARE = 0.4
+#: Share of a pixel that a finding must cover for the pixel to lie in one of its boxes.
+_EDGE = 0.2
 
 
 def visible_findings(study: PhantomStudy, view: View) -> set[str]:
@@ -108,21 +111,42 @@ def image_path(study: PhantomStudy, name: str) -> str:
     return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{parts}.jpg"
 
 
-def write_images(studies: Sequence[PhantomStudy], size: int, folder: Path) -> int:
-    """Render and write the radiographs of each study; return their number."""
-    total = sum(1 + study.has_lateral for study in studies)
+def write_images(studies: Sequence[PhantomStudy], size: int, folder: Path) -> dict[str, list[dict]]:
+    """Render and write the radiographs of each study; return the boxes of its findings (:func:`_boxes`) by study id."""
+    boxes: dict[str, list[dict]] = {}
     write = partial(_write_study, size=size, folder=folder)
-    with Ticker("radiographs", total) as ticker, multiprocessing.Pool(_PROCESSES) as pool:
-        for written in pool.imap_unordered(write, studies, chunksize=40):
-            ticker.advance(written)
-    return total
+    with Ticker("radiographs", count_images(studies)) as ticker, multiprocessing.Pool(_PROCESSES) as pool:
+        for study, written in zip(studies, pool.imap(write, studies, chunksize=40), strict=True):
+            boxes[study.study_id] = written
+            ticker.advance(count_images([study]))
+    return boxes
 
 
-def _write_study(study: PhantomStudy, size: int, folder: Path) -> int:
-    """Write the radiographs of one study; return their number."""
-    views = VIEWS[: 1 + study.has_lateral]
-    for view in views:
+def count_images(studies: Sequence[PhantomStudy]) -> int:
+    """Return the number of radiographs of the studies."""
+    return sum(1 + study.has_lateral for study in studies)
+
+
+def _write_study(study: PhantomStudy, size: int, folder: Path) -> list[dict]:
+    """Write the radiographs of one study; return its boxes."""
+    boxes = []
+    for view in VIEWS[: 1 + study.has_lateral]:
         path = folder / image_path(study, view)
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(render(study, size, view)).save(path, quality=92)
-    return len(views)
+        image, regions = _VIEWS[view](study, size).draw()
+        Image.fromarray(image).save(path, quality=92)
+        boxes += _boxes(regions, view)
+    return boxes
+
+
+def _boxes(regions: dict[str, np.ndarray], view: View) -> list[dict]:
+    """Return ``finding``, ``view``, ``x``, ``y``, ``width`` and ``height`` of the box around each connected part of
+    each finding's region, in shares of the image from its upper left corner."""
+    boxes = []
+    for finding, region in regions.items():
+        parts, _ = ndimage.label(region > _EDGE, np.ones((3, 3)))
+        for down, across in ndimage.find_objects(parts):
+            edges = across.start, down.start, across.stop - across.start, down.stop - down.start
+            place = zip(("x", "y", "width", "height"), (edge / len(region) for edge in edges), strict=True)
+            boxes.append({"finding": finding, "view": view, **dict(place)})
+    return boxes

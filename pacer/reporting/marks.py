@@ -3,10 +3,9 @@
 A marked phrase is a mention of a finding, or it is **longitudinal**: wording that compares with an earlier examination
 (:mod:`pacer.data.wording`), identified by its rule and its direction. A phrase is **matching** if the other text says
 the same. It is **reference-only** if a reference says it and the generated report does not. It is **unverified** if a
-generated report says it and the reference, or the preceding commitment, does not. It **contradicts** where the report
-affirms what its own commitment denies, or the reverse. The rules of commitments
-(:mod:`pacer.commitments.rules.extract`) read the findings with their polarity: "no effusion" against "small effusion"
-is reference-only on one side and unverified on the other.
+generated report says it and the reference, or the preceding commitment, does not. It is **opposite** if one text
+affirms the finding and the other denies it. It **contradicts** where the report affirms what its own commitment denies,
+or the reverse. The rules of commitments (:mod:`pacer.commitments.rules.extract`) read the findings with their polarity.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
 from pacer.data.wording import find_wording
 
@@ -27,8 +27,6 @@ Other = Literal["reference", "generated", "commitment"]
 Statement = tuple[str, str]
 LONGITUDINAL = "longitudinal"
 _OPPOSITE = {"positive": "negative", "negative": "positive"}
-#: Where a phrase may end, and the sides that it may name.
-_CLAUSE, _SIDE = re.compile(r"[.,;:\n]|\b(?:and|with|but)\b"), re.compile(r"\b(?:left|right)\b", re.I)
 #: Words that give the direction of a change: "pulled back" and "inserted" are both changes, but not the same.
 _DIRECTION = re.compile(
     "increas|decreas|reduc|improv|wors|resol|clear|progress|regress|develop|enlarg|diminish|grow|lessen|reced|subsid"
@@ -47,9 +45,10 @@ _COMPARED_WITH: Mapping[Other, tuple[str, str, str]] = {
 
 class Span(NamedTuple):
     """Characters of a report with the same marks, which are classes of ``style.css``; ``tooltip``: what is said, and by
-    which texts. Of ``matching``, ``reference-only`` and ``unverified`` there is one on a phrase that another text is
-    compared with. Further marks: ``longitudinal``; ``contradicts`` (the report's own commitment states the opposite);
-    ``aside`` (the other text names the other side); ``changed`` (the first context's text does not say this)."""
+    which texts. Of ``matching``, ``reference-only``, ``unverified`` and ``opposite`` there is one on a phrase that
+    another text is compared with. Further marks: ``longitudinal``; ``contradicts`` (the report's own commitment states
+    the opposite); ``aside`` (the other text names the other side); ``changed`` (the first context's text does not say
+    this)."""
 
     text: str
     marks: Sequence[str] = ()
@@ -65,6 +64,7 @@ LEGENDS = {
         (Span("matching", ("matching",)), "both say it"),
         (Span("reference-only", ("reference-only",)), "the generated report does not say it"),
         (Span("unverified", ("unverified",)), "the reference does not say it"),
+        (Span("opposite", ("opposite",)), "affirmed in one, denied in the other"),
         _ITALICS,
         (Span("dotted above", ("matching", "aside")), "left in one, right in the other"),
         _BOLD,
@@ -92,17 +92,10 @@ def committed(commitment: Anchor) -> frozenset[Statement]:
     return frozenset((finding, name) for name in POLARITIES for finding in getattr(commitment, name))
 
 
-def sides(report: str) -> dict[str, set[str]]:
-    """Return the sides, left and right, that the clauses name in which a text affirms a finding or leaves it uncertain;
-    nothing for a finding without a side."""
-    found: dict[str, set[str]] = {}
-    for m in find_mentions(report):
-        start = max((cut.end() for cut in _CLAUSE.finditer(report, 0, m.start)), default=0)
-        cut = _CLAUSE.search(report, m.end)
-        named = {side.lower() for side in _SIDE.findall(report[start : cut.start() if cut else None])}
-        if named and m.polarity in ("positive", "uncertain"):
-            found.setdefault(m.finding, set()).update(named)
-    return found
+def sides(report: str) -> dict[str, frozenset[str]]:
+    """Return the sides, left and right, that a text gives to findings which it affirms or leaves uncertain; nothing for
+    a finding without a side."""
+    return {finding: one.side for finding, one in read_attributes(report).items() if one.side}
 
 
 def _wording(report: str) -> list[tuple[int, int, Statement]]:
@@ -120,7 +113,8 @@ def spans(
     other: Collection[Statement] | None,
     first: Collection[Statement] | None = None,
     commitment: Collection[Statement] | None = None,
-    other_sides: Mapping[str, set[str]] | None = None,
+    other_sides: Mapping[str, frozenset[str]] | None = None,
+    named: Mapping[str, frozenset[Statement]] | None = None,
 ) -> list[Span]:
     """Cut a report into spans, which joined give the report.
 
@@ -133,6 +127,7 @@ def spans(
         first: :func:`statements` of the report in the first context; None in that context itself.
         commitment: statements of the report's own commitment; by default ``other``, if that is a commitment.
         other_sides: :func:`sides` of the other text; None: sides are not compared.
+        named: statements of several texts that make up ``other``, by name; the tooltip says which of them match.
     """
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
     phrases = [(*_extent(m, mentions), (m.finding, str(m.polarity))) for m in mentions] + _wording(report)
@@ -140,6 +135,7 @@ def spans(
     tooltips = {
         "matching": with_support,
         unsupported: without_support,
+        "opposite": "the other report says the opposite",
         "contradicts": "the commitment says the opposite",
         "aside": "the other side there",
         "changed": "differs from the first context",
@@ -155,9 +151,12 @@ def spans(
         compared = [s for s in here if compared_with != "commitment" or s[1] != LONGITUDINAL]
         checked = bool(compared) and other is not None
         supported = checked and all(statement in (other or ()) for statement in compared)
+        denied = compared_with != "commitment" and checked and not supported
+        denied = denied and any((name, _OPPOSITE.get(said, "")) in (other or ()) for name, said in compared)
         there = {
             "matching": supported,
-            unsupported: checked and not supported,
+            unsupported: checked and not supported and not denied,
+            "opposite": denied,
             LONGITUDINAL: any(kind == LONGITUDINAL for _, kind in here),
             "contradicts": not opposed.isdisjoint(here),
             "aside": supported and any(finding in turned and said != "negative" for finding, said in here),
@@ -166,6 +165,9 @@ def spans(
         marks = [mark for mark, found in there.items() if found]
         about = [", ".join(dict.fromkeys(": ".join(statement) for statement in here))]
         about += [tooltips[mark] for mark in marks if mark in tooltips]
+        if named and checked:
+            matching = sorted(name for name, stated in named.items() if stated.issuperset(compared))
+            about.append(f"said by {' and '.join(matching) or 'none'}")
         marked.append(Span(report[start:end], marks, "; ".join(about)))
     return marked
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from pacer.core.io import atomic_directory, write_json, write_text
-from pacer.metrics.probe.use import CHANCE, CHEXBERT, RULES, SystemUse, Use
+from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
+from pacer.metrics.probe.use import CHANCE, SystemUse, Use
+from pacer.metrics.probe.verdicts import LACKING, MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
 from pacer.metrics.statistics.bootstrap import Interval
 from pacer.reporting.charts import interval_chart
 from pacer.reporting.figures import for_page
 from pacer.reporting.html import render
 from pacer.reporting.tables import Heading, Table, number, signed
 
-_F1 = {RULES: "F1 by rules", CHEXBERT: "CheXbert F1"}
 _NOTES = (
     "Gain: F1 with the record as given minus F1 with the changed source, over the same records, with its 95 % interval "
     "over patients (means over contexts). used: the interval lies above 0. ignored: every report stays the same, so "
@@ -23,11 +24,45 @@ _NOTES = (
     "can be wrong by chance: intervals are not corrected for the number of rows, and with n below 20 they are too "
     "narrow.",
     "Only another patient's source tests whether its content is read; without a source, a system may also react to its "
-    "absence. Radiographs are exchanged together, frontal and lateral.",
-    "F1 counts positive findings; a report that affirms none scores 0.",
+    "absence. Frontal and lateral radiograph are exchanged together where the row does not name one.",
+    "F1 counts positive findings, read by the rules; a report that affirms none scores 0.",
     "Not backed: reports with a finding of the previous report that the reference lacks, as given and as changed.",
     "Chance: the same reports against the references of other patients. A system whose gain over chance is not above 0 "
     "writes reports that fit any patient.",
+)
+
+#: The twins that say whether a source is used, by its name.
+_SOURCES = {
+    "the radiographs": "another_radiograph",
+    "the lateral view": "another_lateral",
+    "the previous report": "another_prior",
+}
+_WORDS = {
+    "used": "uses {}",
+    "ignored": "ignores {}",
+    "misled": "is misled by {}",
+    "no gain shown": "is not shown to use {}",
+}
+_TONES = {"used": "yes", "above chance": "yes", "misled": "no", "ignored": "no", "not above chance": "no"}
+_VERDICT_TONES = {THERE: "yes", NOT_THERE: "no", WITHOUT: "no"}
+#: Columns of the table of findings: their heading, by change.
+_RATES = {
+    GIVEN: "As given",
+    SAME_FINDING: "Another's, same finding",
+    ELSEWHERE: "Covered elsewhere",
+    COVERED: "Covered",
+    LACKING: "Another's, without it",
+    MEAN_PICTURE: "Mean radiograph",
+}
+_OF_FINDINGS = (
+    "Share of reports that affirm the finding, of the records whose reference does; a column has the records that have "
+    "this change. Effect of place: covered elsewhere minus covered, over the records that have both, with its 95 % "
+    "interval over patients.",
+    f"{THERE}: the effect of place is shown (p below .05 after Holm's correction for the findings). {NOT_THERE}: as "
+    "given minus another patient's without it is shown, and the interval of the effect of place lies within ±.1. "
+    f"{WITHOUT}: the interval of as given minus mean radiograph lies within ±.1, and more than .1 say it with the mean "
+    "radiograph. An interval within ±.1 needs 30 records.",
+    f"{UNCLEAR}: anything else; beside it the number of records at which an effect of .2 would be shown with power .8.",
 )
 
 
@@ -36,13 +71,16 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest
     return the table as Markdown."""
     titles = {CHANCE: "another patient's reference (chance)"} | dict(kinds)
     table, chart = use_table(systems, titles), use_chart(systems, titles)
+    tables = [verdict_table(systems), table] if any(system.findings for system in systems) else [table]
+    words = {system.name: f"{verdict_sentence(system)}." for system in systems}
     record = {
         "probe": {"key": manifest["key"], "seed": manifest["seed"]},
         "systems": {
             system.name: {
                 "uses": {twin: asdict(use) | {"verdict": use.verdict} for twin, use in system.uses.items()},
+                "findings": {one.finding: asdict(one) for one in system.findings},
+                "verdict": words[system.name],
                 "refers_to_absent": system.absent,
-                "contradicts_commitment": system.contradicts,
                 "signature": system.signature,
             }
             for system in systems
@@ -50,36 +88,74 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest
     }
     with atomic_directory(out) as folder:
         inline = for_page(chart, "use")
-        page = render("tables.html", kicker="probe", title=table.caption, tables=[table], chart=inline)
+        page = render("tables.html", kicker="probe", title=table.caption, verdicts=words, tables=tables, chart=inline)
         write_text(folder / "index.html", page)
-        write_text(folder / "table.md", table.markdown())
+        text = "\n".join([*(f"**{name}** {said}\n" for name, said in words.items()), *(t.markdown() for t in tables)])
+        write_text(folder / "table.md", text)
         write_text(folder / "use.svg", chart)
         write_json(folder / "use.json", record)
-    return table.markdown()
+    return text
+
+
+def verdict_sentence(system: SystemUse) -> str:
+    """Return what a system does with each source, and how many findings have which verdict, in words."""
+    known = {source: system.uses[twin].verdict for source, twin in _SOURCES.items() if twin in system.uses}
+    parts = [_WORDS[verdict].format(source) for source, verdict in known.items()]
+    for verdict in (THERE, NOT_THERE, WITHOUT, UNCLEAR):
+        names = [one.finding for one in system.findings if one.verdict == verdict]
+        if names:
+            parts.append(f"{verdict}: {f'{len(names)} findings' if verdict == UNCLEAR else ', '.join(names)}")
+    return "; ".join(parts)
+
+
+def verdict_table(systems: Sequence[SystemUse]) -> Table:
+    """Return a row for each finding, the systems below each other."""
+    rows: list[tuple[str, ...]] = []
+    headings, tones = {}, {}
+    columns = ("Finding", "Verdict", "n", *_RATES.values(), "Effect of place")
+    for system in systems:
+        headings[len(rows)] = Heading(system.name)
+        for one in system.findings:
+            tones[len(rows), 1] = _VERDICT_TONES.get(one.verdict, "")
+            rows.append(_finding_cells(one))
+    numeric = (False, False, *[True] * (len(columns) - 2))
+    return Table(columns, tuple(rows), "Findings", numeric, headings=headings, tones=tones, notes=_OF_FINDINGS)
+
+
+def _finding_cells(one: FindingUse) -> tuple[str, ...]:
+    rates = (number(one.rates.get(change), 2) if change in one.rates else "–" for change in _RATES)
+    place = one.effects.get("place")
+    effect = "–" if place is None else f"{signed(place.difference, 2)} ({signed(place.low, 2)}…{signed(place.high, 2)})"
+    verdict = one.verdict
+    if verdict == UNCLEAR and COVERED not in one.rates:
+        verdict += " (no control region)"
+    elif verdict == UNCLEAR and place is None:
+        verdict += " (fewer than 10 patients)"
+    elif verdict == UNCLEAR:
+        verdict += f" ({number(one.needed)} records needed, {one.pairs['place']} there)"
+    return (one.finding, verdict, str(one.records), *rates, effect)
 
 
 def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
     """Return a row for each kind of twin, the systems below each other."""
     rows: list[tuple[str, ...]] = []
-    headings = {}
+    headings, tones = {}, {}
     for system in systems:
         headings[len(rows)] = Heading(system.name, _about(system))
-        rows += [(title, *_cells(use)) for twin, title in titles.items() if (use := system.uses.get(twin)) is not None]
-    scores = next(iter(systems[0].uses.values())).f1
-    heads = tuple(part for score in scores for part in (_F1[score], "changed", "gain"))
-    columns = ("Changed source", "n", *heads, "Reports that change", "Not backed", "Verdict")
-    numeric = (False, *[True] * (len(columns) - 2), False)
-    return Table(columns, tuple(rows), "Use of sources", numeric, headings=headings, notes=_NOTES)
+        for twin, title in titles.items():
+            if (use := system.uses.get(twin)) is not None:
+                tones[len(rows), 1] = _TONES.get(use.verdict, "")
+                rows.append((title, use.verdict, *_cells(use)))
+    columns = ("Changed source", "Verdict", "n", "F1", "changed", "gain", "Reports that change", "Not backed")
+    numeric = (False, False, *[True] * (len(columns) - 2))
+    return Table(columns, tuple(rows), "Use of sources", numeric, headings=headings, tones=tones, notes=_NOTES)
 
 
 def _cells(use: Use) -> tuple[str, ...]:
-    f1 = []
-    for gain in use.f1.values():
-        interval = f"({signed(gain.low)}…{signed(gain.high)})"
-        f1 += [number(gain.second), number(gain.first), f"{signed(gain.difference)} {interval}"]
+    gain = f"{signed(use.f1.difference)} ({signed(use.f1.low)}…{signed(use.f1.high)})"
     changed = "" if use.unchanged is None else number(1 - use.unchanged)
     unbacked = " → ".join(number(share) for share in use.unbacked if share is not None)
-    return (str(use.records), *f1, changed, unbacked, use.verdict)
+    return (str(use.records), number(use.f1.second), number(use.f1.first), gain, changed, unbacked)
 
 
 def _about(system: SystemUse) -> str:
@@ -90,8 +166,6 @@ def _about(system: SystemUse) -> str:
     ]
     if system.empty:
         parts.append(f"{number(system.empty)} reports are empty")
-    if system.contradicts is not None:
-        parts.append(f"{system.contradicts:.0%} contradict their commitment")
     return "; ".join(parts)
 
 
@@ -105,5 +179,4 @@ def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
 
 
 def _gain(use: Use) -> Interval:
-    gain = use.f1[RULES]
-    return Interval(gain.difference, gain.low, gain.high, gain.undefined)
+    return Interval(use.f1.difference, use.f1.low, use.f1.high, use.f1.undefined)

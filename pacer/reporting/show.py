@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from pacer.core.contexts import CONTEXTS, SOURCES
+from pacer.core.contexts import CONTEXTS, SOURCES, availability
 from pacer.core.errors import DataError
 from pacer.core.io import hash_json, write_text
 from pacer.data.schemas import read_images, read_records
@@ -40,7 +40,8 @@ def show_study(
     """Write the page of a study, or of one examination, into ``out``, and return its path.
 
     Args:
-        systems: name and path of each: a scored run, or a file of reports by record id.
+        systems: name and path of each: a scored run, or a file of reports by record id. contexts: to show; none: all in
+            which both systems have a report.
         records, images: tables of the corpus, for radiographs, previous reports and the references of files.
 
     Raises:
@@ -49,7 +50,9 @@ def show_study(
     needed = records.is_file() or any(place.is_file() for _, place in systems)
     known = _of_study(read_records(records), study) if needed else []
     corpus = {row["record_id"]: row for row in known}
-    reports = [_reports(place, study, contexts, corpus) for _, place in systems]
+    found = [_reports(place, study, corpus) for _, place in systems]
+    contexts = contexts or [name for name in CONTEXTS if all(name in rows for rows in found)] or CONTEXTS[:1]
+    reports = [_chosen(rows, place, study, contexts) for rows, (_, place) in zip(found, systems, strict=True)]
     readings: list[Reading] = []
     first: list[frozenset[Statement]] = []
     for context, *rows in zip(contexts, *reports, strict=True):
@@ -63,13 +66,20 @@ def show_study(
         reference, *generated = stated = [statements(text) for text in texts]
         first = first or stated
         others = [generated[0] | generated[1], reference, reference]
-        marked = [spans(*compared) for compared in zip(texts, _COMPARED_WITH, others, first, strict=True)]
+        marked = [
+            spans(*compared) for compared in zip(texts[1:], _COMPARED_WITH[1:], others[1:], first[1:], strict=True)
+        ]
+        said = dict(zip((name for name, _ in systems), generated, strict=True))
+        marked.insert(0, spans(texts[0], _COMPARED_WITH[0], others[0], first[0], named=said))
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
         readings.append(Reading(context, SOURCES[context], prior_report, marked))
     views = _views([corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images)
+    with_lateral = [context.upper() for context in contexts if availability(context)[0]]
     name = re.sub(r"[^A-Za-z0-9_-]", "_", study)[:80]
     path = out / f"study-{name if name == study else f'{name}-{hash_json(study)[:8]}'}.html"
-    write_text(path, render("show.html", study=study, systems=systems, views=views, readings=readings))
+    write_text(
+        path, render("show.html", study=study, systems=systems, views=views, given=with_lateral, readings=readings)
+    )
     return path
 
 
@@ -78,8 +88,8 @@ def _of_study(table: pl.DataFrame, study: str) -> list[dict[str, Any]]:
     return table.filter(pl.any_horizontal(pl.col("study_id", "record_id") == study, examination)).to_dicts()
 
 
-def _reports(place: Path, study: str, contexts: Sequence[str], corpus: Mapping[str, dict]) -> list[dict[str, Any]]:
-    """Return a system's row of the study in each context, with ``reference`` and ``hypothesis``."""
+def _reports(place: Path, study: str, corpus: Mapping[str, dict]) -> dict[str, dict[str, Any]]:
+    """Return a system's row of the study by context, with ``reference`` and ``hypothesis``."""
     if place.is_file():
         given = reports_of(place, HYPOTHESIS_COLUMNS).rows.drop_nulls("text").select("id", "text").iter_rows()
         rows = [
@@ -95,6 +105,13 @@ def _reports(place: Path, study: str, contexts: Sequence[str], corpus: Mapping[s
         if other is not row:
             several = f"{other['record_id']} and {row['record_id']}"
             raise DataError(f"{place} has several reports of {study}, {several}; name one of these records")
+    return by_context
+
+
+def _chosen(
+    by_context: Mapping[str, dict[str, Any]], place: Path, study: str, contexts: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return a system's rows in these contexts."""
     if missing := [context for context in contexts if context not in by_context]:
         there = f"it has {', '.join(by_context)}: choose with --context" if by_context else "name another study"
         if UNKNOWN in by_context:

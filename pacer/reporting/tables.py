@@ -54,7 +54,8 @@ class Table:
         numeric: which columns align right; by default all but the first.
         summary: the index of a row set apart (the mean), or None. rules: the rows that open a new group.
         quiet: less prominent rows (intervals, published values). headings: by the row below them.
-        marks: best and second best, by (row, column). notes: lines below the table.
+        marks: best and second best, by (row, column). tones: colours of cells on a page, by (row, column): a class of
+            ``style.css``. notes: lines below the table.
     """
 
     columns: tuple[str, ...]
@@ -66,6 +67,7 @@ class Table:
     quiet: frozenset[int] = frozenset()
     headings: Mapping[int, Heading] = field(default_factory=dict)
     marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
+    tones: Mapping[tuple[int, int], str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ stays with the owner of the references.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import polars as pl
 from PIL import Image
 
 from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
@@ -22,6 +24,7 @@ from pacer.core.io import atomic_directory, hash_json, write_json
 from pacer.core.progress import Ticker
 from pacer.data.radiographs import open_image
 from pacer.data.twins import exchange, without
+from pacer.metrics.probe.covering import Boxes, control_region, covered
 
 INPUTS, KEY, MANIFEST, IMAGES = "inputs.csv", "key.parquet", "manifest.json", "images"
 #: The records as they are.
@@ -36,9 +39,15 @@ _TEMPLATES = {"positive": "there is {} .", "negative": "there is no {} .", "unce
 _SENTENCE_END = re.compile(r"(?<= \.)\s+")
 
 
+#: Kinds of twins that a record has for each finding that its report affirms.
+COVERED, ELSEWHERE, SAME_FINDING = "finding_covered", "elsewhere_covered", "same_finding"
 #: The kinds of twins, with their titles.
 TITLES = {
     "another_radiograph": "another patient's radiographs",
+    "another_frontal": "another patient's frontal view",
+    SAME_FINDING: "another patient's radiographs with the same finding",
+    COVERED: "finding covered where it is",
+    ELSEWHERE: "as much covered elsewhere",
     "mean_radiograph": "the mean radiograph",
     "no_lateral": "no lateral view",
     "another_lateral": "another patient's lateral view",
@@ -48,12 +57,21 @@ TITLES = {
 }
 
 
-def make_probe(records: pl.DataFrame, paths: Mapping[str, str], out: Path, seed: int, limit: int | None) -> dict:
+def make_probe(
+    records: pl.DataFrame,
+    paths: Mapping[str, str],
+    out: Path,
+    seed: int,
+    limit: int | None,
+    boxes: Boxes | None = None,
+    states: pl.DataFrame | None = None,
+) -> dict:
     """Write the probe of some records into the folder ``out``, and return its manifest.
 
     Args:
         records: rows of ``records.parquet``. paths: file of each image id. seed: of all choices. limit: records of each
-            context, chosen at random; None: all.
+            context, chosen at random; None: all. boxes: of findings; None: nothing is covered. states: ``study_id``,
+            ``finding``, ``side`` and ``severity`` of all findings; None: as the reports have them.
 
     Raises:
         DataError: there is no record, or an image cannot be read.
@@ -61,11 +79,16 @@ def make_probe(records: pl.DataFrame, paths: Mapping[str, str], out: Path, seed:
     chosen = _sample(records, seed, limit)
     if chosen.is_empty():
         raise DataError("no record to make a probe of; choose another split or context")
+    affirmed = _affirmed(chosen, states)
     groups = {GIVEN: chosen} | _twins(chosen, seed)
+    groups[SAME_FINDING] = exchange(affirmed, _VIEWS, ["context", "view", "finding", "side", "severity"], seed)
+    pictures, twins = _coverings(affirmed, boxes or {})
+    groups |= twins
     key = pl.concat(
         [
             part.select(
                 pl.lit(twin).alias("twin"),
+                pl.col("finding") if "finding" in part.columns else pl.lit(None, pl.String).alias("finding"),
                 *("record_id", "study_id", "subject_id", "view", "frontal", "lateral", "prior_report"),
                 *("indication", "history", "sections"),
                 pl.col("report").alias("reference"),
@@ -76,12 +99,25 @@ def make_probe(records: pl.DataFrame, paths: Mapping[str, str], out: Path, seed:
     ).join(chosen.select("record_id", "context"), on="record_id", how="left", maintain_order="left")
     # reports written for another probe do not pair with this one
     inputs = hash_json(key.to_dicts())[:8]
-    key = key.select(pl.format("{}--{}--{}", pl.lit(inputs), "twin", "record_id").alias("probe_id"), pl.all())
-    reports = {twin: {"reports": len(part), "without": len(chosen) - len(part)} for twin, part in groups.items()}
-    manifest = {"seed": seed, "records": len(chosen), "reports": reports, "key": hash_json(key.to_dicts())}
+    of_finding = pl.col("finding").str.replace_all(" ", "_")
+    key = key.select(
+        pl.concat_str(pl.lit(inputs), "twin", of_finding, "record_id", separator="--", ignore_nulls=True).alias(
+            "probe_id"
+        ),
+        pl.all(),
+    )
+    sizes = {twin: len(affirmed) if "finding" in part.columns else len(chosen) for twin, part in groups.items()}
+    reports = {twin: {"reports": len(part), "without": sizes[twin] - len(part)} for twin, part in groups.items()}
+    uncovered = Counter(affirmed["finding"].to_list())
+    uncovered.subtract(twins[COVERED]["finding"].to_list())
+    manifest = {
+        **{"seed": seed, "records": len(chosen), "reports": reports, "key": hash_json(key.to_dicts())},
+        "not_covered": {finding: count for finding, count in uncovered.items() if count},
+    }
     with atomic_directory(out) as folder:
         known = {image: str(Path(path).absolute()) for image, path in paths.items()}
         known |= _write_means(chosen, known, folder / IMAGES, out.absolute() / IMAGES, seed)
+        known |= _write_coverings(pictures, known, folder / IMAGES, out.absolute() / IMAGES)
         file = {view: pl.col(view).replace_strict(known, return_dtype=pl.String) for view in _VIEWS}
         columns = ("probe_id", *file.values(), pl.col("prior_report").alias("prior"), "indication", "history")
         key.select(*columns, "view", "sections").write_csv(folder / INPUTS)
@@ -111,11 +147,58 @@ def _twins(records: pl.DataFrame, seed: int) -> dict[str, pl.DataFrame]:
         "another_radiograph": exchange(records, _VIEWS, ["context", "view"], seed),
         "mean_radiograph": records.with_columns(pl.format("mean-{}", "view").alias("frontal"), mean_lateral),
         "no_lateral": without("lateral", records),
+        "another_frontal": exchange(with_lateral, ["frontal"], ["context", "view"], seed),
         "another_lateral": exchange(with_lateral, ["lateral"], ["context"], seed),
         "no_prior": without("prior_report", records),
         "another_prior": exchange(with_prior, ["prior_report"], ["context"], seed),
         "flipped_prior": _flipped(with_prior, seed),
     }
+
+
+def _affirmed(records: pl.DataFrame, states: pl.DataFrame | None) -> pl.DataFrame:
+    """Return a row for each record and finding that its report affirms, with ``finding``, ``side`` and ``severity``."""
+    findings = [list(extract_anchor(report).positive) for report in records["report"]]
+    rows = records.with_columns(pl.Series("finding", findings, pl.List(pl.String))).explode("finding")
+    rows = rows.drop_nulls("finding")
+    if states is not None:
+        return rows.join(states, on=["study_id", "finding"], how="left", maintain_order="left")
+    read = [read_attributes(report)[finding] for report, finding in rows.select("report", "finding").iter_rows()]
+    return rows.with_columns(
+        pl.Series(name, [" ".join(sorted(getattr(one, name))) for one in read]) for name in ("side", "severity")
+    )
+
+
+#: Pictures to write, by id: the image, and the region that is covered in it.
+_Pictures = dict[str, tuple[str, list]]
+
+
+def _coverings(affirmed: pl.DataFrame, boxes: Boxes) -> tuple[_Pictures, dict[str, pl.DataFrame]]:
+    """Return the twins in which the finding is covered, and those in which as much is covered elsewhere, for the rows
+    that have both in every view that shows the finding."""
+    pictures: _Pictures = {}
+    rows: dict[str, list[dict]] = {COVERED: [], ELSEWHERE: []}
+    for row in affirmed.iter_rows(named=True):
+        finding, regions = row["finding"], {}
+        for view in _VIEWS:
+            there = dict(boxes.get(row[view], {}))
+            if place := there.pop(finding, None):
+                others = [box for of_finding in there.values() for box in of_finding]
+                regions[view] = {COVERED: place, ELSEWHERE: control_region(place, others, frontal=view == "frontal")}
+        if regions and all(region[ELSEWHERE] is not None for region in regions.values()):
+            for twin, twins in rows.items():
+                changed = {view: hash_json([twin, finding, row[view]])[:16] for view in regions}
+                pictures |= {changed[view]: (row[view], regions[view][twin]) for view in regions}
+                twins.append(row | changed)
+    return pictures, {twin: pl.DataFrame(twins, affirmed.schema) for twin, twins in rows.items()}
+
+
+def _write_coverings(pictures: _Pictures, paths: Mapping[str, str], folder: Path, final: Path) -> dict[str, str]:
+    """Write the pictures of coverings; return their files in ``final``."""
+    with Ticker("coverings", len(pictures)) as ticker:
+        for name, (image, region) in pictures.items():
+            covered(open_image(paths[image]), region).save(folder / f"{name}.jpg", quality=95)
+            ticker.advance()
+    return {name: str(final / f"{name}.jpg") for name in pictures}
 
 
 def _write_means(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,19 +13,20 @@ from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import availability
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL
-from pacer.core.io import hash_file, hash_json, read_json, read_jsonl
+from pacer.core.io import hash_file, hash_json, read_json
 from pacer.data.twins import exchange
 from pacer.data.wording import compares_with_prior
 from pacer.metrics.cases import MEAN, contexts_of
-from pacer.metrics.commitments import anchor_columns, contradictions, states
+from pacer.metrics.commitments import anchor_columns, states
 from pacer.metrics.predictions import check_pairs
 from pacer.metrics.probe.make import GIVEN, KEY, MANIFEST, TITLES
+from pacer.metrics.probe.verdicts import FindingUse, finding_uses
 from pacer.metrics.report_files import reports_of
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.metrics.statistics.sources import gains
 
-#: F1 by the rules (positive findings of report and reference), and CheXbert's.
-RULES, CHEXBERT = "report_positive_f1", "f1"
+#: The score of the reports: F1 of positive findings, read by the rules in report and reference.
+_F1 = "report_positive_f1"
 #: The comparison with another patient's reference: what a report that fits any patient would reach.
 CHANCE = "chance"
 _CONVENTION = "llm-rg4"
@@ -40,21 +40,21 @@ class Use:
     """What one kind of twin shows.
 
     Attributes:
-        records: number of pairs. f1: of twins (``first``), of the records as given (``second``) and their difference,
-            by score; means over contexts. unchanged: share of identical reports; None for :data:`CHANCE`.
+        records: number of pairs. f1: of twins (``first``), of the records as given (``second``) and their difference;
+            means over contexts. unchanged: share of identical reports; None for :data:`CHANCE`.
         unbacked: share of reports with a finding of their previous report that the reference lacks, as given and for
             the twin; None without a previous report, and for :data:`CHANCE`.
     """
 
     records: int
-    f1: dict[str, Difference]
+    f1: Difference
     unchanged: float | None
     unbacked: tuple[float | None, float | None]
 
     @property
     def verdict(self) -> str:
         """Whether the twin shows that the system uses the source, by the rules' F1."""
-        low, high = self.f1[RULES].low, self.f1[RULES].high
+        low, high = self.f1.low, self.f1.high
         if self.unchanged is None:  # chance: the reports are the same, and the references are others'
             return "above chance" if low is not None and low > 0 else "not above chance"
         if self.unchanged == 1:
@@ -66,14 +66,13 @@ class Use:
 
 class SystemUse(NamedTuple):
     """The use of sources by one system. ``uses``: kind of twin (and :data:`CHANCE`) -> what it shows.
-    ``empty``: number of reports without a text.
-    ``absent``: share of reports that refer to an examination that was not given, by source; None: always given.
-    ``contradicts``: share of reports that contradict their stated commitment; None: there is none."""
+    ``findings``: the verdict of each finding. ``empty``: number of reports without a text.
+    ``absent``: share of reports that refer to an examination that was not given, by source; None: always given."""
 
     name: str
     uses: dict[str, Use]
+    findings: list[FindingUse]
     absent: dict[str, float | None]
-    contradicts: float | None
     empty: int
     signature: dict[str, Any]
 
@@ -89,41 +88,41 @@ def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, An
     key, manifest = pl.read_parquet(folder / KEY), read_json(folder / MANIFEST)
     if hash_json(key.to_dicts()) != manifest["key"]:
         raise DataError(f"{folder / KEY} was changed after it was written; make the probe again")
+    if "finding" not in key.columns:  # a probe of an earlier version, without changes for each finding
+        key = key.with_columns(finding=pl.lit(None, pl.String))
     present = set(key["twin"])
     return key, {name: title for name, title in TITLES.items() if name in present}, manifest
 
 
-def system_use(name: str, key: pl.DataFrame, reports: Path, chexbert: Path | None = None) -> SystemUse:
+def system_use(name: str, key: pl.DataFrame, reports: Path) -> SystemUse:
     """Score the reports of one system.
 
     Args:
         reports: a file with the columns ``probe_id`` (or ``case``) and ``report``, one row for each row of the key.
-        chexbert: folder of the labeller; None: F1 by the rules alone.
 
     Raises:
         DataError: the file is unreadable, or ids do not pair one to one.
     """
-    cases, scores = _cases(key, reports, chexbert)
+    cases = _cases(key, reports)
     groups = {twin: part for (twin,), part in cases.group_by("twin", maintain_order=True)}
     given = groups.pop(GIVEN)
-    other = [*(f"reference_{polarity}" for polarity in POLARITIES), *(["reference_labels"] if chexbert else [])]
-    others = exchange(given, other, ["context"])
+    others = exchange(given, [f"reference_{polarity}" for polarity in POLARITIES], ["context"])
     uses = {}
     if len(others):  # else one patient has more than half of the records
-        uses[CHANCE] = replace(_use(given, others, scores), unchanged=None, unbacked=(None, None))
-    uses |= {twin: _use(given, part, scores) for twin, part in groups.items()}
+        uses[CHANCE] = replace(_use(given, others), unchanged=None, unbacked=(None, None))
+    uses |= {twin: _use(given, part) for twin, part in groups.items()}
     lateral, prior = (pl.Series([availability(context)[place] for context in cases["given"]]) for place in (0, 1))
     absent: dict[str, Any] = {
         "lateral view": cases.filter(~lateral)["names_lateral"].mean(),
         "previous report": cases.filter(~prior)["compares"].mean(),
     }
-    signature = {"reports": hash_file(reports), "scores": scores, "convention": _CONVENTION}
+    signature = {"reports": hash_file(reports), "score": _F1}
     empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
-    return SystemUse(name, uses, absent, _contradicts(reports, cases), empty, signature)
+    return SystemUse(name, uses, finding_uses(cases), absent, empty, signature)
 
 
-def _cases(key: pl.DataFrame, path: Path, chexbert: Path | None) -> tuple[pl.DataFrame, list[str]]:
-    """Return the key with the reports and what was read in them, and the scores that can be computed."""
+def _cases(key: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Return the key with the reports and what was read in them."""
     read = reports_of(path, ("report", "hypothesis", "text"))
     said = pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")  # nan and the like say nothing
     rows = read.rows.select(pl.col("id").alias("probe_id"), said.alias("hypothesis"))
@@ -131,25 +130,20 @@ def _cases(key: pl.DataFrame, path: Path, chexbert: Path | None) -> tuple[pl.Dat
     cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
     for side, column in (("reference", "reference"), ("report", "hypothesis"), ("prior", "prior_report")):
         cases = cases.with_columns(anchor_columns(cases[column].fill_null(""), side))
-    cases = cases.with_columns(
+    return cases.with_columns(
         compares=pl.Series(map(compares_with_prior, cases["hypothesis"]), dtype=pl.Boolean),
         names_lateral=cases["hypothesis"].str.to_lowercase().str.contains(_LATERAL.pattern),
     )
-    if chexbert is None:
-        return cases, [RULES]
-    from pacer.metrics.chexbert.labeller import CheXbert  # imports torch
-
-    return cases.with_columns(CheXbert(chexbert).columns(cases, ["reference", "hypothesis"])), [RULES, CHEXBERT]
 
 
-def _use(given: pl.DataFrame, twins: pl.DataFrame, scores: Sequence[str]) -> Use:
+def _use(given: pl.DataFrame, twins: pl.DataFrame) -> Use:
     """Compare the twins with the same records as they are given."""
     given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
-    found = gains(given, twins, _CONVENTION, scores, _RESAMPLES)
+    found = gains(given, twins, _CONVENTION, [_F1], _RESAMPLES)
     contexts = contexts_of(given)
     return Use(
         len(twins),
-        found[MEAN if len(contexts) > 1 else contexts[0]],
+        found[MEAN if len(contexts) > 1 else contexts[0]][_F1],
         int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins),
         (_unbacked(given), _unbacked(twins)),
     )
@@ -162,16 +156,3 @@ def _unbacked(cases: pl.DataFrame) -> float | None:
     affirmed = POLARITIES.index("positive")
     prior, report, reference = (states(cases, side) == affirmed for side in ("prior", "report", "reference"))
     return float((prior & report & ~reference).any(axis=1).mean())
-
-
-def _contradicts(path: Path, cases: pl.DataFrame) -> Any:
-    """Return the share of reports that contradict the commitment beside them, as `pacer generate` writes it."""
-    if path.suffix.lower() != ".jsonl":
-        return None
-    stated = {row.get("case"): row.get("commitment") for row in read_jsonl(path)}
-    anchors = [stated.get(case) or {} for case in cases["probe_id"]]
-    if any(anchor and (not isinstance(anchor, dict) or set(anchor) != set(POLARITIES)) for anchor in anchors):
-        raise DataError(f"{path}: a commitment must be an object with the lists {', '.join(POLARITIES)}")
-    texts = pl.List(pl.String)
-    lists = (pl.Series(f"anchor_{name}", [one.get(name) for one in anchors], texts) for name in POLARITIES)
-    return (contradictions(cases.with_columns(lists)).list.len() > 0).mean()

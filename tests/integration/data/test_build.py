@@ -162,7 +162,8 @@ def test_truth_travels_with_the_studies_in_use(tiny) -> None:
     described = describe_source(tiny.root, ".", "files", {c: f"{c}.json" for c in tiny.files})
     (tiny.root / "source.json").write_text(json.dumps(described))
     studies = [f"5000000{n}" for n in range(1, 6)]
-    of_all = {"subject_id": "1", "split": "train", "lateral_only": ["edema"], "prior_only": []}
+    lists: dict[str, list[str]] = {key: [] for key in ("prior_only", "states", "boxes")}
+    of_all = {"subject_id": "1", "split": "train", "lateral_only": ["edema"], **lists}
     rows = [{"study_id": study} | of_all | dict.fromkeys(FINDINGS, True) for study in studies]
     pl.DataFrame(rows, schema=TRUTH_SCHEMA).write_parquet(tiny.root / "truth.parquet")
     build_corpus(tiny.config(), tiny.root, tiny.out / "corpus")

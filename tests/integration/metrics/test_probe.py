@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 from pacer.cli.command import app
 from pacer.core.errors import DataError
 from pacer.data.schemas import IMAGE_SCHEMA, RECORD_SCHEMA, write_table
-from pacer.metrics.probe.make import GIVEN, INPUTS, KEY, make_probe
-from pacer.metrics.probe.use import CHANCE, RULES, read_probe, system_use
+from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, KEY, SAME_FINDING, make_probe
+from pacer.metrics.probe.use import CHANCE, read_probe, system_use
 
 FINDINGS = ("pneumothorax", "pleural effusion", "cardiomegaly", "pneumonia", "edema", "fracture")
 CONTEXTS = ("sn", "sw", "mn", "mw")
@@ -68,14 +68,20 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def probe(corpus: Path) -> Path:
-    made = run("probe", "make", "--records", str(corpus / "records.parquet"), "--out", str(corpus / "probe"))
+    """With boxes: every frontal shows its finding in the upper left quarter."""
+    shown = [(path.name, FINDINGS[int(path.stem.rsplit("-", 1)[1])]) for path in sorted(corpus.glob("frontal-*"))]
+    lines = [f"{image},{finding},0.1,0.1,0.3,0.3" for image, finding in shown]
+    (corpus / "boxes.csv").write_text("\n".join(["image,finding,x,y,width,height", *lines]))
+    arguments = ("--records", str(corpus / "records.parquet"), "--boxes", str(corpus / "boxes.csv"))
+    made = run("probe", "make", *arguments, "--out", str(corpus / "probe"))
     assert made.exit_code == 0, made.output
+    assert "but without a region, or a control region to cover" in made.output
     return corpus / "probe"
 
 
 def seen(file: str | None) -> list[int]:
-    """The finding that an image shows; none for a mean radiograph."""
-    return [int(Path(file).stem.rsplit("-", 1)[1])] if file and "mean" not in Path(file).stem else []
+    """The finding that an image shows; none for a mean radiograph, or one in which something is covered."""
+    return [int(Path(file).stem.rsplit("-", 1)[1])] if file and Path(file).name[:7] in ("frontal", "lateral") else []
 
 
 def prior(row: Row) -> str:
@@ -89,7 +95,7 @@ SYSTEMS: dict[str, System] = {
     "constant": lambda row: "there is pneumothorax . there is no edema .",
 }
 SOURCES = {
-    "radiographs": ("another_radiograph", "mean_radiograph"),
+    "radiographs": ("another_radiograph", "another_frontal", "mean_radiograph"),
     "lateral": ("no_lateral", "another_lateral"),
     "previous report": ("no_prior", "another_prior", "flipped_prior"),
 }
@@ -115,7 +121,7 @@ def test_systems_are_told_apart(name: str, probe: Path, tmp_path: Path) -> None:
     uses = system_use(name, key, reports(probe, SYSTEMS[name], tmp_path / "r.csv")).uses
     for source, twins in SOURCES.items():
         for twin in twins:
-            gain = uses[twin].f1[RULES]
+            gain = uses[twin].f1
             if source in USED[name] or (twin, name) == ("another_radiograph", "looks at all"):
                 assert uses[twin].verdict == "used" and (gain.low or 0) > 0, twin
             elif name == "ignores the lateral" and source == "radiographs":
@@ -129,7 +135,8 @@ def test_the_inputs_are_what_their_names_say(corpus: Path, probe: Path) -> None:
     key = pl.read_parquet(probe / KEY)
     given = {row["record_id"]: row for row in key.filter(twin=GIVEN).iter_rows(named=True)}
     assert len(given) == 4 * PATIENTS
-    for twin, contexts in (("another_lateral", {"mn", "mw"}), ("another_prior", {"sw", "mw"})):
+    changed_in = {"another_lateral": {"mn", "mw"}, "another_frontal": {"mn", "mw"}, "another_prior": {"sw", "mw"}}
+    for twin, contexts in changed_in.items():
         assert set(key.filter(twin=twin)["context"]) == contexts
     for row in key.iter_rows(named=True):
         own = given[row["record_id"]]
@@ -137,6 +144,10 @@ def test_the_inputs_are_what_their_names_say(corpus: Path, probe: Path) -> None:
         expected = {
             GIVEN: set(),
             "another_radiograph": {"frontal", "lateral"},
+            "another_frontal": {"frontal"},
+            SAME_FINDING: {"frontal", "lateral"},
+            COVERED: {"frontal"},
+            ELSEWHERE: {"frontal"},
             "mean_radiograph": {"frontal", "lateral"},
             "no_lateral": {"lateral", "given"},
             "another_lateral": {"lateral"},
@@ -145,14 +156,31 @@ def test_the_inputs_are_what_their_names_say(corpus: Path, probe: Path) -> None:
             "flipped_prior": {"prior_report"},
         }[row["twin"]]
         assert changed <= expected and (changed or not expected or "another" in row["twin"])
+        if row["twin"] == SAME_FINDING:
+            donors = [one for one in given.values() if all(one[name] == row[name] for name in ("frontal", "context"))]
+            assert donors and row["subject_id"] not in {one["subject_id"] for one in donors}
+            assert all(f"there is {row['finding']} ." in one["reference"] for one in donors)
         assert row["reference"] == own["reference"] and row["context"] == own["context"]
     rows = pl.read_csv(probe / INPUTS, infer_schema=False)
     assert all(Path(path).is_file() for path in [*rows["frontal"], *rows["lateral"].drop_nulls()])
     assert not set(rows.columns) & {"report", "reference"}
 
 
+def test_a_finding_is_covered_where_it_is_and_as_much_elsewhere(probe: Path) -> None:
+    key, rows = pl.read_parquet(probe / KEY), pl.read_csv(probe / INPUTS, infer_schema=False)
+    files = key.join(rows.select("probe_id", file="frontal"), on="probe_id")
+    given = dict(files.filter(twin=GIVEN).select("record_id", "file").iter_rows())
+    assert files.filter(twin=COVERED).height == files.filter(twin=ELSEWHERE).height == 4 * PATIENTS
+    for twin, columns in ((COVERED, slice(0, 8)), (ELSEWHERE, slice(8, 20))):
+        for row in files.filter(twin=twin).head(8).iter_rows(named=True):
+            before, now = (np.asarray(Image.open(path), int) for path in (given[row["record_id"]], row["file"]))
+            changed = np.abs(before - now) > 12
+            assert changed[:, columns].sum() > 15 and changed.sum() - changed[:, columns].sum() < 8, twin
+
+
 def test_a_probe_is_the_same_in_a_seed(corpus: Path, probe: Path, tmp_path: Path) -> None:
-    again = run("probe", "make", "--records", str(corpus / "records.parquet"), "--out", str(tmp_path / "again"))
+    same = ("--records", str(corpus / "records.parquet"), "--boxes", str(corpus / "boxes.csv"))
+    again = run("probe", "make", *same, "--out", str(tmp_path / "again"))
     assert again.exit_code == 0 and (tmp_path / "again" / KEY).read_bytes() == (probe / KEY).read_bytes()
     few = run(
         *("probe", "make", "--records", str(corpus / "records.parquet"), "--out", str(tmp_path / "few")),
@@ -162,31 +190,20 @@ def test_a_probe_is_the_same_in_a_seed(corpus: Path, probe: Path, tmp_path: Path
     assert pl.read_parquet(tmp_path / "few" / KEY).filter(twin=GIVEN).height == 3
 
 
-def test_page_table_and_commitments(probe: Path, tmp_path: Path) -> None:
+def test_the_page_says_the_verdict_first(probe: Path, tmp_path: Path) -> None:
     plain = reports(probe, SYSTEMS["copies"], tmp_path / "copies.csv")
-    rows = pl.read_csv(plain)
-    lines = [
-        {"case": case, "report": report, "commitment": {"positive": [], "negative": ["edema"], "uncertain": []}}
-        for case, report in rows.iter_rows()
-    ]
-    (tmp_path / "own.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = [{"case": case, "report": report} for case, report in pl.read_csv(plain).iter_rows()]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = run(
         *("probe", "score", "--probe", str(probe), "--reports", f"copies={plain}"),
         *("--reports", str(tmp_path / "own.jsonl"), "--out", str(tmp_path / "use")),
     )
     assert done.exit_code == 0, done.output
-    page, record = (
-        (tmp_path / "use" / "index.html").read_text(),
-        json.loads((tmp_path / "use" / "use.json").read_text()),
-    )
+    page = (tmp_path / "use" / "index.html").read_text()
+    record = json.loads((tmp_path / "use" / "use.json").read_text())
+    assert record["systems"]["copies"]["verdict"].startswith("ignores the radiographs; ignores the lateral view; uses")
+    assert "<b>copies</b> ignores the radiographs" in page and "cannot tell" in page
     assert "<svg" in page and "no lateral view" in page and list(record["systems"]) == ["copies", "own"]
-    assert record["systems"]["copies"]["contradicts_commitment"] is None
-    edema = rows["report"].str.contains("there is edema").mean()
-    assert record["systems"]["own"]["contradicts_commitment"] == pytest.approx(edema)
-    half = [line | {"commitment": {"negative": ["edema"]}} for line in lines]
-    (tmp_path / "own.jsonl").write_text("".join(json.dumps(line) + "\n" for line in half))
-    command = ("probe", "score", "--probe", str(probe), "--reports", str(tmp_path / "own.jsonl"), "--out", "half")
-    assert "a commitment must be an object with the lists positive, negative" in str(run(*command).exception)
 
 
 def test_a_changed_key_is_refused(corpus: Path, tmp_path: Path) -> None:
@@ -208,7 +225,7 @@ def test_reports_for_another_probe_and_empty_ones_are_told(corpus: Path, probe: 
     rows = pl.read_csv(file)
     rows.with_columns(report=pl.lit("nan")).write_csv(file)
     done = run("probe", "score", "--probe", str(probe), "--reports", str(file), "--out", str(tmp_path / "use"))
-    assert f"{len(rows)} reports are empty" in done.output
+    assert f"{len(rows):,} reports are empty" in done.output
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,12 @@ class Case:
         studies = [f"test{i}" for i in range(4)]
         truth = {"study_id": studies, "subject_id": studies, "split": "test"}
         truth |= dict(zip(FINDINGS, self.latent.T, strict=True))
-        truth |= {"lateral_only": [["edema"] if row[3] else [] for row in self.latent], "prior_only": [[]] * 4}
+        truth |= {
+            "lateral_only": [["edema"] if row[3] else [] for row in self.latent],
+            "prior_only": [[]] * 4,
+            "states": [[]] * 4,
+            "boxes": [[]] * 4,
+        }
         pl.DataFrame(truth, schema=TRUTH_SCHEMA).write_parquet(folder / "truth.parquet")
 
     def score(self, **changes) -> dict:

@@ -20,6 +20,7 @@ def table(**present: list[str]) -> pl.DataFrame:
             **{f: [f in names for names in present.values()] for f in FINDINGS},
             "lateral_only": [[] for _ in present],
             "prior_only": [names[:1] for names in present.values()],
+            **{key: [[] for _ in present] for key in ("states", "boxes")},
         },
         schema=TRUTH_SCHEMA,
     )
@@ -47,8 +48,10 @@ def test_truth_is_read_by_study(tmp_path):
 
 def test_what_the_previous_report_contributes(tmp_path):
     """Two studies; the previous report alone tells of both fractures; with it the model finds one of them."""
+    edema = {"finding": "edema", "side": "bilateral", "severity": "mild", "course": "new"}
     latent = table(s1=["edema", "fracture"], s2=["fracture"]).with_columns(
-        pl.Series("prior_only", [["fracture"], ["fracture"]])
+        pl.Series("prior_only", [["fracture"], ["fracture"]]),
+        pl.Series("states", [[edema], []], TRUTH_SCHEMA["states"]),
     )
     latent.write_parquet(tmp_path / "truth.parquet")
     column = {name: OBSERVATIONS.index(OBSERVATION_OF[name]) for name in ("edema", "fracture")}
@@ -57,7 +60,8 @@ def test_what_the_previous_report_contributes(tmp_path):
     with_it = without.copy()
     with_it[1, column["fracture"]] = 1
     labels = {"hypothesis": with_it, "reference": with_it, "no_prior": without}
-    cases = pl.DataFrame({"study_id": ["s1", "s2"], "context": "sw"}).with_columns(
+    texts = {"hypothesis": ["mild left edema , new .", "no fracture ."]}
+    cases = pl.DataFrame({"study_id": ["s1", "s2"], "context": "sw"} | texts).with_columns(
         pl.Series(f"{name}_labels", rows.tolist()) for name, rows in labels.items()
     )
     scores = truth_scores(with_truth(cases, tmp_path / "truth.parquet"))
@@ -70,6 +74,9 @@ def test_what_the_previous_report_contributes(tmp_path):
             "sw_without_prior_f1": 2 / 4,
             "prior_only_recall": 1 / 2,
             "prior_only_recall_without_prior": 0.0,
+            "attributes_side": 0.0,
+            "attributes_severity": 1.0,
+            "attributes_course": 1.0,
         }
     )
 

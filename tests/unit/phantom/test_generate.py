@@ -12,7 +12,7 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.io import hash_bytes, hash_file, read_json, read_jsonl
 from pacer.data.cleaning import clean_report
 from pacer.data.findings import FINDINGS
-from pacer.data.schemas import EMPHASIS_POSITIONS
+from pacer.data.schemas import EMPHASIS_POSITIONS, TRUTH_SCHEMA
 from pacer.data.source import read_source
 from pacer.phantom.generate import emphasis_scores, generate_phantom
 from pacer.phantom.language import sample_texts
@@ -86,10 +86,17 @@ def test_same_examination_has_the_same_id_and_split_everywhere(records):
 
 def test_truth_lists_every_study(corpus, records):
     truth = pl.read_parquet(corpus / "truth.parquet")
-    assert truth.columns == ["study_id", "subject_id", "split", *FINDINGS, "lateral_only", "prior_only"]
+    assert dict(truth.schema) == TRUTH_SCHEMA
     assert set(truth["study_id"]) == {row["id"] for rows in records["sn"].values() for row in rows}
     for row in truth.iter_rows(named=True):
         assert all(row[name] for name in row["lateral_only"] + row["prior_only"])
+        assert [state["finding"] for state in row["states"]] == [name for name in FINDINGS if row[name]]
+        for box in row["boxes"]:
+            assert row[box["finding"]] and box["finding"] not in row["prior_only"]
+            assert box["view"] == "lateral" or box["finding"] not in row["lateral_only"]
+            assert box["x"] + box["width"] <= 1 and box["y"] + box["height"] <= 1 and box["width"] * box["height"] > 0
+        on_frontal = {box["finding"] for box in row["boxes"] if box["view"] == "frontal"}
+        assert on_frontal == {name for name in FINDINGS if row[name]} - {*row["lateral_only"], *row["prior_only"]}
 
 
 def test_answers_are_api_responses_for_every_train_record(corpus, records):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pacer.core.audits import number
 from pacer.core.errors import DataError
-from pacer.metrics.probe.use import RULES, SystemUse, Use
+from pacer.metrics.probe.use import SystemUse, Use
 from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics.bootstrap import Difference, Interval
 from pacer.metrics.statistics.intervals import Intervals, LabelScores
@@ -126,17 +126,18 @@ def test_observations_with_and_without_a_score():
 
 def test_the_use_of_sources_has_a_row_a_twin_below_its_system():
     gain = Difference(0.4, 0.6, 0.2, 0.1, 0.3, None, 0)
-    use = Use(12, {RULES: gain}, 0.25, (0.5, None))
-    chance = Use(12, {RULES: replace(gain, difference=-0.2)}, None, (None, None))
-    system = SystemUse("copies", {"no_prior": use, "chance": chance}, {"lateral view": 0.1, "x": None}, 0.05, 3, {})
+    use = Use(12, gain, 0.25, (0.5, None))
+    chance = Use(12, replace(gain, difference=-0.2), None, (None, None))
+    system = SystemUse("copies", {"no_prior": use, "chance": chance}, [], {"lateral view": 0.1, "x": None}, 3, {})
     table = use_table([system], {"chance": "another's", "no_lateral": "no lateral", "no_prior": "no previous report"})
-    heads = ("F1 by rules", "changed", "gain", "Reports that change", "Not backed", "Verdict")
-    assert table.columns == ("Changed source", "n", *heads)
+    heads = ("F1", "changed", "gain", "Reports that change", "Not backed")
+    assert table.columns == ("Changed source", "Verdict", "n", *heads)
     assert table.rows == (
-        ("another's", "12", "0.600", "0.400", "−0.200 (+0.100…+0.300)", "", "", "above chance"),
-        ("no previous report", "12", "0.600", "0.400", "+0.200 (+0.100…+0.300)", "0.750", "0.500", "used"),
+        ("another's", "above chance", "12", "0.600", "0.400", "−0.200 (+0.100…+0.300)", "", ""),
+        ("no previous report", "used", "12", "0.600", "0.400", "+0.200 (+0.100…+0.300)", "0.750", "0.500"),
     )
-    about = "10% of reports without a lateral view refer to one; 3 reports are empty; 5% contradict their commitment"
+    assert table.tones == {(0, 1): "yes", (1, 1): "yes"}
+    about = "10% of reports without a lateral view refer to one; 3 reports are empty"
     assert table.headings == {0: Heading("copies", about)}
 
 

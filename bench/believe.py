@@ -1,0 +1,208 @@
+"""Which score can be believed? Every score of a report with other words for the same facts, against one with a fault.
+
+``python bench/believe.py --chexbert models/backbones/chexbert`` writes synthetic reports and takes each as its own
+reference. Rewordings keep the facts: sentences in another order, British spelling, a numbered list, and another report
+that the generator writes of the same study with equal findings and attributes. A fault changes a share of the sentences
+that have room for it, at least one. The first table has what each fault costs; the second P(score of the reworded
+report > score of the faulty one) over pairs of one report, ties as one half. CheXbert's F1 is that of the labeller
+given, which is a stand-in where no other is at hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from pycocoevalcap.cider.cider import Cider
+
+import pacer
+from pacer.commitments.attributes import read_attributes
+from pacer.data.cleaning import clean_report
+from pacer.data.findings import FINDINGS
+from pacer.metrics.attributes import KINDS, attribute_share
+from pacer.metrics.clinical import CONVENTIONS, averaged, label_rows
+from pacer.metrics.commitments import polarity_rows
+from pacer.metrics.nlg import bleu, bleu_statistics
+from pacer.phantom.language import PhantomReport, contexts_of, report_of, write_report
+from pacer.phantom.world import make_world
+
+DOSES, UNCHANGED = (0.25, 0.5, 1.0), "unchanged"
+BRITISH = {"edema": "oedema", "visualized": "visualised", "tumor": "tumour", "center": "centre"}
+SIDES = {"left": "right", "right": "left"}
+SEVERITIES = {
+    **{"mild": "severe", "severe": "mild", "small": "large", "large": "small", "moderate": "severe"},
+    **{"mildly": "severely", "severely": "mildly", "moderately": "severely"},
+}
+COURSES = {
+    **{"increased": "decreased", "decreased": "increased", "worsening": "improving", "improving": "worsening"},
+    **{"worsened": "improved", "improved": "worsened", "worse": "better", "increase": "decrease"},
+    **{"decrease": "increase", "improvement": "worsening", "progressed": "improved", "new": "decreased"},
+    **{"unchanged": "increased", "stable": "decreased", "persistent": "new"},
+}
+
+
+def exchanged(words: dict[str, str], text: str) -> str:
+    """Replace words by others; the case of the first letter stays."""
+
+    def other(found: re.Match[str]) -> str:
+        word = words[found[0].lower()]
+        return word.capitalize() if found[0][0].isupper() else word
+
+    return re.sub(rf"\b(?:{'|'.join(words)})\b", other, text, flags=re.I)
+
+
+def denied(text: str, findings: frozenset[str], _: random.Random) -> str:
+    return " ".join(f"There is no {name}." for name in sorted(findings)) if findings else text
+
+
+def invented(text: str, _: frozenset[str], draw: random.Random, absent: list[str]) -> str:
+    return f"{text} There is {draw.choice(absent)}."
+
+
+Change = Callable[[str, frozenset[str], random.Random], str]
+#: Fault -> change of one sentence with its findings; a sentence that stays the same has no room for it.
+FAULTS: dict[str, Change] = {
+    "finding denied": denied,
+    "finding dropped": lambda text, findings, _: "" if findings else text,
+    "finding invented": lambda text, _, draw: text,  # needs the study: see :func:`faulty`
+    "side swapped": lambda text, _, __: exchanged(SIDES, text),
+    "severity wrong": lambda text, _, __: exchanged(SEVERITIES, text),
+    "course reversed": lambda text, _, __: exchanged(COURSES, text),
+    "sentence repeated": lambda text, _, __: f"{text} {text}",
+}
+
+
+def faulty(report: PhantomReport, fault: str, dose: float, draw: random.Random) -> tuple[str, int, int] | None:
+    """Return a report with a fault in a share of its sentences, the number of findings that these state, and of those
+    that had room (a sentence without one counts as one); None if none had."""
+    change = FAULTS[fault]
+    if fault == "finding invented":
+        absent = [name for name in FINDINGS if name not in report.statuses]
+        change = partial(invented, absent=absent) if absent else change
+    changed = [change(text, findings, draw) for text, findings in report.sentences]
+    room = [place for place, (text, _) in enumerate(report.sentences) if changed[place] != text]
+    if not room:
+        return None
+    chosen = draw.sample(room, max(1, round(dose * len(room))))
+    texts = [changed[place] if place in chosen else text for place, (text, _) in enumerate(report.sentences)]
+    stated = [
+        {name for place in places for name in report.sentences[place][1] or (place,)} for places in (chosen, room)
+    ]
+    return " ".join(filter(None, texts)), len(stated[0]), len(stated[1])
+
+
+def varied(report: PhantomReport) -> str | None:
+    """Return another report of the study with the same statuses and attributes; None if forty tries find none."""
+    wanted = read_attributes(report.text)
+    for attempt in range(40):
+        other = write_report(report.study, report.context, report.study.rng(1000 + attempt))
+        if other.statuses == report.statuses and read_attributes(other.text) == wanted and other.text != report.text:
+            return other.text
+    return None
+
+
+#: Rewording -> the report in other words; None or the same text: there are none.
+REWORDINGS: dict[str, Callable[[PhantomReport, random.Random], str | None]] = {
+    "other order": lambda report, draw: " ".join(draw.sample(parts := [s for s, _ in report.sentences], len(parts))),
+    "British spelling": lambda report, _: exchanged(BRITISH, report.text),
+    "list": lambda report, _: " ".join(f"{n}. {text}" for n, (text, _) in enumerate(report.sentences, 1)),
+    "other report": lambda report, _: varied(report),
+}
+
+
+def scores_of(references: dict[str, str], texts: dict[tuple[str, str], str], chexbert: Path | None) -> pl.DataFrame:
+    """Return each score of each text, by ``change`` and ``study``; NaN where it is undefined. Repetition is turned
+    round. ``texts``: by change and study."""
+    ids = {f"{number}": key for number, key in enumerate(texts)}
+    expected = {name: references[study] for name, (_, study) in ids.items()}
+    cases = pacer.score(expected, {name: texts[key] for name, key in ids.items()}, chexbert=chexbert).cases
+    pairs = cases["reference"].to_list(), cases["hypothesis"].to_list()
+    _, cider = Cider().compute_score(*({row: [text] for row, text in enumerate(side)} for side in pairs))
+    rows, attributes = bleu_statistics(*pairs), np.array(cases["attributes"].to_list(), dtype=float)
+    found = {
+        "BLEU-1": bleu(rows, 1),
+        "BLEU-4": bleu(rows, 4),
+        "ROUGE-L": cases["rougeL"].to_numpy(),
+        "METEOR": cases["meteor"].to_numpy(),
+        "CIDEr": np.asarray(cider),
+        "positive F1": averaged(polarity_rows(cases, "positive"), "f1"),
+        "attributes": attribute_share(attributes),
+        **{kind: attribute_share(attributes, kind) for kind in KINDS},
+        "1 − repetition": 1 - cases["hypothesis_repetition"].cast(pl.Float64).to_numpy(),
+    }
+    if chexbert is not None:
+        rule = CONVENTIONS["llm-rg4"]
+        found["CheXbert's F1"] = averaged(label_rows(cases, rule), "f1", rule.averages[0])
+    change, study = zip(*(ids[name] for name in cases["record_id"]), strict=True)
+    return pl.DataFrame({"change": change, "study": study, **found})
+
+
+def tables(found: pl.DataFrame, shares: dict[str, str]) -> str:
+    """Return what each change costs, and how often a score puts a rewording above a fault, as Markdown. ``shares``: of
+    sentences with room that each fault changed, by change."""
+    names = [name for name in found.columns if name not in ("change", "study")]
+    parts = {change: part for (change,), part in found.group_by("change", maintain_order=True)}
+    whole = parts.pop(UNCHANGED)
+    lines = [f"| Change | reports | planted | {' | '.join(names)} |", f"|:---|{'---:|' * (len(names) + 2)}"]
+    for change, part in parts.items():
+        pairs = whole.join(part, on="study", suffix=" now")
+        drops = [(pairs[name] - pairs[f"{name} now"]).drop_nans().mean() for name in names]
+        fault, _, _ = change.partition(",")
+        cells = (
+            fault,
+            str(len(pairs)),
+            shares.get(change, ""),
+            *("–" if drop is None else f"{drop:+.3f}" for drop in drops),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", f"| Score | {' | '.join(FAULTS)} |", f"|:---|{':---|' * len(FAULTS)}"]
+    reworded = pl.concat(parts[kind] for kind in REWORDINGS)
+    for name in names:
+        cells = []
+        for fault in FAULTS:
+            above = []
+            for dose in (DOSES[0], DOSES[-1]):
+                pairs = reworded.join(parts[f"{fault}, {dose}"], on="study", suffix=" now")
+                both = pairs.select(name, f"{name} now").drop_nans().to_numpy()
+                above.append(np.sign(both[:, 0] - both[:, 1]).mean() / 2 + 0.5 if len(both) else None)
+            cells.append(" → ".join("–" if share is None else f"{share:.2f}" for share in above))
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chexbert", type=Path)
+    parser.add_argument("--reports", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=106)
+    options = parser.parse_args()
+    studies = [study for patient in make_world(options.seed, options.reports) for study in patient.studies]
+    made = [report_of(study, contexts_of(study)[-1]) for study in studies]
+    reports = [report for report in made if any(names for _, names in report.sentences)][: options.reports]
+    draw, shares = random.Random(options.seed), {}
+    references = {report.study.study_id: clean_report(report.text) for report in reports}
+    texts = {(UNCHANGED, study): text for study, text in references.items()}
+    for kind, reword in REWORDINGS.items():
+        for report in reports:
+            text = clean_report(reword(report, draw) or report.text)
+            if text != references[report.study.study_id]:
+                texts[kind, report.study.study_id] = text
+    for fault, dose in itertools.product(FAULTS, DOSES):
+        planted = np.zeros(2)
+        for report in reports:
+            if (changed := faulty(report, fault, dose, draw)) is not None and changed[0]:
+                texts[f"{fault}, {dose}", report.study.study_id] = clean_report(changed[0])
+                planted += changed[1:]
+        shares[f"{fault}, {dose}"] = f"{planted[0] / planted[1]:.2f}"
+    print(tables(scores_of(references, texts, options.chexbert), shares))
+
+
+if __name__ == "__main__":
+    main()

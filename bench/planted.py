@@ -1,0 +1,251 @@
+"""Does the probe give planted systems the right verdicts? Six systems of known behaviour, over five synthetic datasets.
+
+``python bench/planted.py WORK`` generates each dataset, makes its probe, lets every system write a report for every
+row, and prints how often each verdict was given, and how often wrongly by :data:`RIGHT`, which was committed before the
+first run. In every report each finding is flipped with probability .1 and the wording is drawn, so twins differ.
+
+``--encoder FOLDER`` instead measures how well a linear probe on the states of an encoder tells covered pictures from
+uncovered ones, where the covering hides no finding (``covered elsewhere``), and the two coverings from each other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from PIL import Image
+from scipy.stats import rankdata
+
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.config import load_params
+from pacer.data.build_corpus import build_corpus
+from pacer.data.findings import FINDINGS
+from pacer.data.schemas import TRUTH_SCHEMA, read_images, read_records, read_table
+from pacer.metrics.probe.covering import Box, Boxes, boxes_of_truth
+from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, INPUTS, make_probe
+from pacer.metrics.probe.use import read_probe, system_use
+from pacer.metrics.probe.verdicts import NOT_THERE, THERE, UNCLEAR, WITHOUT, FindingUse
+from pacer.phantom.generate import generate_phantom
+
+SEEDS, PATIENTS, LIMIT, SIZE = (101, 102, 103, 104, 105), 400, 500, 56
+FLIPPED, BLIND = 0.1, 0.3
+CENTRAL = ("cardiomegaly", "edema", "enlarged mediastinum")
+SIDED = tuple(finding for finding in FINDINGS if finding not in CENTRAL)
+CONSTANT = ("atelectasis", "cardiomegaly", "lung opacity", "pleural effusion", "support devices")
+#: System -> right verdict of each finding, if there are enough records. "Cannot tell" is always allowed, any other
+#: verdict is forbidden. Two verdicts: either is right, because the rate at which noise affirms the finding is the .1
+#: above which it counts as said.
+RIGHT: dict[str, dict[str, tuple[str, ...]]] = {
+    "blind": dict.fromkeys(FINDINGS, (WITHOUT,)),
+    "constant": {name: (WITHOUT,) if name in CONSTANT else (UNCLEAR, WITHOUT) for name in FINDINGS},
+    "copier": dict.fromkeys(FINDINGS, (WITHOUT,)),
+    "text only": dict.fromkeys(FINDINGS, (WITHOUT,)),
+    "true region": {name: (THERE,) if name in SIDED else (UNCLEAR,) for name in FINDINGS},
+    "wrong region": {name: (NOT_THERE,) if name in SIDED else (UNCLEAR,) for name in FINDINGS},
+}
+#: Half the width of an interval with which "no effect" is found nine times in ten where there is none: the interval
+#: reaches 1.96 deviations, and the estimate stays within 1.645 of them nine times in ten.
+ENOUGH = 0.1 * 1.96 / (1.96 + 1.645)
+#: The wrong region: a corner outside the body.
+CORNER = Box(0.0, 0.93, 0.06, 0.07)
+#: What the text-only system concludes from an indication.
+CONCLUDES = {
+    "breath|dyspnea|overload": ("cardiomegaly", "edema", "pleural effusion"),
+    "fever|cough|infection": ("pneumonia", "lung opacity", "consolidation"),
+    "intubated|line|hypoxia": ("support devices", "atelectasis"),
+    "fall|accident|wall": ("fracture", "pneumothorax"),
+    "weight|hemoptysis|staging": ("lung lesion", "enlarged mediastinum"),
+    "exposure|discomfort": ("pleural abnormality",),
+}
+AFFIRMED = ("there is {} .", "{} is seen .", "{} is present .", "the study shows {} .")
+DENIED = ("there is no {} .", "no {} .", "no evidence of {} .")
+
+
+def dataset(seed: int, folder: Path, patients: int, size: int) -> None:
+    """Generate a synthetic dataset, nearly all of it test, with its probe."""
+    corpus = load_params().corpus
+    world = corpus.phantom.model_copy(
+        update={"patients": patients, "image_size": size, "val_fraction": 0.01, "test_fraction": 0.98}
+    )
+    generate_phantom(world, seed, folder / "source")
+    build_corpus(corpus.model_copy(update={"phantom": world, "seed": seed}), folder / "source", folder / "corpus")
+    records = read_records(folder / "corpus" / "records.parquet").filter(split="test")
+    truth = folder / "corpus" / "truth.parquet"
+    states = read_table(truth, TRUTH_SCHEMA, ["study_id", "states"]).explode("states").drop_nulls("states")
+    boxes, described = boxes_of_truth(truth, records), states.unnest("states").drop("course")
+    make_probe(records, paths_of(folder), folder / "probe", seed, LIMIT, boxes, described)
+
+
+def paths_of(folder: Path) -> dict[str, str]:
+    return dict(read_images(folder / "corpus" / "images.parquet").select("image_id", "path").iter_rows())
+
+
+class Pictures:
+    """What can be read in a picture of a probe: findings whose region is as in the picture that it was made of."""
+
+    def __init__(self, folder: Path, key: pl.DataFrame):
+        records = read_records(folder / "corpus" / "records.parquet")
+        self.boxes: Boxes = boxes_of_truth(folder / "corpus" / "truth.parquet", records)
+        self.paths = paths_of(folder)
+        self.given = {row["record_id"]: row for row in key.filter(twin=GIVEN).iter_rows(named=True)}
+        self.known: dict[str, np.ndarray] = {}
+
+    def grey(self, file: str) -> np.ndarray:
+        if file not in self.known:
+            self.known[file] = np.asarray(Image.open(file).convert("L"), dtype=float)
+        return self.known[file]
+
+    def read(self, row: dict, region: Box | None) -> set[str]:
+        """Return the findings whose own region, or for all of them the one ``region``, is unchanged."""
+        found: set[str] = set()
+        for view in ("frontal", "lateral"):
+            base = self.given[row["record_id"]][view] if row["twin"] in (COVERED, ELSEWHERE) else row[view]
+            if base in self.paths:
+                change = np.abs(self.grey(row[f"{view}_file"]) - self.grey(self.paths[base]))
+                for finding, places in self.boxes.get(base, {}).items():
+                    parts = [part(change, box) for box in (places if region is None else [region])]
+                    if np.median(np.concatenate(parts)) < 4:
+                        found.add(finding)
+        return found
+
+
+def part(pixels: np.ndarray, box: Box) -> np.ndarray:
+    height, width = pixels.shape
+    rows = slice(int(box.y * height), max(int((box.y + box.height) * height), int(box.y * height) + 1))
+    columns = slice(int(box.x * width), max(int((box.x + box.width) * width), int(box.x * width) + 1))
+    return pixels[rows, columns].ravel()
+
+
+def systems(pictures: Pictures) -> dict[str, Callable[[dict, random.Random], set[str]]]:
+    """System -> what it affirms, from a row of the key."""
+
+    def copied(row: dict, _: random.Random) -> set[str]:
+        return set(extract_anchor(row["prior_report"] or "").positive)
+
+    def concluded(row: dict, draw: random.Random) -> set[str]:
+        text = f"{row['indication']} {row['history']}".lower()
+        names = [name for words, found in CONCLUDES.items() if re.search(words, text) for name in found]
+        return copied(row, draw) | set(names)
+
+    return {
+        "blind": lambda _, draw: {name for name in FINDINGS if draw.random() < BLIND},
+        "constant": lambda _, __: set(CONSTANT),
+        "copier": copied,
+        "text only": concluded,
+        "true region": lambda row, _: pictures.read(row, None),
+        "wrong region": lambda row, _: pictures.read(row, CORNER),
+    }
+
+
+def report(affirmed: set[str], draw: random.Random) -> str:
+    """Write a report with noise: each finding flipped with probability :data:`FLIPPED`, wording and order drawn."""
+    stated = [name for name in FINDINGS if (name in affirmed) != (draw.random() < FLIPPED)]
+    absent = [name for name in FINDINGS if name not in stated]
+    denied = draw.sample(absent, min(3, len(absent)))
+    lines = [draw.choice(AFFIRMED).format(name) for name in stated]
+    lines += [draw.choice(DENIED).format(name) for name in denied]
+    return " ".join(draw.sample(lines, len(lines)))
+
+
+def judged(folder: Path, seed: int) -> dict[str, list[FindingUse]]:
+    """Return the verdicts on every system in one dataset."""
+    key, _, _ = read_probe(folder / "probe")
+    inputs = pl.read_csv(folder / "probe" / INPUTS, infer_schema=False)
+    files = inputs.select("probe_id", frontal_file="frontal", lateral_file="lateral")
+    rows = key.join(files, on="probe_id").to_dicts()
+    found = {}
+    for name, affirms in systems(Pictures(folder, key)).items():
+        draw = random.Random(zlib.crc32(f"{seed} {name}".encode()))
+        texts = [report(affirms(row, draw), draw) for row in rows]
+        file = folder / f"{name.replace(' ', '-')}.csv"
+        pl.DataFrame({"probe_id": [row["probe_id"] for row in rows], "report": texts}).write_csv(file)
+        found[name] = system_use(name, key, file).findings
+    return found
+
+
+def has_enough(one: FindingUse, right: str) -> bool:
+    """Whether a cell has enough records for its right verdict."""
+    if right == THERE:
+        return "place" in one.pairs and one.needed is not None and one.pairs["place"] >= one.needed
+    effect = one.effects.get("place" if right == NOT_THERE else "any picture")
+    return effect is not None and effect.low is not None and (effect.high - effect.low) / 2 <= ENOUGH
+
+
+def summary(found: list[dict[str, list[FindingUse]]]) -> list[str]:
+    """Return the table as lines of Markdown: a row a system, a column a finding, then the counts that decide."""
+    lines = [f"| System | {' | '.join(FINDINGS)} | forbidden | right, with enough records |"]
+    lines.append(f"|:---|{':---|' * (len(FINDINGS) + 2)}")
+    short = {THERE: "there", NOT_THERE: "not there", WITHOUT: "without", UNCLEAR: "?"}
+    for system, right in RIGHT.items():
+        cells = [{one.finding: one for one in uses[system]} for uses in found]
+        shown, forbidden, enough, hit = [], 0, 0, 0
+        for finding in FINDINGS:
+            uses = [cell[finding] for cell in cells if finding in cell]
+            counts = Counter(short[one.verdict] for one in uses)
+            shown.append(", ".join(f"{count} {word}" for word, count in counts.most_common()))
+            forbidden += sum(one.verdict not in (*right[finding], UNCLEAR) for one in uses)
+            if right[finding] == (right[finding][0],) and right[finding][0] != UNCLEAR:
+                able = [one for one in uses if has_enough(one, right[finding][0])]
+                enough += len(able)
+                hit += sum(one.verdict == right[finding][0] for one in able)
+        lines.append(f"| {system} | {' | '.join(shown)} | {forbidden} | {hit} of {enough} |")
+    return lines
+
+
+def separation(folder: Path, encoder: Path) -> list[str]:
+    """Return the areas under the curve of linear probes on an encoder's mean patch state, halves of the patients in
+    turn."""
+    import torch
+    from transformers import AutoImageProcessor, AutoModel
+
+    model, processor = AutoModel.from_pretrained(encoder).eval(), AutoImageProcessor.from_pretrained(encoder)
+    inputs = pl.read_csv(folder / "probe" / INPUTS, infer_schema=False).select("probe_id", file="frontal")
+    rows = read_probe(folder / "probe")[0].join(inputs, on="probe_id").unique("file", maintain_order=True)
+    rows = rows.filter(pl.col("twin").is_in([GIVEN, COVERED, ELSEWHERE]))
+    states = []
+    with torch.inference_mode():
+        for batch in rows["file"].to_frame().iter_slices(64):
+            pictures = [Image.open(file).convert("RGB") for file in batch["file"]]
+            states.append(model(**processor(pictures, return_tensors="pt")).last_hidden_state[:, 1:].mean(1).numpy())
+    rows = rows.with_columns(half=pl.col("subject_id").rank("dense") % 2)
+    values, lines = np.concatenate(states), []
+    for one, other in ((GIVEN, ELSEWHERE), (GIVEN, COVERED), (ELSEWHERE, COVERED)):
+        chosen = rows["twin"].is_in([one, other]).to_numpy()
+        x, y = values[chosen], (rows["twin"] == other).to_numpy()[chosen].astype(float)
+        half, areas = rows["half"].to_numpy()[chosen], []
+        for fold in (0, 1):
+            train = half == fold
+            scaled = (x - x[train].mean(0)) / (x[train].std(0) + 1e-6)
+            ridge = scaled[train].T @ scaled[train] + 0.01 * train.sum() * np.eye(x.shape[1])
+            score = scaled[~train] @ np.linalg.solve(ridge, scaled[train].T @ (y[train] - y[train].mean()))
+            ranks, yes = rankdata(score), y[~train] == 1
+            areas.append((ranks[yes].sum() - yes.sum() * (yes.sum() + 1) / 2) / (yes.sum() * (~yes).sum()))
+        lines.append(f"| {one} against {other} | {len(x)} | {np.mean(areas):.2f} |")
+    return ["| Pictures | n | area under the curve |", "|:---|---:|---:|", *lines]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", type=Path, help="folder for the datasets; those that are there are used again")
+    parser.add_argument("--encoder", type=Path, help="models/backbones/vision of a run of the default profile")
+    options = parser.parse_args()
+    seeds = SEEDS[:1] if options.encoder else SEEDS
+    found = []
+    for seed in seeds:
+        folder = options.work / f"{seed}{'-encoder' if options.encoder else ''}"
+        if not (folder / "probe").is_dir():
+            dataset(seed, folder, *((150, 112) if options.encoder else (PATIENTS, SIZE)))
+        if not options.encoder:
+            found.append(judged(folder, seed))
+    print("\n".join(separation(folder, options.encoder) if options.encoder else summary(found)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Agreement of two reports in side, severity and course of the findings that both affirm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+
+from pacer.commitments.attributes import Attributes, read_attributes
+from pacer.commitments.rules.extract import extract_anchor
+from pacer.core.contexts import availability
+
+KINDS = Attributes._fields
+
+
+def agreeing(expected: Attributes, stated: Attributes) -> tuple[bool, bool, bool]:
+    """Return whether each attribute agrees: the same sides; a severity, and a course, that is among those expected."""
+    return (
+        expected.side == stated.side,
+        bool(stated.severity) and stated.severity <= expected.severity,
+        bool(stated.course) and stated.course <= expected.course,
+    )
+
+
+def attribute_counts(cases: pl.DataFrame) -> list[list[int]]:
+    """Return for each case how often ``hypothesis`` agrees with ``reference`` in each of :data:`KINDS`, over findings
+    that both affirm, then how often the reference names it; ``[n, 6]``."""
+    return [
+        _counts(
+            (expected[finding], stated[finding])
+            for finding in set(extract_anchor(reference).positive) & set(extract_anchor(hypothesis).positive)
+        )
+        for reference, hypothesis, expected, stated in zip(
+            cases["reference"],
+            cases["hypothesis"],
+            map(read_attributes, cases["reference"]),
+            map(read_attributes, cases["hypothesis"]),
+            strict=True,
+        )
+    ]
+
+
+def _counts(pairs: Iterable[tuple[Attributes, Attributes]]) -> list[int]:
+    """Count agreement, then names, over pairs of what is expected and what is stated."""
+    counts = np.zeros((2, len(KINDS)), dtype=int)
+    for expected, stated in pairs:
+        named = np.array([bool(one) for one in expected])
+        counts += named & np.array([agreeing(expected, stated), named])
+    return counts.ravel().tolist()
+
+
+def attribute_share(sums: np.ndarray, kind: str | None = None) -> np.ndarray:
+    """Return the share that agrees from sums of :func:`attribute_counts`, ``[..., 6]`` -> ``[...]``; without a ``kind``
+    the mean over the kinds that the references name; NaN without any."""
+    agreed, named = sums[..., : len(KINDS)], sums[..., len(KINDS) :]
+    with np.errstate(invalid="ignore"):
+        shares = agreed / named
+        if kind is not None:
+            return shares[..., KINDS.index(kind)]
+        return np.where(named > 0, shares, 0).sum(axis=-1) / (named > 0).sum(axis=-1)
+
+
+def true_attribute_counts(cases: pl.DataFrame) -> np.ndarray:
+    """Return the same sums over all cases of a generated corpus: how often a report names an attribute of a present
+    finding as the truth has it (``states``), then how often it names one. Only contexts with a previous report have a
+    course."""
+    total = np.zeros(2 * len(KINDS), dtype=int)
+    for report, context, states in cases.select("hypothesis", "context", "states").iter_rows():
+        stated = read_attributes(report)
+        affirmed = {state["finding"]: state for state in states if state["finding"] in extract_anchor(report).positive}
+        if not availability(context)[1]:
+            stated = {finding: one._replace(course=frozenset()) for finding, one in stated.items()}
+        total += _counts((stated[finding], _latent(state)) for finding, state in affirmed.items())
+    return total
+
+
+def _latent(state: dict[str, str | None]) -> Attributes:
+    side = ("left", "right") if state["side"] == "bilateral" else (state["side"],)
+    return Attributes(*(frozenset(filter(None, one)) for one in (side, (state["severity"],), (state["course"],))))

@@ -1,0 +1,155 @@
+"""Whether a system reads a finding where it is: a verdict for each finding, from rates at which reports affirm it.
+
+All rates are over records whose reference affirms the finding. The intervals resample patients, with all changes of a
+patient's records together; the p values are corrected for the number of findings (Holm).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+from statistics import NormalDist
+
+import polars as pl
+
+from pacer.commitments.anchor import FINDINGS
+from pacer.metrics.cases import UNKNOWN
+from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
+from pacer.metrics.scores import mean, mean_rows
+from pacer.metrics.statistics.bootstrap import LEAST_UNITS, Difference, Key, Summed, by_unit, differences, holm
+from pacer.metrics.statistics.intervals import Units, resampled_units
+
+#: Another patient's radiographs, of those whose reference does not affirm the finding.
+LACKING = "another_without_finding"
+MEAN_PICTURE = "mean_radiograph"
+#: Verdicts.
+THERE, NOT_THERE, WITHOUT, UNCLEAR = (
+    "reads it where it is",
+    "reads the picture but not there",
+    "says it without the picture",
+    "cannot tell",
+)
+#: Effects by name: rate with the first change minus rate with the second.
+EFFECTS = {"place": (ELSEWHERE, COVERED), "picture": (GIVEN, LACKING), "any picture": (GIVEN, MEAN_PICTURE)}
+#: Level of the tests; reach of an interval that shows no effect, and the records that it needs; least rate that counts
+#: as saying a finding; effect and power for which records are counted.
+_LEVEL, _NONE, _LEAST, _SAID, _EFFECT, _POWER = 0.05, 0.1, 30, 0.1, 0.2, 0.8
+_RESAMPLES = 5_000
+
+
+@dataclass(frozen=True)
+class FindingUse:
+    """What the twins show of one finding.
+
+    Attributes:
+        records: whose reference affirms it. rates: of reports that affirm it, by change, over all records that have it.
+        effects: by :data:`EFFECTS`, over the records that have both changes; p after Holm's correction. pairs: their
+            number. verdict: one of the four. needed: records at which an effect of .2 on the first effect that can be
+            measured would be shown with power .8; None: it cannot be measured.
+    """
+
+    finding: str
+    records: int
+    rates: dict[str, float]
+    effects: dict[str, Difference]
+    pairs: dict[str, int]
+    verdict: str
+    needed: int | None
+
+
+def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
+    """Return the verdict of each finding that a reference affirms, from the key with the lists ``reference_positive``
+    and ``report_positive``."""
+    given = cases.filter(twin=GIVEN)
+    units = resampled_units(given)
+    unit = given.select("record_id", pl.Series("unit", units.codes))
+    tables = {finding: _table(cases, given, finding).join(unit, on="record_id") for finding in FINDINGS}
+    tables = {finding: table for finding, table in tables.items() if len(table)}
+    pairs = {
+        (finding, effect): table.drop_nulls(list(changes))
+        for finding, table in tables.items()
+        for effect, changes in EFFECTS.items()
+    }
+    pairs = {key: part for key, part in pairs.items() if part["unit"].n_unique() >= LEAST_UNITS}
+    found = _differences(pairs, units)
+    for effect in EFFECTS:
+        tested = [key for key in pairs if key[1] == effect]
+        for key, p in zip(tested, holm([found[key].p for key in tested]), strict=True):
+            found[key] = replace(found[key], p=p)
+    return [_judged(finding, table, found, pairs, len(tables)) for finding, table in tables.items()]
+
+
+def _table(cases: pl.DataFrame, given: pl.DataFrame, finding: str) -> pl.DataFrame:
+    """Return a row for each record whose reference affirms the finding: whether the report does, by change."""
+    has = pl.col("reference_positive").list.contains(finding)
+    lacking = given.filter(~has, ~pl.col("reference_uncertain").list.contains(finding)).select("context", "frontal")
+    affirms = pl.col("report_positive").list.contains(finding).cast(pl.Float64)
+
+    def rates(part: pl.DataFrame, change: str) -> pl.DataFrame:
+        return part.filter(has).select("record_id", affirms.alias(change)).unique("record_id")
+
+    table = rates(given, GIVEN)
+    another = cases.filter(twin="another_radiograph").join(lacking, on=["context", "frontal"], how="semi")
+    of_finding = {change: cases.filter(twin=change, finding=finding) for change in (SAME_FINDING, ELSEWHERE, COVERED)}
+    parts = {LACKING: another, **of_finding, MEAN_PICTURE: cases.filter(twin=MEAN_PICTURE)}
+    for change, part in parts.items():
+        table = table.join(rates(part, change), on="record_id", how="left", maintain_order="left")
+    return table
+
+
+def _differences(pairs: Mapping[tuple[str, str], pl.DataFrame], units: Units) -> dict[tuple[str, str], Difference]:
+    """Compare the two changes of each effect, on the same resamples of patients."""
+    sides: tuple[dict[Key, Summed], ...] = ({}, {})
+    for (finding, effect), part in pairs.items():
+        for side, change in zip(sides, reversed(EFFECTS[effect]), strict=True):
+            rows = by_unit(mean_rows(part[change].to_numpy()), part["unit"].to_numpy(), units.count)
+            side[UNKNOWN, f"{finding}/{effect}"] = Summed(rows, mean)
+    found = differences(*sides, _RESAMPLES)[UNKNOWN] if pairs else {}
+    return {(finding, effect): found[f"{finding}/{effect}"] for finding, effect in pairs}
+
+
+def _judged(
+    finding: str,
+    table: pl.DataFrame,
+    found: Mapping[tuple[str, str], Difference],
+    pairs: Mapping[tuple[str, str], pl.DataFrame],
+    tests: int,
+) -> FindingUse:
+    changes = [change for change in table.columns if change not in ("record_id", "unit") and table[change].count()]
+    rates = {change: float(table[change].drop_nulls().to_numpy().mean()) for change in changes}
+    effects = {effect: found[finding, effect] for effect in EFFECTS if (finding, effect) in found}
+    counts = {effect: len(pairs[finding, effect]) for effect in effects}
+
+    def shown(effect: str) -> bool:
+        one = effects.get(effect)
+        return one is not None and (one.difference or 0) > 0 and one.p is not None and one.p < _LEVEL
+
+    def no_effect(effect: str) -> bool:
+        one = effects.get(effect)
+        known = one is not None and one.low is not None and one.high is not None and counts[effect] >= _LEAST
+        return known and one.low >= -_NONE and one.high <= _NONE
+
+    verdict = UNCLEAR
+    if shown("place"):
+        verdict = THERE
+    elif shown("picture") and no_effect("place"):
+        verdict = NOT_THERE
+    elif no_effect("any picture") and rates[MEAN_PICTURE] > _SAID:
+        verdict = WITHOUT
+    first = next(iter(effects), None)
+    needed = None if first is None else records_needed(effects[first], counts[first], tests)
+    return FindingUse(finding, len(table), rates, effects, counts, verdict, needed)
+
+
+def records_needed(effect: Difference, records: int, tests: int) -> int | None:
+    """Return the number of records at which a difference of rates of .2 would be shown with power .8 by the strictest
+    of the ``tests``, with the spread seen here; a difference of .2 has a variance of at least .16. None: the spread is
+    not known."""
+    if effect.low is None or effect.high is None:
+        return None
+    normal = NormalDist()
+    deviation = (effect.high - effect.low) / (2 * normal.inv_cdf(0.975))
+    variance = max(records * deviation**2, _EFFECT * (1 - _EFFECT))
+    reach = normal.inv_cdf(1 - _LEVEL / (2 * tests)) + normal.inv_cdf(_POWER)
+    return ceil(variance * reach**2 / _EFFECT**2)
