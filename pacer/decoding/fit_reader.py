@@ -1,18 +1,19 @@
 """Fitting of the reading of findings: logistic regressions on summaries of the frozen parent's fused tokens.
 
-The summaries are written in chunks of records, by all processes, and a stopped run continues with the missing chunks.
-The first process then fits all states of all findings at once: full-batch L-BFGS on the standardised summaries, chunk
-by chunk, so that memory holds one chunk. All tokens take Q x d numbers of two bytes a record; where they would pass
-:data:`_MOST_BYTES`, only the mean and the maximum over tokens are tried, 2 x d numbers: 6.6 GB on disk for 400,000
-records with d = 4,096. The penalty of a
-state is that with the lowest log loss on val, and the summary that of what is affirmed.
+Everything is fitted on split train: val is kept for the promise, which holds for patients whose reports no setting was
+chosen on. Penalty and calibration come from cross-validation over folds of patients. A map for each fold, fitted on the
+other folds, and the one on all records, which is kept, are fitted together: full-batch L-BFGS on the standardised
+summaries. The penalty of a state is the one with the lowest log loss of the held-out records, and their logits
+calibrate the probabilities.
+
+Summaries are written in chunks of records, by all processes, and a stopped run continues with the missing chunks. The
+fit reads them chunk by chunk, so that memory holds one: 6.6 GB on disk for 400,000 records with d = 4,096.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from pacer.core.prefetch import prefetch
 from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
-from pacer.decoding.reader import SUMMARIES, FindingsReader
+from pacer.decoding.reader import FindingsReader, summary
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
@@ -38,9 +39,9 @@ from pacer.model.checkpoint import checkpoint_hash
 from pacer.model.pacer import Pacer
 
 #: L2 penalties of the weights, from the strongest: each fit starts from the one before.
-PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2)
-#: Bytes that all tokens of all records may take.
-_MOST_BYTES = 4 << 30
+PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3)
+#: Folds of the cross-validation.
+FOLDS = 3
 #: Records of a chunk, and of a pass through the model. Neither changes a summary beyond rounding.
 _CHUNK, _PASS = 4096, 64
 _ITERATIONS = 40
@@ -49,71 +50,61 @@ _ITERATIONS = 40
 def fit_reader(
     checkpoint: Path, backbones: Path, records: pl.DataFrame, features: Path, anchors: pl.DataFrame, out: Path
 ) -> None:
-    """Fit the reading on the commitment targets of split train and calibrate it on those of val; write it to ``out``.
+    """Fit the reading on the commitment targets of split train and write it to ``out``.
 
     Args:
         checkpoint: the parent. anchors: ``anchors.parquet``, the targets.
 
     Raises:
-        DataError: a split has no record.
+        DataError: split train has fewer patients than there are folds.
     """
     state = process_state()
     device = torch.device(state.device or "cpu")
-    model, record = load_model(checkpoint, backbones)
+    train = records.filter(split="train").join(anchors, on="record_id")
+    if (patients := train["subject_id"].n_unique()) < FOLDS:
+        raise DataError(
+            f"the reading of findings is fitted on {FOLDS} folds of the patients of split train, which has {patients}; "
+            "see corpus.split"
+        )
+    model, _ = load_model(checkpoint, backbones)
     for part in (model.router, model.interface, model.endpoint_norm):
         part.to(device)
     store = open_features(features, backbones, device)
-    train, val = (records.filter(split=split).join(anchors, on="record_id") for split in ("train", "val"))
-    if val.is_empty():  # a corpus without val: every tenth patient of train
-        held = pl.col("subject_id").rank("dense") % 10 == 0
-        train, val = train.filter(~held), train.filter(held)
-    if train.is_empty() or val.is_empty():
-        raise DataError(
-            f"the findings are read by a map that is fitted on split train, which has {len(train)} records, and "
-            f"calibrated on val or a tenth of the patients, {len(val)} records; see corpus.split"
-        )
-    rows = pl.concat([train, val])
-    width = record.model.interface.num_queries * model.language.config.hidden_size
-    names = [name for name in SUMMARIES if name != "tokens" or 2 * width * len(rows) <= _MOST_BYTES]
     weights = checkpoint_hash(checkpoint)
-    fingerprint = hash_json([weights, content_hash(features), rows.to_dicts(), names])
+    fingerprint = hash_json([weights, content_hash(features), train.to_dicts()])
     with scratch_directory(out, fingerprint, main=state.is_main_process) as scratch:
         state.wait_for_everyone()
-        bounds = [*range(0, len(train), _CHUNK), *range(len(train), len(rows), _CHUNK), len(rows)]
-        chunks = [scratch / f"{start}.safetensors" for start in bounds[:-1]]
-        for place in range(state.process_index, len(chunks), state.num_processes):
-            if not chunks[place].exists():
-                part = rows[bounds[place] : bounds[place + 1]].to_dicts()
-                with atomic_path(chunks[place]) as temporary:
-                    temporary.write_bytes(save(_summaries(model, store, part, names, device)))
+        starts = range(0, len(train), _CHUNK)
+        chunks = {start: scratch / f"{start}.safetensors" for start in starts}
+        for start in starts[state.process_index :: state.num_processes]:
+            if not chunks[start].exists():
+                values = _summaries(model, store, train[start : start + _CHUNK].to_dicts(), device)
+                with atomic_path(chunks[start]) as temporary:
+                    temporary.write_bytes(save({"summary": values}))
         state.wait_for_everyone()
         if state.is_main_process:
-            tables, targets = [load_file(path) for path in chunks], _targets(rows).to(device)
-            fits = {name: _fit([table[name] for table in tables], targets, len(train)) for name in names}
-            chosen = min(fits, key=lambda name: fits[name]["positive"].loss)
-            weight, bias = zip(*map(_calibrated, fits[chosen].values()), strict=True)
-            of_states = {state: {"penalty": fit.penalty, "log_loss": fit.loss} for state, fit in fits[chosen].items()}
-            about = {"weights": weights, "records": {"train": len(train), "val": len(val)}, "states": of_states}
-            FindingsReader(chosen, torch.cat(weight, 1), torch.cat(bias)).save(scratch / "out", about)
+            summaries = [load_file(path)["summary"] for path in chunks.values()]
+            folds = torch.from_numpy(train["subject_id"].rank("dense").to_numpy().astype(int) % FOLDS)
+            fits = _fit(summaries, _targets(train).to(device), folds.to(device))
+            weight, bias = zip(*map(_calibrated, fits.values()), strict=True)
+            of_states = {state: {"penalty": fit.penalty, "log_loss": fit.loss} for state, fit in fits.items()}
+            about = {"weights": weights, "records": len(train), "patients": patients, "states": of_states}
+            FindingsReader(torch.cat(weight, 1), torch.cat(bias)).save(scratch / "out", about)
             publish(scratch / "out", out)
         state.wait_for_everyone()
 
 
 @torch.no_grad()
-def _summaries(
-    model: Pacer, store: FeatureSource, rows: list[dict], names: list[str], device: torch.device
-) -> dict[str, Tensor]:
-    """Return each summary [n, D] of these records, in float16."""
+def _summaries(model: Pacer, store: FeatureSource, rows: list[dict], device: torch.device) -> Tensor:
+    """Return the summaries [n, 2d] of these records, in float16."""
     parts = [rows[start : start + _PASS] for start in range(0, len(rows), _PASS)]
-    summaries: dict[str, list[Tensor]] = {name: [] for name in names}
+    summaries = []
     with Ticker("tokens", len(rows)) as ticker:
         for sources in prefetch(lambda part: read_sources(part, store), parts, workers=2):
             refined, _ = model.refine_sources(sources.to(device))
-            fused = model.interface(refined).fused
-            for name in names:
-                summaries[name].append(SUMMARIES[name](fused).half().cpu())
-            ticker.advance(len(fused))
-    return {name: torch.cat(values) for name, values in summaries.items()}
+            summaries.append(summary(model.interface(refined).fused).half().cpu())
+            ticker.advance(len(summaries[-1]))
+    return torch.cat(summaries)
 
 
 def _targets(rows: pl.DataFrame) -> Tensor:
@@ -125,8 +116,8 @@ def _targets(rows: pl.DataFrame) -> Tensor:
 
 
 class _Fit(NamedTuple):
-    """The map of one state: log ``loss`` on val, its ``penalty``, ``weight`` [D, 13], ``bias`` [13], and its ``logits``
-    and ``targets`` on val [n, 13]."""
+    """The map of one state: log ``loss`` of the held-out records, its ``penalty``, ``weight`` [2d, 13] and ``bias``
+    [13], and ``logits`` [n, 13] of each record by the map of its fold, with the ``targets``."""
 
     loss: float
     penalty: float
@@ -136,41 +127,48 @@ class _Fit(NamedTuple):
     targets: Tensor
 
 
-def _fit(parts: list[Tensor], targets: Tensor, train: int) -> dict[str, _Fit]:
-    """Fit all maps with every penalty on the first ``train`` rows of a summary, ``parts`` [n_i, D]; the others are val.
-    Return the map of each state with the lowest loss on val."""
-    device, lengths = targets.device, [len(part) for part in parts]
-    fitted = list(accumulate(lengths)).index(train) + 1
-    pairs = list(zip(parts, targets.split(lengths), strict=True))
-    mean = torch.stack([part.double().sum(0) for part in parts[:fitted]]).sum(0) / train
-    variance = torch.stack([(part.double() - mean).square().sum(0) for part in parts[:fitted]]).sum(0) / train
-    mean, spread = mean.float().to(device), variance.clamp(min=1e-12).sqrt().float().to(device)
-    weight = torch.zeros(len(mean), targets.shape[1], device=device, requires_grad=True)
-    bias = torch.logit(targets[:train].mean(0), eps=1 / (train + 2)).requires_grad_()
+def _fit(parts: list[Tensor], targets: Tensor, folds: Tensor) -> dict[str, _Fit]:
+    """Fit all maps with every penalty; return that of each state with the lowest loss.
 
-    def folded() -> tuple[Tensor, Tensor]:
-        return weight / spread[:, None], bias - (mean / spread) @ weight
+    Args:
+        parts: summaries [n_i, 2d], n in all. targets: [n, 39]. folds: of each record [n], from 0.
+    """
+    device, lengths, count = targets.device, [len(part) for part in parts], len(targets)
+    # no record is in the last fold, whose map is fitted on all
+    outside = torch.stack([folds != fold for fold in range(FOLDS + 1)], 1).float()
+    shares = outside / outside.sum(0)
+    chunks = list(zip(parts, targets.split(lengths), shares.split(lengths), folds.split(lengths), strict=True))
+    mean = torch.stack([part.double().sum(0) for part in parts]).sum(0) / count
+    variance = torch.stack([(part.double() - mean).square().sum(0) for part in parts]).sum(0) / count
+    mean, spread = mean.float().to(device), variance.clamp(min=1e-12).sqrt().float().to(device)
+    weight = torch.zeros(len(mean), FOLDS + 1, targets.shape[1], device=device, requires_grad=True)
+    bias = torch.logit(shares.T @ targets, eps=1 / (count + 2)).requires_grad_()
+
+    def logits(part: Tensor) -> Tensor:
+        scaled = (part.to(device).float() - mean) / spread
+        return (scaled @ weight.flatten(1)).view(-1, *bias.shape) + bias
 
     def loss(penalty: float) -> Tensor:
         total = penalty * weight.square().sum()
         total.backward()
         total = total.detach()
-        for part, wanted in pairs[:fitted]:
-            scaled, offset = folded()
+        for part, wanted, share, _ in chunks:
+            predicted = logits(part)
             missed = binary_cross_entropy_with_logits(
-                part.to(device).float() @ scaled + offset, wanted, reduction="sum"
+                predicted, wanted[:, None].expand_as(predicted), share[..., None], reduction="sum"
             )
-            (missed / train).backward()
-            total += missed.detach() / train
+            missed.backward()
+            total += missed.detach()
         return total
 
     fits: dict[str, list[_Fit]] = {state: [] for state in POLARITIES}
     for penalty in PENALTIES:
         _minimise([weight, bias], partial(loss, penalty))
         with torch.no_grad():
-            scaled, offset = folded()
-            logits = torch.cat([part.to(device).float() @ scaled + offset for part, _ in pairs[fitted:]])
-        columns = (tensor.split(len(FINDINGS), -1) for tensor in (scaled, offset, logits, targets[train:]))
+            held = torch.cat([logits(part)[torch.arange(len(part)), fold] for part, _, _, fold in chunks])
+            scaled = weight[:, -1] / spread[:, None]
+            offset = bias[-1] - mean @ scaled
+        columns = (tensor.split(len(FINDINGS), -1) for tensor in (scaled, offset, held, targets))
         for state, *of_state in zip(POLARITIES, *columns, strict=True):
             missed = binary_cross_entropy_with_logits(of_state[2], of_state[3])
             fits[state].append(_Fit(float(missed), penalty, *of_state))
@@ -178,8 +176,8 @@ def _fit(parts: list[Tensor], targets: Tensor, train: int) -> dict[str, _Fit]:
 
 
 def _calibrated(fit: _Fit) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of a map with its logits scaled and shifted as val asks (Platt; one pair for all findings,
-    because few records of val have the rare ones)."""
+    """Return weight and bias of a map with its logits scaled and shifted to fit the held-out records (Platt; one pair
+    for all findings, because few records have the rare ones)."""
     log_slope, shift = (torch.zeros((), device=fit.logits.device, requires_grad=True) for _ in range(2))
 
     def loss() -> Tensor:
