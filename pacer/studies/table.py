@@ -20,6 +20,7 @@ from pacer.metrics.cases import MEAN
 from pacer.metrics.result import read_scores, scores_of
 from pacer.metrics.scores import Direction
 from pacer.metrics.signature import Signature
+from pacer.reporting.charts import curve_chart
 from pacer.reporting.published import (
     PrintedValue,
     PublishedBlock,
@@ -102,6 +103,18 @@ def build_table(
         notes=(*notes, *_missing(study, runs), *study.notes, *test_notes),
     )
     return table, tested
+
+
+def study_curve(study: Study, runs: Sequence[ScoredRun]) -> str:
+    """Draw precision against recall of the study's rows, means over contexts and replicates, as SVG; empty without
+    ``curve`` or results."""
+    points = {}
+    for place, row in enumerate(study.rows):
+        of_row = [run for run in runs if run.row == place]
+        pairs = [(context_mean(run.scores, "recall"), context_mean(run.scores, "precision")) for run in of_row]
+        if pairs and all(None not in pair for pair in pairs):
+            points[row.name] = tuple(map(fmean, zip(*pairs, strict=True)))
+    return curve_chart(points, study.curve) if study.curve and points else ""
 
 
 def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) -> str:
