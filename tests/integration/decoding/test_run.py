@@ -124,20 +124,6 @@ def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path
     assert decoded == [total - 17 + cut]
 
 
-def test_a_stopped_run_goes_on_with_other_settings_that_change_no_report(stage, tmp_path: Path, monkeypatch) -> None:
-    """A smaller batch, another engine, other examples and fewer controls."""
-    changes = {"batch_size": 1, "engine": "generate", "examples": 6, "controls": ["no_lateral"]}
-    files = stage("out", **changes)
-    part = stopped(stage, tmp_path, monkeypatch, 40)
-    begun = [(line["run"], line["record_id"]) for line in map(json.loads, part.read_text().splitlines())]
-    again = []
-    line = run._line
-    monkeypatch.setattr(run, "_line", lambda record_id, *rest: again.append(record_id) or line(record_id, *rest))
-    assert stage("again", **changes) == files
-    planned = sum(content.count(b"\n") for name, content in files.items() if name.endswith(".jsonl"))
-    assert len(again) == planned - sum(name in ("", "controls/no_lateral") for name, _ in begun)
-
-
 #: A setting, another value, and whether finished reports are kept; `commitment: read` is refused for this model.
 JUDGED = [
     ("split", "all", True),  # the same records here

@@ -10,6 +10,7 @@ import torch
 from pacer.commitments.anchor import Anchor
 from pacer.core.errors import CheckpointError
 from pacer.data.findings import FINDINGS
+from pacer.decoding import fit_reader
 from pacer.decoding.extract import within
 from pacer.decoding.fit_reader import FOLDS, PENALTIES, _calibrated, _fit
 from pacer.decoding.reader import FindingsReader, Probabilities, read_reader
@@ -44,21 +45,22 @@ def test_commitment(present, absent, uncertain, threshold: float, expected: Anch
     assert Probabilities(present, absent, uncertain).commitment(threshold) == expected
 
 
-def test_the_fit_finds_a_known_law() -> None:
-    """Summaries with other means and scales, in chunks, and states with logistic laws: the map's probabilities are the
-    law's, and one chunk gives the same map."""
+def test_the_fit_finds_a_known_law(monkeypatch) -> None:
+    """Summaries with other means and scales, and states with logistic laws: the map's probabilities are the law's, in
+    one chunk and in several."""
     draw = torch.Generator().manual_seed(1)
     rows, width = 4000, 8
     values = (torch.randn(rows, width, generator=draw) * torch.arange(1, width + 1) + 3).half()
     law = torch.randn(width, 39, generator=draw) / torch.arange(1, width + 1)[:, None]
     chance = ((values.float() - 3) @ law - 0.5).sigmoid()
     targets, folds = torch.bernoulli(chance, generator=draw), torch.arange(rows) % FOLDS
-    maps = {}
-    for parts in (values.split([1500, 2500]), values.split(rows)):
-        weight, bias = zip(*map(_calibrated, _fit(list(parts), targets, folds).values()), strict=True)
-        maps[len(parts)] = (values.float() @ torch.cat(weight, 1) + torch.cat(bias)).sigmoid()
+    maps = []
+    for chunk in (1500, rows):
+        monkeypatch.setattr(fit_reader, "_CHUNK", chunk)
+        weight, bias = zip(*map(_calibrated, _fit(values, targets, folds).values()), strict=True)
+        maps.append((values.float() @ torch.cat(weight, 1) + torch.cat(bias)).sigmoid())
     assert (maps[1] - chance).abs().mean() < 0.02
-    torch.testing.assert_close(maps[2], maps[1], atol=1e-3, rtol=0)
+    torch.testing.assert_close(maps[0], maps[1], atol=1e-3, rtol=0)
 
 
 def test_penalty_and_calibration_are_of_held_out_patients() -> None:
@@ -68,7 +70,7 @@ def test_penalty_and_calibration_are_of_held_out_patients() -> None:
     patients, width = 90, 60
     values = torch.randn(patients, width, generator=draw).repeat_interleave(4, 0).half()
     targets = torch.bernoulli(torch.full((patients, 39), 0.3), generator=draw).repeat_interleave(4, 0)
-    fits = _fit([values], targets, torch.arange(patients).repeat_interleave(4) % FOLDS)
+    fits = _fit(values, targets, torch.arange(patients).repeat_interleave(4) % FOLDS)
     assert {fit.penalty for fit in fits.values()} == {max(PENALTIES)}
     weight, bias = zip(*map(_calibrated, fits.values()), strict=True)
     chance = (values.float() @ torch.cat(weight, 1) + torch.cat(bias)).sigmoid()
