@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 import torch
@@ -36,7 +35,7 @@ from pacer.model.batch import read_sources
 from pacer.model.checkpoint import checkpoint_hash
 
 #: L2 penalties of the weights, from the strongest: each fit starts from the one before.
-PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3, 1e-3)
+PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
 #: Folds of the cross-validation.
 FOLDS = 3
 #: Records of a pass through the model, and of a step of the fit. Neither changes a map beyond rounding.
@@ -64,12 +63,10 @@ def fit_reader(
     device = compute_device()
     values = _summaries(checkpoint, backbones, features, train.to_dicts(), device)
     folds = torch.from_numpy(train["subject_id"].rank("dense").to_numpy().astype(int) % FOLDS)
-    fits = _fit(values, _targets(train).to(device), folds.to(device))
-    weight, bias = zip(*map(_calibrated, fits.values()), strict=True)
-    states = {state: {"penalty": fit.penalty, "log_loss": fit.loss} for state, fit in fits.items()}
+    weight, bias, states = fit_maps(values, _targets(train).to(device), folds.to(device))
     about = {"weights": checkpoint_hash(checkpoint), "records": len(train), "patients": patients, "states": states}
     with atomic_directory(out) as directory:
-        FindingsReader(torch.cat(weight, 1), torch.cat(bias)).save(directory, about)
+        FindingsReader(weight.cpu(), bias.cpu()).save(directory, about)
 
 
 @torch.no_grad()
@@ -97,23 +94,14 @@ def _targets(rows: pl.DataFrame) -> Tensor:
     return torch.from_numpy(rows.select(stated).to_numpy()).float()
 
 
-class _Fit(NamedTuple):
-    """The map of one state: log ``loss`` of the held-out records, its ``penalty``, ``weight`` [2d, 13] and ``bias``
-    [13], and ``logits`` [n, 13] of each record by the map of its fold, with the ``targets``."""
-
-    loss: float
-    penalty: float
-    weight: Tensor
-    bias: Tensor
-    logits: Tensor
-    targets: Tensor
-
-
-def _fit(values: Tensor, targets: Tensor, folds: Tensor) -> dict[str, _Fit]:
-    """Fit all maps with every penalty; return that of each state with the lowest loss.
+def fit_maps(values: Tensor, targets: Tensor, folds: Tensor) -> tuple[Tensor, Tensor, dict[str, dict[str, float]]]:
+    """Fit the maps of all states with every penalty, choose each state's and calibrate it.
 
     Args:
         values: summaries [n, 2d]. targets: [n, 39]. folds: of each record [n], from 0.
+
+    Returns:
+        weight [2d, 39] and bias [39]; by state the penalty, and the held-out log loss before calibration.
     """
     device, count = targets.device, len(targets)
     # no record is in the last fold, whose map is fitted on all
@@ -121,8 +109,9 @@ def _fit(values: Tensor, targets: Tensor, folds: Tensor) -> dict[str, _Fit]:
     shares = outside / outside.sum(0)
     chunks = list(zip(*(of_all.split(_CHUNK) for of_all in (values, targets, shares, folds)), strict=True))
     mean = torch.stack([part.double().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
-    variance = torch.stack([(part.double() - mean).square().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
-    mean, spread = mean.float().to(device), variance.clamp(min=1e-12).sqrt().float().to(device)
+    squares = torch.stack([part.double().square().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
+    spread = (squares - mean.square()).clamp(min=1e-12).sqrt().float().to(device)
+    mean = mean.float().to(device)
     weight = torch.zeros(len(mean), FOLDS + 1, targets.shape[1], device=device, requires_grad=True)
     bias = torch.logit(shares.T @ targets, eps=1 / (count + 2)).requires_grad_()
 
@@ -143,33 +132,37 @@ def _fit(values: Tensor, targets: Tensor, folds: Tensor) -> dict[str, _Fit]:
             total += missed.detach()
         return total
 
-    fits: dict[str, list[_Fit]] = {state: [] for state in POLARITIES}
+    fits = []
     for penalty in PENALTIES:
         _minimise([weight, bias], partial(loss, penalty))
         with torch.no_grad():
             held = torch.cat([logits(part)[torch.arange(len(part)), fold] for part, _, _, fold in chunks])
             scaled = weight[:, -1] / spread[:, None]
-            offset = bias[-1] - mean @ scaled
-        columns = (tensor.split(len(FINDINGS), -1) for tensor in (scaled, offset, held, targets))
-        for state, *of_state in zip(POLARITIES, *columns, strict=True):
-            missed = binary_cross_entropy_with_logits(of_state[2], of_state[3])
-            fits[state].append(_Fit(float(missed), penalty, *of_state))
-    return {state: min(of_state, key=lambda fit: fit.loss) for state, of_state in fits.items()}
+            fits.append([of_all.split(len(FINDINGS), -1) for of_all in (scaled, bias[-1] - mean @ scaled, held)])
+    maps, chosen = [], {}
+    for place, (state, wanted) in enumerate(zip(POLARITIES, targets.split(len(FINDINGS), 1), strict=True)):
+        losses = [float(binary_cross_entropy_with_logits(held[place], wanted)) for *_, held in fits]
+        best = losses.index(min(losses))
+        scaled, offset, held = (of_states[place] for of_states in fits[best])
+        slope, shift = _calibration(held, wanted)
+        maps.append((scaled * slope, offset * slope + shift))
+        chosen[state] = {"penalty": PENALTIES[best], "log_loss": losses[best]}
+    weights, biases = zip(*maps, strict=True)
+    return torch.cat(weights, 1), torch.cat(biases), chosen
 
 
-def _calibrated(fit: _Fit) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of a map with its logits scaled and shifted to fit the held-out records (Platt; one pair
-    for all findings, because few records have the rare ones)."""
-    log_slope, shift = (torch.zeros((), device=fit.logits.device, requires_grad=True) for _ in range(2))
+def _calibration(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the slope, above 0, and the shift with which logits fit their targets (Platt), one pair for all findings,
+    because few records have the rare ones."""
+    values = torch.zeros(2, device=logits.device, requires_grad=True)
 
     def loss() -> Tensor:
-        missed = binary_cross_entropy_with_logits(fit.logits * log_slope.exp() + shift, fit.targets)
+        missed = binary_cross_entropy_with_logits(logits * values[0].exp() + values[1], targets)
         missed.backward()
         return missed.detach()
 
-    _minimise([log_slope, shift], loss)
-    slope = log_slope.detach().exp()
-    return (fit.weight * slope).cpu(), (fit.bias * slope + shift.detach()).cpu()
+    _minimise([values], loss)
+    return torch.stack([values[0].exp(), values[1]]).detach()
 
 
 def _minimise(parameters: list[Tensor], loss: Callable[[], Tensor]) -> None:

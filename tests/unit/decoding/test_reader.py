@@ -12,7 +12,7 @@ from pacer.core.errors import CheckpointError
 from pacer.data.findings import FINDINGS
 from pacer.decoding import fit_reader
 from pacer.decoding.extract import within
-from pacer.decoding.fit_reader import FOLDS, PENALTIES, _calibrated, _fit
+from pacer.decoding.fit_reader import FOLDS, PENALTIES
 from pacer.decoding.reader import FindingsReader, Probabilities, read_reader
 
 NONE = [0.0] * 13
@@ -57,8 +57,8 @@ def test_the_fit_finds_a_known_law(monkeypatch) -> None:
     maps = []
     for chunk in (1500, rows):
         monkeypatch.setattr(fit_reader, "_CHUNK", chunk)
-        weight, bias = zip(*map(_calibrated, _fit(values, targets, folds).values()), strict=True)
-        maps.append((values.float() @ torch.cat(weight, 1) + torch.cat(bias)).sigmoid())
+        weight, bias, _ = fit_reader.fit_maps(values, targets, folds)
+        maps.append((values.float() @ weight + bias).sigmoid())
     assert (maps[1] - chance).abs().mean() < 0.02
     torch.testing.assert_close(maps[0], maps[1], atol=1e-3, rtol=0)
 
@@ -70,10 +70,9 @@ def test_penalty_and_calibration_are_of_held_out_patients() -> None:
     patients, width = 90, 60
     values = torch.randn(patients, width, generator=draw).repeat_interleave(4, 0).half()
     targets = torch.bernoulli(torch.full((patients, 39), 0.3), generator=draw).repeat_interleave(4, 0)
-    fits = _fit(values, targets, torch.arange(patients).repeat_interleave(4) % FOLDS)
-    assert {fit.penalty for fit in fits.values()} == {max(PENALTIES)}
-    weight, bias = zip(*map(_calibrated, fits.values()), strict=True)
-    chance = (values.float() @ torch.cat(weight, 1) + torch.cat(bias)).sigmoid()
+    weight, bias, states = fit_reader.fit_maps(values, targets, torch.arange(patients).repeat_interleave(4) % FOLDS)
+    assert {state["penalty"] for state in states.values()} == {max(PENALTIES)}
+    chance = (values.float() @ weight + bias).sigmoid()
     assert (chance - 0.3).abs().mean() < 0.1
 
 
