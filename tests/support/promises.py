@@ -28,6 +28,11 @@ def rare_errors(draw: np.random.Generator, patients: int) -> tuple[np.ndarray, C
     return told * np.where(hard, 2, 1), lambda risk: np.where(hard, 0.9, rest) * risk / LIMIT
 
 
+def errors_of_whole_patients(draw: np.random.Generator, patients: int) -> tuple[np.ndarray, Callable]:
+    """Patients have one or several studies, and most have all of their findings right or all wrong."""
+    return draw.poisson(1.2 * draw.geometric(0.35, patients)), lambda risk: draw.beta(risk, 1 - risk, patients)
+
+
 class Law(NamedTuple):
     """``draw``: findings of each patient, and their rate of error by risk. ``risks``: true risk at each threshold of
     the grid, strictest first."""
@@ -39,6 +44,7 @@ class Law(NamedTuple):
 LAWS = {
     "fourth threshold just above": Law(spread_errors, (0.05, 0.1, 0.15, 0.205, 0.3, 0.4)),
     "first threshold just above": Law(spread_errors, (0.2001, 0.21, 0.25, 0.3, 0.35, 0.4)),
+    "errors of whole patients": Law(errors_of_whole_patients, (0.12, 0.15, 0.2001, 0.21, 0.22, 0.25)),
     "errors of few patients": Law(rare_errors, (0.1, 0.2001, 0.21, 0.215, 0.22, 0.222)),
 }
 

@@ -203,6 +203,8 @@ mimic_rg4 | corpus: {openi: {split: split.csv}} | corpus.openi.split
 table | corpus: {table: studies.csv} | corpus.table = 'studies.csv' must be a group of keys, such as {file: stud
 table | backbones: {language: Qwen/Q} | backbones.language = 'Qwen/Q' must be a group of keys, such as {provider:
 table | score: f1 | score = 'f1' must be a group of keys (convention, originals,
+openi | decode: {commitment: read, risk: {false_present: 0.2}} | decode.risk needs train.checkpoint: last, because best
+micro | decode: {commitment: read, engine: generate} | select: agreement and commitment: read need engine: beam
 micro | decode: {split: all} | decode.split = 'all' is for `pacer decode --split all`
 table | parent: 5 | parent = 5 must be a group of keys (learning_rate, batch_size,
 small_gpu | backbones: {vision: {id: facebook/dinov2-small}} | backbones.vision: provider: hub needs revision
