@@ -24,7 +24,7 @@ TESTS = [  # errors and findings of each patient, share promised, p: by hand, or
     ([0] * 49, [5] * 49, 0.2, 1.0, 1.0),  # fewer patients than the test needs
     ([0] * 60, [5] * 60, 0.2, 0.0, 1e-9),
     ([0] * 60, [5] * 60, 0.01, 0.5, 1.0),  # no error, but too few patients for so small a share
-    # losses -1 and 4 of 50 and 10 patients and 4 of one more: mean -6/61, deviation 1.9380, skewness 1.6228, t = -.3964;
+    # losses -1 and 4 of 50 and 10 patients and 4 of one more: mean -6/61, deviation 1.938, skewness 1.6228, t = -.3964;
     # t + .2078 t²/3 + .2078² t³/27 + .2078/6 = -0.3510 with 60 df, where .2078 is the skewness over the root of 61
     ([0] * 50 + [5] * 10, [5] * 60, 0.2, 0.3634, 0.3635),
 ]
