@@ -63,9 +63,9 @@ def counts(reports: Sequence[str], references: Sequence[str]) -> dict[str, np.nd
 
 
 def risk_test(errors: np.ndarray, findings: np.ndarray, limit: float, level: float, at: float) -> RiskTest:
-    """Test E[errors - limit · findings] >= 0 over patients [n] by Student's t, corrected for skewness (Hall, J. R. Stat.
-    Soc. B 54, 1992: 221; monotone), and with one patient more, who has the mean number of findings, all of them errors:
-    no promise may rest on errors that are only rare.
+    """Test E[errors - limit · findings] >= 0 over patients [n] by Student's t, corrected for skewness (Hall, J. R.
+    Stat. Soc. B 54, 1992: 221; monotone), and with one patient more, who has the mean number of findings, all of them
+    errors: no promise may rest on errors that are only rare.
 
     Args:
         level: of the test. at: the threshold.
