@@ -85,7 +85,7 @@ def risk_test(errors: np.ndarray, findings: np.ndarray, limit: float, level: flo
     p = float(student.cdf(statistic(patients), patients)) if told >= ASYMPTOTIC else 1.0
     enough = None
     if mean < 0:
-        sizes = np.arange(math.ceil(ASYMPTOTIC * patients / told), _MOST_PATIENTS)
+        sizes = np.geomspace(math.ceil(ASYMPTOTIC * patients / told), _MOST_PATIENTS, 1000).round()
         passes = sizes[statistic(sizes) <= NormalDist().inv_cdf(level)]
         enough = int(passes[0]) if len(passes) else None
     return RiskTest(at, patients, int(findings.sum()), int(errors.sum()), p, enough)

@@ -13,8 +13,8 @@ from pacer.metrics.reading import cells
 from pacer.metrics.statistics.bootstrap import Interval, Summed, by_unit, intervals
 from pacer.metrics.statistics.intervals import resampled_units
 
-#: Bins of a reliability curve, with equal numbers of cells, and bootstrap samples of the patients.
-BINS, RESAMPLES = 10, 1000
+#: Bins of a reliability curve, with equal numbers of cells.
+BINS = 10
 
 
 class Reliability(NamedTuple):
@@ -36,7 +36,7 @@ def share_intervals(counts: Mapping[str, np.ndarray]) -> dict[str, Interval]:
     def share(sums: np.ndarray) -> np.ndarray:
         return np.divide(sums[..., 0], sums[..., 1], out=np.full(sums.shape[:-1], np.nan), where=sums[..., 1] > 0)
 
-    return intervals({("", name): Summed(table, share) for name, table in counts.items()}, RESAMPLES)[""]
+    return intervals({("", name): Summed(table, share) for name, table in counts.items()})[""]
 
 
 def reliability(cases: pl.DataFrame) -> Reliability:
