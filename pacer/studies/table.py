@@ -110,10 +110,11 @@ def study_curve(study: Study, runs: Sequence[ScoredRun]) -> str:
     ``curve`` or results."""
     points = {}
     for place, row in enumerate(study.rows):
-        of_row = [run for run in runs if run.row == place]
-        pairs = [(context_mean(run.scores, "recall"), context_mean(run.scores, "precision")) for run in of_row]
-        if pairs and all(None not in pair for pair in pairs):
-            points[row.name] = tuple(map(fmean, zip(*pairs, strict=True)))
+        of_row = [run.scores for run in runs if run.row == place]
+        values = [[context_mean(scores, key) for scores in of_row] for key in ("recall", "precision")]
+        recall, precision = ([value for value in of_key if value is not None] for of_key in values)
+        if len(recall) == len(precision) == len(of_row) > 0:
+            points[row.name] = fmean(recall), fmean(precision)
     return curve_chart(points, study.curve) if study.curve and points else ""
 
 
