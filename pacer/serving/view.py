@@ -40,11 +40,11 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
     return figure.format(data_uri(small), name, caption)
 
 
-def result_page(result: Result, model: Anchor | None = None) -> str:
+def result_page(result: Result, model: Anchor | None = None, commits: bool = True) -> str:
     """Return the HTML of one report: commitment, marked report, gate, routing maps and notes.
 
     Args:
-        model: the model's own commitment, if a person changed it.
+        model: the model's own commitment, if a person changed it. commits: whether the model writes for a list.
     """
     overlays = [
         routing_overlay(name, Image.fromarray(routing.image), routing.weights, routing.depths)
@@ -61,6 +61,7 @@ def result_page(result: Result, model: Anchor | None = None) -> str:
         rows=rows,
         saved=json.dumps(result.as_dict() | {"changed": changed}, indent=2, ensure_ascii=False),
         states=POLARITIES,
+        commits=commits,
         overlays=overlays,
         spans=_marked(result),
         sources=SOURCES[result.context],
