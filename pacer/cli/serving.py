@@ -81,7 +81,7 @@ def generate(
     commitment: Annotated[
         str | None, typer.Option(help='Findings to write the report for: "positive: edema; negative: pneumothorax".')
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of the result as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of the results as a JSON list.")] = False,
     all_contexts: Annotated[
         bool, typer.Option("--all-contexts", help="Write one report for each context that the sources allow.")
     ] = False,

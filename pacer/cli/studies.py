@@ -10,6 +10,7 @@ import typer
 
 from pacer.cli.terminal import print_rows, say
 from pacer.config.profiles import names_in
+from pacer.core.io import write_text
 
 if TYPE_CHECKING:
     from pacer.studies.study import Study
@@ -83,12 +84,14 @@ def _write_table(chosen: Study) -> str:
     """Write a study's table as Markdown and LaTeX, and return the Markdown."""
     from pacer.metrics.statistics.comparison import compare_repeats
     from pacer.studies.run import results_folder
-    from pacer.studies.table import build_table, collect, write_table
+    from pacer.studies.table import build_table, collect, study_curve, write_table
     from pacer.studies.worktree import Repository
 
     state = results_folder(Path.cwd())
     runs = collect(chosen, Repository(Path.cwd()), state)
     text = write_table(*build_table(chosen, runs, compare_repeats), state / chosen.name)
     folder = (state / chosen.name).relative_to(Path.cwd())
-    say(f"written: {folder}/table.md, .tex")
+    if chart := study_curve(chosen, runs):
+        write_text(folder / "curve.svg", chart)
+    say(f"written: {folder}/table.md, .tex{' and curve.svg' if chart else ''}")
     return text

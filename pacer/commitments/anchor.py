@@ -141,9 +141,7 @@ def read_list(text: str) -> Anchor:
         name, colon, content = part.partition(":")
         name = name.strip().lower()
         if not colon or name not in POLARITIES or name in fields:
-            raise DataError(
-                f"commitment: the field {name!r:.40} is not one of {', '.join(POLARITIES)}, each once; {form}"
-            )
+            raise DataError(f"commitment: {name!r:.40} is not a field, or there twice; {form}")
         named = [word.strip() for word in content.split(",") if word.strip() and word.strip().lower() != "none"]
         if unknown := [word for word in named if normalize_finding(word) is None]:
             raise DataError(f"commitment: {unknown[0]!r:.40} is not a finding; choose from {', '.join(FINDINGS)}")

@@ -47,10 +47,8 @@ class Decode(Strict):
     def _ordered(self) -> Self:
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError("min_new_tokens is above max_new_tokens")
-        if self.select == "agreement" and self.engine != "beam":
-            raise ValueError("select: agreement needs engine: beam, because generate makes no candidates")
-        if self.commitment == "read" and self.engine != "beam":
-            raise ValueError("commitment: read needs engine: beam, because generate continues no given commitment")
+        if self.engine != "beam" and (self.select == "agreement" or self.commitment == "read"):
+            raise ValueError("select: agreement and commitment: read need engine: beam; generate writes for no list")
         if self.risk.promised and self.commitment != "read":
             raise ValueError("risk needs commitment: read, whose threshold is chosen so that the promise holds")
         if self.risk.promised and self.split != "test":

@@ -56,6 +56,11 @@ class Params(Strict):
                 "decode.commitment = 'read' writes reports for a commitment, and a model trained with commit.route: "
                 "direct learns none; set decode.commitment: generated"
             )
+        if self.decode.risk.promised and self.train.checkpoint == "best":
+            raise ValueError(
+                "decode.risk needs train.checkpoint: last, because best chooses the weights on split val, on whose "
+                "patients the promise is tested"
+            )
         if "sn" not in self.corpus.contexts:
             raise ValueError("corpus.contexts must contain sn: the warm-up trains on it")
         if others := set(self.parent.contexts or ()) - set(self.corpus.contexts):

@@ -1,119 +1,89 @@
 """Fitting of the reading of findings: logistic regressions on summaries of the frozen parent's fused tokens.
 
-The summaries are written in chunks of records, by all processes, and a stopped run continues with the missing chunks.
-The first process then fits all states of all findings at once: full-batch L-BFGS on the standardised summaries, chunk
-by chunk, so that memory holds one chunk. All tokens take Q x d numbers of two bytes a record; where they would pass
-:data:`_MOST_BYTES`, only the mean and the maximum over tokens are tried, 2 x d numbers: 6.6 GB on disk for 400,000
-records with d = 4,096. The penalty of a
-state is that with the lowest log loss on val, and the summary that of what is affirmed.
+Everything is fitted on split train: val is kept for the promise, which holds for patients whose reports no setting was
+chosen on. Penalty and calibration come from cross-validation over folds of patients. A map for each fold, fitted on the
+other folds, and the one on all records, which is kept, are fitted together: full-batch L-BFGS on the standardised
+summaries. The penalty of a state is the one with the lowest log loss of the held-out records, and their logits
+calibrate the probabilities.
+
+No token is stored: one process reads the sources once and holds the summaries in float16, 6.6 GB for 400,000 records
+with d = 4,096. The fit widens them chunk by chunk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 import torch
-from safetensors.torch import load_file, save
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from pacer.commitments.anchor import POLARITIES
+from pacer.core.devices import compute_device
 from pacer.core.errors import DataError
-from pacer.core.io import atomic_path, hash_json, publish, scratch_directory
+from pacer.core.io import atomic_directory
 from pacer.core.prefetch import prefetch
-from pacer.core.processes import process_state
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
-from pacer.decoding.reader import SUMMARIES, FindingsReader
+from pacer.decoding.reader import FindingsReader, summary
 from pacer.features.online import open_features
-from pacer.features.store import content_hash
 from pacer.model.assemble import load_model
-from pacer.model.batch import FeatureSource, read_sources
+from pacer.model.batch import read_sources
 from pacer.model.checkpoint import checkpoint_hash
-from pacer.model.pacer import Pacer
 
 #: L2 penalties of the weights, from the strongest: each fit starts from the one before.
-PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2)
-#: Bytes that all tokens of all records may take.
-_MOST_BYTES = 4 << 30
-#: Records of a chunk, and of a pass through the model. Neither changes a summary beyond rounding.
-_CHUNK, _PASS = 4096, 64
+PENALTIES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
+#: Folds of the cross-validation.
+FOLDS = 3
+#: Records of a pass through the model, and of a step of the fit. Neither changes a map beyond rounding.
+_PASS, _CHUNK = 64, 4096
 _ITERATIONS = 40
 
 
 def fit_reader(
     checkpoint: Path, backbones: Path, records: pl.DataFrame, features: Path, anchors: pl.DataFrame, out: Path
 ) -> None:
-    """Fit the reading on the commitment targets of split train and calibrate it on those of val; write it to ``out``.
+    """Fit the reading on the commitment targets of split train and write it to ``out``.
 
     Args:
         checkpoint: the parent. anchors: ``anchors.parquet``, the targets.
 
     Raises:
-        DataError: a split has no record.
+        DataError: split train has fewer patients than there are folds.
     """
-    state = process_state()
-    device = torch.device(state.device or "cpu")
-    model, record = load_model(checkpoint, backbones)
-    for part in (model.router, model.interface, model.endpoint_norm):
-        part.to(device)
-    store = open_features(features, backbones, device)
-    train, val = (records.filter(split=split).join(anchors, on="record_id") for split in ("train", "val"))
-    if val.is_empty():  # a corpus without val: every tenth patient of train
-        held = pl.col("subject_id").rank("dense") % 10 == 0
-        train, val = train.filter(~held), train.filter(held)
-    if train.is_empty() or val.is_empty():
+    train = records.filter(split="train").join(anchors, on="record_id", maintain_order="left")
+    if (patients := train["subject_id"].n_unique()) < FOLDS:
         raise DataError(
-            f"the findings are read by a map that is fitted on split train, which has {len(train)} records, and "
-            f"calibrated on val or a tenth of the patients, {len(val)} records; see corpus.split"
+            f"the reading of findings is fitted on {FOLDS} folds of the patients of split train, which has {patients}; "
+            "see corpus.split"
         )
-    rows = pl.concat([train, val])
-    width = record.model.interface.num_queries * model.language.config.hidden_size
-    names = [name for name in SUMMARIES if name != "tokens" or 2 * width * len(rows) <= _MOST_BYTES]
-    weights = checkpoint_hash(checkpoint)
-    fingerprint = hash_json([weights, content_hash(features), rows.to_dicts(), names])
-    with scratch_directory(out, fingerprint, main=state.is_main_process) as scratch:
-        state.wait_for_everyone()
-        bounds = [*range(0, len(train), _CHUNK), *range(len(train), len(rows), _CHUNK), len(rows)]
-        chunks = [scratch / f"{start}.safetensors" for start in bounds[:-1]]
-        for place in range(state.process_index, len(chunks), state.num_processes):
-            if not chunks[place].exists():
-                part = rows[bounds[place] : bounds[place + 1]].to_dicts()
-                with atomic_path(chunks[place]) as temporary:
-                    temporary.write_bytes(save(_summaries(model, store, part, names, device)))
-        state.wait_for_everyone()
-        if state.is_main_process:
-            tables, targets = [load_file(path) for path in chunks], _targets(rows).to(device)
-            fits = {name: _fit([table[name] for table in tables], targets, len(train)) for name in names}
-            chosen = min(fits, key=lambda name: fits[name]["positive"].loss)
-            weight, bias = zip(*map(_calibrated, fits[chosen].values()), strict=True)
-            of_states = {state: {"penalty": fit.penalty, "log_loss": fit.loss} for state, fit in fits[chosen].items()}
-            about = {"weights": weights, "records": {"train": len(train), "val": len(val)}, "states": of_states}
-            FindingsReader(chosen, torch.cat(weight, 1), torch.cat(bias)).save(scratch / "out", about)
-            publish(scratch / "out", out)
-        state.wait_for_everyone()
+    device = compute_device()
+    values = _summaries(checkpoint, backbones, features, train.to_dicts(), device)
+    folds = torch.from_numpy(train["subject_id"].rank("dense").to_numpy().astype(int) % FOLDS)
+    weight, bias, states = fit_maps(values, _targets(train).to(device), folds.to(device))
+    about = {"weights": checkpoint_hash(checkpoint), "records": len(train), "patients": patients, "states": states}
+    with atomic_directory(out) as directory:
+        FindingsReader(weight.cpu(), bias.cpu()).save(directory, about)
 
 
 @torch.no_grad()
-def _summaries(
-    model: Pacer, store: FeatureSource, rows: list[dict], names: list[str], device: torch.device
-) -> dict[str, Tensor]:
-    """Return each summary [n, D] of these records, in float16."""
+def _summaries(checkpoint: Path, backbones: Path, features: Path, rows: list[dict], device: torch.device) -> Tensor:
+    """Return the summaries [n, 2d] of these records, in float16."""
+    model, _ = load_model(checkpoint, backbones)
+    for part in (model.router, model.interface, model.endpoint_norm):
+        part.to(device)
+    store = open_features(features, backbones, device)
     parts = [rows[start : start + _PASS] for start in range(0, len(rows), _PASS)]
-    summaries: dict[str, list[Tensor]] = {name: [] for name in names}
+    summaries = []
     with Ticker("tokens", len(rows)) as ticker:
         for sources in prefetch(lambda part: read_sources(part, store), parts, workers=2):
             refined, _ = model.refine_sources(sources.to(device))
-            fused = model.interface(refined).fused
-            for name in names:
-                summaries[name].append(SUMMARIES[name](fused).half().cpu())
-            ticker.advance(len(fused))
-    return {name: torch.cat(values) for name, values in summaries.items()}
+            summaries.append(summary(model.interface(refined).fused).half().cpu())
+            ticker.advance(len(summaries[-1]))
+    return torch.cat(summaries)
 
 
 def _targets(rows: pl.DataFrame) -> Tensor:
@@ -124,72 +94,75 @@ def _targets(rows: pl.DataFrame) -> Tensor:
     return torch.from_numpy(rows.select(stated).to_numpy()).float()
 
 
-class _Fit(NamedTuple):
-    """The map of one state: log ``loss`` on val, its ``penalty``, ``weight`` [D, 13], ``bias`` [13], and its ``logits``
-    and ``targets`` on val [n, 13]."""
+def fit_maps(values: Tensor, targets: Tensor, folds: Tensor) -> tuple[Tensor, Tensor, dict[str, dict[str, float]]]:
+    """Fit the maps of all states with every penalty, choose each state's and calibrate it.
 
-    loss: float
-    penalty: float
-    weight: Tensor
-    bias: Tensor
-    logits: Tensor
-    targets: Tensor
+    Args:
+        values: summaries [n, 2d]. targets: [n, 39]. folds: of each record [n], from 0.
 
+    Returns:
+        weight [2d, 39] and bias [39]; by state the penalty, and the held-out log loss before calibration.
+    """
+    device, count = targets.device, len(targets)
+    # no record is in the last fold, whose map is fitted on all
+    outside = torch.stack([folds != fold for fold in range(FOLDS + 1)], 1).float()
+    shares = outside / outside.sum(0)
+    chunks = list(zip(*(of_all.split(_CHUNK) for of_all in (values, targets, shares, folds)), strict=True))
+    mean = torch.stack([part.double().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
+    squares = torch.stack([part.double().square().sum(0) for part in values.split(_CHUNK)]).sum(0) / count
+    spread = (squares - mean.square()).clamp(min=1e-12).sqrt().float().to(device)
+    mean = mean.float().to(device)
+    weight = torch.zeros(len(mean), FOLDS + 1, targets.shape[1], device=device, requires_grad=True)
+    bias = torch.logit(shares.T @ targets, eps=1 / (count + 2)).requires_grad_()
 
-def _fit(parts: list[Tensor], targets: Tensor, train: int) -> dict[str, _Fit]:
-    """Fit all maps with every penalty on the first ``train`` rows of a summary, ``parts`` [n_i, D]; the others are val.
-    Return the map of each state with the lowest loss on val."""
-    device, lengths = targets.device, [len(part) for part in parts]
-    fitted = list(accumulate(lengths)).index(train) + 1
-    pairs = list(zip(parts, targets.split(lengths), strict=True))
-    mean = torch.stack([part.double().sum(0) for part in parts[:fitted]]).sum(0) / train
-    variance = torch.stack([(part.double() - mean).square().sum(0) for part in parts[:fitted]]).sum(0) / train
-    mean, spread = mean.float().to(device), variance.clamp(min=1e-12).sqrt().float().to(device)
-    weight = torch.zeros(len(mean), targets.shape[1], device=device, requires_grad=True)
-    bias = torch.logit(targets[:train].mean(0), eps=1 / (train + 2)).requires_grad_()
-
-    def folded() -> tuple[Tensor, Tensor]:
-        return weight / spread[:, None], bias - (mean / spread) @ weight
+    def logits(part: Tensor) -> Tensor:
+        scaled = (part.to(device).float() - mean) / spread
+        return (scaled @ weight.flatten(1)).view(-1, *bias.shape) + bias
 
     def loss(penalty: float) -> Tensor:
         total = penalty * weight.square().sum()
         total.backward()
         total = total.detach()
-        for part, wanted in pairs[:fitted]:
-            scaled, offset = folded()
+        for part, wanted, share, _ in chunks:
+            predicted = logits(part)
             missed = binary_cross_entropy_with_logits(
-                part.to(device).float() @ scaled + offset, wanted, reduction="sum"
+                predicted, wanted[:, None].expand_as(predicted), share[..., None], reduction="sum"
             )
-            (missed / train).backward()
-            total += missed.detach() / train
+            missed.backward()
+            total += missed.detach()
         return total
 
-    fits: dict[str, list[_Fit]] = {state: [] for state in POLARITIES}
+    fits = []
     for penalty in PENALTIES:
         _minimise([weight, bias], partial(loss, penalty))
         with torch.no_grad():
-            scaled, offset = folded()
-            logits = torch.cat([part.to(device).float() @ scaled + offset for part, _ in pairs[fitted:]])
-        columns = (tensor.split(len(FINDINGS), -1) for tensor in (scaled, offset, logits, targets[train:]))
-        for state, *of_state in zip(POLARITIES, *columns, strict=True):
-            missed = binary_cross_entropy_with_logits(of_state[2], of_state[3])
-            fits[state].append(_Fit(float(missed), penalty, *of_state))
-    return {state: min(of_state, key=lambda fit: fit.loss) for state, of_state in fits.items()}
+            held = torch.cat([logits(part)[torch.arange(len(part)), fold] for part, _, _, fold in chunks])
+            scaled = weight[:, -1] / spread[:, None]
+            fits.append([of_all.split(len(FINDINGS), -1) for of_all in (scaled, bias[-1] - mean @ scaled, held)])
+    maps, chosen = [], {}
+    for place, (state, wanted) in enumerate(zip(POLARITIES, targets.split(len(FINDINGS), 1), strict=True)):
+        losses = [float(binary_cross_entropy_with_logits(held[place], wanted)) for *_, held in fits]
+        best = losses.index(min(losses))
+        scaled, offset, held = (of_states[place] for of_states in fits[best])
+        slope, shift = _calibration(held, wanted)
+        maps.append((scaled * slope, offset * slope + shift))
+        chosen[state] = {"penalty": PENALTIES[best], "log_loss": losses[best]}
+    weights, biases = zip(*maps, strict=True)
+    return torch.cat(weights, 1), torch.cat(biases), chosen
 
 
-def _calibrated(fit: _Fit) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of a map with its logits scaled and shifted as val asks (Platt; one pair for all findings,
-    because few records of val have the rare ones)."""
-    log_slope, shift = (torch.zeros((), device=fit.logits.device, requires_grad=True) for _ in range(2))
+def _calibration(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the slope, above 0, and the shift with which logits fit their targets (Platt), one pair for all findings,
+    because few records have the rare ones."""
+    values = torch.zeros(2, device=logits.device, requires_grad=True)
 
     def loss() -> Tensor:
-        missed = binary_cross_entropy_with_logits(fit.logits * log_slope.exp() + shift, fit.targets)
+        missed = binary_cross_entropy_with_logits(logits * values[0].exp() + values[1], targets)
         missed.backward()
         return missed.detach()
 
-    _minimise([log_slope, shift], loss)
-    slope = log_slope.detach().exp()
-    return (fit.weight * slope).cpu(), (fit.bias * slope + shift.detach()).cpu()
+    _minimise([values], loss)
+    return torch.stack([values[0].exp(), values[1]]).detach()
 
 
 def _minimise(parameters: list[Tensor], loss: Callable[[], Tensor]) -> None:

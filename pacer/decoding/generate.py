@@ -90,8 +90,10 @@ class Generator:
         self.commit, self.reader = specification.commits, reader
         self.num_queries = specification.interface.num_queries
         unknown = unknown_attention(model.language.config)
-        if unknown and decode.select == "agreement":
-            raise BackboneError(f"decode.select: agreement does not know {unknown}; set decode.select: score")
+        if unknown and (decode.select == "agreement" or decode.commitment == "read"):
+            raise BackboneError(
+                f"the beam search does not know {unknown}; set decode.select: score and decode.commitment: generated"
+            )
         if decode.commitment == "read":
             if not self.commit:
                 raise ConfigError(

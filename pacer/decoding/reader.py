@@ -1,20 +1,18 @@
 """A reading of the findings from a record's fused source tokens: probabilities, and the commitment that they make.
 
-The map is linear in a summary of the tokens: all of them, or the mean and the maximum of each channel over them. With
-``W`` and ``b``, which include the standardisation of the summary and the calibration of the probabilities,
+The map is linear in the mean and the maximum of each channel over the tokens. With ``W`` and ``b``, which include the
+standardisation of this summary and the calibration of the probabilities,
 
     P(finding f has state s) = sigmoid(summary(fused) · W[:, s, f] + b[s, f]),   s: positive, negative, uncertain.
 
-Not in the paper (``docs/readings.md``). :mod:`pacer.decoding.fit_reader` fits it. Shapes: Q tokens, d width, D numbers
-of a summary.
+Not in the paper (``docs/readings.md``). :mod:`pacer.decoding.fit_reader` fits it. Shapes: Q tokens, d width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -35,10 +33,10 @@ _TOKENS = ("router.", "interface.")
 #: First column of each state in the map.
 _PLACES = range(0, len(POLARITIES) * len(FINDINGS), len(FINDINGS))
 
-#: Summaries by name: fused tokens [..., Q, d] -> [..., D].
-SUMMARIES: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
-    {"tokens": lambda fused: fused.flatten(-2), "pooled": lambda fused: torch.cat([fused.mean(-2), fused.amax(-2)], -1)}
-)
+
+def summary(fused: Tensor) -> Tensor:
+    """Return the mean and the maximum over tokens [..., 2d] of fused tokens [..., Q, d]."""
+    return torch.cat([fused.mean(-2), fused.amax(-2)], -1)
 
 
 class Probabilities(NamedTuple):
@@ -69,10 +67,8 @@ class Probabilities(NamedTuple):
 
 @dataclass(frozen=True)
 class FindingsReader:
-    """A fitted reading: ``summary`` (a name in :data:`SUMMARIES`), ``weight`` [D, 39] and ``bias`` [39], by state, then
-    by finding."""
+    """A fitted reading: ``weight`` [2d, 39] and ``bias`` [39], by state, then by finding."""
 
-    summary: str
     weight: Tensor
     bias: Tensor
 
@@ -83,15 +79,14 @@ class FindingsReader:
 
     def __call__(self, fused: Tensor) -> Probabilities:
         """Return the probabilities of one record from its fused tokens [Q, d]."""
-        summary = SUMMARIES[self.summary](fused.float()).cpu()
-        values = (summary @ self.weight + self.bias).sigmoid().tolist()
+        values = (summary(fused.float()).cpu() @ self.weight + self.bias).sigmoid().tolist()
         # rounded first, so that what is shown is what the threshold was compared with
         return Probabilities(*([round(value, 4) for value in values[place:][: len(FINDINGS)]] for place in _PLACES))
 
     def save(self, directory: Path, about: Mapping[str, object]) -> None:
         """Write the reading and ``about``, whose ``weights`` is the hash of the weights that make the tokens."""
         directory.mkdir(parents=True, exist_ok=True)
-        write_json(directory / ABOUT, {"summary": self.summary, **about})
+        write_json(directory / ABOUT, about)
         # safetensors' own writer creates files that only the owner can read
         (directory / READER).write_bytes(self._content())
 
@@ -111,8 +106,7 @@ def read_reader(directory: Path, checkpoint: Path) -> FindingsReader | None:
     parent, path = read_record(checkpoint).parent, checkpoint / WEIGHTS
     if parent is not None and path.exists() and any(name.startswith(_TOKENS) for name in read_weights(path)):
         return None
-    about = read_json(directory / ABOUT)
-    if about["weights"] != (checkpoint_hash(checkpoint) if parent is None else parent.sha256):
+    if read_json(directory / ABOUT)["weights"] != (checkpoint_hash(checkpoint) if parent is None else parent.sha256):
         raise CheckpointError(f"{directory} was fitted on other weights than {checkpoint}; run `dvc repro findings`")
     tensors = read_weights(directory / READER)
-    return FindingsReader(about["summary"], tensors["weight"], tensors["bias"])
+    return FindingsReader(tensors["weight"], tensors["bias"])

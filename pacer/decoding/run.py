@@ -132,7 +132,10 @@ def decode_records(
                 write_json(final / PROMISE, promise)
             if floor:
                 runs[f"controls/{NEAREST}"] = cases
-            _collect(_finished(lines) | floor, runs, final)
+            finished = _finished(lines) | floor
+            if empty := sum(not line["report"] for (name, _), line in finished.items() if not name):
+                print(f"decode: {empty:,} reports are empty: every sentence affirms what is not listed")
+            _collect(finished, runs, final)
             # safetensors' own writer creates files that only the owner can read
             (final / "routing.safetensors").write_bytes(save(_routing(generator, shown)))
             counts = {name or "main": len(part) for name, part in runs.items()}

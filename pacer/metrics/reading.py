@@ -29,7 +29,7 @@ def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     if not is_read(cases):
         return {}
     probability, positive = cells(cases)
-    areas = [area for column in range(len(FINDINGS)) if (area := auroc(probability[:, column], positive[:, column]))]
+    areas = [area for of_finding in reading_by_finding(cases).values() if (area := of_finding["auroc"]) is not None]
     return {
         "read_f1": ratios(positive, probability >= _threshold(cases))["f1"],
         "read_auroc": float(np.mean(areas)) if areas else None,
@@ -38,21 +38,18 @@ def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 
 
 def reading_by_finding(cases: pl.DataFrame) -> dict[str, dict[str, float | None]]:
-    """Return ``{finding: {f1, auroc, brier}}`` of one context with probabilities."""
+    """Return ``{finding: {f1, auroc, brier}}`` of one context with probabilities. AUROC is None without positive or
+    without other cells."""
     probability, positive = cells(cases)
+    stated = probability >= _threshold(cases)
     return {
         finding: {
-            "f1": ratios(there[:, None], of[:, None] >= _threshold(cases))["f1"],
-            "auroc": auroc(of, there),
-            "brier": float(np.square(of - there).mean()),
+            "f1": ratios(there[:, None], said[:, None])["f1"],
+            "auroc": float(roc_auc_score(there, chance)) if there.any() and not there.all() else None,
+            "brier": float(np.square(chance - there).mean()),
         }
-        for finding, of, there in zip(FINDINGS, probability.T, positive.T, strict=True)
+        for finding, chance, there, said in zip(FINDINGS, probability.T, positive.T, stated.T, strict=True)
     }
-
-
-def auroc(probability: np.ndarray, positive: np.ndarray) -> float | None:
-    """Return the area under the ROC curve; None without positive or without other cells."""
-    return None if positive.all() or not positive.any() else float(roc_auc_score(positive, probability))
 
 
 def cells(cases: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:

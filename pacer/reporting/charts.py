@@ -25,16 +25,35 @@ def reliability_chart(curves: Mapping[str, Reliability]) -> str:
 
     def draw(grid: Any) -> None:
         for axes, (context, curve) in zip(np.ravel(grid), curves.items(), strict=True):
-            across, share, low, high = np.array(curve.bins).T
             axes.plot([0, 1], [0, 1], color=LIGHT["--series-none"], linewidth=0.8)
-            bars = [share - low, high - share]
-            axes.errorbar(across, share, np.maximum(bars, 0), marker="o", markersize=3, color=LIGHT["--series-1"])
+            shares = [one.value for one in curve.shares]
+            axes.plot(curve.probabilities, shares, marker="o", markersize=3, color=LIGHT["--series-1"])
+            for across, one in zip(curve.probabilities, curve.shares, strict=True):
+                if one.low is not None and one.high is not None:
+                    axes.vlines(across, one.low, one.high, color=LIGHT["--series-1"])
             axes.set_xlim(0, 1)
             axes.set_ylim(0, 1)
             axes.set_xlabel(context.upper())
         np.ravel(grid)[0].set_ylabel("share present")
 
     return drawing(6.6, 2.0, draw, columns=len(curves), sharey=True)
+
+
+def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]) -> str:
+    """Draw (recall, precision) of each name, a line through the ``joined`` ones in their order."""
+
+    def draw(axes: Axes) -> None:
+        for name, at in points.items():
+            colour = LIGHT["--series-1" if name in joined else "--series-2"]
+            axes.scatter(*at, s=24, color=colour, zorder=3)
+            axes.annotate(name, at, xytext=(5, 4), textcoords="offset points", fontsize=8)
+        line = [points[name] for name in joined if name in points]
+        axes.plot(*zip(*line, strict=True) if line else ([], []), color=LIGHT["--series-1"])
+        axes.set_xlabel("recall")
+        axes.set_ylabel("precision")
+        axes.margins(x=0.2)
+
+    return drawing(5.6, 3.6, draw)
 
 
 def polarity_chart(

@@ -10,7 +10,10 @@ import polars as pl
 
 from pacer.core.audits import number
 from pacer.metrics.cases import by_context
-from pacer.metrics.statistics.reliability import Reliability, reliability, share_interval
+from pacer.metrics.scores import is_empty
+from pacer.metrics.statistics.bootstrap import by_unit
+from pacer.metrics.statistics.intervals import resampled_units
+from pacer.metrics.statistics.reliability import Reliability, share_intervals
 from pacer.reporting.tables import Table
 
 #: By kind of promise the columns of the cases whose findings are counted, and of those among which each is sought.
@@ -25,11 +28,6 @@ _TITLES = {
     "radiologist's report",
     "missed": "of the findings present in the radiologist's report, at most {limit:.0%} are expected not to be stated",
 }
-
-
-def reliability_curves(cases: pl.DataFrame) -> dict[str, Reliability]:
-    """Return the reliability of the probabilities in each context."""
-    return {context: reliability(part) for context, part in by_context(cases).items()}
 
 
 def reliability_table(curves: Mapping[str, Reliability], caption: str) -> Table:
@@ -49,28 +47,28 @@ def promise_table(promise: Mapping[str, Any], cases: pl.DataFrame, threshold: fl
     rows = []
     for context, part in by_context(cases).items():
         chosen = promise["contexts"][context]
-        patients = np.unique(part["subject_id"].to_numpy(), return_inverse=True)[1]
-        chances = np.array(part["present"].to_list())
+        chances, units = np.array(part["present"].to_list()), resampled_units(part)
         withheld = int(((chances >= threshold) & (chances < chosen["threshold"])).sum())
         for kind, tests in chosen["tests"].items():
             stated, known = (pl.col(side) for side in _SIDES[kind])
-            counted = part.select(stated.list.set_difference(known).list.len(), of=stated.list.len())
-            errors, findings = counted.to_numpy().T
-            achieved, low, high = share_interval(errors, findings, patients)
+            counted = part.select(stated.list.set_difference(known).list.len(), of=stated.list.len()).to_numpy()
+            achieved = share_intervals({kind: by_unit(counted, units.codes, units.count)})[kind]
             at = next(test for test in tests if test["threshold"] == chosen["threshold"])
+            errors, findings = counted.sum(axis=0).tolist()
             rows.append(
                 (
                     context.upper(),
                     f"{kind.replace('_', ' ')} at most {promise['risk'][kind]:.0%}",
                     str(chosen["threshold"]),
                     f"{number(at['errors'])} of {number(at['findings'])}, {at['patients']} patients",
-                    f"{achieved:.3f} ({low:.3f} to {high:.3f})",
-                    number(int(findings.sum())),
-                    number(int((findings - errors).sum())),
+                    f"{number(achieved.value)} ({number(achieved.low)} to {number(achieved.high)})",
+                    number(findings),
+                    number(findings - errors),
                     number(withheld),
+                    number(part.filter(is_empty("hypothesis")).height),
                 )
             )
-    heads = ("", "Promise", "Threshold", "On val", "Achieved", "Findings", "Right", "Withheld")
+    heads = ("", "Promise", "Threshold", "On val", "Achieved", "Findings", "Right", "Withheld", "Empty")
     return Table(heads, tuple(rows), caption)
 
 

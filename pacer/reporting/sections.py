@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from pacer.core.audits import Check, number, percent
-from pacer.metrics.cases import contexts_of
+from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.reading import is_read
 from pacer.metrics.scores import Place, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.metrics.statistics.groups import AGREEMENT
 from pacer.metrics.statistics.intervals import label_intervals
+from pacer.metrics.statistics.reliability import reliability
 from pacer.reporting import charts, score_tables
 from pacer.reporting import findings as reading
 from pacer.reporting.audits import agreement_table, corpus_table
@@ -203,7 +204,7 @@ def findings(results: Results) -> Section | None:
     """Whether the probabilities of findings are right, and what is promised; None without probabilities."""
     if not is_read(results.cases):
         return None
-    curves = reading.reliability_curves(results.cases)
+    curves = {context: reliability(part) for context, part in by_context(results.cases).items()}
     caption = "Share of findings that the reference affirms by their probability, ten bins of equal mass"
     table = reading.reliability_table(
         curves,
@@ -221,7 +222,7 @@ def findings(results: Results) -> Section | None:
             results.cases,
             results.decoding["settings"]["threshold"],
             "What was promised for each context, and what its reports achieve, read by the rules. Withheld are "
-            "findings that only the promise keeps out of the list.",
+            "findings that only the promise keeps out of the list; reports are empty if nothing else was left to say.",
         )
         parts += [Text(text), TableBlock("promise", promised)]
     return Section("probabilities", "Probabilities of findings", parts)

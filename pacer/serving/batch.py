@@ -127,7 +127,7 @@ def _key(case: Prepared) -> str:
     """Return a hash of what the report of a case depends on, besides the model, and of its name."""
     images = [None if image is None else hash_bytes(image.numpy().tobytes()) for image in (case.frontal, case.lateral)]
     texts = (case.name, case.prior, case.indication, case.history, case.view, case.sections, case.notes)
-    return hash_json([*images, *texts])
+    return hash_json([*images, *texts, case.commitment and case.commitment.as_dict()])
 
 
 def _refuse(problems: Sequence[str], cases: int) -> None:

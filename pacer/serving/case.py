@@ -214,6 +214,8 @@ def notes_of(results: Collection[Result]) -> list[str]:
     for result in results:
         if result.given and (unsaid := result.unkept()):
             notes.append(f"{result.context.upper()}: the report does not say what is listed of {', '.join(unsaid)}")
+        if not result.report:
+            notes.append(f"{result.context.upper()}: the report is empty: every sentence affirms what is not listed")
         if result.fallback:
             notes.append(f"{result.context.upper()}: no report was found in the text, so all of the text is shown")
         if result.truncated:

@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
             prepared = reporter.prepare(case)
             if what == "contexts":
                 return view.contexts_page(reporter.in_all_contexts(prepared))
-            return view.result_page(*reporter.generate([prepared]), listed)
+            return view.result_page(*reporter.generate([prepared]), listed, reporter.commit)
 
     def _is_disconnected(self) -> bool:
         """Return whether the browser has closed the connection, as it does when a case is edited."""

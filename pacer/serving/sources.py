@@ -29,8 +29,6 @@ MAX_CHARACTERS = 20_000
 #: Pillow's names of the formats accepted besides DICOM; others start programs or contain videos.
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP")
 
-#: The DICOM transfer syntax that compresses the whole data set; the unpacked size is not known beforehand.
-_DEFLATED = b"1.2.840.10008.1.2.1.99"
 #: A word that contains a slash or ends like a file name.
 _PATH = re.compile(r"\S*/\S*|\S+\.\w+")
 
@@ -59,11 +57,6 @@ def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None
         raise DataError(f"image {name}: the file is empty (0 bytes)")
     if len(content) > MAX_BYTES:
         raise DataError(f"image {name}: the file has {len(content):,} bytes, more than {MAX_BYTES:,}")
-    if _DEFLATED in content:
-        raise DataError(
-            f"image {name}: the DICOM file is packed as a whole (Deflated Explicit VR Little Endian); "
-            "unpack it first, for example with dcmconv"
-        )
     return read_image(io.BytesIO(content), name, FORMATS), _dicom_view(content)
 
 

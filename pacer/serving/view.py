@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from markupsafe import Markup
 from PIL import Image
@@ -40,22 +39,11 @@ def preview(image: Image.Image, name: str, caption: str) -> str:
     return figure.format(data_uri(small), name, caption)
 
 
-class Listed(NamedTuple):
-    """A finding of the list: its probability (None: not read), its state, and that of the model's own list; "": not
-    listed. ``unsaid``: the report does not say it so."""
-
-    finding: str
-    chance: float | None
-    state: str
-    model: str
-    unsaid: bool
-
-
-def result_page(result: Result, model: Anchor | None = None) -> str:
+def result_page(result: Result, model: Anchor | None = None, commits: bool = True) -> str:
     """Return the HTML of one report: commitment, marked report, gate, routing maps and notes.
 
     Args:
-        model: the model's own commitment, if a person changed it.
+        model: the model's own commitment, if a person changed it. commits: whether the model writes for a list.
     """
     overlays = [
         routing_overlay(name, Image.fromarray(routing.image), routing.weights, routing.depths)
@@ -63,30 +51,22 @@ def result_page(result: Result, model: Anchor | None = None) -> str:
     ]
     commitment = _commitment(result)
     said = [] if commitment is None else sorted(statements(result.report) - commitment)
-    own = model or result.commitment or (None if result.probabilities is None else Anchor())
-    rows = [] if own is None else _listed(result, own)
-    changed = {row.finding: {"model": row.model, "person": row.state} for row in rows if row.state != row.model}
+    listed, own = result.findings(), model or result.commitment or Anchor()
+    rows = {finding: {"model": own.polarity(finding) or "", "person": listed.get(finding, "")} for finding in FINDINGS}
+    changed = {finding: states for finding, states in rows.items() if states["model"] != states["person"]}
     return render(
         "result.html",
         result=result,
         rows=rows,
         saved=json.dumps(result.as_dict() | {"changed": changed}, indent=2, ensure_ascii=False),
         states=POLARITIES,
+        commits=commits,
         overlays=overlays,
         spans=_marked(result),
         sources=SOURCES[result.context],
         unbacked=[(finding, kind) for finding, kind in said if kind != LONGITUDINAL],
         notes=notes_of([result]),
     )
-
-
-def _listed(result: Result, model: Anchor) -> list[Listed]:
-    chances = [None] * len(FINDINGS) if result.probabilities is None else result.probabilities.positive
-    stated, unkept = result.findings(), result.unkept()
-    return [
-        Listed(finding, chance, stated.get(finding, ""), model.polarity(finding) or "", finding in unkept)
-        for finding, chance in zip(FINDINGS, chances, strict=True)
-    ]
 
 
 def contexts_page(results: Mapping[Context, Result]) -> str:

@@ -58,7 +58,8 @@ class Study(Strict):
     ``replicates``: each row is run with each of these (seeds of the training, or of a generated corpus and its models).
     ``published``: the table of ``pacer/reporting/published.yaml`` to compare with. ``against``: the row that the other
     rows are tested against, or one row per group. ``compared``: additional pairs of rows; the first is tested against
-    the second. ``notes``: additional notes below the table.
+    the second. ``curve``: rows that a line joins, in this order, in a chart of precision against recall; the others are
+    points beside it. ``notes``: additional notes below the table.
     """
 
     name: str = ""
@@ -71,6 +72,7 @@ class Study(Strict):
     published: Name | None = None
     against: Name | dict[Name, Name] | None = None
     compared: list[Annotated[list[Name], Field(min_length=2, max_length=2)]] = Field(default_factory=list)
+    curve: list[Name] = Field(default_factory=list)
     notes: list[Name] = Field(default_factory=list)
     rows: Annotated[list[Row], Field(min_length=1)]
 
@@ -92,6 +94,8 @@ class Study(Strict):
             raise ValueError("layout: contexts makes a group of every context; its rows have no group")
         if unused := self.better.keys() - set(self.metrics):
             raise ValueError(f"better: {', '.join(sorted(unused))} is not one of its metrics")
+        if unknown := set(self.curve) - {row.name for row in self.rows}:
+            raise ValueError(f"curve: {', '.join(sorted(unknown))} is not one of its rows")
         if any(row == base for row, base in self.tested()):
             raise ValueError("compared: a row cannot be tested against itself")
         if self.published is not None and self.published not in load_published():

@@ -20,6 +20,7 @@ from pacer.metrics.cases import MEAN
 from pacer.metrics.result import read_scores, scores_of
 from pacer.metrics.scores import Direction
 from pacer.metrics.signature import Signature
+from pacer.reporting.charts import curve_chart
 from pacer.reporting.published import (
     PrintedValue,
     PublishedBlock,
@@ -102,6 +103,19 @@ def build_table(
         notes=(*notes, *_missing(study, runs), *study.notes, *test_notes),
     )
     return table, tested
+
+
+def study_curve(study: Study, runs: Sequence[ScoredRun]) -> str:
+    """Draw precision against recall of the study's rows, means over contexts and replicates, as SVG; empty without
+    ``curve`` or results."""
+    points = {}
+    for place, row in enumerate(study.rows):
+        of_row = [run.scores for run in runs if run.row == place]
+        values = [[context_mean(scores, key) for scores in of_row] for key in ("recall", "precision")]
+        recall, precision = ([value for value in of_key if value is not None] for of_key in values)
+        if len(recall) == len(precision) == len(of_row) > 0:
+            points[row.name] = fmean(recall), fmean(precision)
+    return curve_chart(points, study.curve) if study.curve and points else ""
 
 
 def write_table(scores: Table, tested: Sequence[RowDifference], folder: Path) -> str:

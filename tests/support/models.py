@@ -231,7 +231,7 @@ def save_reader(folder: Path, parent: Path) -> None:
     """A reading of findings with random weights, in the place of the stage ``findings``."""
     width = len(read_weights(parent / WEIGHTS)["interface.fusion_norm.weight"])
     draw = torch.Generator().manual_seed(8)
-    reader = FindingsReader("pooled", torch.randn(2 * width, 39, generator=draw), torch.randn(39, generator=draw))
+    reader = FindingsReader(torch.randn(2 * width, 39, generator=draw), torch.randn(39, generator=draw))
     reader.save(folder, {"weights": checkpoint_hash(parent)})
 
 

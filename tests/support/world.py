@@ -98,7 +98,8 @@ def manifest_of(directory: Path) -> dict[str, Any]:
 def rehashed(directory: Path) -> None:
     """The manifest as it would be had the files been so from the start."""
     manifest = manifest_of(directory)
-    manifest["files"] = {name: hash_file(directory / name) for name in manifest["files"]}
+    there = [name for name in manifest["files"] if (directory / name).is_file()]
+    manifest["files"] = {name: hash_file(directory / name) for name in there}
     write_json(directory / MANIFEST, manifest)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from pacer.core.errors import BackboneError
 from pacer.decoding.generate import Generator
 from pacer.model.assemble import load_tokenizer
 from tests.support.models import moved_model, specification
@@ -46,8 +47,8 @@ def test_generate_is_used_where_the_beam_search_does_not_know_the_attention(
 ) -> None:
     language, specific = generator.model.language, specification()
     language.config.sliding_window = 4
-    named = generator.tokenizer, generator.features, specific, settings(max_new_tokens=6)
-    other = Generator(generator.model, *named)
+    named = generator.model, generator.tokenizer, generator.features, specific
+    other = Generator(*named, settings(max_new_tokens=6))
     assert (
         "does not know attention in sliding windows (4 positions); using decode.engine: generate"
         in capsys.readouterr().out
@@ -56,6 +57,9 @@ def test_generate_is_used_where_the_beam_search_does_not_know_the_attention(
     generate = language.generate
     language.generate = lambda **inputs: asked.append(1) or generate(**inputs)
     assert len(other(rows(records)[:2])) == 2 and asked
+    for choice in ({"select": "agreement"}, {"commitment": "read"}):
+        with pytest.raises(BackboneError, match="select: score and decode"):
+            Generator(*named, settings(**choice))
 
 
 def test_results_come_with_their_own_record_as_they_end(generator: Generator, records) -> None:

@@ -16,6 +16,7 @@ from pacer.config.decode import Risk
 from pacer.core.errors import DataError
 from pacer.core.io import hash_file
 from pacer.decoding import run
+from pacer.decoding.extract import Extraction
 from pacer.decoding.generate import Generator
 from pacer.decoding.run import decode_records
 from pacer.features.store import IMAGES, PRIORS
@@ -63,6 +64,14 @@ def test_every_record_has_its_line_in_the_records_order(stage, records: pl.DataF
             assert [line["record_id"] for line in lines] == expected["record_id"].to_list()
             assert all(0 < line["gate"] < 1 and 0 < line["tokens"] <= 20 for line in lines)
     assert set(files) >= {"routing.safetensors", "manifest.json", "controls/no_lateral/mn.jsonl"}
+
+
+def test_empty_reports_are_counted(stage, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the cases, not of controls."""
+    found = iter(["", "edema .", ""] + ["clear ."] * 99)
+    monkeypatch.setattr(Generator, "extract", lambda self, text: Extraction(next(found), None, False))
+    stage("out", controls=[])
+    assert "decode: 2 reports are empty: every sentence affirms what is not listed" in capsys.readouterr().out
 
 
 def test_the_floor_without_a_model_is_a_control(stage, records: pl.DataFrame) -> None:
@@ -122,20 +131,6 @@ def test_a_stopped_run_goes_on_with_the_records_that_are_missing(stage, tmp_path
     monkeypatch.setattr(Generator, "stream", counted)
     assert stage("again") == files
     assert decoded == [total - 17 + cut]
-
-
-def test_a_stopped_run_goes_on_with_other_settings_that_change_no_report(stage, tmp_path: Path, monkeypatch) -> None:
-    """A smaller batch, another engine, other examples and fewer controls."""
-    changes = {"batch_size": 1, "engine": "generate", "examples": 6, "controls": ["no_lateral"]}
-    files = stage("out", **changes)
-    part = stopped(stage, tmp_path, monkeypatch, 40)
-    begun = [(line["run"], line["record_id"]) for line in map(json.loads, part.read_text().splitlines())]
-    again = []
-    line = run._line
-    monkeypatch.setattr(run, "_line", lambda record_id, *rest: again.append(record_id) or line(record_id, *rest))
-    assert stage("again", **changes) == files
-    planned = sum(content.count(b"\n") for name, content in files.items() if name.endswith(".jsonl"))
-    assert len(again) == planned - sum(name in ("", "controls/no_lateral") for name, _ in begun)
 
 
 #: A setting, another value, and whether finished reports are kept; `commitment: read` is refused for this model.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,64 +30,71 @@ NAMES_CODE = {
 }
 
 
-def opened(folder: Path) -> None:
-    rehashed(folder)
-    Reporter(folder, device="cpu")
-
-
-def test_weights_of_another_kind(folder: Path) -> None:
+def weights(change: Callable[[bytes], bytes], folder: Path) -> None:
     path = folder / "model.safetensors"
-    content, weights = path.read_bytes(), load(path.read_bytes())
-    name = next(name for name, tensor in weights.items() if tensor.dim() == 2 and len(tensor) > 1)
-    for bad in (b"", bytes(100), content[: len(content) // 2]):
-        path.write_bytes(bad)
-        with pytest.raises(PacerError, match="model"):
-            opened(folder)
-    path.write_bytes(save(weights | {name: weights[name][:1].contiguous()}))
-    with pytest.raises(PacerError, match=name):
-        opened(folder)
+    path.write_bytes(change(path.read_bytes()))
 
 
-@pytest.mark.parametrize("place", ["backbones/language", "tokenizer"])
-def test_no_code_of_a_folder_runs(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even where somebody would answer `y`."""
-    monkeypatch.setattr("builtins.input", lambda prompt="": "y")
+def one_row(content: bytes) -> bytes:
+    tensors = load(content)
+    name = next(name for name, tensor in tensors.items() if tensor.dim() == 2 and len(tensor) > 1)
+    return save(tensors | {name: tensors[name][:1].contiguous()})
+
+
+def code(place: str, folder: Path) -> None:
     for path in (folder / place).glob("*config.json"):
         write_json(path, read_json(path) | NAMES_CODE)
     (folder / place / "evil.py").write_text(CODE)
-    with pytest.raises(PacerError):
-        opened(folder)
+
+
+def permuted(folder: Path) -> None:
+    content = read_json(folder / "tokenizer/tokenizer.json")
+    content["model"]["vocab"] = dict(zip(content["model"]["vocab"], [*content["model"]["vocab"].values()][::-1]))
+    write_json(folder / "tokenizer/tokenizer.json", content)
+
+
+def pointer(content: object, folder: Path) -> None:
+    shutil.rmtree(folder / "backbones" / "vision")
+    (folder / "backbones" / "vision").mkdir()
+    write_json(folder / "backbones" / "vision" / "pointer.json", content)
+
+
+def setting(name: str, group: str, key: str, value: int, folder: Path) -> None:
+    content: dict[str, Any] = read_json(folder / name)
+    (content["model"]["lora"] if group == "lora" else content[group])[key] = value
+    write_json(folder / name, content)
+
+
+TOKENIZER = r"tokenizer: \w+\.json is not that of the language model"
+FOLDERS = [  # what is changed, before the hashes are made again, and the refusal
+    (partial(weights, lambda content: b""), "model"),
+    (partial(weights, lambda content: bytes(100)), "model"),
+    (partial(weights, lambda content: content[: len(content) // 2]), "model"),
+    (partial(weights, one_row), "size mismatch|shape"),
+    (partial(code, "backbones/language"), "language"),
+    (partial(code, "tokenizer"), "tokenizer"),
+    (permuted, TOKENIZER),
+    (lambda folder: write_json(folder / "tokenizer/added_tokens.json", {"<new>": 7}), TOKENIZER),
+    (lambda folder: (folder / "tokenizer/tokenizer_config.json").unlink(), TOKENIZER),
+    (partial(pointer, []), r"pointer\.json: "),
+    (partial(pointer, {"path": "/none", "files": {"../../secret": "0"}}), r"pointer\.json: "),
+    (partial(setting, "config.json", "lora", "rank", 10**7), "rank = 10000000: .*less than or equal to 16384"),
+    (
+        partial(setting, "reporter.json", "search", "max_new_tokens", 10**12),
+        "max_new_tokens = 1000000000000: .*less than or equal to 100000",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), FOLDERS)
+def test_a_folder_is_refused(folder: Path, change: Callable[[Path], None], sentence: str, monkeypatch) -> None:
+    """No code in it runs, not even where somebody would answer `y`."""
+    monkeypatch.setattr("builtins.input", lambda prompt="": "y")
+    change(folder)
+    rehashed(folder)
+    with pytest.raises(PacerError, match=sentence):
+        Reporter(folder, device="cpu")
     assert not list(folder.rglob("ran"))
-
-
-@pytest.mark.parametrize("change", ["permuted", "without its settings", "with another file"])
-def test_a_tokenizer_of_another_model(folder: Path, change: str) -> None:
-    """A vocabulary in another order, for example, with a manifest that fits it."""
-    tokenizer = folder / "tokenizer"
-    if change == "permuted":
-        content = read_json(tokenizer / "tokenizer.json")
-        content["model"]["vocab"] = dict(zip(content["model"]["vocab"], [*content["model"]["vocab"].values()][::-1]))
-        write_json(tokenizer / "tokenizer.json", content)
-    elif change == "without its settings":
-        (tokenizer / "tokenizer_config.json").unlink()
-        manifest = manifest_of(folder)
-        del manifest["files"]["tokenizer/tokenizer_config.json"]
-        write_json(folder / MANIFEST, manifest)
-    else:
-        write_json(tokenizer / "added_tokens.json", {"<new>": 7})
-    with pytest.raises(CheckpointError, match=r"tokenizer: \w+\.json is not that of the language model"):
-        opened(folder)
-
-
-@pytest.mark.parametrize("content", [[], {"path": "/none", "files": {"../../secret": "0"}}])
-def test_pointers(folder: Path, content: object) -> None:
-    vision = folder / "backbones" / "vision"
-    shutil.rmtree(vision)
-    vision.mkdir()
-    write_json(vision / "pointer.json", content)
-    write_json(folder / MANIFEST, manifest_of(folder) | {"files": {}})
-    with pytest.raises(PacerError, match=r"pointer\.json: "):
-        opened(folder)
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd"])
@@ -94,21 +103,3 @@ def test_a_manifest_that_leads_elsewhere(folder: Path, name: str) -> None:
     write_json(folder / MANIFEST, manifest | {"files": manifest["files"] | {name: "0"}})
     with pytest.raises(CheckpointError, match="is missing; copy the folder again"):
         Reporter(folder, device="cpu")
-
-
-@pytest.mark.parametrize(
-    ("name", "keys", "value", "sentence"),
-    [
-        ("config.json", ["model", "lora", "rank"], 10**7, "less than or equal to 16384"),
-        ("reporter.json", ["search", "max_new_tokens"], 10**12, "less than or equal to 100000"),
-    ],
-)
-def test_sizes_without_an_end(folder: Path, name: str, keys: list[str], value: int, sentence: str) -> None:
-    content = read_json(folder / name)
-    group: dict[str, Any] = content
-    for key in keys[:-1]:
-        group = group[key]
-    group[keys[-1]] = value
-    write_json(folder / name, content)
-    with pytest.raises(PacerError, match=f"{keys[-1]} = {value}: .*{sentence}"):
-        opened(folder)

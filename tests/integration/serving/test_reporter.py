@@ -17,6 +17,7 @@ from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.decoding.generate import Generator
+from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder
 from pacer.features.online import open_features
 from pacer.model.assemble import load_model, load_tokenizer
@@ -64,24 +65,34 @@ def test_a_report_is_written_for_a_persons_list(
     assert any(f"does not say what is listed of {', '.join(unsaid)}" in n for n in notes_of(results)) == bool(unsaid)
 
 
-@pytest.mark.parametrize("select", ["score", "agreement"])
-def test_reports_are_written_for_the_findings_that_are_read(
-    world: World, reporter: Reporter, monkeypatch, select: str
+CHOICES = [{"select": "agreement"}, {"commitment": "read"}, {"commitment": "read", "select": "agreement"}]
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: ", ".join(choice.values()))
+def test_reports_by_other_choices_are_those_of_the_decode_stage(
+    world: World, reporter: Reporter, monkeypatch, choice: dict[str, str]
 ) -> None:
-    """Whatever the batch; a record's own threshold counts before that of the settings."""
-    settings = {"commitment": "read", "threshold": 0.6, "max_new_tokens": 120, "select": select, "candidates": 2}
-    monkeypatch.setattr(reporter._generator, "decode", world.decode.model_copy(update=settings))
-    cases = [world.case(line["record_id"]) for context in ("sn", "mw") for line in world.predictions(context)]
-    results = reporter.generate(cases)
-    for result in results:
-        assert result.probabilities is not None and result.commitment == result.probabilities.commitment(0.6)
-    assert [reporter.generate([case])[0].generated for case in cases[1::2]] == [r.generated for r in results[1::2]]
+    """Whatever the batch; a list that is read is that of the threshold, a record's before that of the settings."""
+    if "commitment" not in choice:
+        commit_to_two_tokens(monkeypatch)
+    settings = choice | {"threshold": 0.6, "max_new_tokens": 120, "candidates": 2}
+    decode = world.decode.model_copy(update=settings)
+    monkeypatch.setattr(reporter._generator, "decode", decode)
+    ids = [line["record_id"] for context in ("sn", "mw") for line in world.predictions(context)]
+    results = reporter.generate([world.case(record_id) for record_id in ids])
+    model, record = load_model(world.root / "calibrate", world.backbones)
+    store = open_features(world.root / "features", world.backbones, "cpu")
+    reader = read_reader(world.root / "findings", world.root / "calibrate")
+    stage = Generator(model, load_tokenizer(world.backbones), store, record.model, decode, "cpu", reader)
     rows = {row["record_id"]: row for row in world.records().iter_rows(named=True)}
-    generator = copy(reporter._generator)
-    generator.features = open_features(world.root / "features", world.backbones, "cpu")
-    (strict,) = generator([rows[cases[0].name] | {"threshold": 0.99}])
-    assert results[0].probabilities is not None
-    assert strict.text.startswith(render_anchor(results[0].probabilities.commitment(0.99)))
+    assert [result.generated for result in results] == [one.text for i in ids for one in stage([rows[i]])]
+    plain = [line["generated"] for context in ("sn", "mw") for line in world.predictions(context)]
+    assert [result.generated for result in results] != plain
+    if "commitment" in choice:
+        chances = [result.probabilities for result in results]
+        assert [result.commitment for result in results] == [one and one.commitment(0.6) for one in chances]
+        (strict,) = stage([rows[ids[0]] | {"threshold": 0.99}])
+        assert chances[0] is not None and strict.text.startswith(render_anchor(chances[0].commitment(0.99)))
 
 
 @pytest.mark.parametrize(("commits", "reason"), [(True, "stage findings"), (False, "trained without Commit")])
@@ -92,23 +103,6 @@ def test_reading_is_refused_with_the_reason(world: World, reporter: Reporter, co
         described = described.model_copy(update={"commit": None})
     with pytest.raises(ConfigError, match=reason):
         Generator(own.model, own.tokenizer, own.features, described, decode)
-
-
-def test_reports_selected_by_agreement_are_those_of_the_decode_stage(
-    world: World, reporter: Reporter, monkeypatch
-) -> None:
-    commit_to_two_tokens(monkeypatch)
-    decode = world.decode.model_copy(update={"select": "agreement", "candidates": 2})
-    monkeypatch.setattr(reporter._generator, "decode", decode)
-    ids = [line["record_id"] for line in world.predictions("mw")]
-    results = reporter.generate([world.case(record_id) for record_id in ids])
-    model, record = load_model(world.root / "calibrate", world.backbones)
-    store = open_features(world.root / "features", world.backbones, "cpu")
-    stage = Generator(model, load_tokenizer(world.backbones), store, record.model, decode)
-    rows = {row["record_id"]: row for row in world.records().iter_rows(named=True)}
-    expected = stage([rows[record_id] for record_id in ids])
-    assert [result.generated for result in results] == [result.text for result in expected]
-    assert [result.generated for result in results] != [line["generated"] for line in world.predictions("mw")]
 
 
 def test_depth_weights_are_those_of_the_decode_stage(world: World, reporter: Reporter) -> None:
@@ -228,12 +222,3 @@ def test_too_little_memory_is_a_sentence(world: World, reporter: Reporter, monke
         with pytest.raises(PacerError, match="cpu has too little memory for 1 cases at a time; choose a smaller"):
             reporter.generate([world.case("sn-50000002")])
     assert reporter.generate([world.case("sn-50000002")])[0].tokens > 0  # nothing is held back
-
-
-def test_other_sections_are_asked_for(world: World, reporter: Reporter) -> None:
-    results = [
-        reporter.generate([replace(world.case("mw-50000003"), sections=sections)])[0]
-        for sections in ("findings+impression", "findings", "impression")
-    ]
-    assert [result.sections for result in results] == ["findings+impression", "findings", "impression"]
-    assert len({result.generated for result in results}) > 1

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from pacer.core.errors import DataError
 from pacer.data import radiographs as pixels
@@ -22,7 +21,6 @@ from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
 from pacer.serving.sources import MAX_CHARACTERS, load_image, load_prior, load_text
 from tests.support.cases import listed_cases
-from tests.support.dicom import write_dicom
 
 GREY = np.arange(3600, dtype=np.uint16).reshape(60, 60)
 
@@ -94,13 +92,6 @@ def test_large_files_are_refused_unread(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("read"))
     with pytest.raises(DataError, match="has 100,000,001 bytes, more than 100,000,000"):
         load_image(path, "frontal of x")
-
-
-def test_dicom_that_is_packed_as_a_whole_is_refused(tmp_path: Path) -> None:
-    packed = write_dicom(tmp_path / "packed.dcm", GREY, syntax=DeflatedExplicitVRLittleEndian)
-    for source in (packed, packed.read_bytes()):
-        with pytest.raises(DataError, match="packed as a whole"):
-            load_image(source, "frontal of x")
 
 
 @given(

@@ -12,7 +12,8 @@ from pacer.core.errors import CheckpointError
 from pacer.data.findings import FINDINGS
 from pacer.decoding import fit_reader
 from pacer.decoding.extract import within
-from pacer.decoding.reader import SUMMARIES, FindingsReader, Probabilities, read_reader
+from pacer.decoding.fit_reader import FOLDS, PENALTIES
+from pacer.decoding.reader import FindingsReader, Probabilities, read_reader
 
 NONE = [0.0] * 13
 
@@ -44,38 +45,46 @@ def test_commitment(present, absent, uncertain, threshold: float, expected: Anch
     assert Probabilities(present, absent, uncertain).commitment(threshold) == expected
 
 
-def test_the_fit_finds_a_known_law() -> None:
-    """Summaries with other means and scales, in chunks, and states with logistic laws: the map's probabilities are the
-    law's, and one chunk gives the same map."""
+def test_the_fit_finds_a_known_law(monkeypatch) -> None:
+    """Summaries with other means and scales, and states with logistic laws: the map's probabilities are the law's, in
+    one chunk and in several."""
     draw = torch.Generator().manual_seed(1)
-    rows, width, train = 6000, 8, 4000
+    rows, width = 4000, 8
     values = (torch.randn(rows, width, generator=draw) * torch.arange(1, width + 1) + 3).half()
     law = torch.randn(width, 39, generator=draw) / torch.arange(1, width + 1)[:, None]
     chance = ((values.float() - 3) @ law - 0.5).sigmoid()
-    targets = torch.bernoulli(chance, generator=draw)
-    maps = {}
-    for parts in (values.split([1500, 2500, 2000]), values.split([train, rows - train])):
-        fits = fit_reader._fit(list(parts), targets, train)
-        weight, bias = zip(*map(fit_reader._calibrated, fits.values()), strict=True)
-        maps[len(parts)] = (values.float() @ torch.cat(weight, 1) + torch.cat(bias)).sigmoid()
-    assert (maps[2] - chance).abs().mean() < 0.02
-    torch.testing.assert_close(maps[3], maps[2], atol=1e-3, rtol=0)
+    targets, folds = torch.bernoulli(chance, generator=draw), torch.arange(rows) % FOLDS
+    maps = []
+    for chunk in (1500, rows):
+        monkeypatch.setattr(fit_reader, "_CHUNK", chunk)
+        weight, bias, _ = fit_reader.fit_maps(values, targets, folds)
+        maps.append((values.float() @ weight + bias).sigmoid())
+    assert (maps[1] - chance).abs().mean() < 0.02
+    torch.testing.assert_close(maps[0], maps[1], atol=1e-3, rtol=0)
 
 
-@pytest.mark.parametrize("summary", SUMMARIES)
-def test_a_record_is_read_by_itself(summary: str) -> None:
-    """Fused tokens in any type give the probabilities of the map, four decimals, state by state."""
+def test_penalty_and_calibration_are_of_held_out_patients() -> None:
+    """Targets that only a patient's own records tell: a map that saw them is sure of them, one that did not knows
+    nothing, so the strongest penalty wins and the probabilities are the prevalence."""
+    draw = torch.Generator().manual_seed(3)
+    patients, width = 90, 60
+    values = torch.randn(patients, width, generator=draw).repeat_interleave(4, 0).half()
+    targets = torch.bernoulli(torch.full((patients, 39), 0.3), generator=draw).repeat_interleave(4, 0)
+    weight, bias, states = fit_reader.fit_maps(values, targets, torch.arange(patients).repeat_interleave(4) % FOLDS)
+    assert {state["penalty"] for state in states.values()} == {max(PENALTIES)}
+    chance = (values.float() @ weight + bias).sigmoid()
+    assert (chance - 0.3).abs().mean() < 0.1
+
+
+def test_a_record_is_read_by_itself() -> None:
+    """Mean and maximum of fused tokens in any type give the probabilities of the map, four decimals, by state."""
     draw = torch.Generator().manual_seed(2)
     fused = torch.randn(4, 6, generator=draw)
-    width = len(SUMMARIES[summary](fused))
-    reader = FindingsReader(summary, torch.randn(width, 39, generator=draw), torch.randn(39, generator=draw))
-    expected = (SUMMARIES[summary](fused) @ reader.weight + reader.bias).sigmoid().view(3, 13)
+    reader = FindingsReader(torch.randn(12, 39, generator=draw), torch.randn(39, generator=draw))
+    pooled = torch.cat([fused.sum(0) / 4, fused.max(0).values])
+    expected = (pooled @ reader.weight + reader.bias).sigmoid().view(3, 13)
     torch.testing.assert_close(torch.tensor(reader(fused)), expected, atol=6e-5, rtol=0)
     assert all(round(chance, 4) == chance for state in reader(fused) for chance in state)
-
-
-def test_pooled_is_mean_and_maximum() -> None:
-    assert SUMMARIES["pooled"](torch.tensor([[1.0, 5.0], [3.0, 1.0]])).tolist() == [2.0, 3.0, 3.0, 5.0]
 
 
 def test_a_missing_reading_is_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from pacer.data.findings import FINDINGS
-from pacer.metrics.reading import auroc, reading_by_finding, reading_scores
+from pacer.metrics.reading import reading_by_finding, reading_scores
 from pacer.metrics.statistics.reliability import reliability
 
 AREAS = [  # probabilities, positive, area
@@ -22,7 +22,14 @@ AREAS = [  # probabilities, positive, area
 
 @pytest.mark.parametrize(("chances", "positive", "area"), AREAS)
 def test_area_under_the_curve(chances: list[float], positive: list[int], area: float | None) -> None:
-    assert auroc(np.array(chances), np.array(positive, dtype=bool)) == area
+    """The area of edema; the other findings are never there."""
+    rows = len(chances)
+    present = np.zeros((rows, 13))
+    present[:, FINDINGS.index("edema")] = chances
+    table = cases(rows).with_columns(
+        present=pl.Series(present.tolist()), reference_positive=pl.Series([["edema"] * there for there in positive])
+    )
+    assert reading_by_finding(table)["edema"]["auroc"] == reading_scores(table)["read_auroc"] == area
 
 
 def cases(rows: int = 400, threshold: float | None = 0.3) -> pl.DataFrame:
@@ -61,7 +68,7 @@ def test_reliability_of_honest_probabilities() -> None:
     """Ten bins of equal mass on the diagonal within their intervals; the three parts add up to the Brier score but for
     the spread within bins."""
     curve = reliability(cases())
-    assert len(curve.bins) == 10
-    assert sum(one.low <= one.probability <= one.high for one in curve.bins) >= 8
+    assert len(curve.probabilities) == 10
+    assert sum(one.low <= at <= one.high for at, one in zip(curve.probabilities, curve.shares, strict=True)) >= 8
     assert curve.reliability < 0.003 and curve.resolution > 0.07
     assert curve.brier == pytest.approx(curve.reliability - curve.resolution + curve.uncertainty, abs=0.002)

@@ -167,6 +167,7 @@ def test_a_rows_own_value_wins_over_the_studys_and_every_replicate_has_a_name(tm
         ("rows:", "against: three\nrows:", "three must be the name of one row"),
         ("rows:", "against: {Refine: one}\nrows:", "one must be the name of one row of group Refine"),
         ("rows:", "compared: [[two, two]]\nrows:", "a row cannot be tested against itself"),
+        ("rows:", "curve: [one, three]\nrows:", "curve: three is not one of its rows"),
         ("rows:", "published: nowhere\nrows:", "published: nowhere is not one of main, conventional_sn"),
         ("layout: mean", "layout: [", "cannot be read as YAML"),
     ],

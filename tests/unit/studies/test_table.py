@@ -14,9 +14,10 @@ from pacer.metrics.signature import Signature
 from pacer.metrics.statistics.bootstrap import Difference
 from pacer.reporting.score_tables import context_mean
 from pacer.reporting.tables import Table
+from pacer.studies import table as tables
 from pacer.studies.paired import PATIENTS_NOTE, REPLICATES_NOTE, Compare, RowDifference, ScoredRun, difference_table
 from pacer.studies.study import Study
-from pacer.studies.table import build_table, collect, write_table
+from pacer.studies.table import build_table, collect, study_curve, write_table
 from pacer.studies.worktree import Repository
 from tests.support.studies import TinyRepository
 
@@ -101,6 +102,21 @@ def test_several_replicates_are_mean_and_sample_deviation() -> None:
     }
     assert "two: not run yet with 2, 3." in table.notes
     assert "Mean ± sample standard deviation over train.seed 1, 2, 3." in table.notes
+
+
+def test_a_curve_joins_its_rows_and_shows_the_others(monkeypatch) -> None:
+    """Means over contexts and replicates; nothing without a curve."""
+    runs = [
+        scored(row, seed, sn={"recall": 0.1 * row + at, "precision": 0.5}, mw={"recall": 0.2, "precision": 0.7})
+        for row, seed, at in ((0, 1, 0.1), (0, 2, 0.3), (1, 1, 0.2), (2, 1, 0.3))
+    ]
+    drawn = study_curve(study(curve=["three", "one"]), runs)
+    assert all(f">{name}</text>" in drawn for name in ("one", "two", "three", "recall", "precision"))
+    assert study_curve(study(), runs) == study_curve(study(curve=["one"]), []) == ""
+    monkeypatch.setattr(tables, "curve_chart", lambda points, joined: (points, joined))
+    points, joined = study_curve(study(curve=["three", "one"]), runs)
+    assert points == {name: pytest.approx((at, 0.6)) for name, at in (("one", 0.2), ("two", 0.25), ("three", 0.35))}
+    assert joined == ["three", "one"]
 
 
 def test_a_score_that_one_context_lacks_has_no_mean() -> None:
