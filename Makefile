@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup stand-ins radeval repro experiments quick test thorough coverage format check bench gpu faults figures clean
+.PHONY: help setup stand-ins radeval repro experiments quick test thorough coverage format check bench gpu figures clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,9 +64,6 @@ bench: $(READY)  ## measure the building blocks on this machine (some minutes)
 
 gpu: $(READY)  ## tests and measurements that need a GPU: 40 minutes at most (PARTS="tests decode": these; MINUTES=9: some)
 	$(BIN)/python bench/gpu.py $(PARTS) $(if $(MINUTES),--minutes $(MINUTES))
-
-faults: $(READY)  ## kills and full disks over the micro profile, in WORK=FOLDER; an hour, goes on after a stop (OPTIONS="--kills 10")
-	$(BIN)/python bench/faults.py $(or $(WORK),../pacer-faults) $(OPTIONS)
 
 figures: $(READY)  ## draw the report page again from what the last run left, without DVC
 	$(BIN)/python stages/run.py stages/report.py

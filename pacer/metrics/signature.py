@@ -96,7 +96,8 @@ class Signature:
         pairing: of predictions and records. counts: by context. undefined: names of scores without a denominator.
         left_out: scores that are not there, with the reason. versions: of packages and of the rules. data: hashes of
             the inputs. predictions: their manifest, if any.
-        run: the id of the result (:mod:`pacer.metrics.result`); None in files of versions without one.
+        run, scores_hash: the id of the result, and the hash of its scores (:mod:`pacer.metrics.result`); None in files
+            of versions without them.
     """
 
     standin_labeller: bool | None = None
@@ -116,6 +117,7 @@ class Signature:
     data: Mapping[str, str | None] = field(default_factory=dict)
     predictions: Mapping[str, Any] | None = None
     run: str | None = None
+    scores_hash: str | None = None
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Signature:
@@ -288,8 +290,8 @@ def reading_notes(signature: Signature) -> list[str]:
         )
     if echoes := protocol.get("prompt_hypotheses"):
         notes.append(
-            f"warning: {echoes} of {pairs} reports repeat their prompt (a task, an indication, [INST], <think>), "
-            "which is scored as words; take it out of the file"
+            f"warning: reports that repeat their prompt (a task, an indication, [INST], <think>): {echoes}; it is cut "
+            f"off, and {protocol['only_prompt_hypotheses']} of them hold nothing else and are scored as empty reports"
         )
     if blank := protocol.get("blank_hypotheses"):
         notes.append(f"note: reports that are blank, or a word such as nan: {blank}; scored as empty reports")

@@ -35,7 +35,9 @@ class Mention(NamedTuple):
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
-_ABBREVIATION = re.compile(rf"(?<![^\s?])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?!\S)")
+_ABBREVIATION = re.compile(
+    rf"(?<![^\s?/])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/])"
+)
 _STROKE = re.compile(" ?/ ?")
 #: The first words of all abbreviations.
 _ABBREVIATED = frozenset(short.split()[0] for short in ABBREVIATIONS)
@@ -85,7 +87,7 @@ def _readings(segment: str) -> tuple[Places, list[tuple[Match, Reading]]]:
     stood before abbreviations were written in full."""
     words, origin = segment.split(), None
     text = plain = " ".join(words)
-    if not _ABBREVIATED.isdisjoint(words) or "?" in text:
+    if not _ABBREVIATED.isdisjoint(words) or "?" in text or "/" in text:
         places = list(range(len(text)))
         text, origin = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], text, places)
         plain, words = text, text.split()
