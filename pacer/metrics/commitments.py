@@ -37,15 +37,13 @@ def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     ``report_covered_by_anchor``: share of the report's statements that the commitment already made.
     """
     agreed = polarity_agreement(states(cases, "reference"), states(cases, "report"))
-    scores = {f"report_{name}": value for name, value in agreed.items()}
+    scores = {f"report_{name}": value for name, value in agreed.items() if name.endswith("f1")}
     committed = cases.filter(pl.col("anchor_positive").is_not_null())
     if committed.is_empty():
         return scores
     reference, anchor, report = (states(committed, side) for side in ("reference", "anchor", "report"))
     scores |= {f"anchor_{name}": value for name, value in polarity_agreement(reference, anchor).items()}
-    follows = polarity_agreement(anchor, report)
-    scores["report_follows_anchor"] = follows["stated_agreement"]
-    scores |= {f"report_follows_{polarity}_f1": follows[f"{polarity}_f1"] for polarity in POLARITIES}
+    scores["report_follows_anchor"] = polarity_agreement(anchor, report)["stated_agreement"]
     scores["report_covered_by_anchor"] = polarity_agreement(report, anchor)["stated_agreement"]
     return scores
 

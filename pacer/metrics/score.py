@@ -50,7 +50,6 @@ from pacer.metrics.scores import (
     check_keys,
     context_scores,
     definitions,
-    extraction_counts,
     is_empty,
     with_case_columns,
 )
@@ -329,5 +328,4 @@ def _counts(cases: pl.DataFrame) -> dict[str, Any]:
         "empty_hypotheses": cases.filter(is_empty("hypothesis")).height,
         "distinct_hypotheses": cases["hypothesis"].n_unique(),
         "without_anchor": cases["anchor_positive"].null_count(),
-        **extraction_counts(cases),
     }

@@ -8,9 +8,9 @@ its function and its test; one that is a mean over cases needs no more than :fun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -46,10 +46,8 @@ EXTRACTION = {
     == 0,
     "truncated": pl.col("tokens") >= pl.col("token_limit"),
 }
-#: Whether a report compares with an earlier examination, and whether its context has none: nothing can be "unchanged"
-#: there, so such wording is invented. For reports of an unknown context it is not known what the model was given.
-COMPARES = pl.col("hypothesis_wording").list.len() > 0
-UNFOUNDED = pl.when(pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])).then(COMPARES)
+#: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such wording is invented. For reports of an unknown context it is not known what the model was given.
+_WITHOUT_PRIOR = pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])
 
 
 @dataclass(frozen=True)
@@ -74,18 +72,13 @@ class Sums:
     score: Callable[[np.ndarray, Convention], np.ndarray]
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column of ``cases.parquet`` that is there for a score: the ``values`` of all cases, of type ``kind``; null: a
     case without one."""
 
     name: str
     kind: pl.DataType
     values: Callable[[pl.DataFrame], Iterable[Any]]
-
-    def of(self, cases: pl.DataFrame) -> pl.Series:
-        """Return the column of these cases."""
-        return pl.Series(self.name, list(self.values(cases)), dtype=self.kind)
 
 
 @dataclass(frozen=True)
@@ -133,7 +126,16 @@ class Score:
         return self.short or self.heading
 
 
-def by_case(key: str, title: str, value: pl.Expr, meaning: str, *, interval: bool = True, **further: Any) -> Score:
+def by_case(
+    key: str,
+    title: str,
+    value: pl.Expr,
+    meaning: str,
+    better: Direction | None = None,
+    *,
+    interval: bool = False,
+    **further: Any,
+) -> Score:
     """Return a score that is the mean of ``value`` over the cases that have one; left out if no case has. With an
     interval it is also tested."""
     columns = value.meta.root_names()
@@ -147,30 +149,14 @@ def by_case(key: str, title: str, value: pl.Expr, meaning: str, *, interval: boo
         defined = defined[~np.isnan(defined)]
         return {key: float(defined.mean())} if len(defined) else {}
 
-    sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums))
-    return Score(key, title, of, meaning, sums=sums if interval else None, tested=interval, needs=columns[0], **further)
-
-
-def share(
-    key: str,
-    title: str,
-    value: pl.Expr,
-    meaning: str,
-    better: Direction | None = None,
-    case_column: Column | None = None,
-) -> Score:
-    """Return the same without interval and test."""
-    return by_case(key, title, value, meaning, interval=False, better=better, case_column=case_column)
-
-
-def count(key: str, meaning: str, of: Callable[[Context], Numbers]) -> Score:
-    """Return a number of records, which has no mean over contexts."""
-    return Score(key, "n", of, meaning, better=None, decimals=0)
+    further |= {"better": better, "needs": columns[0], "tested": interval}
+    sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums)) if interval else None
+    return Score(key, title, of, meaning, sums=sums, **further)
 
 
 def own_score(name: str) -> Score:
     """Return the score of a column of ``score.columns``, of which it is not known which values are better."""
-    return by_case(name, name, pl.col(name), "mean of your column", place="columns", better=None)
+    return by_case(name, name, pl.col(name), "mean of your column", place="columns", interval=True)
 
 
 def mean_rows(values: np.ndarray) -> np.ndarray:
@@ -188,12 +174,6 @@ def mean(sums: np.ndarray) -> np.ndarray:
 def is_empty(side: str) -> pl.Expr:
     """Return whether a text consists only of blanks and periods."""
     return pl.col(side).str.strip_chars(" .") == ""
-
-
-def extraction_counts(cases: pl.DataFrame) -> dict[str, int]:
-    """Count :data:`EXTRACTION`; counts that the prediction lines do not allow are left out."""
-    flags = cases.select(flag.cast(pl.UInt32).alias(what) for what, flag in EXTRACTION.items())
-    return {flag.name: int(flag.sum()) for flag in flags if flag.count()}
 
 
 def variety_scores(cases: pl.DataFrame) -> dict[str, float | None]:
@@ -250,6 +230,11 @@ def _bleu(order: int) -> Sums:
     return Sums(_bleu_rows, lambda sums, _: bleu(sums, order))
 
 
+def _compares(side: str) -> pl.Expr:
+    """Return whether a text compares with an earlier examination."""
+    return pl.col(f"{side}_wording").list.len() > 0
+
+
 def _wording(side: str) -> Column:
     """Return the rules of comparison that match in the ``reference`` or the ``hypothesis``."""
     return Column(f"{side}_wording", pl.List(pl.String), lambda cases: map(list, map(prior_wording, cases[side])))
@@ -274,6 +259,23 @@ def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Sc
     return Score(key + end, title, of, meaning, better=kind.better, sums=sums, needs=needs, case_column=column)
 
 
+def _beside_references(
+    key: str,
+    titles: tuple[str, str],
+    value: Callable[[str], pl.Expr],
+    meaning: str,
+    column: Callable[[str], Column] | None = None,
+    better: Direction | None = None,
+) -> Iterator[Score]:
+    """Yield the mean over reports of a value of one ``side``, and the same of the references."""
+    sides = (
+        ("hypothesis", key, meaning, better),
+        ("reference", f"reference_{key}", "the same of the references", None),
+    )
+    for title, (side, name, words, direction) in zip(titles, sides, strict=True):
+        yield by_case(name, title, value(side), words, direction, case_column=column and column(side))
+
+
 def _at(place: Place, *scores: Score) -> Iterable[Score]:
     """Put scores into one table."""
     return (replace(score, place=place) for score in scores)
@@ -281,10 +283,13 @@ def _at(place: Place, *scores: Score) -> Iterable[Score]:
 
 _ROUGE = Sums(lambda cases, _: mean_rows(cases["rougeL"].to_numpy()), lambda sums, _: mean(sums))
 _METEOR = Sums(lambda cases, _: meteor_statistics(cases["meteor_statistics"].to_list()), lambda sums, _: meteor(sums))
+_INVENTED = pl.when(_WITHOUT_PRIOR).then(_compares("hypothesis"))
 _REPORT = pl.col("report_positive")
 _UNITED = pl.col("prior_positive").list.set_union("no_prior_positive")
 _LABELS = "hypothesis_labels"
 _EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
+#: A number of records, which has no mean over contexts.
+_COUNT: dict[str, Any] = {"better": None, "decimals": 0}
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"
 _ROWS = "F with beta 1.2, split at single blanks, mean of the rows (pycocoevalcap)"
 _JAR = "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)"
@@ -297,7 +302,7 @@ _READ = "probabilities of present findings (`findings`), against the reference c
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
 _UNFOUNDED = "the same in contexts whose input has no previous report"
 _REPEATS = "words in an immediate repeat of one to eight words, or in a sentence that stood before; mean of the rows"
-_COPIED = "copied word for word from the train split, where that is known"
+_COPIED = "reports copied word for word from the train split, where that is known"
 
 _LANGUAGE_SCORES = (
     *(
@@ -337,25 +342,17 @@ SCORES: tuple[Score, ...] = (
             for p in ("positive", "negative")
         ),
     ),
-    *_at("scores", *_LANGUAGE_SCORES, count("n", "records", lambda context: {"n": len(context.cases)})),
+    *_at("scores", *_LANGUAGE_SCORES, Score("n", "n", lambda context: {"n": len(context.cases)}, "records", **_COUNT)),
     *_ORIGINAL_SCORES,
-    *_at("originals", count("original_n", "records with original findings", _originals)),
+    *_at("originals", Score("original_n", "n", _originals, "records with original findings", **_COUNT)),
     *_at(
         "contents",
         Score("report_uncertain_f1", "Uncertain F1", _commitments, _OF_REPORT),
-        share("prior_wording_rate", "Compares", COMPARES, _COMPARES, case_column=_wording("hypothesis")),
-        share(
-            "reference_prior_wording_rate",
-            "References compare",
-            pl.col("reference_wording").list.len() > 0,
-            "the same of the references",
-            case_column=_wording("reference"),
+        *_beside_references(
+            "prior_wording_rate", ("Compares", "References compare"), _compares, _COMPARES, column=_wording
         ),
-        share("unfounded_prior_wording_rate", "Compares without a prior", UNFOUNDED, _UNFOUNDED, "lower"),
+        by_case("unfounded_prior_wording_rate", "Compares without a prior", _INVENTED, _UNFOUNDED, "lower"),
     ),
-    Score("report_agreement", "Same state", _commitments, _OF_REPORT),
-    Score("report_stated_agreement", "Same state, where stated", _commitments, _OF_REPORT),
-    *(Score(f"report_follows_{p}_f1", f"Report follows, {p} F1", _commitments, _FOLLOWS) for p in POLARITIES),
     *_at(
         "commitments",
         Score("anchor_agreement", "Agreement", _commitments, _OF_ANCHOR),
@@ -371,18 +368,23 @@ SCORES: tuple[Score, ...] = (
             "Contradicts",
             pl.col("contradictions").list.len() > 0,
             "reports that state the opposite of their commitment",
-            better="lower",
+            "lower",
+            interval=True,
             case_column=Column("contradictions", pl.List(pl.String), contradictions),
         ),
         Score("read_f1", "Read F1", _reading, f"{_READ}; present from `decode.threshold` on"),
         Score("read_auroc", "Read AUROC", _reading, f"{_READ}; mean of the findings"),
         Score("read_brier", "Read Brier", _reading, f"{_READ}; Brier score", better="lower"),
-        share("gate", "Gate", pl.col("gate"), "mean gate of the calibrator"),
-        share("fallback_rate", "Fallback", EXTRACTION["fallback"], "without a report: the raw text is scored", "lower"),
-        share("unclosed_rate", "Unclosed", EXTRACTION["unclosed"], "no `</REPORT>` after the last `<REPORT>`", "lower"),
-        share("truncated_rate", "Truncated", EXTRACTION["truncated"], "all tokens that the decoder allows", "lower"),
-        share("empty_anchor_rate", "Commits nothing", EXTRACTION["empty_anchor"], "commitments without a finding"),
-        share("empty_rate", "Empty", is_empty("hypothesis"), "empty reports", "lower"),
+        by_case("gate", "Gate", pl.col("gate"), "mean gate of the calibrator"),
+        by_case(
+            "fallback_rate", "Fallback", EXTRACTION["fallback"], "without a report: the raw text is scored", "lower"
+        ),
+        by_case(
+            "unclosed_rate", "Unclosed", EXTRACTION["unclosed"], "no `</REPORT>` after the last `<REPORT>`", "lower"
+        ),
+        by_case("truncated_rate", "Truncated", EXTRACTION["truncated"], "all tokens that the decoder allows", "lower"),
+        by_case("empty_anchor_rate", "Commits nothing", EXTRACTION["empty_anchor"], "commitments without a finding"),
+        by_case("empty_rate", "Empty", is_empty("hypothesis"), "empty reports", "lower"),
     ),
     *(
         _stated(key, end, needs, stated)
@@ -400,25 +402,14 @@ SCORES: tuple[Score, ...] = (
         Score("distinct_share", "Distinct", _variety, "distinct reports", better=None),
         Score("reference_distinct_share", "References distinct", _variety, "distinct references", better=None),
         Score("most_frequent_share", "Most frequent", _variety, "the most frequent report", better=None),
-        Score(
-            "reference_most_frequent_share",
-            "References' most frequent",
-            _variety,
-            "the most frequent reference",
-            better=None,
+        Score("reference_most_frequent_share", "References' most frequent", _variety, "of references", better=None),
+        *_beside_references(
+            *("repetition", ("Repeats", "References repeat"), lambda side: pl.col(f"{side}_repetition")),
+            *(_REPEATS, _repetition, "lower"),
         ),
-        share("repetition", "Repeats", pl.col("hypothesis_repetition"), _REPEATS, "lower", _repetition("hypothesis")),
-        share(
-            *(
-                "reference_repetition",
-                "References repeat",
-                pl.col("reference_repetition"),
-                "the same of the references",
-            ),
-            case_column=_repetition("reference"),
+        *_beside_references(
+            "copied_share", ("In train", "References in train"), lambda side: pl.col(f"{side}_copied"), _COPIED
         ),
-        share("copied_share", "In train", pl.col("hypothesis_copied"), f"reports {_COPIED}"),
-        share("reference_copied_share", "References in train", pl.col("reference_copied"), f"references {_COPIED}"),
         Score("length_ratio", "Length", _variety, "words of the reports per word of the references", better=None),
     ),
 )
@@ -445,7 +436,8 @@ def check_keys(keys: Iterable[str]) -> None:
 
 def with_case_columns(cases: pl.DataFrame) -> pl.DataFrame:
     """Add the columns that scores are computed from to rows of texts and of what the rules read in them."""
-    return cases.with_columns(column.of(cases) for column in CASE_COLUMNS.values())
+    columns = CASE_COLUMNS.values()
+    return cases.with_columns(pl.Series(name, list(values(cases)), dtype=kind) for name, kind, values in columns)
 
 
 def definitions(keys: Iterable[str]) -> dict[str, str]:

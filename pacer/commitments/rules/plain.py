@@ -107,8 +107,8 @@ def has_any(text: str, pieces: Sequence[str]) -> bool:
 def substitute(
     pattern: re.Pattern[str], new: Callable[[re.Match[str]], str], text: str, places: Places
 ) -> tuple[str, Places]:
-    """Replace the matches of a pattern. New letters have the places of the old ones in order (from the start of the
-    group that has matched, if any), the surplus the last one's."""
+    """Replace the matches of a pattern. New letters have the places of the old ones in order, from the start of the
+    group that has matched; without a group, more letters than the old ones share their places evenly."""
     if places is None:
         return pattern.sub(new, text), None
     pieces, origin, done = list[str](), list[int](), 0
@@ -116,9 +116,11 @@ def substitute(
         start, end = match.span()
         letters = new(match)
         begin = match.start(match.lastgroup or 0)
-        first = begin - len(letters) + len(letters.lstrip(" ="))
+        first, step = begin - len(letters) + len(letters.lstrip(" =")), 1.0
+        if match.lastgroup is None and len(letters) > end - start:
+            step = (end - start) / len(letters)
         pieces += text[done:start], letters
         origin += places[done:start]
-        origin += (places[min(max(begin, first + step), end - 1)] for step in range(len(letters)))
+        origin += (places[min(max(begin, int(first + step * number)), end - 1)] for number in range(len(letters)))
         done = end
     return "".join([*pieces, text[done:]]), origin + places[done:]

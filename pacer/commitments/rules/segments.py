@@ -8,7 +8,7 @@ from itertools import pairwise
 from string import punctuation
 
 from pacer.commitments.rules.plain import Places, has_any, plain, substitute
-from pacer.commitments.rules.table import GROUPS
+from pacer.commitments.rules.table import ABBREVIATIONS, GROUPS
 
 #: A segment that says that an addendum begins.
 ADDENDUM = "§"
@@ -23,6 +23,12 @@ _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
 _DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM = (
     re.compile(GROUPS[name]) for name in ("divided", "values", "value_normal", "break", "dash", "item")
 )
+_ABBREVIATION = re.compile(
+    rf"(?<![^\s?/.;!])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/.;!])"
+)
+_STROKE = re.compile(" ?(?P<stroke>/) ?")
+#: The first words of all abbreviations.
+_ABBREVIATED = frozenset(short.split()[0] for short in ABBREVIATIONS)
 _DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")
 #: The longest line of a list of short lines.
 _ITEM_LENGTH = 40
@@ -83,7 +89,12 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
         lower, places = substitute(_VALUES, _edited, lower, places)
     if "-" in lower or "'" in lower or "?" in lower:
         lower = _LOOSE.sub(" ", lower)
-    return lower.translate(_PLAIN), places
+    lower = lower.translate(_PLAIN)
+    if "/" in lower or "?" in lower or not _ABBREVIATED.isdisjoint(_END.sub(" ", lower).split()):
+        lower, places = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], lower, places)
+    if "/" in lower:
+        lower, places = substitute(_STROKE, lambda _: "/", lower, places)
+    return lower, places
 
 
 def _end(gap: re.Match[str]) -> str:
