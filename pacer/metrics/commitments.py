@@ -59,17 +59,6 @@ def contradictions(cases: pl.DataFrame) -> pl.Series:
     return cases.select(pl.when(pl.col("anchor_positive").is_not_null()).then(column)).to_series().alias(column.name)
 
 
-def agreement(cases: pl.DataFrame) -> pl.Series:
-    """Return the share of its commitment's findings to which each report gives the same polarity; null without a
-    commitment, or for one that states nothing."""
-    if not {"anchor_positive", "report_positive"} <= set(cases.columns):
-        return pl.Series("agreement", [None] * len(cases), dtype=pl.Float64)
-    anchor, report = states(cases, "anchor"), states(cases, "report")
-    stated = anchor != ABSENT
-    same = pl.Series("agreement", (stated & (anchor == report)).sum(axis=1))
-    return (same / pl.Series(stated.sum(axis=1))).fill_nan(None)
-
-
 def states(cases: pl.DataFrame, side: str) -> np.ndarray:
     """Return the state of each finding ``[n, 13]``, an index into :data:`POLARITIES` or :data:`ABSENT`, from the lists
     ``{side}_{polarity}``. Positive takes precedence over uncertain, and uncertain over negative."""

@@ -37,19 +37,6 @@ def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     }
 
 
-def reading_by_finding(cases: pl.DataFrame) -> dict[str, dict[str, float | None]]:
-    """Return ``{finding: {f1, auroc, brier}}`` of one context with probabilities."""
-    probability, positive = cells(cases)
-    return {
-        finding: {
-            "f1": ratios(there[:, None], of[:, None] >= _threshold(cases))["f1"],
-            "auroc": auroc(of, there),
-            "brier": float(np.square(of - there).mean()),
-        }
-        for finding, of, there in zip(FINDINGS, probability.T, positive.T, strict=True)
-    }
-
-
 def auroc(probability: np.ndarray, positive: np.ndarray) -> float | None:
     """Return the area under the ROC curve; None without positive or without other cells."""
     return None if positive.all() or not positive.any() else float(roc_auc_score(positive, probability))

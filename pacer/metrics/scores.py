@@ -46,7 +46,8 @@ EXTRACTION = {
     == 0,
     "truncated": pl.col("tokens") >= pl.col("token_limit"),
 }
-#: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such wording is invented. For reports of an unknown context it is not known what the model was given.
+#: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such wording is invented.
+#: For reports of an unknown context it is not known what the model was given.
 _WITHOUT_PRIOR = pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])
 
 

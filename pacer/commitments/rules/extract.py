@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.matching import Match, Patterns
 from pacer.commitments.rules.polarity import Reading, read_mentions
-from pacer.commitments.rules.segments import ADDENDUM, located_segments, segments
+from pacer.commitments.rules.segments import ADDENDUM, in_full, located_segments, segments
 from pacer.commitments.rules.table import CUES, NAMES
 
 
@@ -43,7 +43,7 @@ def extract_anchor(report: str) -> Anchor:
     for segment in segments(report):
         if segment == ADDENDUM:  # what it says of a finding holds instead of what was said before
             before, verdict = before | verdict, {}
-        for findings, polarity in _read(" ".join(segment.split())):
+        for findings, polarity in _read(segment.strip()):
             last = findings or last
             for finding in last:
                 if polarity is not None and verdict.get(finding, "negative") == "negative":
@@ -55,16 +55,18 @@ def find_mentions(report: str) -> list[Mention]:
     """Return every mention of a finding, in order; :func:`extract_anchor` weighs those that contradict each other."""
     mentions: list[Mention] = []
     last: tuple[str, ...] = ()
-    for segment, places in located_segments(report):
+    for located in located_segments(report):
+        segment, found = in_full(*located)
+        places = found or []
         for mention, (polarity, cue) in _readings(segment):
-            named, decided = (match and (places[match.start], places[match.end - 1] + 1) for match in (mention, cue))
+            named, decided = ((places[one.start], places[one.end - 1] + 1) for one in (mention, cue or mention))
             last = mention.row.findings or last
-            mentions += (Mention(*named, finding, polarity, decided) for finding in last)
+            mentions += (Mention(*named, finding, polarity, decided if cue else None) for finding in last)
     return mentions
 
 
 def _readings(segment: str) -> list[tuple[Match, Reading]]:
-    """Return the mentions of one segment with single blanks, in order and without look-alikes, with their readings."""
+    """Return the mentions of one segment in order, without look-alikes, with their readings."""
     text = plain = segment
     if "/" in segment:
         plain = segment.replace("/", " ").replace("and or", "and/or")
@@ -84,7 +86,10 @@ def _readings(segment: str) -> list[tuple[Match, Reading]]:
 @lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
 def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     """Return the findings (none: those named last) and the polarity of each mention of one segment, in order."""
-    return tuple((mention.row.findings, reading.polarity) for mention, reading in _readings(segment))
+    return tuple(
+        (mention.row.findings, reading.polarity)
+        for mention, reading in _readings(in_full(" ".join(segment.split()), None)[0])
+    )
 
 
 @lru_cache(maxsize=1 << 14)

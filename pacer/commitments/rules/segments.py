@@ -24,7 +24,7 @@ _DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM = (
     re.compile(GROUPS[name]) for name in ("divided", "values", "value_normal", "break", "dash", "item")
 )
 _ABBREVIATION = re.compile(
-    rf"(?<![^\s?/.;!])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/.;!])"
+    rf"(?<![^\s?/])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/])"
 )
 _STROKE = re.compile(" ?(?P<stroke>/) ?")
 #: The first words of all abbreviations.
@@ -58,6 +58,14 @@ def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
             yield " ".join(text[first:last].split()), places
 
 
+def in_full(segment: str, places: Places) -> tuple[str, Places]:
+    """Write the abbreviations of a segment with single blanks in full, and strokes without blanks."""
+    if "/" in segment or "?" in segment or not _ABBREVIATED.isdisjoint(segment.split()):
+        segment, places = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], segment, places)
+        segment, places = substitute(_STROKE, lambda _: "/", segment, places)
+    return segment, places
+
+
 def _normalise(report: str, places: Places) -> tuple[str, Places]:
     """Lower-case a report, mark ends of segments, replace punctuation and digits; return the places of letters too."""
     text, places = plain(report, places)
@@ -89,12 +97,7 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
         lower, places = substitute(_VALUES, _edited, lower, places)
     if "-" in lower or "'" in lower or "?" in lower:
         lower = _LOOSE.sub(" ", lower)
-    lower = lower.translate(_PLAIN)
-    if "/" in lower or "?" in lower or not _ABBREVIATED.isdisjoint(_END.sub(" ", lower).split()):
-        lower, places = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], lower, places)
-    if "/" in lower:
-        lower, places = substitute(_STROKE, lambda _: "/", lower, places)
-    return lower, places
+    return lower.translate(_PLAIN), places
 
 
 def _end(gap: re.Match[str]) -> str:
