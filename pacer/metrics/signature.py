@@ -215,8 +215,6 @@ def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
         "observations": list(rule.observations),
         "average": rule.averages[0],
         "duplicates": rule.duplicates,
-        "undefined": "null; 0 in an average over observations or records, as in the published code",
-        "references": "labels of the references under `language`",
         "labeller": labeller | {"arithmetic": settings.precision},
     }
 
