@@ -48,7 +48,7 @@ def extract_anchor(report: str) -> Anchor:
             for finding in last:
                 if polarity is not None and verdict.get(finding, "negative") == "negative":
                     verdict[finding] = polarity
-    return _anchor_of(frozenset((before | verdict).items()))
+    return _anchor_of(frozenset((before | verdict if before else verdict).items()))
 
 
 def find_mentions(report: str) -> list[Mention]:
@@ -88,7 +88,7 @@ def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     """Return the findings (none: those named last) and the polarity of each mention of one segment, in order."""
     return tuple(
         (mention.row.findings, reading.polarity)
-        for mention, reading in _readings(in_full(" ".join(segment.split()), None)[0])
+        for mention, reading in _readings(in_full(segment.split(), None)[0])
     )
 
 

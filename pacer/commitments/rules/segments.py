@@ -33,7 +33,7 @@ _DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")
 #: The longest line of a list of short lines.
 _ITEM_LENGTH = 40
 #: Pieces of which a text has one if it is to be searched for an addendum, divided words, and values.
-_HEADED = ("addend", "correct", "amend", "errat", "revis")
+_HEADED = ("correct", "amend", "errat", "revis")
 _IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
 _IN_VALUES = (":", "(", "|", "- ", "?!", "•", "\t", " no,", " yes,", "sent,", "tive,", "tain,", "mentioned,")
 
@@ -43,9 +43,9 @@ def segments(report: str) -> list[str]:
     return _END.split(_normalise(report, None)[0])
 
 
-def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
-    """Yield the non-empty segments, with single blanks, and the place in the report of each of their characters. A
-    blank has the place of the first blank that it replaces."""
+def located_segments(report: str) -> Iterator[tuple[list[str], list[int]]]:
+    """Yield the words of the non-empty segments, and the place in the report of each character of the words with single
+    blanks. A blank has the place of the first blank that it replaces."""
     text, origin = _normalise(report, list(range(len(report))))
     bounds = [0, *(place for end in _END.finditer(text) for place in end.span()), len(text)]
     for first, last in list(pairwise(bounds))[::2]:
@@ -55,12 +55,13 @@ def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
                 places.append(places[-1] + 1)
             places += (origin or [])[slice(*word.span())]
         if places:
-            yield " ".join(text[first:last].split()), places
+            yield text[first:last].split(), places
 
 
-def in_full(segment: str, places: Places) -> tuple[str, Places]:
-    """Write the abbreviations of a segment with single blanks in full, and strokes without blanks."""
-    if "/" in segment or "?" in segment or not _ABBREVIATED.isdisjoint(segment.split()):
+def in_full(words: list[str], places: Places) -> tuple[str, Places]:
+    """Write the abbreviations of a segment in full, and strokes without blanks."""
+    segment = " ".join(words)
+    if "/" in segment or "?" in segment or not _ABBREVIATED.isdisjoint(words):
         segment, places = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], segment, places)
         segment, places = substitute(_STROKE, lambda _: "/", segment, places)
     return segment, places
@@ -87,7 +88,7 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
     lower = text.lower()
     if len(lower) != len(text):  # a few capitals become two characters in lower case
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
-    if has_any(lower, _HEADED):
+    if "addend" in lower or (":" in lower and has_any(lower, _HEADED)):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)
