@@ -250,7 +250,7 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
         f"Against the original findings ({signature.language['original_references']})": score_table(
             scores, scores_at("originals")
         ),
-        "Your columns (--columns): mean over the records with a value": column_table(scores, signature.own_scores),
+        "Your columns (--columns): mean over the records with a value": column_table(scores, signature.score_columns),
         "By label convention": convention_table(scores),
         "Polarity of the findings, and comparison with earlier examinations": score_table(
             scores, scores_at("contents")
@@ -271,7 +271,7 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
         console.print(f"\nF1 by {', '.join(signature.groups)}; no other score is grouped")
         print_table(group_table(grouped))
     console.print()
-    few = _few_records(cases, signature.own_scores)
+    few = _few_records(cases, signature.score_columns)
     for line in filter(None, (*reading_notes(signature), few, signature_line(signature), caution(signature))):
         say(line)
     console.print(f"\nwritten to {out}")

@@ -19,7 +19,7 @@ from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
 from pacer.metrics.report_files import ALSO, WAS_DECIMAL, Reports
 
-#: Signs of uncleaned text that change language scores: capitals, and a period without a blank before it.
+#: Signs of uncleaned text that change language scores: capitals, and a period without a space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
 #: Remedies for ids that do not pair, by a phrase in the error message.
 _WAYS = {
@@ -223,7 +223,7 @@ def without_repeats(text: str) -> str:
     """Return the report with only the first occurrence of every sentence.
 
     Sentences end at a period, question or exclamation mark before white space. They are equal if they differ only in
-    case, white space and the blank before the end mark.
+    case, white space and the space before the end mark.
     """
     sentences: dict[str, str] = {}
     for sentence in _SENTENCE_END.split(text.strip()):

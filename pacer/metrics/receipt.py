@@ -53,7 +53,7 @@ def hidden(cases: pl.DataFrame, salt: str | Path) -> pl.DataFrame:
 def write_receipt(cases: pl.DataFrame, signature: Signature, salt: Path, out: Path) -> None:
     """Write the receipt of a scored run; raises as :func:`read_salt`."""
     table = hidden(cases, salt)
-    kept = [name for name in (*COLUMNS, BLEU_ROWS, *signature.own_scores) if name in table.columns]
+    kept = [name for name in (*COLUMNS, BLEU_ROWS, *signature.score_columns) if name in table.columns]
     rows = table.select(kept).drop("findings_original", strict=False).to_dicts()
     write_text(out, json.dumps({"signature": signature.content(), "cases": rows}) + "\n")
 

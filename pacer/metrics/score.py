@@ -150,7 +150,7 @@ def score_cases(
         The result. Its scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
         context -> averages), and ``"contradictions"`` (finding -> number of reports that contradict their commitment),
         ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None`` and is listed in the
-        signature. A context that is none of the four has no mean. Without a labeller scores of labels are left out.
+        signature. A context other than the four has no mean. Without a labeller scores of labels are left out.
     """
     left_out = dict.fromkeys(without, "not asked for")
     check_keys(left_out)

@@ -30,7 +30,7 @@ from pacer.metrics.source_use import KINDS, REPORTS, affirmed, stated_rows
 
 #: Scores by key; ``None``: undefined.
 Numbers = dict[str, float | None]
-#: Table of the page that a score is a column of; empty: the score stands in ``scores.json`` alone.
+#: Table of the page that a score is a column of; empty: the score is only in ``scores.json``.
 Place = Literal["scores", "originals", "contents", "commitments", "variety", "columns", ""]
 Direction = Literal["higher", "lower"]
 #: How generation and extraction ended, by case; null: not known. ``fallback``: no report could be extracted, so the raw
@@ -94,7 +94,7 @@ class Score:
         place: its table. better: which values are better; None: neither, or not known.
         sums: for its interval; None: it has none. tested: whether two runs are compared by it.
         needs: column of the cases without which there are no sums.
-        decimals: as it is printed. alone: its heading beside scores of other tables. short: that of studies.
+        decimals: as it is printed. beside: its heading beside scores of other tables. short: that of studies.
     """
 
     key: str
@@ -107,7 +107,7 @@ class Score:
     tested: bool = False
     needs: str = "record_id"
     decimals: int = 3
-    alone: str = ""
+    beside: str = ""
     short: str = ""
     case_column: Column | None = None
 
@@ -119,7 +119,7 @@ class Score:
     @property
     def heading(self) -> str:
         """Its heading beside scores of other tables."""
-        return self.alone or self.title
+        return self.beside or self.title
 
     @property
     def column(self) -> str:
@@ -155,8 +155,8 @@ def by_case(
     return Score(key, title, of, meaning, sums=sums, **further)
 
 
-def own_score(name: str) -> Score:
-    """Return the score of a column of ``score.columns``, of which it is not known which values are better."""
+def score_of_column(name: str) -> Score:
+    """Return the score of a column of ``score.columns``, whose better direction is unknown."""
     return by_case(name, name, pl.col(name), "mean of your column", place="columns", interval=True)
 
 
@@ -323,7 +323,7 @@ _ORIGINAL_SCORES = [
         place="" if score.key == "cider" else "originals",
         sums=None,
         tested=False,
-        alone=f"Original {score.title}",
+        beside=f"Original {score.title}",
         short=score.short and f"Orig. {score.short}",
     )
     for score in _LANGUAGE_SCORES
@@ -334,7 +334,9 @@ SCORES: tuple[Score, ...] = (
         "scores",
         Score("precision", "P", _labels, _EFFICACY, sums=_ratio("precision"), needs=_LABELS),
         Score("recall", "R", _labels, _EFFICACY, sums=_ratio("recall"), needs=_LABELS),
-        Score("f1", "F1", _labels, _EFFICACY, sums=_ratio("f1"), tested=True, needs=_LABELS, alone="CE F1", short="F1"),
+        Score(
+            "f1", "F1", _labels, _EFFICACY, sums=_ratio("f1"), tested=True, needs=_LABELS, beside="CE F1", short="F1"
+        ),
     ),
     *_at(
         "contents",
@@ -359,7 +361,7 @@ SCORES: tuple[Score, ...] = (
         Score("anchor_agreement", "Agreement", _commitments, _OF_ANCHOR),
         Score("anchor_stated_agreement", "Stated", _commitments, _OF_ANCHOR),
         *(
-            Score(f"anchor_{p}_f1", f"{p.capitalize()} F1", _commitments, _OF_ANCHOR, alone=f"Commitment {p} F1")
+            Score(f"anchor_{p}_f1", f"{p.capitalize()} F1", _commitments, _OF_ANCHOR, beside=f"Commitment {p} F1")
             for p in ("positive", "negative", "uncertain")
         ),
         Score("report_follows_anchor", "Report follows", _commitments, _FOLLOWS),
@@ -421,7 +423,7 @@ CASE_COLUMNS = {score.case_column.name: score.case_column for score in SCORES if
 
 def score_of(key: str) -> Score:
     """Return the score with a key; any other key is a column of ``score.columns``."""
-    return _BY_KEY.get(key) or own_score(key)
+    return _BY_KEY.get(key) or score_of_column(key)
 
 
 def scores_at(place: Place) -> list[Score]:
@@ -430,7 +432,7 @@ def scores_at(place: Place) -> list[Score]:
 
 
 def check_keys(keys: Iterable[str]) -> None:
-    """Raise a :class:`~pacer.core.errors.ConfigError` if a key is none of the registry's."""
+    """Raise a :class:`~pacer.core.errors.ConfigError` if a key is not in the registry."""
     if unknown := [key for key in keys if key not in _BY_KEY or key == "n"]:
         raise ConfigError(f"--without {unknown[0]}: no score to leave out; expected one of {', '.join(_BY_KEY)}")
 
@@ -457,4 +459,4 @@ def context_scores(context: Context) -> Numbers:
 def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
     """Return the scores that have sums over these cases, with those of ``columns``, which are ``score.columns``'."""
     registered = [s for s in SCORES if s.sums is not None and s.needs in cases.columns and cases[s.needs].count()]
-    return registered + [own_score(name) for name in columns]
+    return registered + [score_of_column(name) for name in columns]

@@ -136,7 +136,7 @@ class Signature:
         return (self.predictions or {}).get("settings") or {}
 
     @property
-    def own_scores(self) -> list[str]:
+    def score_columns(self) -> list[str]:
         """The user's columns that are scores."""
         return self.columns.get("scores", [])
 
@@ -288,7 +288,7 @@ def reading_notes(signature: Signature) -> list[str]:
         counted = " and ".join(f"{count} of {pairs} {side}" for side, count in unclean.items())
         cleaner = next((name for name in cleaners.values() if name != "none"), "upstream")
         notes.append(
-            f"{counted} have capitals or periods without a blank before them, which move BLEU, ROUGE-L and CIDEr; to "
+            f"{counted} have capitals or periods without a space before them, which move BLEU, ROUGE-L and CIDEr; to "
             f"score cleaned text: {' '.join(f'--clean-{side} {cleaner}' for side in unclean)}"
         )
     if len(set(cleaners.values()) - {"none"}) > 1:

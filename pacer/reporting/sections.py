@@ -46,7 +46,7 @@ def scores(results: Results) -> Section:
     originals = signature.language.get("original_references", "not recorded")
     columns = score_tables.column_table(
         values,
-        signature.own_scores,
+        signature.score_columns,
         "Means of the numbers in the file of score.columns, over the records that have one.",
         results.intervals,
     )

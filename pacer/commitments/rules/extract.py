@@ -74,7 +74,7 @@ def _readings(segment: str) -> list[tuple[Match, Reading]]:
     mentions = _NAMES.find(plain, words)
     if not mentions:
         return []
-    if plain is not text:  # the stroke is a cue between two findings, and a blank elsewhere
+    if plain is not text:  # the stroke is a cue between two findings, and a space elsewhere
         for one, other in pairwise(mentions):
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
@@ -87,8 +87,7 @@ def _readings(segment: str) -> list[tuple[Match, Reading]]:
 def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     """Return the findings (none: those named last) and the polarity of each mention of one segment, in order."""
     return tuple(
-        (mention.row.findings, reading.polarity)
-        for mention, reading in _readings(in_full(segment.split(), None)[0])
+        (mention.row.findings, reading.polarity) for mention, reading in _readings(in_full(segment.split(), None)[0])
     )
 
 

@@ -14,7 +14,7 @@ from pacer.commitments.rules.table import ABBREVIATIONS, GROUPS
 ADDENDUM = "§"
 #: Ends of segments; the periods of decimal numbers and of these abbreviations do not count.
 _END = re.compile(r"[.;!](?<!\bvs\.)(?<!\bvs \.)(?<!\bdr\.)(?<!\bneg\.)(?<!\bpl\.)(?:(?<=!)|(?!\d))")
-#: Other punctuation becomes blank, and all digits become 0, because no rule uses the value of a number.
+#: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a number.
 _BLANKS = {*punctuation, *map(chr, range(32))} - set(".;!?-='/")
 _PLAIN = str.maketrans(dict.fromkeys(_BLANKS, " ") | dict.fromkeys("123456789", "0"))
 _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
@@ -45,7 +45,7 @@ def segments(report: str) -> list[str]:
 
 def located_segments(report: str) -> Iterator[tuple[list[str], list[int]]]:
     """Yield the words of the non-empty segments, and the place in the report of each character of the words with single
-    blanks. A blank has the place of the first blank that it replaces."""
+    spaces. A space has the place of the first one that it replaces."""
     text, origin = _normalise(report, list(range(len(report))))
     bounds = [0, *(place for end in _END.finditer(text) for place in end.span()), len(text)]
     for first, last in list(pairwise(bounds))[::2]:

@@ -40,7 +40,7 @@ def test_what_was_read_and_is_not_clean_is_told(files):
 
     raw = "id,report\ns1,Heart is normal.\ns2,no effusion .\ns3,1.2 cm nodule .\n"
     told = " ".join(notes("raw.csv", raw))
-    assert "1 of 3 hypotheses have capitals or periods without a blank" in told
+    assert "1 of 3 hypotheses have capitals or periods without a space" in told
     assert told.endswith("--clean-hypotheses upstream") and "--clean-references" not in told
     assert "capitals" not in " ".join(notes("raw.csv", clean_hypotheses="upstream"))
     assert notes("raw.csv", clean_references="iu_xray")[-1].endswith("--clean-hypotheses iu_xray")

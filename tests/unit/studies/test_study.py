@@ -163,7 +163,7 @@ def test_a_rows_own_value_wins_over_the_studys_and_every_replicate_has_a_name(tm
         ("name: two", "name: one", "the same name"),
         ("name: two", "name: two, files: there, set: {a.b: 1}", "not both"),
         ("calibrate.gate_inputs: none", "train.seed: 3", "train.seed is set by replicates"),
-        ("calibrate.gate_inputs: none", "baselines/params.yaml:simmlm.rank: 8", "rows with a target alone"),
+        ("calibrate.gate_inputs: none", "baselines/params.yaml:simmlm.rank: 8", "only by rows with a target"),
         ("rows:", "against: three\nrows:", "three must be the name of one row"),
         ("rows:", "against: {Refine: one}\nrows:", "one must be the name of one row of group Refine"),
         ("rows:", "compared: [[two, two]]\nrows:", "a row cannot be tested against itself"),
