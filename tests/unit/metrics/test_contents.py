@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
@@ -141,26 +144,12 @@ def test_shares_by_hand(texts: list[str], train: set[str]) -> None:
     assert variety_scores(pl.DataFrame({"reference": [""], "hypothesis": ["a"]}))["length_ratio"] is None
 
 
-#: Texts and the share of their words that repeat, counted by hand.
-REPEATS = {
-    "no effusion . no pneumothorax .": 0,
-    "views views views": 2 / 3,
-    "Views, views, views, views.": 3 / 4,
-    "the heart is large . no effusion . The heart is large .": 4 / 10,
-    "the lungs are clear . the lungs are clear and well expanded .": 0,
-    "small left small left effusion": 2 / 5,
-    "a b c d e f g h a b c d e f g h": 1 / 2,
-    "a b c d e f g h i a b c d e f g h i": 0,
-    "size is 3.5 cm . size is 3.5 cm .": 1 / 2,
-    "no no edema . no no edema .": (1 + 3) / 6,
-    "": None,
-    " . .. ,": None,
-}
+REPEATS: dict[str, str | int | None] = YAML(typ="safe").load(Path(__file__).with_name("repetition.yaml"))
 
 
-@pytest.mark.parametrize("text", REPEATS)
-def test_words_that_repeat(text: str) -> None:
-    assert repetition(text) == (None if REPEATS[text] is None else pytest.approx(REPEATS[text]))
+@pytest.mark.parametrize(("text", "share"), REPEATS.items())
+def test_words_that_repeat(text: str, share: str | int | None) -> None:
+    assert repetition(text) == (None if share is None else pytest.approx(float(Fraction(share))))
 
 
 @pytest.mark.parametrize("read", [repetition, extract_anchor])
