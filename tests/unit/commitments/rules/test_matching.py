@@ -45,10 +45,10 @@ def test_any_text(text: str) -> None:
 
 
 def test_literals() -> None:
-    """Pieces of words of which every match has one; none where a match may lack them all."""
-    assert literals(r"(?:no|without) (?:evidence of )?effusions?") == {"effusion"}
-    assert literals(r"possibl[ey]|maybe") == {"possibl", "maybe"}
-    assert literals(r"(?:the )?\w+") == frozenset()
+    """Pieces of words of which every match has one of each set; none where a match may lack them all."""
+    assert literals(r"(?:no|without) (?:evidence of )?effusions?") == [{"no", "without"}, {"effusion"}]
+    assert literals(r"possibl[ey]|maybe") == [{"possibl", "maybe"}]
+    assert literals(r"(?:the )?\w+") == [frozenset()]
 
 
 def test_earlier_start_then_earlier_row_wins() -> None:
