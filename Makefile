@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup stand-ins radeval repro experiments quick test thorough coverage format deps check bench gpu faults figures release-check clean
+.PHONY: help setup stand-ins radeval repro experiments quick test thorough coverage format deps check bench gpu figures release-check clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,9 +67,6 @@ bench: $(READY)  ## measure the building blocks on this machine (some minutes)
 
 gpu: $(READY)  ## tests and measurements that need a GPU: 40 minutes at most (PARTS="tests decode": these; MINUTES=9: some)
 	$(BIN)/python bench/gpu.py $(PARTS) $(if $(MINUTES),--minutes $(MINUTES))
-
-faults: $(READY)  ## kills and full disks over the micro profile, in WORK=FOLDER; an hour, goes on after a stop (OPTIONS="--kills 10")
-	$(BIN)/python bench/faults.py $(or $(WORK),../pacer-faults) $(OPTIONS)
 
 release-check: $(READY)  ## fail if dvc.lock or a figure in the docs is not of this code
 	$(BIN)/python bench/release_check.py

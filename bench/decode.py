@@ -19,8 +19,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -34,7 +33,6 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from pacer.config import Decode
 from pacer.decoding.beam import BeamSearch
 from pacer.decoding.transformers_generate import Generate
-from pacer.decoding.tree import TokenTree
 
 EOS = 2
 #: The paper's settings, from which penalties and number of beams are used.
@@ -51,7 +49,7 @@ class Preset:
         prefix: least and most positions of a prefix. tokens: generated for each record. beams: of a search.
         batch: size that both sides use in the comparison of equal batches. batches: sizes tried for each side's best.
         repeats: of the two comparisons, in turns. compare_layers: of the model whose tokens are compared in double
-            precision before half precision is timed. floor: whether to measure the share of the byte floor.
+            precision before half precision is timed.
         limits: least values of the bars, by name.
     """
 
@@ -72,10 +70,9 @@ class Preset:
     spread: float = 0.04
     beams: int = PAPER.num_beams
     compare_layers: int = 2
-    floor: bool = False
 
 
-EQUAL, BEST, FLOOR = "equal batch over generate", "best batch over generate", "share of the byte floor"
+EQUAL, BEST = "equal batch over generate", "best batch over generate"
 PRESETS = {
     "cpu": Preset(
         device="cpu",
@@ -107,9 +104,8 @@ PRESETS = {
         batch=64,
         batches=(16, 32, 64, 128),
         repeats=3,
-        limits={EQUAL: 4.0, FLOOR: 0.55},
+        limits={EQUAL: 4.0},
         spread=0.02,
-        floor=True,
     ),
 }
 
@@ -233,28 +229,6 @@ class Bench:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def bandwidth(self) -> float:
-        """Return the bytes per second, read and written, of a large copy; the best of ten."""
-        source = torch.ones(
-            (2 << 30) if self.device.type == "cuda" else (64 << 20), dtype=torch.uint8, device=self.device
-        )
-        target = torch.empty_like(source)
-        return 2 * source.numel() / min(self.timed(lambda: target.copy_(source)) for _ in range(10))
-
-    def weight_bytes(self) -> int:
-        """Return the bytes of the model that a step must read: all but the embedding table."""
-        parts = (
-            *self.model.model.layers.parameters(),
-            *self.model.model.norm.parameters(),
-            *self.model.lm_head.parameters(),
-        )
-        return sum(parameter.numel() * parameter.element_size() for parameter in parts)
-
-    def node_bytes(self) -> int:
-        """Return the bytes of the keys and values of one token in all layers."""
-        config = self.model.config
-        return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * self.preset.dtype.itemsize
-
 
 def same(what: str, ours: dict[int, list[int]], theirs: dict[int, list[int]]) -> None:
     """Raise Unequal if tokens differ."""
@@ -313,80 +287,13 @@ def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
     )
     header = ["", "our batch", "records/s", "batch of `generate`", "records/s", "ours over `generate`"]
     lines = table(header, rows)
-    lines += ["Each side's best is its fastest run at its fastest batch. Records a second of all runs:", ""]
-    lines += table(
-        ["batch", *map(str, preset.batches)],
-        [
-            [name, *(speeds(side[batch]) for batch in preset.batches)]
-            for name, side in zip(("ours", "`generate`"), known)
-        ],
-    )
-    if preset.floor:
-        text, values[FLOOR] = measure_floor(bench, ours)
-        lines += text
+    lines += ["Each side's best is its fastest run at its fastest batch.", ""]
     return lines, values
-
-
-@dataclass
-class Work:
-    """The work of searches: ``steps`` of the language model, and ``nodes`` that they attended to (counted once per
-    record, not per beam)."""
-
-    steps: int = 0
-    nodes: int = 0
-
-
-@contextmanager
-def counted() -> Iterator[Work]:
-    """Count the work of the searches in the block, at a small cost for every step."""
-    work, stepping = Work(), TokenTree.stepping
-
-    def counting(tree: TokenTree, rows: int) -> AbstractContextManager[torch.Tensor]:
-        work.steps += 1
-        work.nodes += int(tree.ancestors[:rows].any(1).sum())
-        return stepping(tree, rows)
-
-    TokenTree.stepping = counting
-    try:
-        yield work
-    finally:
-        TokenTree.stepping = stepping
-
-
-def measure_floor(bench: Bench, ours: Sequence[float]) -> tuple[list[str], float]:
-    """Compare a step with the time in which the device can read what the step needs: the weights, and once per record
-    the keys and values of each node (its prefix, and the generated tokens that a beam descends from)."""
-    bench.say("byte floor")
-    batch = bench.preset.batch
-    prefixes = bench.prefixes[:batch]
-    starts = [
-        bench.timed(lambda: list(BeamSearch(bench.model, bench.settings(batch, 1), EOS)(prefixes)))
-        for _ in range(bench.preset.repeats)
-    ]
-    with counted() as work:
-        list(BeamSearch(bench.model, bench.settings(batch), EOS)(prefixes))
-    speed, weights = bench.bandwidth(), bench.weight_bytes()
-    states = work.nodes / work.steps * bench.node_bytes()
-    floor = (weights + states) / speed
-    step = (statistics.median(ours) - statistics.median(starts)) / work.steps
-    lines = [
-        f"Byte floor at batch {batch}: a step reads {weights / 1e9:.3g} GB of weights, {states / 1e9:.3g} GB of "
-        f"keys and values, at {speed / 1e9:,.0f} GB/s of a copy: {1e3 * floor:.3g} ms. It takes "
-        f"{1e3 * step:.3g} ms (the prefixes' {statistics.median(starts):.3g} s are taken off), so it reaches "
-        f"{floor / step:.2f} of the floor.",
-        "",
-    ]
-    return lines, floor / step
 
 
 def rate(batch: int, seconds: Sequence[float]) -> str:
     """Return the records per second."""
     return f"{batch / statistics.median(seconds):.3g}"
-
-
-def speeds(seconds: Sequence[float]) -> str:
-    """Return the records per second of all runs, from their seconds per record."""
-    return ", ".join(f"{1 / second:.3g}" for second in sorted(seconds, reverse=True))
 
 
 def report(bench: Bench, lines: Sequence[str], values: Mapping[str, float], command: str, load: float) -> str:

@@ -7,7 +7,7 @@
 
 A part is a process with a time limit. When it ends, its output is appended to bench/results/gpu.md, which also records
 whether it failed or ran out of time. Then the next part starts. A later call retries failed parts, after those never
-tried. All limits together are 40 minutes, none is over 8. The exit code is 1 if a part failed.
+tried. All limits together are 36 minutes, none is over 8. The exit code is 1 if a part failed.
 """
 
 from __future__ import annotations
@@ -55,13 +55,12 @@ def bench(name: str, minutes: float, script: str, *options: str) -> Part:
 PYTEST = ("-m", "pytest", "-q", "-rs", "--tb=short", "--continue-on-collection-errors", "-W", "default", "--color=no")
 PARTS = (
     Part("tests", 8, (*PYTEST, "-m", "gpu", "tests"), plain=True),
-    bench("steps", 8, "train", "--preset", "gpu", "--only", "steps"),
+    bench("steps", 8, "train", "--preset", "gpu"),
     bench("decode", 7, "decode", "--preset", "gpu"),
     bench("features", 3, "features", "--preset", "gpu"),
     bench("features-float32", 3, "features", "--preset", "gpu", "--precision", "float32"),
     bench("blocks", 3, "blocks"),
     bench("protocol", 4, "protocol"),
-    bench("calibrate", 4, "train", "--preset", "gpu", "--only", "head,calibrate"),
 )
 #: Sources of the protocol's rates per second: its option, the part, and the row with the number.
 RATES = (

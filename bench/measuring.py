@@ -1,4 +1,4 @@
-"""Measurement in `bench/train.py`: agreement of two sides, seconds in turns, peak memory, GEMM rate, bars, tables."""
+"""Measurement in `bench/train.py`: agreement of two sides, seconds in turns, peak memory, bars, tables."""
 
 from __future__ import annotations
 
@@ -162,13 +162,6 @@ class Bench:
         call()
         self.wait()
         return time.perf_counter() - started
-
-    def gemm_rate(self) -> float:
-        """Return the FLOP/s of a large square matrix product in the frozen weights' type: the median of ten."""
-        side = self.preset.gemm
-        left, right = (torch.randn(side, side, device=self.device).to(self.preset.dtype) for _ in range(2))
-        times = [self.seconds(lambda: left @ right) for _ in range(12)][2:]
-        return 2 * side**3 / statistics.median(times)
 
     def peak(self, call: Callable[[], Any]) -> int:
         """Return the most bytes that tensors hold during ``call``, beyond what they held before.

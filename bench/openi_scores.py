@@ -12,7 +12,7 @@ resample patients; they apply to these trained models, not to other training run
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -35,14 +35,7 @@ ANOTHER, NO_LATERAL = "another_patient", "no_lateral"
 REPORT, COMMITMENT = "report", "commitment"
 ROWS = (BASE, "Refine only", "Commit only", BOTH, PACER, AGREEMENT, NEAREST, CONSTANT)
 DEALS, SEED = 1000, 0
-#: R2Gen's `--threshold` and `--max_seq_length` for IU X-Ray; the first token of a reference marks its start.
-RAREST, LONGEST = 3, 60
 LANGUAGE = ("bleu1", "bleu2", "bleu3", "bleu4", "meteor", "rougeL")
-#: As published for both views.
-PUBLISHED = {
-    "R2Gen, as published (arXiv 2010.16056)": (0.470, 0.304, 0.219, 0.165, 0.187, 0.371),
-    "PPKED, as published (arXiv 2106.06963)": (0.483, 0.315, 0.224, 0.168, 0.190, 0.376),
-}
 
 
 class System(NamedTuple):
@@ -98,8 +91,6 @@ class Corpus:
         self.test, self.lines = of_split(records, "test").sort("context", "study_id"), lines
         train = of_split(records, "train")
         self.new = ~self.test["report"].is_in(train["report"].implode())
-        counts = pl.Series(words_of(train.unique("study_id")["report"])).value_counts()
-        self.words = frozenset(counts.filter(pl.col("count") >= RAREST)[:, 0])
         self.patients = self.test["subject_id"].rank("dense").to_numpy().astype(int) - 1
 
     def replicates(self, row: str) -> list[str | None]:
@@ -118,10 +109,6 @@ class Corpus:
         if joined.is_empty() or (system.control != NO_LATERAL and len(joined) < len(known)):
             raise SystemExit(f"{system}, {replicate}: {len(joined)} of {len(known)} test records have a report")
         return joined
-
-
-def words_of(texts: Iterable[str]) -> list[str]:
-    return [word for text in texts for word in text.split()]
 
 
 # Findings
@@ -253,17 +240,13 @@ def questions_table(corpus: Corpus, questions: Mapping[str, Sequence[tuple]], ch
 # Language
 
 
-def as_r2gen(texts: Iterable[str], words: frozenset[str], longest: int) -> list[str]:
-    """Return texts as R2Gen's tokeniser decodes them: rare words unknown, the end cut off."""
-    return [" ".join(word if word in words else "<unk>" for word in text.split()[:longest]) for text in texts]
-
-
-def language_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series, prepare: Callable[..., tuple]) -> list[str]:
-    """Tabulate language scores by row and replicate, as means over the contexts that ``prepare`` selects."""
+def language_table(corpus: Corpus, rows: Sequence[str], chosen: pl.Series) -> list[str]:
+    """Tabulate language scores by row and replicate, as means over the contexts."""
     lines = []
     for row in rows:
         for replicate in corpus.replicates(row):
-            parts = prepare(corpus, corpus.texts(System(row), replicate, chosen))
+            texts = corpus.texts(System(row), replicate, chosen)
+            parts = [scored(part["report"], part["written"]) for _, part in texts.group_by("context")]
             means = [np.mean([score[name] for score in parts]) for name in LANGUAGE]
             lines.append([row, replicate or "–", *map(figure, means)])
     return table(["row", "seed", *LANGUAGE], lines)
@@ -274,16 +257,6 @@ def scored(references: Sequence[str], written: Sequence[str]) -> Mapping[str, fl
     sides = {"reference": references, "hypothesis": written}
     pairs = {side: [" ".join(text.split()) for text in texts] for side, texts in sides.items()}
     return language_scores(*with_meteor(with_rouge(pl.DataFrame(pairs))))
-
-
-def both_contexts(_: Corpus, texts: pl.DataFrame) -> tuple:
-    return tuple(scored(rows["report"], rows["written"]) for _, rows in texts.group_by("context", maintain_order=True))
-
-
-def with_both_views(corpus: Corpus, texts: pl.DataFrame) -> tuple:
-    rows = texts.filter(pl.col("context") == "mn")
-    expected = as_r2gen(rows["report"], corpus.words, LONGEST - 1)
-    return (scored(expected, as_r2gen(rows["written"], corpus.words, LONGEST)),)
 
 
 def main() -> None:
@@ -299,13 +272,7 @@ def main() -> None:
         print("\n".join(["## Findings", "", *findings_table(corpus, rows, chosen)]))
         print("\n".join(["## Planned differences", "", *questions_table(corpus, QUESTIONS, chosen)]))
         print("\n".join(["## Differences that were not planned", "", *questions_table(corpus, AFTERWARDS, chosen)]))
-        print("\n".join(["## Language", "", *language_table(corpus, rows, chosen, both_contexts)]))
-    print("\n".join(["# R2Gen's protocol, both views", ""]))
-    print("\n".join(language_table(corpus, rows, everything, with_both_views)))
-    for name, scores in PUBLISHED.items():
-        print(
-            f"{name}: {', '.join(f'{column} {figure(value)}' for column, value in zip(LANGUAGE, scores, strict=True))}"
-        )
+        print("\n".join(["## Language", "", *language_table(corpus, rows, chosen)]))
 
 
 if __name__ == "__main__":

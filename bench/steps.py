@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from measuring import Bench, Found, assert_agree
-from shapes import FLOAT32, PARAMS, WINDOW, Records, Texts, language_flops, make_batch, make_records, spread_batches
+from shapes import FLOAT32, PARAMS, WINDOW, Records, Texts, make_batch, make_records, spread_batches
 from torch import Tensor
 from upstream_style import FixedBatch, calibrate_losses, commit_losses, fixed_layout
 
@@ -159,33 +159,6 @@ def timed_step(bench: Bench, side: Side, optimizer: torch.optim.Optimizer) -> Ca
         return bench.seconds(partial(step, batch))
 
     return timed
-
-
-def bare_passes(bench: Bench, model: Pacer) -> Callable[[Batch], float]:
-    """Return a function that times two forward passes, one with backward, through the language model's layers."""
-
-    def timed(batch: Batch) -> float:
-        for_phase(model, CALIBRATE)
-        size = (*batch.ids.shape, model.language.config.hidden_size)
-        inputs = torch.randn(size, device=bench.device)
-        slope = torch.randn_like(inputs)
-
-        def passes() -> None:
-            with torch.no_grad():
-                model.hidden(inputs)
-            model.hidden(inputs.detach().requires_grad_()).backward(slope)
-
-        return bench.seconds(passes)
-
-    return timed
-
-
-def step_flops(model: Pacer, batches: Sequence[Batch], forwards: int = 1) -> float:
-    """Return the FLOPs of steps over all batches; see :func:`language_flops`."""
-    return sum(
-        language_flops(model.language.config, batch.length.tolist(), len(batch.at), forwards=forwards)
-        for batch in batches
-    )
 
 
 def most_memory(bench: Bench, timed: Callable[[Any], float], batches: Sequence[Any]) -> int:

@@ -38,28 +38,6 @@ def all_position_divergence(teacher: Tensor, student: Tensor) -> Tensor:
     return F.kl_div(own, known, reduction="none", log_target=True).sum(-1)
 
 
-def all_position_head(
-    hidden: Tensor,
-    head: Tensor,
-    labels: Tensor,
-    weight: Tensor,
-    teacher: Tensor | None,
-    divergence_weight: Tensor | None,
-) -> Tensor:
-    """Return ``sum(weight * nll) + sum(divergence_weight * KL)``, with full logits.
-
-    Args:
-        hidden, teacher: [B, T, d]. head: [V, d]. labels: [B, T] of the next tokens. weight, divergence_weight: [B, T].
-    """
-    logits = F.linear(hidden, head).float()
-    total = (weight * all_position_nll(logits, labels)).sum()
-    if teacher is not None and divergence_weight is not None:
-        with torch.no_grad():
-            known = F.linear(teacher, head).float()
-        total = total + (divergence_weight * all_position_divergence(known, logits)).sum()
-    return total
-
-
 @dataclass
 class FixedBatch:
     """A batch in LLM-RG4's layout: L = 1 + ``before`` positions, Q visual ones, A of text, M of target; T in all.

@@ -60,7 +60,7 @@ def bank_entries(records: pl.DataFrame) -> pl.DataFrame:
 def nearest(
     queries: Tensor, keys: Tensor, query_subjects: Iterable[str], key_subjects: Iterable[str], k: int
 ) -> Tensor:
-    """Return the k entries with the largest cosine for each query [n, k], the nearest first, none of its own subject.
+    """Return the k entries with the largest cosine for each query [n, k], the nearest first, none of the same subject.
 
     Args:
         queries: [n, d_v], keys: [m, d_v], of unit norm.

@@ -214,7 +214,7 @@ def score(
 def _print_scores(result: Result, out: Path, convention: str) -> None:
     from pacer.metrics.scores import scores_at
     from pacer.metrics.signature import reading_notes
-    from pacer.metrics.statistics.groups import AGREEMENT, group_scores
+    from pacer.metrics.statistics.groups import group_scores
     from pacer.metrics.statistics.sources import warnings
     from pacer.reporting.score_tables import column_table, convention_table, group_table, score_table
     from pacer.reporting.signature import caution, signature_line
@@ -225,7 +225,7 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
         f"Against the original findings ({signature.language['original_references']})": score_table(
             scores, scores_at("originals")
         ),
-        "Your columns (--columns): mean over the records with a value": column_table(scores, signature.own_scores),
+        "Your columns (--columns): mean over the records with a value": column_table(scores, signature.score_columns),
         "By label convention": convention_table(scores),
         "Polarity of the findings, and comparison with earlier examinations": score_table(
             scores, scores_at("contents")
@@ -240,10 +240,10 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
             print_table(table)
     for line in warnings(scores, cases, convention):
         say(line, "yellow")
-    groups = [*signature.groups, *[AGREEMENT] * ("contradictions" in scores)]
-    if groups and signature.clinical:
-        grouped = [score for score in group_scores(cases, convention, signature.groups) if score.column in groups]
-        console.print(f"\nF1 by {', '.join(groups)}; no other score is grouped")
+    if signature.groups and signature.clinical:
+        groups = group_scores(cases, convention, signature.groups)
+        grouped = [score for score in groups if score.column in signature.groups]
+        console.print(f"\nF1 by {', '.join(signature.groups)}; no other score is grouped")
         print_table(group_table(grouped))
     console.print()
     for line in filter(None, (*reading_notes(signature), signature_line(signature), caution(signature))):

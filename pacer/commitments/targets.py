@@ -47,8 +47,8 @@ def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful")
     frame = pl.DataFrame({"record_id": ids, **columns, "origin": origins}, schema=ANCHOR_SCHEMA)
     write_table(out, frame, ANCHOR_SCHEMA)
     rows = list(zip(table["context"], origins, anchors, strict=True))
-    both = [(anchor, labelled[record_id]) for record_id, anchor in zip(ids, by_rules) if record_id in labelled]
-    return _audit(answers.values(), rows, agreement(both))
+    both = [anchor == labelled[record_id] for record_id, anchor in zip(ids, by_rules) if record_id in labelled]
+    return _audit(answers.values(), rows, both)
 
 
 def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
@@ -70,9 +70,10 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
 
 
 def _audit(
-    answers: Collection[Answer], rows: Sequence[tuple[str, str, Anchor]], agreed: dict[str, Any]
+    answers: Collection[Answer], rows: Sequence[tuple[str, str, Anchor]], identical: Sequence[bool]
 ) -> dict[str, Any]:
-    """Summarise origins and content of the anchors; a row has a record's context, origin and anchor."""
+    """Summarise origins and content of the anchors; a row has a record's context, origin and anchor; ``identical``:
+    whether the rules agree with each answer."""
     contexts = [context for context in CONTEXTS if any(context == of for of, _, _ in rows)]
     counts = Counter((context, origin) for context, origin, _ in rows)
     origins = {context: {origin: counts[context, origin] for origin in ("llm", "rules")} for context in contexts}
@@ -91,9 +92,9 @@ def _audit(
         ),
         Check("Labelling answers", answered or "none: all targets are by the rules", statuses["ok"] == len(answers)),
     ]
-    if both := agreed["records"]:
-        identical = percent(agreed["identical"] * both, both)
-        checks.append(Check("Labels against rules", f"{identical} of {number(both)} targets identical"))
+    if identical:
+        share = percent(sum(identical), len(identical))
+        checks.append(Check("Labels against rules", f"{share} of {number(len(identical))} targets identical"))
     return {
         "records": len(rows),
         "origins": origins,
@@ -106,28 +107,6 @@ def _audit(
             context: {finding: {name: states[context, finding, name] for name in POLARITIES} for finding in FINDINGS}
             for context in contexts
         },
-        "agreement": agreed,
+        "agreement": {"records": len(identical), "identical": sum(identical) / len(identical) if identical else None},
         "checks": [check._asdict() for check in checks],
     }
-
-
-def agreement(pairs: Sequence[tuple[Anchor, Anchor]]) -> dict[str, Any]:
-    """Measure the agreement of two extractors on the same reports: positive, negative, uncertain or not mentioned.
-
-    Returns:
-        ``{records, identical, findings: {finding: {kappa, agreement, clashes}}}``; ``identical`` and ``agreement`` are
-        shares. ``clashes`` counts reports in which one extractor affirms the finding and the other denies it. Cohen's
-        kappa is None if undefined (both always give the same single state, or there are no records).
-    """
-    count = len(pairs)
-    findings = {}
-    for finding in FINDINGS:
-        states = [(first.polarity(finding), second.polarity(finding)) for first, second in pairs]
-        observed = sum(first == second for first, second in states)
-        first_counts, second_counts = Counter(first for first, _ in states), Counter(second for _, second in states)
-        by_chance = sum(first_counts[state] * second_counts[state] for state in first_counts)
-        kappa = (observed * count - by_chance) / (count * count - by_chance) if by_chance < count * count else None
-        clashes = states.count(("positive", "negative")) + states.count(("negative", "positive"))
-        findings[finding] = {"kappa": kappa, "agreement": observed / count if count else None, "clashes": clashes}
-    identical = sum(first == second for first, second in pairs)
-    return {"records": count, "identical": identical / count if count else None, "findings": findings}

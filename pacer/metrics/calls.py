@@ -17,7 +17,7 @@ from pacer.data.schemas import read_about
 from pacer.metrics.pairing import Protocol, pair_reports
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Reports, Source, reports_of
 from pacer.metrics.score import score_cases
-from pacer.metrics.signature import DEFAULTS, STRICTLY, Origin, ScoreInputs, Signature
+from pacer.metrics.signature import DEFAULTS, Origin, ScoreInputs, Signature
 from pacer.metrics.statistics.comparison import Scores, compare
 
 __all__ = ["Scores", "compare", "label", "score"]
@@ -73,10 +73,9 @@ def score(
         chosen = chosen.model_copy(update={"split": "test"})
     about = _about(expected, chosen)
     cases, counts = pair_reports(expected, generated, chosen)
-    loose = "by id, as protocol says" if counts["missing_hypotheses"] or "left_out_references" in counts else STRICTLY
     files = {"references": expected, "hypotheses": generated}
     read = {name: {"file": file.path.name} | file.columns for name, file in files.items()}
-    applied = read | chosen.model_dump() | counts | {"pairing": loose if "id" in generated.columns else "by position"}
+    applied = read | chosen.model_dump() | counts | {"pairing": "by id" if "id" in generated.columns else "by position"}
     origin = Origin(dict(zip(files, paths, strict=True)), about, protocol=applied)
     train, folder = _train_reports(expected, chosen), None if out is None else Path(out)
     return Scores(*score_cases(cases, folder, inputs, settings, origin, train, without), settings.convention)

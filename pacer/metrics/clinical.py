@@ -178,7 +178,7 @@ def observation_rows(cases: pl.DataFrame, rule: Convention) -> np.ndarray:
 
 def _counted(studies: pl.DataFrame, rule: Convention) -> np.ndarray:
     """Return which rows a convention counts, Boolean ``[n]``: all, or the first of each study in each context. A row of
-    an unknown study counts as a study of its own."""
+    an unknown study counts as its own study."""
     if rule.duplicates == "all":
         return np.ones(len(studies), dtype=bool)
     unknown = studies["study_id"].fill_null("").str.strip_chars() == ""

@@ -37,15 +37,13 @@ def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     ``report_covered_by_anchor``: share of the report's statements that the commitment already made.
     """
     agreed = polarity_agreement(states(cases, "reference"), states(cases, "report"))
-    scores = {f"report_{name}": value for name, value in agreed.items()}
+    scores = {f"report_{name}": value for name, value in agreed.items() if name.endswith("f1")}
     committed = cases.filter(pl.col("anchor_positive").is_not_null())
     if committed.is_empty():
         return scores
     reference, anchor, report = (states(committed, side) for side in ("reference", "anchor", "report"))
     scores |= {f"anchor_{name}": value for name, value in polarity_agreement(reference, anchor).items()}
-    follows = polarity_agreement(anchor, report)
-    scores["report_follows_anchor"] = follows["stated_agreement"]
-    scores |= {f"report_follows_{polarity}_f1": follows[f"{polarity}_f1"] for polarity in POLARITIES}
+    scores["report_follows_anchor"] = polarity_agreement(anchor, report)["stated_agreement"]
     scores["report_covered_by_anchor"] = polarity_agreement(report, anchor)["stated_agreement"]
     return scores
 
@@ -59,17 +57,6 @@ def contradictions(cases: pl.DataFrame) -> pl.Series:
     found = [[finding for finding, there in zip(FINDINGS, row, strict=True) if there] for row in clash]
     column = pl.Series("contradictions", found, dtype=pl.List(pl.String))
     return cases.select(pl.when(pl.col("anchor_positive").is_not_null()).then(column)).to_series().alias(column.name)
-
-
-def agreement(cases: pl.DataFrame) -> pl.Series:
-    """Return the share of its commitment's findings to which each report gives the same polarity; null without a
-    commitment, or for one that states nothing."""
-    if not {"anchor_positive", "report_positive"} <= set(cases.columns):
-        return pl.Series("agreement", [None] * len(cases), dtype=pl.Float64)
-    anchor, report = states(cases, "anchor"), states(cases, "report")
-    stated = anchor != ABSENT
-    same = pl.Series("agreement", (stated & (anchor == report)).sum(axis=1))
-    return (same / pl.Series(stated.sum(axis=1))).fill_nan(None)
 
 
 def states(cases: pl.DataFrame, side: str) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from pacer.commitments.rules.echo import prompt_echo
+from pacer.commitments.rules.echo import without_prompt
 from pacer.config import Strict
 from pacer.config.corpus import Cleaner
 from pacer.core.contexts import CONTEXTS, Context
@@ -19,7 +19,7 @@ from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
 from pacer.metrics.report_files import ALSO, WAS_DECIMAL, Reports
 
-#: Signs of uncleaned text that change language scores: capitals, and a period without a blank before it.
+#: Signs of uncleaned text that change language scores: capitals, and a period without a space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
 #: Remedies for ids that do not pair, by a phrase in the error message.
 _WAYS = {
@@ -92,8 +92,11 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
         if residue := int(cases[column].str.contains(ANY_RESIDUE).sum()):
             counts[f"residue_{side}"] = residue
-    if echoes := sum(text is not None and prompt_echo(text) is not None for text in cases["hypothesis"]):
-        counts["prompt_hypotheses"] = echoes
+    generated = [_extracted(text, protocol) for text in cases["hypothesis"].fill_null("")]
+    reports = list(map(without_prompt, generated))
+    if cut := {key: report for key, text, report in zip(cases["id"], generated, reports) if text != report}:
+        counts["prompt_hypotheses"] = f"{len(cut)} ({named([*cut])})"
+        counts["only_prompt_hypotheses"] = sum(not report for report in cut.values())
     clean = CLEANERS.get(protocol.clean_references, str)
     cases = cases.select(
         pl.col("id").alias("record_id"),
@@ -101,7 +104,7 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
         *("study_id", "subject_id", "findings_original", "view", "prior_report"),
         pl.Series("report", [clean(text) for text in cases["text"]]),
         pl.coalesce("report_raw", "text").alias("report_raw"),
-        pl.Series("hypothesis", [_changed(text, protocol) for text in cases["hypothesis"].fill_null("")]),
+        pl.Series("hypothesis", [_changed(text, protocol) for text in reports]),
         *(pl.lit(None, kind).alias(name) for name, kind in PREDICTIONS.items() if name in _NOT_SAID),
         pl.lit(False).alias("fallback"),
     )
@@ -189,12 +192,15 @@ def _says_nothing(text: str) -> bool:
     return not text.strip() or is_absent(text)
 
 
-def _changed(text: str, protocol: Protocol) -> str:
-    """Return a report in the form in which it is scored. A word such as ``nan`` stands for an empty report."""
+def _extracted(text: str, protocol: Protocol) -> str:
+    """Return the report in a generated text; a word such as ``nan`` is an empty one."""
     if is_absent(text) and re.search(r"\w", text):
-        text = ""
-    if protocol.extract == "boxed":
-        text = last_box(text)
+        return ""
+    return last_box(text) if protocol.extract == "boxed" else text
+
+
+def _changed(text: str, protocol: Protocol) -> str:
+    """Return a report in the form in which it is scored."""
     if protocol.deduplicate:
         text = without_repeats(text)
     clean = CLEANERS.get(protocol.clean_hypotheses)
@@ -217,7 +223,7 @@ def without_repeats(text: str) -> str:
     """Return the report with only the first occurrence of every sentence.
 
     Sentences end at a period, question or exclamation mark before white space. They are equal if they differ only in
-    case, white space and the blank before the end mark.
+    case, white space and the space before the end mark.
     """
     sentences: dict[str, str] = {}
     for sentence in _SENTENCE_END.split(text.strip()):

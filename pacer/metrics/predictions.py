@@ -155,7 +155,7 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
     if missing and there:
         raise DataError(
             f"{predictions_dir} holds no {missing[0]}.jsonl, and there are records of {', '.join(missing)}; to score "
-            f"the others alone, add {' '.join(f'--context {name}' for name in there)}"
+            f"only the others, add {' '.join(f'--context {name}' for name in there)}"
         )
     parts = []
     for name, rows in contexts.items():

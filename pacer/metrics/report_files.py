@@ -1,10 +1,10 @@
 """Files of reports of any system, read strictly.
 
 ========================  ==================================================================================
-CSV, TSV                  a header with an id and a text column; or a text column alone: paired by position
+CSV, TSV                  a header with an id and a text column; or only a text column: paired by position
 JSON (also ``.gz``)       ``{id: text}``, ``{id: [text]}`` (LLM-RG4, R2GenGPT), ``{id: {column: value}}`` (ReXrank), a
                           list of objects, ``{column: [value]}``, ``{column: {row: value}}`` (pandas), ``annotations``
-                          (COCO), or lists: the columns' names first, or texts alone
+                          (COCO), or lists: the columns' names first, or only texts
 JSONL                     one object per line, like PACER's own predictions (name their column `report` explicitly)
 Parquet                   an id and a text column, like PACER's ``records.parquet``
 in Python                 ``{id: text}``, a sequence of texts (paired by position), or a frame or series

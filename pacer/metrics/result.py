@@ -1,7 +1,8 @@
-"""The three files of a result: ``cases.parquet``, ``scores.json`` and ``signature.json``, which carry one run id.
+"""The three files of a result: ``cases.parquet``, ``scores.json`` and ``signature.json``.
 
-The id is a hash of their content, so equal results are equal files. A reader refuses files of different ids: they are
-of two runs, one of which was stopped while it wrote.
+The signature has the run id, a hash of all three, which ``cases.parquet`` carries too, and the hash of the scores. So
+equal results are equal files, and a reader refuses files that do not belong together: they are of two runs, one of
+which was stopped while it wrote.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from pacer.core.io import atomic_directory, atomic_path, hash_bytes, hash_json, 
 from pacer.metrics.signature import Signature
 
 CASES, SCORES, SIGNATURE = "cases.parquet", "scores.json", "signature.json"
-#: Name of the id in all three.
+#: Name of the id in the metadata of the cases.
 _RUN = "run"
 
 
 class Result(NamedTuple):
-    """The content of ``scores.json`` without its id, one row per case, and what the numbers mean."""
+    """The content of ``scores.json``, one row per case, and what the numbers mean."""
 
     scores: dict[str, Any]
     cases: pl.DataFrame
@@ -32,10 +33,10 @@ class Result(NamedTuple):
 
 
 def with_run_id(result: Result) -> Result:
-    """Return the result with its id in the signature."""
-    rows = hash_bytes(result.cases.write_ipc(None).getvalue())
-    run = hash_json([result.scores, rows, replace(result.signature, run=None).content()])[:16]
-    return result._replace(signature=replace(result.signature, run=run))
+    """Return the result with its id and the hash of its scores in the signature."""
+    rows, signature = hash_bytes(result.cases.write_ipc(None).getvalue()), replace(result.signature, run=None)
+    signature = replace(signature, scores_hash=hash_json(result.scores))
+    return result._replace(signature=replace(signature, run=hash_json([rows, signature.content()])[:16]))
 
 
 def write_result(out: Path, result: Result) -> None:
@@ -44,7 +45,7 @@ def write_result(out: Path, result: Result) -> None:
     with atomic_directory(out) if _is_for_results(out) else nullcontext(out) as folder:
         with atomic_path(folder / CASES) as temporary:
             result.cases.write_parquet(temporary, metadata={_RUN: result.signature.run or ""})
-        write_json(folder / SCORES, result.scores | {_RUN: result.signature.run})
+        write_json(folder / SCORES, result.scores)
         write_json(folder / SIGNATURE, result.signature.content())
 
 
@@ -77,7 +78,8 @@ def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
         raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
     there = with_scores or (inside / SCORES).is_file()
     scores, signature = read_scores(inside) if there else ({}, Signature.read(inside / SIGNATURE))
-    _check_run(inside, CASES, run, signature)
+    if run != signature.run:
+        raise _unlike(inside, CASES)
     return Result(scores, cases, signature)
 
 
@@ -90,14 +92,13 @@ def read_scores(folder: Path) -> tuple[dict[str, Any], Signature]:
 def scores_of(place: Any, scores: dict[str, Any], signature: dict[str, Any]) -> tuple[dict[str, Any], Signature]:
     """Return the same from the content of the two files at a ``place``."""
     signed = Signature.of(signature)
-    _check_run(place, SCORES, scores.get(_RUN), signed)
-    return {name: values for name, values in scores.items() if name != _RUN}, signed
+    if signed.scores_hash not in (None, hash_json(scores)):  # versions without an id wrote none
+        raise _unlike(place, SCORES)
+    return scores, signed
 
 
-def _check_run(place: Any, name: str, run: str | None, signature: Signature) -> None:
-    """Refuse a file of another run than the signature's; files of versions without an id have none."""
-    if run != signature.run:
-        raise DataError(
-            f"{place}: {name} (run {run or 'not recorded'}) and {SIGNATURE} (run {signature.run or 'not recorded'}) "
-            "are of two runs, one of which was stopped, or one of the files was changed; score again, or `dvc checkout`"
-        )
+def _unlike(place: Any, name: str) -> DataError:
+    return DataError(
+        f"{place}: {name} and {SIGNATURE} are of two runs, one of which was stopped, or one of the files was changed; "
+        "score again, or `dvc checkout`"
+    )

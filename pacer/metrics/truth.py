@@ -23,8 +23,7 @@ from pacer.metrics.predictions import named
 
 
 def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
-    """Add the latent findings of each case's study, ``truth``, and those that only its previous report mentions,
-    ``prior_only``, and their ``states``.
+    """Add the latent findings of each case's study, ``truth``, and their ``states``.
 
     Raises:
         DataError: as :func:`~pacer.data.schemas.read_table`; or a study occurs twice or is missing.
@@ -35,7 +34,7 @@ def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
         raise DataError(f"{path} does not hold study {named(missing, 1)}")
     stated = pl.concat_list(pl.when(pl.col(finding)).then(pl.lit(finding)) for finding in FINDINGS).list.drop_nulls()
-    latent = table.select("study_id", stated.alias("truth"), "prior_only", "states")
+    latent = table.select("study_id", stated.alias("truth"), "states")
     return cases.join(latent, on="study_id", how="left", maintain_order="left")
 
 
@@ -47,11 +46,10 @@ def findings_present(labels: Any) -> np.ndarray:
 
 def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     """Return all scores against the latent truth, for labelled cases from :func:`with_truth`: ``{context}_f1`` and
-    their ``mean_f1``; the mean ``{control}_f1`` of each control that covers all contexts. If ``no_prior`` was run: F1
-    of ``sw`` with and without the previous report, and the recall of what only that report says. ``attributes_side``
+    their ``mean_f1``; the mean ``{control}_f1`` of each control that covers all contexts. ``attributes_side``
     and so on: share that is true of the attributes that reports name of present findings."""
     contexts = by_context(cases)
-    scores = {f"{name}_f1": _ratio(part, "hypothesis") for name, part in contexts.items()}
+    scores = {f"{name}_f1": _f1(part, "hypothesis") for name, part in contexts.items()}
     scores["mean_f1"] = plain_mean(list(scores.values()))
     attributes = true_attribute_counts(cases)
     for kind in KINDS:
@@ -60,16 +58,11 @@ def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     run = {column.removesuffix("_labels") for column in cases.columns if column.endswith("_labels")}
     for control in sorted(run - {"hypothesis", "reference"}):
         if not cases[f"{control}_labels"].null_count():
-            scores[f"{control}_f1"] = plain_mean([_ratio(part, control) for part in contexts.values()])
-    if "no_prior" in run and "sw" in contexts and not contexts["sw"]["no_prior_labels"].null_count():
-        scores["sw_with_prior_f1"] = _ratio(contexts["sw"], "hypothesis")
-        scores["sw_without_prior_f1"] = _ratio(contexts["sw"], "no_prior")
-        scores["prior_only_recall"] = _ratio(contexts["sw"], "hypothesis", "prior_only", "recall")
-        scores["prior_only_recall_without_prior"] = _ratio(contexts["sw"], "no_prior", "prior_only", "recall")
+            scores[f"{control}_f1"] = plain_mean([_f1(part, control) for part in contexts.values()])
     return scores
 
 
-def _ratio(cases: pl.DataFrame, reports: str, truth: str = "truth", ratio: str = "f1") -> float | None:
-    """Return a micro-averaged ratio over records x findings: labels of some reports against a column of findings."""
-    there = cases.select(pl.col(truth).list.contains(finding).alias(finding) for finding in FINDINGS).to_numpy()
-    return ratios(there, findings_present(labels_of(cases, reports)))[ratio]
+def _f1(cases: pl.DataFrame, reports: str) -> float | None:
+    """Return micro-F1 over records x findings: labels of some reports against the latent findings."""
+    there = cases.select(pl.col("truth").list.contains(finding).alias(finding) for finding in FINDINGS).to_numpy()
+    return ratios(there, findings_present(labels_of(cases, reports)))["f1"]

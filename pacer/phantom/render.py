@@ -133,7 +133,7 @@ def _write_study(study: PhantomStudy, size: int, folder: Path) -> list[dict]:
     for view in VIEWS[: 1 + study.has_lateral]:
         path = folder / image_path(study, view)
         path.parent.mkdir(parents=True, exist_ok=True)
-        image, regions = _VIEWS[view](study, size).draw()
+        image, regions = _draw(study, size, view)
         Image.fromarray(image).save(path, quality=92)
         boxes += _boxes(regions, view)
     return boxes

@@ -29,13 +29,3 @@ def corpus_table(audit: Mapping[str, Any]) -> Table:
         rows=(*rows, ("All", *totals, "", "")),
         summary=len(rows),
     )
-
-
-def agreement_table(audit: Mapping[str, Any]) -> Table | None:
-    """Return the agreement of the two extractors on each finding; None without labelling answers."""
-    if not audit["agreement"]["records"]:
-        return None
-    findings = audit["agreement"]["findings"].items()
-    rows = ((name, *(number(row[key]) for key in ("agreement", "kappa", "clashes"))) for name, row in findings)
-    heads = ("Finding", "Same polarity", "Cohen's kappa", "One affirms, one denies")
-    return Table(heads, tuple(rows), "Labels against rules over the targets that have both.")

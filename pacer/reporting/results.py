@@ -80,7 +80,7 @@ class Results:
     @cached_property
     def intervals(self) -> Intervals:
         """Confidence intervals of the scores, by context."""
-        return score_intervals(self.cases, self.convention, columns=self.signature.own_scores)
+        return score_intervals(self.cases, self.convention, columns=self.signature.score_columns)
 
     @cached_property
     def groups(self) -> list[GroupScore]:

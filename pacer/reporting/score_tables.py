@@ -14,7 +14,7 @@ from pacer.core.errors import DataError
 from pacer.metrics.cases import MEAN, UNKNOWN
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import count_of
-from pacer.metrics.scores import Score, own_score, score_of, scores_at
+from pacer.metrics.scores import Score, score_of, score_of_column, scores_at
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS, LEVEL, SEED
 from pacer.reporting.tables import Table, first_cell_changes, p_value, score_cell, signed
 
@@ -35,11 +35,7 @@ CONTROLS = {
     "nearest_report": "Report of the nearest training radiograph",
 }
 #: Scores against the latent state of a generated world: words, with the case's own sources, and with others.
-TRUTH = (
-    ("F1: another patient's sources", "mean_f1", "another_patient_f1"),
-    ("F1 in SW: no previous report", "sw_with_prior_f1", "sw_without_prior_f1"),
-    ("Recall in SW of what only the previous report says", "prior_only_recall", "prior_only_recall_without_prior"),
-)
+TRUTH = (("F1: another patient's sources", "mean_f1", "another_patient_f1"),)
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
@@ -124,7 +120,9 @@ def column_table(
     scores: Mapping, names: Sequence[str], caption: str = "", intervals: Intervals | None = None
 ) -> Table | None:
     """Return the means of ``score.columns``, each with its number of values; None without such columns."""
-    columns = [column for name in names for column in (own_score(name), replace(score_of("n"), key=count_of(name)))]
+    columns = [
+        column for name in names for column in (score_of_column(name), replace(score_of("n"), key=count_of(name)))
+    ]
     return score_table(scores, columns, caption, intervals=intervals) if names else None
 
 

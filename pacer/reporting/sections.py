@@ -12,12 +12,11 @@ from pacer.metrics.reading import is_read
 from pacer.metrics.scores import Place, scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
-from pacer.metrics.statistics.groups import AGREEMENT
 from pacer.metrics.statistics.intervals import label_intervals
 from pacer.metrics.statistics.reliability import reliability
 from pacer.reporting import charts, score_tables
 from pacer.reporting import findings as reading
-from pacer.reporting.audits import agreement_table, corpus_table
+from pacer.reporting.audits import corpus_table
 from pacer.reporting.cases import example_cases
 from pacer.reporting.results import Results
 from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section, TableBlock, Text, shown
@@ -48,7 +47,7 @@ def scores(results: Results) -> Section:
     originals = signature.language.get("original_references", "not recorded")
     columns = score_tables.column_table(
         values,
-        signature.own_scores,
+        signature.score_columns,
         "Means of the numbers in the file of score.columns, over the records that have one.",
         results.intervals,
     )
@@ -145,13 +144,14 @@ def observations(results: Results) -> Section:
 
 def groups(results: Results) -> Section | None:
     """Whether some groups of records are reported worse than others."""
-    grouped = [group for group in results.groups if group.column != AGREEMENT]
     table = score_tables.group_table(
-        grouped,
+        results.groups,
         "F1 by group over all contexts together; groups differ in what there is to find, and those of fewer than "
         f"{LEAST_UNITS} resampled units have no interval.",
     )
-    return Section("groups", "By group", [TableBlock("groups", _with_resampling(table, results))]) if grouped else None
+    return (
+        Section("groups", "By group", [TableBlock("groups", _with_resampling(table, results))]) if table.rows else None
+    )
 
 
 def cases(results: Results) -> Section | None:
@@ -175,7 +175,7 @@ def _routed(shares: Mapping[int, tuple[float, float]]) -> str:
 
 
 def kept(results: Results) -> Section | None:
-    """Whether reports keep their own commitments, and F1 by how much they do; None without commitments."""
+    """Whether reports keep their own commitments; None without commitments."""
     counts = results.scores.get("contradictions")
     if counts is None:
         return None
@@ -188,16 +188,7 @@ def kept(results: Results) -> Section | None:
     table = score_tables.contradiction_table(
         results.cases, counts, "Commitments that affirm or deny a finding, and reports that state the opposite."
     )
-    by_agreement = score_tables.group_table(
-        [group for group in results.groups if group.column == AGREEMENT],
-        "F1 by the share of its commitment's findings to which a report gives the same polarity.",
-    )
-    parts: list[Part] = [
-        Text(text),
-        *shown("contradictions", table),
-        *(shown("kept", _with_resampling(by_agreement, results)) if by_agreement.rows else []),
-    ]
-    return Section("kept", "Commitments", parts)
+    return Section("kept", "Commitments", [Text(text), *shown("contradictions", table)])
 
 
 def findings(results: Results) -> Section | None:
@@ -246,7 +237,6 @@ def commitments(results: Results) -> Section:
     parts = [
         Text(text),
         Figure("commitments", charts.polarity_chart(audit["polarities_by_context"], audit["origins"]), caption),
-        *shown("agreement", agreement_table(audit), folded="Labels against rules, by finding"),
         _audit(audit, audit["labelling"]),
     ]
     return Section("commitments", "Commitment targets", parts)

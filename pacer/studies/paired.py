@@ -97,7 +97,7 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
                 lines.append(RowDifference(f"{row} − {against}", metric, difference, besides))
         notes[PATIENTS_NOTE if over_patients else REPLICATES_NOTE] = None
         if len(pairs) < len(study.labels) and None not in pairs:
-            notes[f"{row} was tested with {', '.join(map(str, pairs))} alone."] = None
+            notes[f"{row} was tested only with {', '.join(map(str, pairs))}."] = None
     return lines, list(notes)
 
 

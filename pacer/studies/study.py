@@ -45,7 +45,7 @@ class Row(Strict):
         if self.files is not None and (self.set or self.target is not None or self.needs):
             raise ValueError("a row has set, target and needs (a run) or files (scores of other outputs), not both")
         if self.target is None and any(key.startswith(BASELINE_KEY) for key in (*self.set, *self.needs)):
-            raise ValueError(f"{BASELINE_KEY} is read by rows with a target alone")
+            raise ValueError(f"{BASELINE_KEY} is read only by rows with a target")
         return self
 
 

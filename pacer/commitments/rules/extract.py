@@ -7,17 +7,15 @@ mention decides, even if it comes later. ``docs/commitments.md`` has results, ``
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES, Anchor
 from pacer.commitments.rules.matching import Match, Patterns
-from pacer.commitments.rules.plain import Places, substitute
 from pacer.commitments.rules.polarity import Reading, read_mentions
-from pacer.commitments.rules.segments import ADDENDUM, located_segments, segments
-from pacer.commitments.rules.table import ABBREVIATIONS, CUES, NAMES
+from pacer.commitments.rules.segments import ADDENDUM, in_full, located_segments, segments
+from pacer.commitments.rules.table import CUES, NAMES
 
 
 class Mention(NamedTuple):
@@ -35,10 +33,6 @@ class Mention(NamedTuple):
 
 
 _NAMES, _CUES = Patterns(NAMES), Patterns(CUES)
-_ABBREVIATION = re.compile(rf"(?<![^\s?])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?!\S)")
-_STROKE = re.compile(" ?/ ?")
-#: The first words of all abbreviations.
-_ABBREVIATED = frozenset(short.split()[0] for short in ABBREVIATIONS)
 
 
 def extract_anchor(report: str) -> Anchor:
@@ -54,61 +48,47 @@ def extract_anchor(report: str) -> Anchor:
             for finding in last:
                 if polarity is not None and verdict.get(finding, "negative") == "negative":
                     verdict[finding] = polarity
-    return _anchor_of(frozenset((before | verdict).items()))
+    return _anchor_of(frozenset((before | verdict if before else verdict).items()))
 
 
 def find_mentions(report: str) -> list[Mention]:
     """Return every mention of a finding, in order; :func:`extract_anchor` weighs those that contradict each other."""
     mentions: list[Mention] = []
     last: tuple[str, ...] = ()
-    for segment, places in located_segments(report):
-        origin, readings = _readings(segment)
-        for mention, (polarity, cue) in readings:
-            span = None if cue is None else _span(cue, segment, origin, places)
+    for located in located_segments(report):
+        segment, found = in_full(*located)
+        places = found or []
+        for mention, (polarity, cue) in _readings(segment):
+            named, decided = ((places[one.start], places[one.end - 1] + 1) for one in (mention, cue or mention))
             last = mention.row.findings or last
-            named = _span(mention, segment, origin, places)
-            mentions += (Mention(*named, finding, polarity, span) for finding in last)
+            mentions += (Mention(*named, finding, polarity, decided if cue else None) for finding in last)
     return mentions
 
 
-def _span(match: Match, segment: str, origin: Places, places: list[int]) -> tuple[int, int]:
-    """Return the span of a match in the report, with the whole of the abbreviations at its ends."""
-    first, last = (match.start, match.end - 1) if origin is None else (origin[match.start], origin[match.end - 1])
-    if origin is not None:
-        for start, end in (short.span() for short in _ABBREVIATION.finditer(segment)):
-            first, last = start if start <= first < end else first, end - 1 if start <= last < end else last
-    return places[first], places[last] + 1
-
-
-def _readings(segment: str) -> tuple[Places, list[tuple[Match, Reading]]]:
-    """Return the mentions of one segment in order, without look-alikes, with their readings; and where its characters
-    stood before abbreviations were written in full."""
-    words, origin = segment.split(), None
-    text = plain = " ".join(words)
-    if not _ABBREVIATED.isdisjoint(words) or "?" in text:
-        places = list(range(len(text)))
-        text, origin = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], text, places)
-        plain, words = text, text.split()
-    if "/" in text:
-        text, origin = substitute(_STROKE, lambda _: "/", text, origin or list(range(len(text))))
-        plain = text.replace("/", " ").replace("and or", "and/or")
-        words = plain.split()
+def _readings(segment: str) -> list[tuple[Match, Reading]]:
+    """Return the mentions of one segment in order, without look-alikes, with their readings."""
+    text = plain = segment
+    if "/" in segment:
+        plain = segment.replace("/", " ").replace("and or", "and/or")
+    words = plain.split()
     mentions = _NAMES.find(plain, words)
     if not mentions:
-        return origin, []
-    if plain is not text:  # the stroke is a cue between two findings, and a blank elsewhere
+        return []
+    if plain is not text:  # the stroke is a cue between two findings, and a space elsewhere
         for one, other in pairwise(mentions):
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
                 words.append("/")
     readings = zip(mentions, read_mentions(plain, mentions, _CUES.find(plain, words)), strict=True)
-    return origin, [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
+    return [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
 
 
 @lru_cache(maxsize=1 << 15)  # most sentences of a corpus recur often
 def _read(segment: str) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     """Return the findings (none: those named last) and the polarity of each mention of one segment, in order."""
-    return tuple((mention.row.findings, reading.polarity) for mention, reading in _readings(segment)[1])
+    return tuple(
+        (mention.row.findings, reading.polarity) for mention, reading in _readings(in_full(segment.split(), None)[0])
+    )
 
 
 @lru_cache(maxsize=1 << 14)

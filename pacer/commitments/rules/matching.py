@@ -28,14 +28,18 @@ class Match(NamedTuple):
     row: Row
 
 
-def literals(words: str) -> frozenset[str]:
-    """Return pieces of words of which every match of a regular expression contains at least one. Text that has none of
-    them need not be searched. Empty if there are no such pieces."""
-    return _literals(_parser.parse(words))
+def literals(words: str) -> list[frozenset[str]]:
+    """Return at most two sets of pieces of words: every match of a regular expression contains a piece of each. Text
+    without need not be searched. An empty set asks for nothing."""
+    return sorted(_choices(_parser.parse(words)), key=_telling)[-2:] or [frozenset()]
 
 
-def _literals(items: Any) -> frozenset[str]:
-    """Return the pieces that a sequence of parsed items requires: those of its most telling item."""
+def _telling(pieces: frozenset[str]) -> int:
+    return min(map(len, pieces), default=0)
+
+
+def _choices(items: Any) -> list[frozenset[str]]:
+    """Return the sets of pieces that a sequence of parsed items requires."""
     choices: list[frozenset[str]] = []
     run = ""
     for operation, value in [*items, _END]:
@@ -46,13 +50,13 @@ def _literals(items: Any) -> frozenset[str]:
             choices.append(frozenset((run,)))
             run = ""
         if operation is _parser.SUBPATTERN:
-            choices.append(_literals(value[-1]))
+            choices += _choices(value[-1])
         elif operation is _parser.BRANCH:
-            branches = [_literals(branch) for branch in value[1]]
+            branches = [max(_choices(branch), key=_telling, default=frozenset[str]()) for branch in value[1]]
             choices.append(frozenset[str]().union(*branches) if all(branches) else frozenset())
         elif operation in (_parser.MAX_REPEAT, _parser.MIN_REPEAT) and value[0] > 0:
-            choices.append(_literals(value[2]))
-    return max(choices, key=lambda pieces: min(map(len, pieces), default=0), default=frozenset())
+            choices += _choices(value[2])
+    return choices
 
 
 class Patterns:
@@ -68,14 +72,17 @@ class Patterns:
         self._searches = [(rank, re.compile(text).finditer) for rank, text in enumerate(expressions)]
         self._bits: dict[str, int] = {}
         for rank, row in enumerate(rows):
-            for piece in literals(row.words) or ("",):  # nothing at all is a piece of every word
-                self._bits[piece] = self._bits.get(piece, 0) | 1 << rank
+            needed = literals(row.words)
+            for place, pieces in enumerate((needed[0], needed[-1])):
+                for piece in pieces or ("",):  # nothing at all is a piece of every word
+                    self._bits[piece] = self._bits.get(piece, 0) | 1 << rank + place * len(rows)
         self._called_for = lru_cache(maxsize=_WORDS)(self._rows_of)
         self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
 
     def find(self, text: str, words: list[str]) -> list[Match]:
         """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps."""
-        mask = reduce(or_, map(self._called_for, words), 0)
+        bits = reduce(or_, map(self._called_for, words), 0)
+        mask = bits & bits >> len(self._rows)
         if not mask:
             return []
         padded, hits = f" {text}", []
@@ -91,5 +98,5 @@ class Patterns:
         return matches
 
     def _rows_of(self, word: str) -> int:
-        """Return the rows that a word can be part of, one bit each."""
+        """Return the rows of which a word can hold a first piece, one bit each, then those of a second piece."""
         return reduce(or_, (bits for piece, bits in self._bits.items() if piece in word), 0)

@@ -46,9 +46,11 @@ def _plain_letter(letter: str) -> str:
     return "•" if kind in ("So", "Sm") else " " if kind[0] in "PSZC" else letter
 
 
+#: The content of a cell of a table.
+_CELL = re.compile(r"[^|\s](?:[^|\n]*[^|\s])?")
 #: Markup in the order of its replacement: the sign that a text needs to have it, its pattern, the new text.
 _MARKUP = [
-    (row["sign"], re.compile(expand(row["pattern"]), re.IGNORECASE), _SIGNS.get(row["new"], row["new"]))
+    (row["sign"], re.compile(expand(row["pattern"]), re.IGNORECASE | re.MULTILINE), _SIGNS.get(row["new"], row["new"]))
     for row in lines("markup.tsv")
 ]
 
@@ -61,7 +63,9 @@ def plain(report: str, places: Places) -> tuple[str, Places]:
         places = [place for place, letter in zip(places, report, strict=True) for _ in _plain_letter(letter)]
     text = "".join(map(_plain_letter, report))
     for sign, pattern, new in _MARKUP:
-        if sign in text:
+        if sign in text and new == "columns":
+            text, places = _by_column(pattern, text, places)
+        elif sign in text:
             text, places = substitute(pattern, partial(_replaced, new), text, places)
     return text, places
 
@@ -70,6 +74,26 @@ def _replaced(new: str, match: re.Match[str]) -> str:
     if new == "entity":
         return "".join(map(_plain_letter, html.unescape(match[0])))
     return new.ljust(len(match[0])) if new == "!" else new
+
+
+def _by_column(pattern: re.Pattern[str], text: str, places: Places) -> tuple[str, Places]:
+    """Write a table with a column for each finding as lines of a name and its value."""
+    letters, order, done = list[str](), list[int](), 0
+
+    def put(start: int, end: int, after: str = "") -> None:
+        letters.append(text[start:end] + after)
+        order.extend([*range(start, end), *[end - 1] * len(after)])
+
+    for table in pattern.finditer(text):
+        names, cells = (list(_CELL.finditer(text, *table.span(part))) for part in ("names", "cells"))
+        if len(names) == len(cells):
+            put(done, table.start())
+            for name, cell in zip(names, cells, strict=True):
+                put(*name.span(), ": ")
+                put(*cell.span(), "\n\n")
+            done = table.end()
+    put(done, len(text))
+    return "".join(letters), None if places is None else [places[place] for place in order]
 
 
 def has_any(text: str, pieces: Sequence[str]) -> bool:
@@ -83,8 +107,8 @@ def has_any(text: str, pieces: Sequence[str]) -> bool:
 def substitute(
     pattern: re.Pattern[str], new: Callable[[re.Match[str]], str], text: str, places: Places
 ) -> tuple[str, Places]:
-    """Replace the matches of a pattern. New letters have the places of the old ones in order (from the start of the
-    group that has matched, if any), the surplus the last one's."""
+    """Replace the matches of a pattern. New letters have the places of the old ones in order, from the start of the
+    group that has matched; without a group, more letters than the old ones share their places evenly."""
     if places is None:
         return pattern.sub(new, text), None
     pieces, origin, done = list[str](), list[int](), 0
@@ -92,9 +116,11 @@ def substitute(
         start, end = match.span()
         letters = new(match)
         begin = match.start(match.lastgroup or 0)
-        first = begin - len(letters) + len(letters.lstrip(" ="))
+        first, step = begin - len(letters) + len(letters.lstrip(" =")), 1.0
+        if match.lastgroup is None and len(letters) > end - start:
+            step = (end - start) / len(letters)
         pieces += text[done:start], letters
         origin += places[done:start]
-        origin += (places[min(max(begin, first + step), end - 1)] for step in range(len(letters)))
+        origin += (places[min(max(begin, int(first + step * number)), end - 1)] for number in range(len(letters)))
         done = end
     return "".join([*pieces, text[done:]]), origin + places[done:]

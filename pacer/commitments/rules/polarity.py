@@ -137,7 +137,7 @@ def _spent(passage: _Passage, cue: Match) -> bool:
     # (a name may itself begin with its degree: "increased markings")
     for other in (other for other in passage.cues if cue.end <= other.start <= start):
         # "likely atelectasis, no pneumothorax": a denial also begins a new statement
-        denial = "denial" in cue.row.ends and other.row.says == "negative" and other.row.side == "before"
+        denial = cue.row.says != "negative" and other.row.says == "negative" and other.row.side == "before"
         # a hedge needs any phrase to hedge: "possible scarring, no pneumothorax", unlike "probably no pneumothorax"
         if denial and text.count(" ", cue.end, other.start) > 2:
             return True

@@ -8,13 +8,13 @@ from itertools import pairwise
 from string import punctuation
 
 from pacer.commitments.rules.plain import Places, has_any, plain, substitute
-from pacer.commitments.rules.table import GROUPS
+from pacer.commitments.rules.table import ABBREVIATIONS, GROUPS
 
 #: A segment that says that an addendum begins.
 ADDENDUM = "§"
 #: Ends of segments; the periods of decimal numbers and of these abbreviations do not count.
 _END = re.compile(r"[.;!](?<!\bvs\.)(?<!\bvs \.)(?<!\bdr\.)(?<!\bneg\.)(?<!\bpl\.)(?:(?<=!)|(?!\d))")
-#: Other punctuation becomes blank, and all digits become 0, because no rule uses the value of a number.
+#: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a number.
 _BLANKS = {*punctuation, *map(chr, range(32))} - set(".;!?-='/")
 _PLAIN = str.maketrans(dict.fromkeys(_BLANKS, " ") | dict.fromkeys("123456789", "0"))
 _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
@@ -23,11 +23,17 @@ _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
 _DIVIDED, _VALUES, _NORMAL, _BREAK, _DASH, _ITEM = (
     re.compile(GROUPS[name]) for name in ("divided", "values", "value_normal", "break", "dash", "item")
 )
+_ABBREVIATION = re.compile(
+    rf"(?<![^\s?/])(?:{'|'.join(sorted(map(re.escape, ABBREVIATIONS), reverse=True))})(?![^\s/])"
+)
+_STROKE = re.compile(" ?(?P<stroke>/) ?")
+#: The first words of all abbreviations.
+_ABBREVIATED = frozenset(short.split()[0] for short in ABBREVIATIONS)
 _DASHED, _WORD = re.compile(r"\s*[-*]"), re.compile(r"\S+")
 #: The longest line of a list of short lines.
 _ITEM_LENGTH = 40
 #: Pieces of which a text has one if it is to be searched for an addendum, divided words, and values.
-_HEADED = ("addend", "correct", "amend", "errat", "revis")
+_HEADED = ("correct", "amend", "errat", "revis")
 _IN_DIVIDED = ("\xad", "-\n", "'t", "snt ", "rent ", "dnt ", "cant ", "wont ")
 _IN_VALUES = (":", "(", "|", "- ", "?!", "•", "\t", " no,", " yes,", "sent,", "tive,", "tain,", "mentioned,")
 
@@ -37,9 +43,9 @@ def segments(report: str) -> list[str]:
     return _END.split(_normalise(report, None)[0])
 
 
-def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
-    """Yield the non-empty segments, with single blanks, and the place in the report of each of their characters. A
-    blank has the place of the first blank that it replaces."""
+def located_segments(report: str) -> Iterator[tuple[list[str], list[int]]]:
+    """Yield the words of the non-empty segments, and the place in the report of each character of the words with single
+    spaces. A space has the place of the first one that it replaces."""
     text, origin = _normalise(report, list(range(len(report))))
     bounds = [0, *(place for end in _END.finditer(text) for place in end.span()), len(text)]
     for first, last in list(pairwise(bounds))[::2]:
@@ -49,7 +55,16 @@ def located_segments(report: str) -> Iterator[tuple[str, list[int]]]:
                 places.append(places[-1] + 1)
             places += (origin or [])[slice(*word.span())]
         if places:
-            yield " ".join(text[first:last].split()), places
+            yield text[first:last].split(), places
+
+
+def in_full(words: list[str], places: Places) -> tuple[str, Places]:
+    """Write the abbreviations of a segment in full, and strokes without blanks."""
+    segment = " ".join(words)
+    if "/" in segment or "?" in segment or not _ABBREVIATED.isdisjoint(words):
+        segment, places = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], segment, places)
+        segment, places = substitute(_STROKE, lambda _: "/", segment, places)
+    return segment, places
 
 
 def _normalise(report: str, places: Places) -> tuple[str, Places]:
@@ -73,7 +88,7 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
     lower = text.lower()
     if len(lower) != len(text):  # a few capitals become two characters in lower case
         lower = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
-    if has_any(lower, _HEADED):
+    if "addend" in lower or (":" in lower and has_any(lower, _HEADED)):
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)

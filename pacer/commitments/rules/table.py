@@ -19,7 +19,7 @@ class Row(NamedTuple):
     ``clause``, ``statement``, ``degree``, which end the reach of others; of a name ``names``, ``denies``, ``same`` (the
     finding named last) or ``nothing`` (a look-alike). ``side`` is where a cue stands: ``before`` or ``after`` the
     finding, ``around`` (either), ``between`` two. ``reach``: in how many characters a finding after and before the cue
-    must stand; ``ends``: what ends it earlier.
+    must stand.
     """
 
     says: str
@@ -30,7 +30,6 @@ class Row(NamedTuple):
     anywhere: bool = False
     side: str = ""
     reach: tuple[int, int] = (0, 0)
-    ends: frozenset[str] = frozenset()
 
 
 def lines(name: str) -> list[dict[str, str]]:
@@ -59,7 +58,6 @@ def _row(line: dict[str, str]) -> Row:
         anywhere=line["start"] == "anywhere",
         side=side,
         reach=(numbers[0] if side and side != "after" else 0, numbers[-1] if side and side != "before" else 0),
-        ends=frozenset(filter(None, line.get("ends", "").split(", "))),
     )
 
 

@@ -84,7 +84,7 @@ class Scores:
     @cached_property
     def intervals(self) -> Intervals:
         """Bootstrap intervals (95 %) of the scores that are sums over cases; computed when first asked for."""
-        return score_intervals(self.cases, self.convention, columns=self.signature.own_scores)
+        return score_intervals(self.cases, self.convention, columns=self.signature.score_columns)
 
 
 #: A scored system: in memory, or the path of its folder.
@@ -187,7 +187,7 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
             )
     further = [name for name in other_groups if name not in groups]
     cases = cases.with_columns(other_cases.select(further))
-    scores, other_scores = signature.own_scores, other_signature.own_scores
+    scores, other_scores = signature.score_columns, other_signature.score_columns
     columns = [name for name in scores if name in other_scores]
     partial = {}
     for name in columns:

@@ -14,7 +14,6 @@ from pacer.core.contexts import CONTEXTS, availability
 from pacer.metrics.cases import is_labelled, labels_of
 from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.metrics.clinical import CONVENTIONS, averaged, label_rows
-from pacer.metrics.commitments import agreement
 from pacer.metrics.statistics.bootstrap import (
     LEAST_UNITS,
     Difference,
@@ -27,8 +26,6 @@ from pacer.metrics.statistics.bootstrap import (
 )
 from pacer.metrics.statistics.intervals import POOLED, Units, resampled_units
 
-#: Grouping of a run with commitments: how much of its own commitment each report states alike.
-AGREEMENT = "agreement with its commitment"
 Estimate = TypeVar("Estimate", Interval, Difference)
 #: Column and value of a group, and a Boolean mask ``[n]`` of its records.
 Group = tuple[str, str, np.ndarray]
@@ -53,11 +50,7 @@ def group_scores(
     Args:
         cases: ``cases.parquet``. columns: its columns to group by, in addition to the pipeline's groups.
     """
-    share = pl.col("agreement")
-    words = pl.when(share == 1).then(pl.lit("full")).when(share >= 2 / 3).then(pl.lit("two thirds or more"))
-    levels = words.when(share < 2 / 3).then(pl.lit("less")).cast(pl.Enum(["full", "two thirds or more", "less"]))
-    cases = cases.with_columns(pl.select(agreement(cases)).select(levels.alias(AGREEMENT)).to_series())
-    return _estimated([cases], convention, [AGREEMENT, *columns], lambda run: intervals(run, resamples))
+    return _estimated([cases], convention, columns, lambda run: intervals(run, resamples))
 
 
 def group_differences(

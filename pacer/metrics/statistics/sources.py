@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from pacer.metrics.cases import by_context, contexts_of, is_labelled, labels_of
-from pacer.metrics.clinical import CONVENTIONS, averaged, case_efficacy, plain_mean, present
+from pacer.metrics.clinical import CONVENTIONS, averaged, plain_mean, present
 from pacer.metrics.scores import score_of
 from pacer.metrics.source_use import REPORTS
 from pacer.metrics.statistics.bootstrap import Difference, differences
@@ -25,8 +25,6 @@ _BESIDE_REFERENCES = {
 UNCHANGED = 0.5
 #: The control that gives each case another patient's sources.
 _CONTROL = "another_patient"
-#: The control that gives the report of the training record with the nearest radiograph.
-_NEAREST = "nearest_report"
 
 
 def warnings(scores: Mapping[str, Any], cases: pl.DataFrame, convention: str) -> list[str]:
@@ -79,7 +77,7 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
 
 def floors(cases: pl.DataFrame, convention: str) -> dict[str, float | None]:
     """Return F1 of what needs no model, the mean over contexts: of one report for all records with the best choice of
-    observations, and of the report of the nearest training radiograph if it was looked up. Empty without labels."""
+    observations. Empty without labels."""
     rule, contexts, best = CONVENTIONS[convention], by_context(cases), []
     if not is_labelled(cases):
         return {}
@@ -89,11 +87,7 @@ def floors(cases: pl.DataFrame, convention: str) -> dict[str, float | None]:
         affirmed = np.tri(len(counts), dtype=bool)[:, rank]
         constant = np.concatenate([counts * affirmed, len(part) * affirmed, np.tile(counts, (len(counts), 1))], axis=1)
         best.append(float(np.nan_to_num(averaged(constant, "f1", rule.averages[0])).max()))
-    found = {"One report for all, at best": plain_mean(best)}
-    if f"{_NEAREST}_labels" in cases.columns and not cases[f"{_NEAREST}_labels"].null_count():
-        nearest = [case_efficacy(part, convention, _NEAREST)["f1"] for part in contexts.values()]
-        found["Nearest training report"] = plain_mean(nearest)
-    return found
+    return {"One report for all, at best": plain_mean(best)}
 
 
 def gains(

@@ -107,7 +107,7 @@ def test_scores_of_every_context_and_their_mean(case):
     write_jsonl(case.predictions / "mn.jsonl", [first | {"anchor": denied}, *others])
     scores = case.score()
     assert list(scores) == ["sn", "mn", "mean", "contradictions", "conventions", "controls"]
-    assert {name: part for name, part in case.read("scores.json").items() if name != "run"} == scores
+    assert case.read("scores.json") == scores
     labels = CheXbert(case.chexbert)
     expected = clinical_efficacy(labels(REPORTS), labels(case.generated["sn"]))
     assert expected["precision"] != expected["recall"]
@@ -133,11 +133,9 @@ def test_scores_of_every_context_and_their_mean(case):
 
 def test_a_limited_decode_is_not_called_the_whole_split(case):
     case.score()
-    assert case.read("signature.json")["pairing"].endswith("all records kept")
     assert "n:4+4 |" in signature_line(Signature.read(case.folder / "metrics/signature.json"))
     write_json(case.predictions / "manifest.json", {"settings": {"split": "test", "limit": 4}})
     case.score()
-    assert case.read("signature.json")["pairing"].endswith("the first 4 records of each context alone")
     assert "n:4+4 (decode.limit 4) |" in signature_line(Signature.read(case.folder / "metrics/signature.json"))
 
 
@@ -187,7 +185,7 @@ def test_the_signature_says_what_was_scored_with(case):
     assert signature["standin_labeller"] is None and signature["predictions"] == {"step": 3}
     assert signature["counts"]["sn"] == (
         {"n": 4, "studies": 4, "original_references": 0, "empty_references": 0, "empty_hypotheses": 0}
-        | {"distinct_hypotheses": 3, "without_anchor": 1, "fallback": 1, "unclosed": 4, "empty_anchor": 1}
+        | {"distinct_hypotheses": 3, "without_anchor": 1}
     )
     assert signature["clinical"]["labeller"]["arithmetic"] == "float32"
     assert len(signature["clinical"]["labeller"]["files"]["chexbert.pth"]) == 64

@@ -122,7 +122,7 @@ def test_table_files_say_what_their_numbers_are(whole: Page):
             text = whole.table(f"{table}.{kind}")
             assert "stand-in for CheXbert" in text and "ce:llm-rg4" in text, table
     assert whole.table("scores.tex").startswith("% ce:llm-rg4")
-    for table in ("scores", "observations", "groups", "kept"):
+    for table in ("scores", "observations", "groups"):
         assert "No intervals: " in whole.table(f"{table}.md"), table
     rows = whole.table("scores.md")
     assert re.search(r"\| One report for all, at best +\|[ |]+ 0\.\d{3} \|", rows)
@@ -134,7 +134,6 @@ def test_the_page_says_how_many_reports_contradict_their_commitment(full_run, wh
     assert f"{opposite} of {len(cases)} reports" in whole.text and "contradict their own commitment" in whole.text
     rows = whole.table("contradictions.md")
     assert re.search(r"\| edema +\| +\d+ \| +7 \|", rows) and "fracture" not in rows
-    assert "agreement with its commitment" in whole.table("kept.md")
 
 
 def test_the_page_needs_nothing_from_outside(whole: Page):

@@ -30,12 +30,12 @@ def decoding_bench(script: Script, preset: str, **changes: object):
     return decode.Bench(replace(decode.miniature(decode.PRESETS[preset]), **changes))
 
 
-def test_every_part_runs_and_every_bar_is_judged(script: Script) -> None:
+def test_every_bar_is_judged(script: Script) -> None:
     train, shapes = script("train"), script("shapes")
     preset = shapes.miniature(shapes.PRESETS["cpu"])
-    sections = train.run(preset, list(train.PARTS))
-    assert {bar[0] for section in sections for bar in section.bars} == set(preset.limits)
-    assert "nan" not in train.report(preset, sections, "python bench/train.py", 0.0)
+    bench = script("measuring").Bench(preset, torch.device("cpu"))
+    assert "nan" not in train.report(bench, "python bench/train.py", 0.0)
+    assert {bar[0] for bar in bench.bars} == set(preset.limits)
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
@@ -50,19 +50,6 @@ def test_engines_that_differ_are_not_timed(untimed: Script, monkeypatch: pytest.
     monkeypatch.setattr(decode, "BeamSearch", Other)
     with pytest.raises(decode.Unequal, match="before timing: tokens of 2 of 2 records"):
         decode.measure(decoding_bench(untimed, name))
-
-
-@pytest.mark.parametrize("changed", ["loss", "gradient"])
-def test_heads_that_differ_are_not_timed(untimed: Script, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
-    heads = untimed("heads")
-
-    def other(case):
-        loss = heads.our_head(case)
-        return 1.001 * loss if changed == "loss" else 1.001 * loss - 0.001 * loss.detach()
-
-    monkeypatch.setitem(heads.HEADS, "ours", other)
-    with pytest.raises(untimed("measuring").Unequal, match=changed):
-        untimed("train").measure_head(training_bench(untimed, "cpu"))
 
 
 def test_half_precision_presets_are_compared_in_float32_first(untimed: Script, monkeypatch) -> None:

@@ -73,7 +73,6 @@ def test_every_part_runs_in_miniature(gpu: ModuleType, monkeypatch: pytest.Monke
         "decode": "| each side's best |",
         "features": "| the stage, from JPG files to shards |",
         "protocol": "| all of these |",
-        "calibrate": "| bare forward, and bare forward and backward |",
     }.items():
         assert row in gpu.section(text, part, gpu.MINIATURES), part
     # the protocol is counted with the rates that the parts before it found

@@ -95,7 +95,3 @@ def test_findings_chance_and_controls(
         judged, scores.System(scores.PACER), scores.System(scores.NEAREST), pl.Series([True] * 6)
     )
     assert (round(gain.difference, 3), round(excess.difference, 3), each) == (0.667, 0.667, "+.667")
-
-
-def test_the_protocol_of_r2gen(scores: ModuleType) -> None:
-    assert scores.as_r2gen(["the rare heart is big"], frozenset({"the", "heart", "is"}), 4) == ["the <unk> heart is"]

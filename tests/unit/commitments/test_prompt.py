@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import FINDINGS
 from pacer.commitments.request import system_prompt
 from pacer.core.errors import ConfigError
 
-#: Words that each rule of the paper needs, however it is put.
-RULES: dict[int, tuple[str, ...]] = {
-    1: ("not allowed", "thirteen"),
-    2: ("at most one",),
-    3: ("`positive`", "only when"),
-    4: ("`negative`", "direct synonym", "lungs are clear", "not mentioned", "normal chest"),
-    5: ("`uncertain`", "possible", "difficult to exclude", "may represent", "concerning for"),
-    6: ("no new", "unchanged", "stable", "leave it out"),
-    7: ("resolved", "no longer seen", "negative"),
-    8: ("tubes", "central lines", "pacemakers", "(ng)", "(et)"),
-    9: ("unchanged", "support devices", "named"),
-    10: ("no fracture", "no displaced fracture", "positive"),
-    11: ("hydropneumothorax", "pneumothorax positive", "pleural effusion"),
-    12: ("thickening", "plaques", "pleural abnormality", "fluid"),
-    13: ("nodules", "masses", "lung lesion"),
-    14: ("infiltrates", "lung opacity positive", "pneumonia uncertain"),
-    15: ("short", "empty"),
-    16: ("left out", "support devices", "more than 6"),
-    17: ("vascular congestion", "could reflect elevated pulmonary venous pressure", "never"),
-    18: ("no focal consolidation concerning for pneumonia", "consolidation negative", "pneumonia negative"),
-    19: ("widened mediastinum", "enlarged mediastinum positive"),
-    20: ("normal heart size", "cardiomegaly", "no other denial"),
-    21: ("several lists", "mixed evidence", "definitely", "explicitly denied"),
-}
+RULES: dict[int, list[str]] = YAML(typ="safe").load(Path(__file__).with_name("prompt_rules.yaml"))
 
 
 @pytest.fixture(scope="module")

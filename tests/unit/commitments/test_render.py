@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import (
     FINDINGS,
@@ -17,6 +21,7 @@ from pacer.commitments.anchor import (
     render_anchor,
 )
 
+CASES: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("render.yaml"))
 _FIELDS = st.lists(st.sampled_from(("positive", "negative", "uncertain", None)), min_size=13, max_size=13)
 
 
@@ -50,22 +55,12 @@ def test_at_most_eight_of_a_field_are_written() -> None:
     assert parse_anchor(render_anchor(anchor)).negative == FINDINGS[:8]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<ANCHOR> positive: edema; negative: fracture; uncertain: none",  # cut off
-        "<ANCHOR> positive: edema; negative: fracture; uncertain: none\n<REPORT>\npositive: pneumonia",
-        "< anchor >  Positive : Edema ;\nNEGATIVE: fractures. uncertain: </ anchor > positive: pneumonia",
-        "<ANCHOR> negative: fracture; positive: edema, edema, hernia </ANCHOR>",
-        "<ANCHOR> positive: edema; negative: edema, fracture; uncertain: edema </ANCHOR>",
-        "noise <ANCHOR> positive edema positive: edema negative: fracture </ANCHOR> <ANCHOR> positive: mass </ANCHOR>",
-    ],
-)
+@pytest.mark.parametrize("text", CASES["imperfect"])
 def test_imperfect_text(text: str) -> None:
     assert parse_anchor(text) == Anchor(("edema",), ("fracture",))
 
 
-@pytest.mark.parametrize("text", ["", "lungs are clear .", "positive: edema", "<ANCHOR> edema </ANCHOR>", "<ANCHOR>"])
+@pytest.mark.parametrize("text", CASES["without"])
 def test_text_without_a_commitment(text: str) -> None:
     assert not contains_anchor(text)
     assert parse_anchor(text) == Anchor()
@@ -77,18 +72,10 @@ def test_parsing_never_fails(text: str) -> None:
     parse_anchor(f"<ANCHOR> {text}")
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ((("hernia",),), "unknown findings hernia"),
-        ((("edema",), ("edema",)), "occurs in an anchor twice"),
-        ((("edema", "edema"),), "occurs in an anchor twice"),
-        ((("edema", "atelectasis"),), "out of the vocabulary's order"),
-    ],
-)
-def test_invalid_anchors(fields: tuple, message: str) -> None:
+@pytest.mark.parametrize(("fields", "message"), CASES["invalid"])
+def test_invalid_anchors(fields: list[list[str]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Anchor(*fields)
+        Anchor(*map(tuple, fields))
 
 
 def test_conflicts_follow_the_published_priority() -> None:
@@ -97,17 +84,6 @@ def test_conflicts_follow_the_published_priority() -> None:
     assert Anchor.of([], everywhere, everywhere) == Anchor((), (), ("edema",))
 
 
-@pytest.mark.parametrize(
-    ("name", "finding"),
-    [
-        ("Pleural_Effusions", "pleural effusion"),
-        (" LUNG-OPACITIES. ", "lung opacity"),
-        ("none", None),
-        ("", None),
-        ("support device", "support devices"),
-        ("atelectases", "atelectasis"),
-        ("mass", None),
-    ],
-)
+@pytest.mark.parametrize(("name", "finding"), CASES["names"].items())
 def test_normalize_finding(name: str, finding: str | None) -> None:
     assert normalize_finding(name) == finding

@@ -32,14 +32,6 @@ def test_no_constant_report_is_better_than_the_best_one() -> None:
     assert found["One report for all, at best"] == pytest.approx(max(tried))
 
 
-def test_the_nearest_report_is_scored_if_it_was_looked_up() -> None:
-    draw = np.random.default_rng(1)
-    labels, nearest = ((draw.random((12, 14)) < 0.3).astype(int) for _ in range(2))
-    cases = cases_of(labels, ["sn"] * 12).with_columns(nearest_report_labels=pl.Series(nearest.tolist()))
-    expected = clinical_efficacy(labels, nearest)["f1"]
-    assert floors(cases, "llm-rg4")["Nearest training report"] == pytest.approx(expected)
-
-
 def test_floors_are_means_over_contexts_and_need_labels() -> None:
     labels = (np.random.default_rng(2).random((20, 14)) < 0.3).astype(int)
     both = floors(cases_of(labels, ["sn"] * 8 + ["mw"] * 12), "weighted")

@@ -6,12 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pacer.commitments.anchor import POLARITIES, Anchor
-from pacer.decoding import candidates
 from pacer.metrics.clinical import case_efficacy, clinical_efficacy
-from pacer.metrics.commitments import agreement, anchor_columns
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
-from pacer.metrics.statistics.groups import AGREEMENT, GroupScore, group_scores
+from pacer.metrics.statistics.groups import GroupScore, group_scores
 from pacer.reporting.score_tables import group_table
 
 VIEWS = ("AP", "PA", "other")
@@ -81,45 +78,3 @@ def test_small_groups_and_unknown_values(cases: pl.DataFrame) -> None:
     assert "View" not in {column for column, _ in found}, "one value is no group"
     table = group_table(list(found.values()))
     assert table.rows[-2][:3] == ("sex", "rare", "4") and table.rows[-2][-1] == ""
-
-
-def with_commitments(cases: pl.DataFrame) -> pl.DataFrame:
-    """Every commitment affirms edema, denies pneumothorax and leaves pneumonia uncertain; reports state alike three,
-    two or none of them, or the opposite, and the last record has no commitment."""
-    said = [(["edema"], ["pneumothorax"]), (["edema"], []), ([], []), (["pneumothorax"], ["edema"])]
-    reports = [said[row % 4] for row in range(len(cases))]
-    committed = [[name] for name in ["edema"] * (len(cases) - 1)] + [None]
-    lists = {
-        "anchor_positive": committed,
-        "anchor_negative": [names and ["pneumothorax"] for names in committed],
-        "anchor_uncertain": [names and ["pneumonia"] for names in committed],
-        "report_positive": [positive for positive, _ in reports],
-        "report_negative": [negative for _, negative in reports],
-        "report_uncertain": [["pneumonia"] if "edema" in positive else [] for positive, _ in reports],
-    }
-    return cases.with_columns(pl.Series(name, values, dtype=pl.List(pl.String)) for name, values in lists.items())
-
-
-def test_reports_are_grouped_by_agreement_with_their_commitment(cases: pl.DataFrame) -> None:
-    cases = with_commitments(cases)
-    assert agreement(cases).to_list()[:4] == [1.0, 2 / 3, 0.0, 0.0] and agreement(cases)[-1] is None
-    found = {one.value: one for one in group_scores(cases, "llm-rg4", resamples=20) if one.column == AGREEMENT}
-    assert {value: one.n for value, one in found.items()} == {"full": 60, "two thirds or more": 60, "less": 119}
-    assert found["full"].f1.value == f1(cases[::4])
-
-
-def test_without_commitments_there_is_no_agreement(cases: pl.DataFrame) -> None:
-    assert agreement(cases).to_list() == [None] * len(cases)
-    without = with_commitments(cases).with_columns(
-        pl.lit(None, pl.List(pl.String)).alias(f"anchor_{p}") for p in POLARITIES
-    )
-    assert agreement(without).null_count() == len(cases)
-    assert AGREEMENT not in {one.column for one in group_scores(without, "llm-rg4", resamples=20)}
-
-
-def test_agreement_is_that_of_decoding() -> None:
-    said = "no pneumothorax . there is a small effusion . possible pneumonia ."
-    anchor = Anchor.of(positive=["pleural effusion", "edema"], negative=["pneumothorax"], uncertain=["pneumonia"])
-    rows = pl.DataFrame({"report": [said]}).with_columns(anchor_columns([said], "report"))
-    lists = [pl.Series(f"anchor_{name}", [names], dtype=pl.List(pl.String)) for name, names in anchor.as_dict().items()]
-    assert agreement(rows.with_columns(lists)).item() == candidates.agreement(anchor, said) == 0.75

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.metrics.predictions import read_predictions
@@ -32,24 +34,10 @@ def test_a_line_needs_no_more_than_id_and_report(tmp_path):
     assert [bare[name] for name in said] == ["x", None, False, None, None, None]
 
 
-@pytest.mark.parametrize(
-    "change, problem",
-    [
-        ({"gate": "0.5"}, "gate: .* valid number"),
-        ({"gate": True}, "gate: .* valid number"),
-        ({"gate": float("nan")}, "gate: .* finite number"),
-        ({"gate": 10**400}, "gate: .* valid number"),
-        ({"tokens": True}, "tokens: .* valid integer"),
-        ({"tokens": -1}, "tokens: .* greater than or equal to 0"),
-        ({"fallback": "false"}, "fallback: .* valid boolean"),
-        ({"generated": 3}, "generated: .* valid string"),
-        ({"report": None}, "report: .* valid string"),
-        ({"anchor": LISTS | {"positive": "edema"}}, "anchor.positive: .* valid list"),
-        ({"anchor": LISTS | {"uncertain": [["edema"]]}}, "anchor.uncertain.0: .* valid string"),
-        ({"anchor": LISTS | {"uncertain": [SECRET]}}, "anchor: .*each a list of findings"),
-        ({"anchor": {"positive": []}}, "anchor: expected positive, negative, uncertain"),
-    ],
-)
+WRONG = YAML(typ="safe").load(Path(__file__).with_name("wrong_predictions.yaml"))
+
+
+@pytest.mark.parametrize(("change", "problem"), WRONG)
 def test_columns_of_the_wrong_kind_are_named_with_line_and_record(tmp_path, change, problem):
     path = tmp_path / "sn.jsonl"
     path.write_text("\n" + json.dumps(LINE | change) + "\n")

@@ -36,7 +36,7 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
     with pytest.raises(DataError, match="references: the reference is missing for b"):
         pacer.score(REFERENCES | {"b": "nan"}, REPORTS)
     fewer = pacer.score(REFERENCES | {"b": "nan"}, REPORTS, missing_references="leave-out")
-    assert fewer.signature.pairing == "by id, as protocol says"
+    assert fewer.signature.protocol["left_out_references"] == 1
     with pytest.raises(ConfigError, match=r"pacer\.score"):
         pacer.score(REFERENCES, REPORTS, missng="empty")
 

@@ -21,7 +21,7 @@ def test_no_two_scores_have_the_same_key_or_the_same_heading_beside_others() -> 
 
 def test_a_score_of_cases_is_one_row() -> None:
     """The mean over the cases that have a value, with the same value in the interval; left out without any."""
-    score = by_case("words", "Words", pl.col("written") / 2, "half the words", better="lower", place="contents")
+    score = by_case("words", "Words", pl.col("written") / 2, "half the words", "lower", interval=True, place="contents")
     cases = pl.DataFrame({"record_id": ["a", "b", "c"], "context": "sn", "written": [2.0, None, 6.0]})
     context = Context(cases, None, "llm-rg4")
     assert score.of(context) == {"words": 2.0}

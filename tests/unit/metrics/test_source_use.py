@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+from ruamel.yaml import YAML
 
 from pacer import score
 from pacer.core.io import write_jsonl
@@ -24,98 +27,42 @@ NAMES = {"e": "edema", "f": "fracture", "p": "pneumonia", "c": "cardiomegaly"}
 assert set(NAMES.values()) <= set(FINDINGS)
 
 
-class Case(NamedTuple):
-    """Affirmed findings of each record, separated by blanks (``-``: none, ``?``: no such text), and the scores."""
-
-    what: str
-    reference: str
-    report: str
-    prior: str | None = None
-    no_prior: str | None = None
-    frontal: str | None = None
-    no_lateral: str | None = None
-    scores: dict[str, float | None] = {}  # noqa: RUF012
-    warning: str = ""
+CASES: list[dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_name("source_use.yaml"))
 
 
-CASES = (
-    Case("nothing is known of the sources", "ef -", "e -"),
-    Case(
-        "one record: e persists, f is gone, p is new",
-        *("ep", "e", "ef", "fp"),
-        scores={
-            **{"persisting_stated": 1, "persisting_stated_without": 0},
-            **{"gone_stated": 0, "gone_stated_without": 1},
-            **{"new_stated": 0, "new_stated_without": 1},
-            **{"prior_f1": 2 / 3, "prior_f1_without": 2 / 4, "prior_f1_itself": 2 / 4, "prior_f1_united": 4 / 5},
-        },
-        warning="SN 0.667 (the previous report united with reports without it 0.800)",
-    ),
-    Case(
-        "sums over records: not a mean of records",
-        *("e ef efp", "e f -", "e e e", "- - efp"),
-        scores={
-            **{"persisting_stated": 1 / 3, "persisting_stated_without": 1 / 3},
-            **{"gone_stated": None, "gone_stated_without": None},
-            **{"new_stated": 1 / 3, "new_stated_without": 2 / 3},
-            **{"prior_f1": 4 / 8, "prior_f1_without": 6 / 9, "prior_f1_itself": 6 / 9, "prior_f1_united": 10 / 11},
-        },
-        warning="SN 0.500 (the previous report itself 0.667, the previous report united with reports without it 0.909)",
-    ),
-    Case(
-        "without the control, what needs it is left out",
-        *("e c", "ec c", "e f"),
-        scores={"persisting_stated": 1, "gone_stated": 0, "new_stated": 1, "prior_f1": 4 / 5, "prior_f1_itself": 0.5},
-    ),
-    Case(
-        "a record without a previous report counts nowhere",
-        *("e c", "e f", "e ?"),
-        scores={"persisting_stated": 1, "gone_stated": None, "new_stated": None, "prior_f1": 1, "prior_f1_itself": 1},
-    ),
-    Case(
-        "nothing is affirmed anywhere, so nothing has a denominator",
-        *("-", "-", "-"),
-        scores=dict.fromkeys(("persisting_stated", "gone_stated", "new_stated", "prior_f1", "prior_f1_itself")),
-    ),
-    Case(
-        "the frontal reference lacks p; the other study has no frontal record",
-        *("ep c", "p c"),
-        frontal="e ?",
-        no_lateral="e c",
-        scores={"lateral_only_stated": 1, "lateral_only_stated_without": 0},
-    ),
-    Case("all records of a study have one target", "ep", "e", frontal="ep", scores={"lateral_only_stated": None}),
-)
-KEYS = {key for case in CASES for key in case.scores}
+def scores_of(case: dict[str, Any]) -> dict[str, float | None]:
+    return {key: None if one is None else float(Fraction(one)) for key, one in case.get("scores", {}).items()}
 
 
-def table(case: Case) -> pl.DataFrame:
-    sides = {"reference": case.reference, "report": case.report, "prior": case.prior, "no_prior": case.no_prior}
-    sides |= {"frontal": case.frontal, "no_lateral": case.no_lateral}
+KEYS = {key for case in CASES for key in scores_of(case)}
+
+
+def table(sides: dict[str, str]) -> pl.DataFrame:
     lists = {
         f"{side}_positive": [
             None if one == "?" else [NAMES[letter] for letter in one.strip("-")] for one in text.split()
         ]
         for side, text in sides.items()
-        if text is not None
     }
     schema = dict.fromkeys((*TEXTS, "reference_positive", "report_positive"), pl.List(pl.String))
-    count = len(case.reference.split())
+    count = len(sides["reference"].split())
     cases = pl.DataFrame({name: lists.get(name, [None] * count) for name in schema}, schema=schema)
     return cases.with_row_index("record_id").with_columns(pl.col("record_id").cast(pl.String), context=pl.lit("sn"))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
-def test_scores_warning_and_their_intervals(case: Case) -> None:
-    cases = table(case)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["what"])
+def test_scores_warning_and_their_intervals(case: dict[str, Any]) -> None:
+    cases = table(case["texts"])
     chosen = [score for score in SCORES if score.key in KEYS]
     context = Context(cases, None, "llm-rg4")
     found = {key: value for score in chosen for key, value in score.of(context).items()}
-    assert found == pytest.approx(case.scores)
+    assert found == pytest.approx(scores_of(case))
     sums = context_sums(cases, "llm-rg4", [score for score in chosen if score.key in found], resampled_units(cases))
     assert {key: one.value for key, one in (intervals(sums, 20)["sn"] if sums else {}).items()} == pytest.approx(found)
     said = warnings({"sn": found}, cases, "llm-rg4")
-    assert said == [f"F1 of affirmed findings is below what needs no training: {case.warning}."] * bool(case.warning)
+    assert said == [f"F1 of affirmed findings is below what needs no training: {case.get('warning')}."] * (
+        "warning" in case
+    )
 
 
 def test_the_rules_read_previous_reports_and_controls() -> None:

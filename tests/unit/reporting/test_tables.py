@@ -90,15 +90,12 @@ def test_conventions_side_by_side():
 
 
 def test_truth_with_the_cases_own_sources_and_with_others():
-    truth = {"mean_f1": 0.6, "another_patient_f1": 0.4, "sw_with_prior_f1": 0.5, "sw_without_prior_f1": 0.55}
-    table = truth_table({"truth": truth | {"prior_only_recall": 0.3, "sn_f1": 0.6}})
+    table = truth_table({"truth": {"mean_f1": 0.6, "another_patient_f1": 0.4, "sn_f1": 0.6}})
     assert table.rows == (
         ("F1: another patient's sources", "0.600", "0.400", "−0.200"),
-        ("F1 in SW: no previous report", "0.500", "0.550", "+0.050"),
-        ("Recall in SW of what only the previous report says", "0.300", "–", "–"),
         ("F1 in SN: frontal", "0.600", "", ""),
     )
-    assert table.rules == {3} and truth_table({"truth": {"sn_f1": 0.6}}).rules == frozenset()
+    assert table.rules == {1} and truth_table({"truth": {"sn_f1": 0.6}}).rules == frozenset()
     assert truth_table(SCORES) is None
 
 

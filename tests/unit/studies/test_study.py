@@ -151,27 +151,7 @@ def test_a_rows_own_value_wins_over_the_studys_and_every_replicate_has_a_name(tm
     assert read(tmp_path, swapped).labels == ["1-2", "2-1"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("title: Two rows", "titel: Two rows", "unknown key titel"),
-        ("[f1, bleu4]", "[f1, bleu4]\nbetter: {cider: higher}", "better: cider is not one of its metrics"),
-        ("train.seed: 2", "train.seed: 1", "replicates holds the same values twice"),
-        ("train.seed: 2", "train.seed: 1.0", "replicates holds the same values twice"),
-        ("train.seed: 2", "corpus.seed: 2", "seed must be set in each"),
-        ("{train.seed: 2}", '{train.seed: "1"}', "two would have the same name"),
-        ("name: two", "name: one", "the same name"),
-        ("name: two", "name: two, files: there, set: {a.b: 1}", "not both"),
-        ("calibrate.gate_inputs: none", "train.seed: 3", "train.seed is set by replicates"),
-        ("calibrate.gate_inputs: none", "baselines/params.yaml:simmlm.rank: 8", "rows with a target alone"),
-        ("rows:", "against: three\nrows:", "three must be the name of one row"),
-        ("rows:", "against: {Refine: one}\nrows:", "one must be the name of one row of group Refine"),
-        ("rows:", "compared: [[two, two]]\nrows:", "a row cannot be tested against itself"),
-        ("rows:", "curve: [one, three]\nrows:", "curve: three is not one of its rows"),
-        ("rows:", "published: nowhere\nrows:", "published: nowhere is not one of main, conventional_sn"),
-        ("layout: mean", "layout: [", "cannot be read as YAML"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "said"), YAML(typ="safe").load(Path(__file__).with_name("wrong_studies.yaml")))
 def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert read(tmp_path, GOOD).labels == ["1", "2"]
     assert old in GOOD

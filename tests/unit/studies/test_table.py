@@ -288,7 +288,7 @@ def test_all_replicates_of_a_row_are_compared_at_once_with_the_same_ones_of_the_
     # three tests: 0.0004 times 3
     cells = ("F1", "−0.012", "−0.020 to +0.001", "< 0.001", "0.001")
     assert lines == [(f"{name} − one", *cells) for name in ("two", "three", "theirs")]
-    assert "three was tested with 2 alone." in notes and notes.count(PATIENTS_NOTE) == 1
+    assert "three was tested only with 2." in notes and notes.count(PATIENTS_NOTE) == 1
     assert build_table(settings, runs)[1] == []
 
 

@@ -1,0 +1,143 @@
+"""The rules by the cases of ``cases.yaml``: names, cues, prompts, the paper's own rules, spans in the report."""
+
+from __future__ import annotations
+
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from pacer.commitments.anchor import POLARITIES, Anchor
+from pacer.commitments.rules import EXTRACTORS
+from pacer.commitments.rules.echo import without_prompt
+from pacer.commitments.rules.extract import extract_anchor, find_mentions
+from pacer.commitments.rules.segments import located_segments, segments
+from pacer.data.cleaning import clean_report
+from tests.support.sentences import SENTENCES, anchor_of
+
+CASES: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("cases.yaml"))
+SOME = ("pleural effusion", "pneumothorax", "pneumonia", "consolidation", "atelectasis", "fracture")
+#: Words that begin, carry and break cues and mentions, for texts that no report has.
+_WORDS = """no not without new effusion pleural thickening pneumothorax or and nor the with but rather than there is
+    heart size normal enlarged mediastinum contours mass lesion nodular opacity consistent possible may represent cannot
+    exclude excluded change resolved has have unchanged stable small versus vs. ? . ; , seen history of evaluate for
+    concern edema blunting costophrenic angle removed tube line port 1.5 cm chest infection prior granulomatous
+    tip of in stomach likely picc removal placement complication support devices remain right side if any less given
+    definite andor prior study addendum: w/o pna pl eff and/or / : absent, none - • <p> &nbsp; {"a": 0} | Ø ﬁ
+    mentioned increased intubated beyond history:
+    comparison on lateral view identified probably failure collapse opacity"""
+TEXTS = st.one_of(
+    st.lists(st.sampled_from([*_WORDS.split(), "\n", "\n\n"]), max_size=30).map(" ".join),
+    st.lists(
+        st.sampled_from([*(sentence.text for sentence in SENTENCES), *chain(*CASES["names"].values())]), max_size=4
+    ).map(" ".join),
+    st.text(alphabet="no effusion.İß\n?;/-5,()ﬁ|=:•½", max_size=60),
+)
+
+
+def said(report: str) -> dict[str, str]:
+    """Polarity of the findings that the anchor names."""
+    anchor = extract_anchor(report)
+    return {finding: name for name in POLARITIES for finding in getattr(anchor, name)}
+
+
+@pytest.mark.parametrize("finding", CASES["names"])
+def test_names(finding: str) -> None:
+    for name in CASES["names"][finding]:
+        for sentence, polarity in (("There is {}.", "positive"), ("No {}.", "negative"), ("Possible {}.", "uncertain")):
+            assert said(sentence.format(name)) == {finding: polarity}, name
+        assert said(f"Stable {name}.") == {finding: "positive"}, name
+        assert said(clean_report(f"Stable {name}.")) == {finding: "positive"}, name
+
+
+@pytest.mark.parametrize("kind", CASES["cues"])
+def test_cues(kind: str) -> None:
+    polarity = None if kind == "silent" else kind
+    for sentence, finding in product(CASES["cues"][kind], SOME):
+        text = sentence.format(finding)
+        assert said(text).get(finding) == polarity, text
+        assert said(f"{text.upper()}  Lungs\n are  clear.").get(finding) == polarity, text
+
+
+def test_words_joined_by_the_cleaner() -> None:
+    cleaned = clean_report("Bibasilar atelectasis/infiltrate. Pleura: no effusion.")
+    assert "atelectasisinfiltrate" in cleaned
+    assert extract_anchor(cleaned) == Anchor.of(["atelectasis", "lung opacity"], ["pleural effusion"])
+
+
+def test_windows_are_local() -> None:
+    near, far = "quite " * 20, "quite " * 30
+    assert said(f"No {near} effusion.") == {"pleural effusion": "negative"}
+    assert said(f"No {far} effusion.") == {"pleural effusion": "positive"}
+    assert said(f"Effusion {near} is absent.") == {"pleural effusion": "positive"}
+    assert EXTRACTORS["paper"](f"No {'very ' * 10}edema.") == anchor_of("+ edema")
+
+
+@pytest.mark.parametrize(("text", "report"), [*CASES["prompts"], ["Heart normal. " * 30 + "Write a report.", None]])
+def test_the_report_without_its_prompt(text: str, report: str | None) -> None:
+    assert without_prompt(text) == (text if report is None else report)
+
+
+@pytest.mark.parametrize(("report", "expected"), CASES["paper"])
+def test_what_the_paper_describes(report: str, expected: str) -> None:
+    assert EXTRACTORS["paper"](report) == anchor_of(expected)
+
+
+@pytest.mark.parametrize(("report", "polarity"), CASES["orders"])
+def test_the_first_mention_that_does_not_deny_decides(report: str, polarity: str | None) -> None:
+    assert extract_anchor(report).polarity("pleural effusion") == polarity
+
+
+@pytest.mark.parametrize(("report", "lines"), CASES["mentions"])
+def test_what_is_shown(report: str, lines: list[str]) -> None:
+    shown = [
+        (report[m.start : m.end], m.finding, m.polarity, m.cue and report[slice(*m.cue)]) for m in find_mentions(report)
+    ]
+    assert [", ".join(map(str, line)) for line in shown] == lines
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES["segments"])
+def test_segmentation(text: str, expected: list[str]) -> None:
+    assert [" ".join(words) for words, _ in located_segments(text)] == expected
+
+
+@given(text=TEXTS)
+def test_mentions_explain_the_anchor(text: str) -> None:
+    mentions = find_mentions(text)
+    stated = {(mention.finding, mention.polarity) for mention in mentions if mention.polarity is not None}
+    anchor = extract_anchor(text)
+    decided = {(finding, name) for name in POLARITIES for finding in getattr(anchor, name)}
+    assert decided <= stated and {finding for finding, _ in decided} == {finding for finding, _ in stated}
+    assert sorted(mentions, key=lambda mention: mention.start) == mentions
+
+
+@given(text=TEXTS)
+def test_spans_are_places_in_the_report(text: str) -> None:
+    for mention in find_mentions(text):
+        named = text[mention.start : mention.end]
+        assert named.strip() == named
+        # the name is a mention by itself: of this finding, whatever surrounds it ("evidence of failure", "no collapse")
+        # (or refers to one: "a small one", "the left")
+        alone = {m.finding for m in find_mentions(named)}
+        parts = ("pleur", "failure", "collapse", " one", "the ")
+        assert mention.finding in alone or any(part in named.lower() for part in parts)
+        if mention.cue is not None:
+            start, end = mention.cue
+            assert 0 <= start < end <= len(text)
+            assert text[start:end].strip() == text[start:end]
+
+
+@given(st.text(alphabet="ab.;!?\n /,(1İ-", max_size=80))
+@example(" - -")  # a value, before which the rules write a sign of their own
+def test_segments_know_their_places(text: str) -> None:
+    located = [(" ".join(words), places) for words, places in located_segments(text)]
+    assert [segment for segment, _ in located] == [" ".join(s.split()) for s in segments(text) if s.strip()]
+    for segment, places in located:
+        assert len(segment) == len(places)
+        for letter, place in zip(segment, places, strict=True):
+            original = text[place].lower()
+            assert letter in (original, text[place], " ", "=") or (letter == "0" and original.isdecimal())

@@ -1,0 +1,153 @@
+"""References and reports as files and objects hold them: how they are read, paired and changed; cases: inputs.yaml."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from pacer.core.errors import DataError
+from pacer.metrics.pairing import without_repeats
+from pacer.metrics.report_files import REFERENCE_COLUMNS, reports_of
+from tests.support.metrics import paired
+
+THREE = {"101": "no effusion .", "102": "the heart is large .", "103": "a tube ."}
+
+
+class Index(list):
+    names: list[str | None]
+
+
+class Frame(NamedTuple):
+    """What is read of a frame of pandas."""
+
+    index: Index
+    values: dict[str, list[Any]]
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.values)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self.values[name]
+
+
+class Series(NamedTuple):
+    index: Index
+    values: list[str]
+
+    def to_frame(self, name: str) -> Frame:
+        return Frame(self.index, {name: self.values})
+
+
+class Data(NamedTuple):
+    """What is read of a data set of Hugging Face."""
+
+    values: dict[str, list[Any]]
+
+    def with_format(self, kind: str) -> pa.Table:
+        assert kind == "arrow"
+        return pa.table(self.values)
+
+
+class Stream:
+    __slots__ = ()
+
+    def with_format(self, kind: str) -> Stream:
+        return self
+
+
+def framed(index: list[Any], names: list[str | None] = [None], **content: Any) -> Any:  # noqa: B006
+    keys = Index(map(tuple, index) if isinstance(index[0], list) else index)
+    keys.names = names
+    return Frame(keys, content["columns"]) if "columns" in content else Series(keys, content["values"])
+
+
+OBJECTS = {
+    "frame": lambda content: framed(**content),
+    "series": lambda content: framed(**content),
+    "polars": pl.DataFrame,
+    "lazy": pl.LazyFrame,
+    "arrow": pa.table,
+    "data set": Data,
+    "splits": lambda content: {"test": Data(content)},
+    "stream": lambda _: Stream(),
+    "array": np.array,
+    "polars series": pl.Series,
+    "numbers": lambda texts: {np.int64(number): text for number, text in enumerate(texts)},
+}
+
+
+def source(spec: Any, folder: Path) -> Any:
+    """The object or the file that a case describes."""
+    name = next(iter(spec)) if isinstance(spec, Mapping) else ""
+    if name in OBJECTS:
+        return OBJECTS[name](spec[name])
+    if name == "path" or "." not in name:
+        return folder / spec[name] if name == "path" else spec
+    path, content = folder / name, spec[name]
+    if "round" in spec:
+        content = content.replace(dict(id="a", study_id="s", subject_id="p")[spec["round"]] + ",", "1.23457E+12,")
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif path.suffix == ".parquet":
+        pl.DataFrame(content).write_parquet(path)
+    elif path.suffix == ".jsonl" and isinstance(content, dict):
+        rows = content if "report" in content else {"id": list(content), "report": list(content.values())}
+        path.write_text("".join(json.dumps(dict(zip(rows, row))) + "\n" for row in zip(*rows.values(), strict=True)))
+    else:
+        text = content if isinstance(content, str) else json.dumps(content)
+        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def cases() -> Iterator[Any]:
+    """Every case of the table, once for each of its values of EACH."""
+
+    def filled(part: Any, value: Any) -> Any:
+        if isinstance(part, str):
+            return part.replace("EACH", value)
+        if isinstance(part, dict):
+            return {filled(key, value): filled(item, value) for key, item in part.items()}
+        return [filled(item, value) for item in part] if isinstance(part, list) else part
+
+    text = Path(__file__).with_name("inputs.yaml").read_text(encoding="utf-8")
+    lines = [number for number, line in enumerate(text.splitlines(), start=1) if line.startswith("- ")]
+    for line, case in zip(lines, YAML(typ="safe").load(text), strict=True):
+        for value in case.pop("each", [""]):
+            yield pytest.param(filled(case, value), id=f"line {line}, {case['what']}: {value}"[:70])
+
+
+@pytest.mark.parametrize("case", [*cases()])
+def test_inputs(case: dict[str, Any], tmp_path: Path) -> None:
+    sides = [case.get(side, case.get("both", THREE)) for side in ("references", "hypotheses")]
+    if "error" in case:
+        with pytest.raises(DataError, match=case["error"]) as error:
+            paired(*(source(side, tmp_path) for side in sides), **case.get("options", {}))
+        assert "zephyrine" not in str(error.value)
+        return
+    references, hypotheses = (source(side, tmp_path) for side in sides)
+    pairs, counts = paired(references, hypotheses, **case.get("options", {}))
+    if "pairs" in case:
+        assert {key: [text.strip() for text in pair] for key, pair in pairs.items()} == case["pairs"]
+    for name, count in case.get("counts", {}).items():
+        assert counts.get(name) == count, name
+    for name, values in case.get("cells", {}).items():
+        assert reports_of(references, REFERENCE_COLUMNS).rows[name].to_list() == values
+
+
+@given(st.lists(st.sampled_from(["a b .", "c .", "d?", "no e ."]), max_size=12))
+def test_sentences_stand_once(sentences):
+    once = without_repeats(" ".join(sentences))
+    assert once == without_repeats(once) == " ".join(dict.fromkeys(sentences))
+    assert without_repeats("No effusion. no  effusion . Size 1.2 cm") == "No effusion. Size 1.2 cm"
