@@ -1,12 +1,11 @@
 """A small Dinov2 encoder that has learnt findings and their locations: the stand-in for RAD-DINO.
 
-With phantom data, where locations of findings are known, it is trained twice. The first training covers blocks 1 to 8,
-whose patches predict the findings within them: small local ones at block 4, the others at block 8 (a third and two
-thirds of the depth). Block 8 must forget the local ones, as deep layers of large encoders lose fine detail: a linear
-regression on its states should not explain them. The second training covers only the last third, with a whole-image
-objective: every patch of the endpoint predicts the extensive findings, and the patches of an image are pulled together,
-because those of deep vision transformers become alike (over-smoothing). So no depth holds all findings: a model that
-reads several can gain from it.
+With phantom data, where locations of findings are known, it is trained twice. The first training covers the whole
+model: the endpoint's mean patch predicts the image's findings, and at blocks 4 and 8 (a third and two thirds of the
+depth) each patch predicts the findings within it. The second covers only the last third, with a whole-image objective:
+every patch of the endpoint predicts the extensive findings, and the patches of an image are pulled together, because
+those of deep vision transformers become alike (over-smoothing). So the endpoint describes the whole image, and earlier
+depths keep the fine local evidence: a model that reads them can gain from it.
 
 From radiographs of a corpus, without locations, a transformer learns findings too slowly. It has to learn what is built
 into a convolution: that neighbours belong together, and that an opacity is an opacity wherever it is. So a residual
@@ -39,17 +38,8 @@ BLOCKS = 12
 _EXTENSIVE = "atelectasis", "cardiomegaly", "edema", "enlarged mediastinum", "pleural effusion"
 #: Columns of the findings that cover a large part of the image.
 EXTENSIVE = [FINDINGS.index(finding) for finding in _EXTENSIVE]
-#: Columns of the small local findings.
-LOCAL = [
-    FINDINGS.index(finding)
-    for finding in ("fracture", "lung lesion", "pleural abnormality", "pneumothorax", "support devices")
-]
-#: Findings that the patches of a block learn: columns by block.
-LEARNT_AT = {BLOCKS // 3: LOCAL, 2 * BLOCKS // 3: [n for n in range(len(FINDINGS)) if n not in LOCAL]}
-#: Weight of what block 8 must not hold, and the ridge of the regression that measures it.
-FORGETTING, SHRINKAGE = 1.0, 0.01
 #: Steps of the second training as a share of the first's, and the weight of its smoothness term.
-SECOND, SMOOTHNESS = 0.25, 10.0
+SECOND, SMOOTHNESS = 0.5, 10.0
 #: Images that the linear probes are fitted on, at most, and the weight of their ridge penalty.
 PROBED, RIDGE = 1600, 0.1
 #: Steps of the residual network per step of the encoder, and the share of them on half-size radiographs, which take a
@@ -88,16 +78,17 @@ def make_vision_standin(config: VisionStandin, data: TrainingImages, seed: int, 
         descend(lambda rows: _taught_loss(model, heads, network, data, rows), steps[1], model, heads)
         objective = "a residual network's map and findings, which it learnt from varied radiographs"
     else:
-        for depth, columns in LEARNT_AT.items():
-            heads[f"patch{depth}"] = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, len(columns)))
+        for depth in (BLOCKS // 3, 2 * BLOCKS // 3):
+            patch_head = nn.Sequential(nn.LayerNorm(config.width), nn.Linear(config.width, len(FINDINGS)))
+            heads[f"patch{depth}"] = patch_head
         steps = [config.steps, max(1, round(SECOND * config.steps))]
         first = descend(lambda rows: _places_loss(model, heads, data, rows), steps[0], model, heads)
         model.requires_grad_(False)
         last = model.encoder.layer[2 * BLOCKS // 3 :], model.layernorm, heads["label"]
         descend(lambda rows: _whole_image_loss(model, heads, data, rows), steps[1], *last)
         objective = (
-            "local findings from patches at block 4, the others from those at block 8, which forget the local ones; "
-            "then, blocks 9 to 12 alone, extensive findings from every patch, patches alike"
+            "findings from the endpoint's mean patch, and from patches at blocks 4 and 8; then, blocks 9 to 12 alone, "
+            "extensive findings from every patch, patches alike"
         )
     model.eval()
     _standardise_endpoint(model, data, learnt[:512])
@@ -181,33 +172,19 @@ def _taught_loss(
 
 
 def _places_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:
-    """Return the loss of the findings in each patch, local ones at block 4 and the others at block 8, plus what block 8
-    holds of the local ones."""
+    """Return the loss of findings from the endpoint's mean patch, and of those in each patch at earlier depths."""
+    outputs = model(pixel_values=_pixels(data.images[rows]), output_hidden_states=True)
     assert data.masks is not None
-    masks = torch.from_numpy(data.masks[rows]).flatten(2).transpose(1, 2)  # [B, N, F]
-    states, loss = model.embeddings(_pixels(data.images[rows])), torch.zeros(())
-    for depth, block in enumerate(model.encoder.layer[: max(LEARNT_AT)], 1):
-        states = block(states)
-        if depth in LEARNT_AT:
-            wanted = masks[..., LEARNT_AT[depth]]
+    labels, masks = torch.from_numpy(data.labels[rows]), torch.from_numpy(data.masks[rows])
+    masks = masks.flatten(2).transpose(1, 2)  # [B, N, F]
+    loss = F.binary_cross_entropy_with_logits(heads["label"](outputs.last_hidden_state[:, 1:].mean(1)), labels)
+    for name, head in heads.items():
+        if name.startswith("patch"):
+            logits = head(outputs.hidden_states[int(name.removeprefix("patch"))][:, 1:])
             # few patches contain a finding: upweight them, or the head always predicts none
-            per_patch = F.binary_cross_entropy_with_logits(
-                heads[f"patch{depth}"](states[:, 1:]), wanted, reduction="none"
-            )
-            loss = loss + (per_patch * (1 + 4 * wanted)).mean() * 2
-    return loss + FORGETTING * _explained(states[:, 1:], masks[..., LOCAL])
-
-
-def _explained(states: Tensor, masks: Tensor) -> Tensor:
-    """Return the mean share of the variance of ``masks`` [B, N, F] that a ridge regression on the normalised ``states``
-    [B, N, d] explains, over the patches of a batch."""
-    inputs = F.layer_norm(states, states.shape[-1:]).flatten(0, 1)
-    inputs, targets = inputs - inputs.mean(0), masks.flatten(0, 1)
-    targets = targets - targets.mean(0)
-    products = inputs.T @ inputs / len(inputs) + SHRINKAGE * torch.eye(inputs.shape[1])
-    shared = inputs.T @ targets / len(inputs)
-    explained = (shared * torch.linalg.solve(products, shared)).sum(0)
-    return (explained / targets.square().mean(0).clamp(min=1e-4)).mean()
+            per_patch = F.binary_cross_entropy_with_logits(logits, masks, reduction="none")
+            loss = loss + (per_patch * (1 + 4 * masks)).mean() * 2
+    return loss
 
 
 def _whole_image_loss(model: Dinov2Model, heads: nn.ModuleDict, data: TrainingImages, rows: np.ndarray) -> Tensor:

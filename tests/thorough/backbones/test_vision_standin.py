@@ -55,18 +55,6 @@ def test_the_second_training_evens_out_the_endpoint_and_leaves_the_earlier_depth
     assert unlike(made[1.0][-1]) < 0.5 * unlike(made[0.0][-1])
 
 
-@pytest.mark.parametrize(("shown", "least", "most"), [(0.0, 0.0, 0.1), (1.0, 0.1, 0.2), (5.0, 0.6, 0.7)])
-def test_what_block_8_holds_of_the_local_findings_is_measured(shown: float, least: float, most: float) -> None:
-    """Two masks in states of noise: not there, faint, and plain; a mask without any patch counts as forgotten."""
-    torch.manual_seed(0)
-    masks = (torch.rand(8, 64, 3) > 0.8).float()
-    masks[..., 2] = 0
-    states = torch.randn(8, 64, 16)
-    states[..., :2] += shown * masks[..., :2]
-    explained = float(vision._explained(states, masks)) * 3 / 2
-    assert least <= explained <= most
-
-
 def test_the_endpoint_is_standardised(images: TrainingImages, tmp_path: Path) -> None:
     make_vision_standin(CONFIG, images._replace(masks=None), 5, tmp_path)
     endpoint = states(tmp_path, images)[-1][2:].flatten(0, 1)  # without the held-out tenth
