@@ -25,7 +25,8 @@ EXAMPLES = [
     pytest.param(0, 1, 1, np.inf, "\n<REPORT>", 2, id="list given, all heard"),
     pytest.param(0, 1, 1, 0.0, "\n<REPORT>", 0, id="list given, nothing heard"),
     pytest.param(1, 0, 0, 0.0, "mild", 2, id="warm-up layout, direct"),
-    pytest.param(1, 1, 0, 0.0, "\n<REPORT>", 0, id="warm-up layout, a list is always given"),
+    pytest.param(1, 1, 0, 0.0, "<ANCHOR>", 2, id="warm-up layout, list learnt"),
+    pytest.param(1, 1, 1, 0.0, "\n<REPORT>", 0, id="warm-up layout, list given"),
 ]
 
 
