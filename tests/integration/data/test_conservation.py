@@ -41,10 +41,10 @@ def test_rows_are_conserved(tmp_path_factory, files, unseen, target, cleaner, li
     tiny = TinyCorpus(root / "raw", root / "out")
     tiny.files = {c: {s: [_record(c, r) for r in rows] for s, rows in splits.items()} for c, splits in files.items()}
     for study in range(1, 5):
-        for name in ("frontal", "lateral"):
+        for shift, name in enumerate(("frontal", "lateral")):  # each with its own grey: equal pictures are listed too
             path = tiny.root / "files" / f"p0/p7/s{study}/{name}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
-            Image.new("L", (16, 16)).save(path)
+            Image.new("L", (16, 16), 20 * study + 100 * shift).save(path)
     tiny.settings = {
         "unseen_comparisons": unseen,
         "target": target,
