@@ -41,7 +41,7 @@ LEGEND = (
 #: Findings are shown from this probability on, and if reference or commitment affirm them.
 SHOWN = 0.3
 #: Height of a line of text, as a share of a column.
-LINE = 0.032
+LINE = 0.0292
 
 #: A word and the colour behind it, or None.
 Word = tuple[str, str | None]
@@ -173,15 +173,15 @@ def main() -> None:
     data = [Path("data") / name for name in ("corpus", "anchors", "emphasis")]
     results = read_results(*data, Path("predictions"), Path("metrics"), load_params())
     case = study_case(results, chosen_study(results))
-    figure = Figure(figsize=(13, 8.6), dpi=120)
+    figure = Figure(figsize=(13, 9.4), dpi=120)
     width = 1 / len(case.reports)
     for place, report in enumerate(case.reports):
         left = place * width + 0.012
         figure.text(left, 0.985, report.record["context"].upper(), weight="bold", va="top", fontsize=11)
         figure.text(left + 0.03, 0.983, report.sources, va="top", fontsize=9, color=LIGHT["--muted"])
-        halves = [figure.add_axes((left + half * 0.108, 0.79, 0.1, 0.155)) for half in range(len(case.images))]
+        halves = [figure.add_axes((left + half * 0.108, 0.81, 0.1, 0.138)) for half in range(len(case.images))]
         pictures(halves, case, report)
-        context(Column(figure.add_axes((left, 0.04, width - 0.03, 0.74))), report)
+        context(Column(figure.add_axes((left, 0.04, width - 0.03, 0.76))), report)
     for place, (colour, meaning) in enumerate(LEGEND):
         box = {"facecolor": colour, "edgecolor": "none", "pad": 2}
         figure.text(0.014 + 0.2 * place, 0.012, meaning, fontsize=8.5, bbox=box)
