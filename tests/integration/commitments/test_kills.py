@@ -27,7 +27,7 @@ from tests.support.labelling import KEY, REPORTS, build, cached, record
 
 ROOT = Path(__file__).parents[3]
 SLOTS = 16
-TEXTS = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+TEXTS = YAML(typ="safe").load(Path(__file__).with_name("kills.yaml"))
 #: What labels the sample in a folder, and the status of an answer of each kind that the server gives.
 SCRIPT, STATUS = TEXTS["script"], TEXTS["status"]
 

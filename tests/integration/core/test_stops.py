@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parents[3]
 LINE = "stopped; run the same command again to continue from what was saved\n"
-TEXTS = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
+TEXTS = YAML(typ="safe").load(Path(__file__).with_name("stops.yaml"))
 #: Scripts of stages: one that works; one in the middle of what a stop does not interrupt; one in the same place that
 #: another process has asked to stop; and one that is still importing.
 STAGE, FINISHING, AGREED = (TEXTS[name] for name in ("stage", "finishing", "agreed"))

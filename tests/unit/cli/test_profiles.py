@@ -64,7 +64,7 @@ def test_an_overlay_changes_its_values_and_keeps_the_comments_of_the_rest(tmp_pa
     )
 
 
-TABLES = read_yaml(Path(__file__).with_suffix(".yaml"))
+TABLES = read_yaml(Path(__file__).with_name("profiles.yaml"))
 
 
 @pytest.mark.parametrize("group", TABLES["published"])
