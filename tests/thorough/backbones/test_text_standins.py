@@ -19,7 +19,9 @@ from pacer.data.findings import FINDINGS
 from pacer.metrics.chexbert.labeller import CheXbert
 
 FRAMES = {1: "There is {}.", 2: "No {}.", 3: "Possible {}."}
-SMALL = TextStandin(width=32, layers=2, heads=2, vocabulary=300, texts=300, steps=700, batch_size=8, learning_rate=2e-3)
+SMALL = TextStandin(
+    width=32, layers=2, heads=2, vocabulary=300, texts=300, steps=2500, batch_size=8, learning_rate=2e-3
+)
 
 
 def labelled(report: str, statuses: dict[int, int]) -> LabelledText:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 from ruamel.yaml import YAML
 
 from pacer.data.schemas import RECORD_SCHEMA, read_records, write_table
-from pacer.decoding.run import decode_records
+from pacer.decoding.run import decode_records, trained_generator
 from tests.support import drive
-from tests.support.models import MODEL, save_calibrated
+from tests.support.models import MODEL, save_calibrated, save_reader
 
 #: The stage, and then the processes that there were: that one process alone made the files must not pass for two.
 #: Each tells its rank in one write, or the two get mixed.
@@ -34,6 +35,7 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
     (tmp_path / "models").mkdir()
     shutil.copytree(backbones, tmp_path / "models" / "backbones")
     save_calibrated(tmp_path / "models" / "calibrate", backbones)
+    save_reader(tmp_path / "models" / "findings", tmp_path / "models" / "calibrate")
     with open(tmp_path / "params.yaml", "w") as file:
         YAML().dump(params.model_dump(mode="json"), file)
 
@@ -56,6 +58,7 @@ def test_two_processes_write_the_files_of_one(tmp_path: Path, backbones: Path) -
         tmp_path / "data" / "features",
         params.decode,
         tmp_path / "alone",
+        partial(trained_generator, findings=tmp_path / "models" / "findings"),
     )
     together, alone = (drive.contents(tmp_path / out) for out in ("predictions", "alone"))
     assert together == alone and {"sn.jsonl", "mw.jsonl", "manifest.json"} <= set(together)
