@@ -227,10 +227,10 @@ class _Run:
         means, totals = self._backward(micros)
         sums, tokens = self._over_processes(torch.cat(list(means.pairs.values())), [batch for _, batch in micros])
         pairs = dict(zip(means.pairs, sums.double().split(2), strict=True))
-        gradients = [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
-        norm, limit = torch.nn.utils.get_total_norm(gradients), self.phase.train.max_grad_norm
+        parameters, limit = self.parameters.values(), self.phase.train.max_grad_norm
+        norm = torch.nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None])
         if limit is not None:
-            torch._foreach_mul_(gradients, (limit / norm).clamp(max=1))
+            torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
         self.means.add(pairs | {"gradient_norm": torch.stack([norm, torch.ones_like(norm)]).double()})
         loss, count = pairs["loss"]
         self.unchecked.append((self.done, [rows for rows, _ in micros], torch.stack([loss / count, norm, *totals])))
