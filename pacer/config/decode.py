@@ -29,7 +29,7 @@ class Decode(Strict):
     limit: Positive | None
     engine: Literal["beam", "generate"]
     commitment: Literal["generated", "read"] = "generated"
-    threshold: Share = 0.45
+    threshold: Share = 0.4
     risk: Risk = Risk()
     select: Literal["score", "agreement"] = "score"
     candidates: Beams = 8

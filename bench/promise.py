@@ -1,0 +1,187 @@
+"""Does a promise hold, and where does it break? (docs/evidence.md, 8)
+
+    pacer use phantom; pacer study run worlds
+    python bench/promise.py WORK                  writes bench/results/promise.md and promise.json
+
+For each dataset of the study the models of one row decode the test split with every threshold that a promise tests.
+Then, 100 times, a random third of the patients calibrates a promise, and the others measure it: once in the same
+context, and once for every pair of other contexts and, in the same context, of other datasets. Beside them, what a
+promise with a known true risk shows in splits of the same size: patients are drawn with replacement from those of the
+dataset, whose error rate is then the true one. A valid promise exceeds its share of the true risk in at most a tenth of
+the draws, and that of the measured half in more, because a measured half varies too.
+
+WORK keeps the models and predictions, so a stopped run continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from openi import get
+from scipy.stats import t as student
+
+from pacer.config import load_params
+from pacer.config.decode import Risk
+from pacer.core.contexts import CONTEXTS
+from pacer.core.io import write_json
+from pacer.data.schemas import of_split, read_records
+from pacer.decoding.promise import GRID, counts, passing, risk_test
+from pacer.decoding.run import decode_records, trained_generator
+from pacer.studies.run import finished, results_folder
+from pacer.studies.study import load_study
+from pacer.studies.worktree import Repository, git
+
+STUDY, ROW, SPLITS = "worlds", "PACER, read", 100
+RISK = Risk(false_present=0.2, missed=None, confidence=0.9)
+#: By how much a promise may be exceeded before it counts as broken.
+MUCH = 0.05
+MODELS = ("backbones", "parent", "calibrate", "findings")
+OUT = Path("bench/results/promise")
+
+#: Errors and affirmed findings of each patient [patients, 2], by context and threshold.
+Sums = dict[str, dict[float, np.ndarray]]
+
+
+class Split(NamedTuple):
+    """One promise: its threshold, None if none was given; and errors and findings of those who measured it."""
+
+    threshold: float | None
+    errors: float
+    findings: float
+
+    @property
+    def excess(self) -> float:
+        """How far the measured rate lies above the promised one."""
+        return self.errors / self.findings - (RISK.false_present or 0.0) if self.findings else float("-inf")
+
+
+def models(work: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each dataset of the study and a folder with its data and the models of :data:`ROW`."""
+    root = Path.cwd()
+    study, repository = load_study(Path("studies"), STUDY), Repository(root)
+    for place, replicate, reference, _ in finished(study, repository, results_folder(root)):
+        if study.rows[place].name == ROW:
+            folder, commit = work / replicate.replace(" ", "_"), git(root, "rev-parse", reference).strip()
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in ("data/corpus", "data/features", *(f"models/{name}" for name in MODELS)):
+                if not (folder / path).exists():
+                    (folder / path).parent.mkdir(exist_ok=True)
+                    get(path, commit, folder / path)
+            yield replicate, folder
+
+
+def sums_of(folder: Path) -> Sums:
+    """Return errors and findings of the test patients of a dataset."""
+    records = read_records(folder / "data/corpus/records.parquet")
+    test = of_split(records, "test")
+    settings = {"split": "test", "commitment": "read", "controls": [], "examples": 0, "limit": None}
+    decode = load_params(Path("params.yaml")).decode.model_copy(update=settings)
+    opened = partial(trained_generator, findings=folder / "models/findings")
+    checkpoint, backbones = folder / "models/calibrate", folder / "models/backbones"
+    sums: Sums = {}
+    for threshold in GRID:
+        out = folder / f"predictions-{threshold}"
+        if not out.exists():
+            at = decode.model_copy(update={"threshold": threshold})
+            decode_records(checkpoint, backbones, records, folder / "data/features", at, out, opened)
+        for (context,), part in test.group_by("context", maintain_order=True):
+            lines = pl.read_ndjson(out / f"{context}.jsonl").select("record_id", pl.col("report").alias("written"))
+            joined = part.join(lines, on="record_id", how="left", validate="1:1", maintain_order="left")
+            found = counts(joined["written"].to_list(), joined["report_raw"].to_list())["false_present"]
+            patients = np.unique(joined["subject_id"].to_numpy(), return_inverse=True)[1]
+            of_patients = np.zeros((int(patients.max()) + 1, 2))
+            np.add.at(of_patients, patients, found)
+            sums.setdefault(str(context), {})[threshold] = of_patients
+    return sums
+
+
+def chosen(calibration: dict[float, np.ndarray]) -> float | None:
+    """Return the threshold that a promise takes on these patients; None: it is refused."""
+    tests = [risk_test(*calibration[at].T, RISK.false_present or 0.0, 1 - RISK.confidence, at) for at in GRID]
+    passed = passing({"false_present": tests}, 1 - RISK.confidence)["false_present"]
+    return min(passed, default=None)
+
+
+def promised(calibration: dict[float, np.ndarray], measured: dict[float, np.ndarray]) -> Split:
+    """Return the promise made on some patients and measured on others."""
+    threshold = chosen(calibration)
+    return Split(threshold, *(measured[threshold].sum(axis=0) if threshold is not None else (0.0, 0.0)))
+
+
+def rows(sums: dict[float, np.ndarray], others: dict[float, np.ndarray] | None, draw: Any) -> tuple[Split, Split]:
+    """Return a promise of a random third of the patients, measured on the rest of them or on all ``others``, and one of
+    as many patients drawn with replacement, measured on the true rate."""
+    count = len(sums[GRID[0]])
+    order = draw.permutation(count)
+    third, rest = order[: count // 3], order[count // 3 :]
+    measured = {at: values[rest] for at, values in sums.items()} if others is None else others
+    again = draw.integers(count, size=count // 3)
+    return (
+        promised({at: values[third] for at, values in sums.items()}, measured),
+        promised({at: values[again] for at, values in sums.items()}, sums),
+    )
+
+
+def shares(splits: list[tuple[Split, Split]]) -> list[float]:
+    """Return the shares of promises that are given, exceeded, exceeded by much, and exceeded by the true risk, then the
+    findings stated under them and the share of these that are right."""
+    given = [split for split, _ in splits if split.threshold is not None]
+    valid = [split for _, split in splits if split.threshold is not None]
+    errors, findings = (sum(getattr(split, name) for split in given) for name in ("errors", "findings"))
+    return [
+        len(given) / len(splits),
+        np.mean([split.excess > 0 for split in given] or [np.nan]),
+        np.mean([split.excess > MUCH for split in given] or [np.nan]),
+        sum(split.excess > 0 for split in valid) / len(splits),
+        findings / max(len(given), 1),
+        1 - errors / findings if findings else np.nan,
+    ]
+
+
+def over_datasets(values: list[float]) -> str:
+    """Return the mean over datasets with Student's interval."""
+    known = np.array([value for value in values if not np.isnan(value)])
+    if len(known) < 2:
+        return "–" if not len(known) else f"{known[0]:.2f}"
+    half = student.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known))
+    return f"{known.mean():.2f} ({known.mean() - half:.2f} to {known.mean() + half:.2f})"
+
+
+HEAD = ("given", "exceeded", f"by more than {MUCH}", "true risk above", "findings stated", "of them right")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", type=Path)
+    work, draw = parser.parse_args().work, np.random.default_rng(0)
+    datasets = {name: sums_of(folder) for name, folder in models(work)}
+    if not datasets:
+        raise SystemExit(f"the study {STUDY} has no finished run of {ROW}; `pacer study run {STUDY}` first")
+    table: dict[str, list[list[float]]] = {}
+    for name, sums in datasets.items():
+        for context in sums:
+            for used in sums:
+                others = None if used == context else sums[used]
+                splits = [rows(sums[context], others, draw) for _ in range(SPLITS)]
+                table.setdefault(f"{context} → {used}", []).append(shares(splits))
+            for other, elsewhere in datasets.items():
+                if other != name:
+                    splits = [rows(sums[context], elsewhere[context], draw) for _ in range(SPLITS)]
+                    table.setdefault(f"{context} → {context} of another dataset", []).append(shares(splits))
+    order: dict[str, int] = {name: place for place, name in enumerate(CONTEXTS)}
+    lines = [f"| calibrated → used | {' | '.join(HEAD)} |", "|:---" * (len(HEAD) + 1) + "|"]
+    for name in sorted(table, key=lambda name: (order[name[:2]], name)):
+        lines.append(f"| {name} | {' | '.join(map(over_datasets, map(list, zip(*table[name], strict=True))))} |")
+    OUT.with_suffix(".md").write_text("\n".join(lines) + "\n")
+    write_json(OUT.with_suffix(".json"), table)
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""A rival for Calibrate that needs no training: no comparison with a previous report where none is given.
+
+    pacer use phantom; pacer study run adaptation
+    python bench/suppress.py WORK        the scores go to data/external/suppressed, a row of the study
+
+In contexts without a previous report the frozen parent of "mw, frozen" decodes with the comparison phrases of the rules
+(`pacer/data/wording.yaml`) as forbidden continuations, as they occur in the train reports (compare SDLS,
+arXiv:2602.23676). The other contexts are those of the parent. Printed for each seed, beside the frozen parent and
+Calibrate: the share of reports that refer to a previous examination without one, F1 and BLEU-4.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from openi import get
+from transformers import GenerationConfig, PreTrainedTokenizerBase
+
+from pacer.config import load_params
+from pacer.core.contexts import CONTEXTS, availability
+from pacer.core.io import write_json
+from pacer.data.schemas import of_split, read_records
+from pacer.data.wording import find_wording
+from pacer.decoding import generate
+from pacer.decoding.run import decode_records, trained_generator
+from pacer.decoding.transformers_generate import Generate
+from pacer.metrics.score import score_decoded
+from pacer.metrics.signature import ScoreInputs
+from pacer.model.assemble import load_tokenizer
+from pacer.studies.run import finished, results_folder
+from pacer.studies.study import load_study
+from pacer.studies.worktree import Repository, git
+
+STUDY, FROZEN, CALIBRATED = "adaptation", "mw, frozen", "mw, g(h,z,e)"
+OUT = Path("data/external/suppressed")
+#: What a run of the study leaves that decoding and scoring need.
+NEEDED = ("data/corpus", "data/features", "data/anchors", "data/labels", "models", "predictions")
+SCORES = ("unfounded_prior_wording_rate", "f1", "bleu4")
+
+
+def runs(work: Path) -> Iterator[tuple[str, str, Path]]:
+    """Yield row, replicate and a folder with the outputs of the two rows of the study."""
+    root = Path.cwd()
+    study, repository = load_study(Path("studies"), STUDY), Repository(root)
+    for place, replicate, reference, _ in finished(study, repository, results_folder(root)):
+        row = study.rows[place].name
+        if row in (FROZEN, CALIBRATED):
+            folder = work / f"{'frozen' if row == FROZEN else 'calibrated'}-{replicate}"
+            for path in NEEDED:
+                if not (folder / path).exists():
+                    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                    get(path, git(root, "rev-parse", reference).strip(), folder / path)
+            yield row, replicate, folder
+
+
+def forbidden(records: pl.DataFrame, tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
+    """Return the tokens of every comparison phrase in the train reports, at the start of a text and within it."""
+    reports = of_split(records, "train")["report"]
+    phrases = {report[start:end] for report in reports for start, end, _ in find_wording(report)}
+    within = [tokenizer(f"a {phrase}", add_special_tokens=False)["input_ids"] for phrase in sorted(phrases)]
+    start = len(tokenizer("a", add_special_tokens=False)["input_ids"])
+    return [ids[start:] for ids in within]
+
+
+def suppressed(folder: Path) -> Path:
+    """Decode the test records without a previous report under the ban, and return the folder of all predictions."""
+    out = folder / "suppressed"
+    if out.exists():
+        return out
+    records = read_records(folder / "data/corpus/records.parquet")
+    banned = forbidden(records, load_tokenizer(folder / "models/backbones"))
+
+    class Suppressing(Generate):
+        """``generate`` that writes no banned sequence of tokens."""
+
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.language.generation_config = GenerationConfig(bad_words_ids=banned)
+
+    without = [context for context in CONTEXTS if not availability(context)[1]]
+    settings = {"engine": "generate", "controls": [], "examples": 0, "limit": None}
+    decode = load_params(Path("params.yaml")).decode.model_copy(update=settings)
+    parent, backbones = folder / "models/parent", folder / "models/backbones"
+    engines: dict[str, Any] = generate.ENGINES
+    engines["generate"] = Suppressing
+    part = records.filter(pl.col("context").is_in(without))
+    decode_records(parent, backbones, part, folder / "data/features", decode, folder / "decoding", trained_generator)
+    for context in CONTEXTS:
+        source = folder / ("decoding" if context in without else "predictions") / f"{context}.jsonl"
+        (folder / "decoding" / f"{context}.jsonl").write_bytes(source.read_bytes())
+    return (folder / "decoding").rename(out)
+
+
+def scored(folder: Path, predictions: Path, out: Path) -> dict[str, dict[str, float]]:
+    """Score predictions of a run, and return the scores by context."""
+    data = folder / "data"
+    labels, anchors = data / "labels/references.parquet", data / "anchors/anchors.parquet"
+    inputs = ScoreInputs(folder / "models/backbones/chexbert", labels, anchors, None)
+    settings = load_params(Path("params.yaml")).score
+    return score_decoded(data / "corpus/records.parquet", predictions, out, inputs, settings).scores
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", type=Path)
+    table: dict[str, dict] = {}
+    for row, replicate, folder in runs(parser.parse_args().work):
+        table[f"{row}, seed {replicate}"] = scored(folder, folder / "predictions", folder / "scores")
+        if row == FROZEN:
+            out = OUT / replicate
+            table[f"mw, suppressed, seed {replicate}"] = scored(folder, suppressed(folder), out)
+    if not table:
+        raise SystemExit(f"the study {STUDY} has no finished run; `pacer study run {STUDY}` first")
+    write_json(Path("bench/results/suppress.json"), table)
+    print("| | " + " | ".join(f"{c} {key}" for c in ("sn", "mn", "mean") for key in SCORES) + " |")
+    print("|:---|" + "---:|" * 3 * len(SCORES))
+    for name, scores in sorted(table.items()):
+        cells = [scores[context].get(key) for context in ("sn", "mn", "mean") for key in SCORES]
+        print(f"| {name} | {' | '.join('–' if cell is None else f'{cell:.3f}' for cell in cells)} |")
+
+
+if __name__ == "__main__":
+    main()
