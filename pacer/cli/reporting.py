@@ -26,7 +26,7 @@ from pacer.cli.terminal import (
 )
 from pacer.config import Params, validated
 from pacer.config.profiles import load_profile
-from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.errors import ConfigError
 from pacer.core.io import check_replaceable
 
 if TYPE_CHECKING:
@@ -97,8 +97,9 @@ def _shared_texts(records: Path) -> Check:
 
 
 def _token_limit(params: Params, records: Path) -> Check:
-    """Count the train targets that the token limit cuts, if the language model is here."""
+    """Count the train targets that the token limit cuts, if the stage `backbones` made the language model."""
     from pacer.core.audits import Check, number, percent
+    from pacer.core.pointers import provenance, resolve
     from pacer.data.audit import LEFT_OUT_LIMIT
     from pacer.data.schemas import read_records
 
@@ -107,33 +108,18 @@ def _token_limit(params: Params, records: Path) -> Check:
     try:
         from pacer.backbones.tokenizer import read_tokenizer
         from pacer.training.trajectory import TrajectoryBuilder
-
-        folder = _language_model(params)
     except ModuleNotFoundError:
         return Check(name, "not known without the extra `pipeline`: make setup")
-    if folder is None:
-        return Check(name, "not known before the language model is here")
-    tokenizer = read_tokenizer(folder)
+    folder = BACKBONES / "language"
+    if provenance(folder).get("provider") != params.backbones.language.provider:
+        return Check(name, "not known before `dvc repro backbones` made the language model")
+    tokenizer = read_tokenizer(resolve(folder))
     builder, cut = TrajectoryBuilder(tokenizer, limit), 0
     train = read_records(records, ["split", "report"]).filter(split="train")
     for part in train.iter_slices(16_384):  # all ids at once would take gigabytes
         cut += sum(map(builder.is_cut, tokenizer(part["report"].to_list(), add_special_tokens=False)["input_ids"]))
     found = f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): cut there, without an end"
     return Check(name, found, cut <= LEFT_OUT_LIMIT * len(train))
-
-
-def _language_model(params: Params) -> Path | None:
-    """Return the folder of the language model: its own, or that of the stand-in made by the stage `backbones`."""
-    from pacer.backbones.hub import locate
-    from pacer.core.pointers import provenance
-
-    backbone, standin = params.backbones.language, BACKBONES / "language"
-    if backbone.provider in ("hub", "local"):
-        try:
-            return locate(backbone, "language")
-        except BackboneError:
-            return None
-    return standin if provenance(standin).get("provider") == backbone.provider else None
 
 
 def score(
@@ -230,9 +216,6 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
         "Polarity of the findings, and comparison with earlier examinations": score_table(
             scores, scores_at("contents")
         ),
-        "Shares of the reports, each beside that of the references; length as a ratio": score_table(
-            scores, scores_at("variety")
-        ),
     }
     for title, table in others.items():
         if table is not None and len(table.columns) > 1:
@@ -260,16 +243,11 @@ def compare(
     approximate randomisation."""
     check_exists(first, second)
     from pacer.metrics.calls import compare as compare_systems
-    from pacer.reporting.score_tables import comparison_notes, comparison_table, group_comparison_table
+    from pacer.reporting.score_tables import comparison_notes, comparison_table
 
     comparison = compare_systems(first, second, convention=convention)
     print_table(comparison_table(comparison))
-    if comparison.groups:
-        console.print()
-        print_table(group_comparison_table(comparison))
     console.print()
-    if comparison.identical:
-        say("The reports of both runs are the same, so only custom columns can differ.", "yellow")
     for line in comparison_notes(comparison):
         say(line)
 
@@ -277,8 +255,7 @@ def compare(
 def show(
     study: Annotated[str, typer.Argument(help="Study id, or the part of a record id after `sn-`.")],
     systems: Annotated[
-        tuple[str, str],
-        typer.Option(metavar="A B", help="Scored runs, or files of reports by record id; NAME=PLACE gives a name."),
+        tuple[str, str], typer.Option(metavar="A B", help="Folders of scored runs; NAME=FOLDER gives a name.")
     ],
     out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("shown"),
     context: ContextNames = None,

@@ -57,10 +57,8 @@ class Decode(Strict):
 
 
 class Score(Strict):
-    """The group ``score``: convention of F1, references and the labeller's batches."""
+    """The group ``score``: convention of F1, references, and further columns."""
 
     convention: Literal["llm-rg4", "r2gen", "nicolson", "top5", "weighted"]
     originals: Literal[Cleaner, "lowercase", "as_is"]
-    batch_size: Positive
-    precision: Literal["float32", "bfloat16"]
     columns: str | None

@@ -63,12 +63,6 @@ def score(
     inputs = ScoreInputs(*(None if path is None else Path(path) for path in (chexbert, labels)))
     expected = reports_of(references, REFERENCE_COLUMNS, chosen.reference_id, chosen.reference_text)
     generated = reports_of(hypotheses, HYPOTHESIS_COLUMNS, chosen.hypothesis_id, chosen.hypothesis_text)
-    is_one_file = all(paths) and expected.path.samefile(generated.path)
-    if is_one_file and expected.columns["text"] == generated.columns["text"]:
-        raise DataError(
-            f"references and hypotheses are the same column {expected.columns['text']} of {expected.path}; name "
-            "another file, or another column with --reference-text or --hypothesis-text"
-        )
     if chosen.split is None and expected.rows["split"].count():
         chosen = chosen.model_copy(update={"split": "test"})
     about = _about(expected, chosen)

@@ -33,7 +33,7 @@ COLUMNS: dict[str, pl.DataType] = {
     **{f"{side}_{polarity}": _TEXTS for side in ("anchor", "reference", "report") for polarity in POLARITIES},
     **dict.fromkeys(("reference_wording", "hypothesis_wording"), _TEXTS),
     "gate": pl.Float64(),
-    **dict.fromkeys(("fallback", "unclosed"), pl.Boolean()),
+    "fallback": pl.Boolean(),
     "tokens": pl.Int64(),
 }
 #: Optional columns: findings in which a report contradicts its commitment, whether a text is copied from the training

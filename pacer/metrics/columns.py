@@ -19,7 +19,7 @@ from pacer.metrics.predictions import check_pairs
 _ID = "record_id"
 #: Names that pandas gives to the row numbers that it writes; other programs leave them unnamed.
 _INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
-#: Spellings of a missing value in CSV. NaN is none of them: what computed it may have failed.
+#: Spellings of a missing value in CSV. NaN does not count: what computed it may have failed.
 _ABSENT = ["", "NA", "N/A", "n/a", "#N/A", "None", "none", "NONE", "null", "Null", "NULL", "<NA>", "NaT", "nat"]
 #: Endings that mark the columns of controls.
 _OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
@@ -113,12 +113,6 @@ def _checked(column: pl.Series, ids: pl.Series, path: str | Path, taken: Collect
             f"{where}: expected numbers, which become scores, or texts, or true and false, which become groups"
         )
     texts = column.str.strip_chars().replace("", None)
-    no_number = texts.is_not_null() & texts.cast(pl.Float64, strict=False).is_null()
-    if 0 < no_number.sum() < texts.count() / 2:
-        raise DataError(
-            f"{where}: most cells are numbers, but that of record {ids.filter(no_number)[0]} is not; write numbers "
-            "like 0.9, and leave missing ones empty"
-        )
     if (count := texts.drop_nulls().n_unique()) > _MOST_VALUES:
         raise DataError(f"{where} has {count} different texts, more than {_MOST_VALUES}; give numbers, or bands")
     return texts

@@ -36,16 +36,18 @@ def commitment_scores(cases: pl.DataFrame) -> dict[str, float | None]:
     ``report_follows_anchor``: share of the commitment's statements that the report makes with the same polarity;
     ``report_covered_by_anchor``: share of the report's statements that the commitment already made.
     """
-    agreed = polarity_agreement(states(cases, "reference"), states(cases, "report"))
-    scores = {f"report_{name}": value for name, value in agreed.items() if name.endswith("f1")}
+    f1 = polarity_f1(states(cases, "reference"), states(cases, "report"))
+    scores = {f"report_{name}": value for name, value in f1.items()}
     committed = cases.filter(pl.col("anchor_positive").is_not_null())
     if committed.is_empty():
         return scores
     reference, anchor, report = (states(committed, side) for side in ("reference", "anchor", "report"))
-    scores |= {f"anchor_{name}": value for name, value in polarity_agreement(reference, anchor).items()}
-    scores["report_follows_anchor"] = polarity_agreement(anchor, report)["stated_agreement"]
-    scores["report_covered_by_anchor"] = polarity_agreement(report, anchor)["stated_agreement"]
-    return scores
+    scores |= {f"anchor_{name}": value for name, value in polarity_f1(reference, anchor).items()}
+    alike = {
+        "report_follows_anchor": _stated_alike(anchor, report),
+        "report_covered_by_anchor": _stated_alike(report, anchor),
+    }
+    return scores | alike
 
 
 def contradictions(cases: pl.DataFrame) -> pl.Series:
@@ -54,8 +56,8 @@ def contradictions(cases: pl.DataFrame) -> pl.Series:
     anchor, report = states(cases, "anchor"), states(cases, "report")
     opposite = [POLARITIES.index(polarity) for polarity in ("positive", "negative")]
     clash = (anchor != report) & np.isin(anchor, opposite) & np.isin(report, opposite)
-    found = [[finding for finding, there in zip(FINDINGS, row, strict=True) if there] for row in clash]
-    column = pl.Series("contradictions", found, dtype=pl.List(pl.String))
+    clashing = [[finding for finding, is_clash in zip(FINDINGS, row, strict=True) if is_clash] for row in clash]
+    column = pl.Series("contradictions", clashing, dtype=pl.List(pl.String))
     return cases.select(pl.when(pl.col("anchor_positive").is_not_null()).then(column)).to_series().alias(column.name)
 
 
@@ -79,15 +81,16 @@ def polarity_rows(cases: pl.DataFrame, polarity: str) -> np.ndarray:
     return by_record(label_counts(*(states(cases, side) == state for side in ("reference", "report"))))
 
 
-def polarity_agreement(expected: np.ndarray, generated: np.ndarray) -> dict[str, float | None]:
-    """Return the agreement of two arrays of :func:`states`, over records x findings. ``agreement``: share of cells with
-    the same state; ``stated_agreement``: the same over the cells where ``expected`` states something (``None`` if it
-    states nothing); ``positive_f1``, ``negative_f1``, ``uncertain_f1``: micro F1 of each polarity (``None`` if neither
-    side uses it)."""
-    same, stated = expected == generated, expected != ABSENT
-    f1 = {
+def polarity_f1(expected: np.ndarray, generated: np.ndarray) -> dict[str, float | None]:
+    """Return micro F1 of each polarity, ``positive_f1`` and so on, of two arrays of :func:`states`, over records x
+    findings; ``None`` if neither side uses the polarity."""
+    return {
         f"{polarity}_f1": ratios(expected == state, generated == state)["f1"]
         for state, polarity in enumerate(POLARITIES)
     }
-    stated_agreement = float(same[stated].mean()) if stated.any() else None
-    return {"agreement": float(same.mean()), "stated_agreement": stated_agreement, **f1}
+
+
+def _stated_alike(expected: np.ndarray, generated: np.ndarray) -> float | None:
+    """Return the share of what ``expected`` states that ``generated`` states alike; ``None`` if it states nothing."""
+    stated = expected != ABSENT
+    return float((expected == generated)[stated].mean()) if stated.any() else None

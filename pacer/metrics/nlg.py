@@ -1,6 +1,6 @@
 """Language scores: BLEU-1 to 4, ROUGE-L, METEOR 1.5 and CIDEr as computed by ``pycocoevalcap``.
 
-The texts are split at blanks only, without lower-casing or other tokenisation, as in LLM-RG4's code. The paper uses
+The texts are split at spaces only, without lower-casing or other tokenisation, as in LLM-RG4's code. The paper uses
 "the repository evaluation implementation", against cleaned references (appendix "Clinical and Language Metrics"). BLEU
 is the corpus score with the closest reference length. ROUGE-L (beta 1.2) and CIDEr are means over rows; METEOR is its
 own corpus aggregate.
@@ -20,15 +20,15 @@ from pycocoevalcap.rouge.rouge import Rouge
 
 from pacer.metrics.meteor import meteor, meteor_counts, meteor_statistics
 
-#: White space other than blanks.
+#: White space other than spaces.
 _BREAK = re.compile(r"[^\S ]")
 #: Constants that pycocoevalcap adds to counts to avoid the logarithm of zero.
 _TINY, _SMALL = 1e-15, 1e-9
 
 
 def single_line(text: str) -> str:
-    """Return a text as one line, the form in which it is scored. Line breaks, tabs and the blanks around them become
-    one blank; doubled blanks stay, as in the pipeline's own reports. Without this, pycocoevalcap's ROUGE-L would treat
+    """Return a text as one line, the form in which it is scored. Line breaks, tabs and the spaces around them become
+    one space; doubled spaces stay, as in the pipeline's own reports. Without this, pycocoevalcap's ROUGE-L would treat
     two words separated by a line break as one."""
     if not _BREAK.search(text):
         return text

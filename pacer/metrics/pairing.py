@@ -12,25 +12,23 @@ from pacer.config import Strict
 from pacer.config.corpus import Cleaner
 from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import DataError
-from pacer.core.hygiene import ANY_RESIDUE, is_absent
+from pacer.core.hygiene import is_absent
 from pacer.data.cleaning import CLEANERS
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
-from pacer.metrics.report_files import ALSO, WAS_DECIMAL, Reports
+from pacer.metrics.report_files import ALSO, Reports
 
 #: Signs of uncleaned text that change language scores: capitals, and a period without a space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
-#: Remedies for ids that do not pair, by a phrase in the error message.
-_WAYS = {
-    "more than once in": "keep one row for each id: select references with --split and --context, and write one file "
-    "for each system or further set of references",
-    "missing in": "write the ids in the same way in both files, name their columns with --reference-id and "
-    "--hypothesis-id, or score an empty report where one is missing or null with --missing empty",
-    "but not in": "remove these rows, or give their references",
-}
+#: What to do if ids do not pair.
+_REMEDY = (
+    "write the ids alike in both files, or name their columns with --reference-id and --hypothesis-id; keep one row "
+    "for each id: select references with --split and --context, and write one file for each system or further set of "
+    "references; score an empty report where one is missing or null with --missing empty; or remove these rows"
+)
 #: Columns of predictions that other systems do not provide.
-_NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "unclosed", "tokens")
+_NOT_SAID = ("anchor_positive", "anchor_negative", "anchor_uncertain", "gate", "tokens")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -83,15 +81,10 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     given = offered.drop_nulls("text")
     _check_ids(expected, [offered, given], (name, str(hypotheses.path)), missing=protocol.missing == "empty")
     if protocol.reference_id is None and protocol.hypothesis_id is None:
-        _check_one_pairing(expected, offered, references, hypotheses)
         _check_second_ids(expected, offered, references, hypotheses)
     written = given.select("id", pl.col("text").alias("hypothesis"))
     cases = expected.join(written, on="id", how="left", maintain_order="left")
     counts: dict[str, Any] = {"missing_hypotheses": cases["hypothesis"].null_count()}
-    # counted before cleaning, which breaks it up; only files that have some get an entry
-    for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
-        if residue := int(cases[column].str.contains(ANY_RESIDUE).sum()):
-            counts[f"residue_{side}"] = residue
     generated = [_extracted(text, protocol) for text in cases["hypothesis"].fill_null("")]
     reports = list(map(without_prompt, generated))
     if cut := {key: report for key, text, report in zip(cases["id"], generated, reports) if text != report}:
@@ -129,38 +122,18 @@ def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
             raise DataError(f"{file.path} has no column {column}, so {column} {wanted} cannot be chosen")
         rows, name = rows.filter(pl.col(column) == wanted), f"{name}, {column} {wanted}"
     if rows.is_empty():
-        there = ", ".join(file.rows["split"].drop_nulls().unique().sort().head(5))
-        raise DataError(f"{name}: there is no reference" + f"; its splits are {there}" * bool(there))
+        splits = ", ".join(file.rows["split"].drop_nulls().unique().sort().head(5))
+        raise DataError(f"{name}: there is no reference" + f"; its splits are {splits}" * bool(splits))
     return rows, name
 
 
 def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[str, str], missing: bool) -> None:
     """Check that the ids pair; ``sides``: the rows of the hypotheses, and those with a text."""
-    ids = expected["id"].to_list()
     try:
         for rows in sides:  # an id without a text must also pair
-            check_pairs(ids, rows["id"].to_list(), *names, missing=missing)
+            check_pairs(expected["id"].to_list(), rows["id"].to_list(), *names, missing=missing)
     except DataError as error:
-        ways = [way for words, way in _WAYS.items() if words in str(error)]
-        whole = [set(rows["id"].str.replace(WAS_DECIMAL, "$1")) for rows in (expected, sides[0])]
-        if len(whole[0] & whole[1]) > len(set(ids) & set(sides[0]["id"])):
-            ways.insert(0, "ids such as 101.0 beside 101 were decimal numbers for a time: write whole ones in both")
-        raise DataError(f"{error}; {'; '.join(ways)}") from None
-
-
-def _check_one_pairing(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
-    """Refuse to pair columns of different names if another column of ids would pair as well, and differently."""
-    sides = (references.columns.get("id", ""), hypotheses.columns.get("id", ""))
-    if sides[0].lower() == sides[1].lower():
-        return
-    for rows, others, file in ((expected, offered, references), (offered, expected, hypotheses)):
-        for name in (name for name in rows.columns if name.startswith(ALSO)):
-            if set(rows[name]) == set(others["id"]) and not rows[name].equals(rows["id"]):
-                raise DataError(
-                    f"{references.path} and {hypotheses.path} pair by {sides[0]} and {sides[1]}, but the column "
-                    f"{name.removeprefix(ALSO)} of {file.path} pairs as well, with other rows; name the right ones "
-                    "with --reference-id and --hypothesis-id"
-                )
+        raise DataError(f"{error}; {_REMEDY}") from None
 
 
 def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import polars as pl
 from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, ValidationError
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, CLOSE_REPORT, OPEN_REPORT, POLARITIES
+from pacer.commitments.anchor import ANCHOR_SCHEMA, POLARITIES
 from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import numbered_jsonl
@@ -39,15 +39,14 @@ class Chance(BaseModel, strict=True):
 
 
 class Prediction(BaseModel, strict=True):
-    """One line of predictions. ``generated``: the complete text; ``tokens``: its length; ``findings``: the chance of
-    each. Missing fields are None."""
+    """One line of predictions. ``tokens``: of the complete text; ``findings``: the chance of each. Missing fields are
+    None."""
 
     record_id: str
     report: str
     anchor: Annotated[dict[str, list[str]], AfterValidator(_known)] | None = None
     fallback: bool | None = None
     gate: FiniteFloat | None = None
-    generated: str | None = None
     tokens: Annotated[int, Field(ge=0)] | None = None
     findings: Annotated[dict[str, Chance], AfterValidator(_complete)] | None = None
 
@@ -57,15 +56,13 @@ _OF_RECORDS = (
     *("record_id", "context", "study_id", "subject_id", "report", "report_raw", "findings_original"),
     *("view", "prior_report", "frontal_report"),
 )
-#: Columns of predictions; ``unclosed``: the last ``<REPORT>`` of the whole text has no ``</REPORT>``;
-#: ``present``, ``absent``: the probabilities of the findings, in the vocabulary's order.
+#: Columns of predictions; ``present``, ``absent``: the probabilities of the findings, in the vocabulary's order.
 PREDICTIONS: dict[str, pl.DataType] = {
     "record_id": pl.String(),
     "hypothesis": pl.String(),
     **{f"anchor_{polarity}": pl.List(pl.String()) for polarity in POLARITIES},
     "gate": pl.Float64(),
     "fallback": pl.Boolean(),
-    "unclosed": pl.Boolean(),
     "tokens": pl.Int64(),
     **dict.fromkeys(("present", "absent"), pl.List(pl.Float64)),
 }
@@ -105,8 +102,7 @@ def read_predictions(path: Path, record_ids: Sequence[str]) -> pl.DataFrame:
     rows = {}
     for line in lines:
         anchor = [None] * 3 if line.anchor is None else [line.anchor[polarity] for polarity in POLARITIES]
-        unclosed = None if line.generated is None else is_unclosed(line.generated)
-        ended = (line.gate, bool(line.fallback), unclosed, line.tokens)
+        ended = (line.gate, bool(line.fallback), line.tokens)
         chances = None if line.findings is None else [line.findings[finding] for finding in FINDINGS]
         read = [chances and [getattr(chance, what) for chance in chances] for what in ("present", "absent")]
         rows[line.record_id] = (line.record_id, line.report, *anchor, *ended, *read)
@@ -123,11 +119,6 @@ def _prediction(row: Any, place: str) -> Prediction:
             for problem in error.errors(include_input=False, include_url=False)
         )
         raise DataError(f"{place}{name}: {'; '.join(problems)}") from None
-
-
-def is_unclosed(generated: str) -> bool:
-    """Return whether the last ``<REPORT>`` of a generated text has no ``</REPORT>``."""
-    return OPEN_REPORT in generated and CLOSE_REPORT not in generated.rpartition(OPEN_REPORT)[2]
 
 
 def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | None) -> pl.DataFrame:
@@ -150,12 +141,12 @@ def read_cases(records: pl.DataFrame, predictions_dir: Path, anchors: Path | Non
     contexts = {name: records.filter(context=name) for name in CONTEXTS if name in set(records["context"])}
     if sum(map(len, contexts.values())) < len(records):
         raise DataError(f"a record's context is not one of {', '.join(CONTEXTS)}")
-    there = [name for name in CONTEXTS if (predictions_dir / f"{name}.jsonl").is_file()]
-    missing = [name for name in contexts if name not in there]
-    if missing and there:
+    decoded = [name for name in CONTEXTS if (predictions_dir / f"{name}.jsonl").is_file()]
+    missing = [name for name in contexts if name not in decoded]
+    if missing and decoded:
         raise DataError(
             f"{predictions_dir} holds no {missing[0]}.jsonl, and there are records of {', '.join(missing)}; to score "
-            f"only the others, add {' '.join(f'--context {name}' for name in there)}"
+            f"only the others, add {' '.join(f'--context {name}' for name in decoded)}"
         )
     parts = []
     for name, rows in contexts.items():

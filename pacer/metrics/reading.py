@@ -10,12 +10,9 @@ import numpy as np
 import polars as pl
 from sklearn.metrics import roc_auc_score
 
-from pacer.commitments.anchor import FINDINGS, POLARITIES
+from pacer.commitments.anchor import POLARITIES
 from pacer.metrics.clinical import ratios
 from pacer.metrics.commitments import states
-
-#: The threshold of F1 where the predictions have none.
-MIDDLE = 0.5
 
 
 def is_read(cases: pl.DataFrame) -> bool:
@@ -24,39 +21,21 @@ def is_read(cases: pl.DataFrame) -> bool:
 
 
 def reading_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return F1 at the threshold of the predictions, AUROC (mean of the findings that have both kinds of cells) and
-    Brier score of one context; empty without probabilities."""
+    """Return F1 at the threshold of the predictions (.5 if they have none), AUROC (mean of the findings that have both
+    kinds of cells) and Brier score of one context; empty without probabilities."""
     if not is_read(cases):
         return {}
     probability, positive = cells(cases)
-    areas = [area for of_finding in reading_by_finding(cases).values() if (area := of_finding["auroc"]) is not None]
+    both = positive.any(axis=0) & ~positive.all(axis=0)
+    areas = [roc_auc_score(there, chance) for there, chance in zip(positive.T[both], probability.T[both], strict=True)]
+    known = cases["threshold"].drop_nulls() if "threshold" in cases.columns else []
     return {
-        "read_f1": ratios(positive, probability >= _threshold(cases))["f1"],
+        "read_f1": ratios(positive, probability >= (known[0] if len(known) else 0.5))["f1"],
         "read_auroc": float(np.mean(areas)) if areas else None,
         "read_brier": float(np.square(probability - positive).mean()),
-    }
-
-
-def reading_by_finding(cases: pl.DataFrame) -> dict[str, dict[str, float | None]]:
-    """Return ``{finding: {f1, auroc, brier}}`` of one context with probabilities. AUROC is None without positive or
-    without other cells."""
-    probability, positive = cells(cases)
-    stated = probability >= _threshold(cases)
-    return {
-        finding: {
-            "f1": ratios(there[:, None], said[:, None])["f1"],
-            "auroc": float(roc_auc_score(there, chance)) if there.any() and not there.all() else None,
-            "brier": float(np.square(chance - there).mean()),
-        }
-        for finding, chance, there, said in zip(FINDINGS, probability.T, positive.T, stated.T, strict=True)
     }
 
 
 def cells(cases: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities and whether the reference affirms, [n, 13] each."""
     return np.array(cases["present"].to_list()), states(cases, "reference") == POLARITIES.index("positive")
-
-
-def _threshold(cases: pl.DataFrame) -> float:
-    known = cases["threshold"].drop_nulls() if "threshold" in cases.columns else pl.Series([])
-    return MIDDLE if known.is_empty() else known[0]

@@ -76,8 +76,8 @@ def read_result(folder: str | Path, *, with_scores: bool = True) -> Result:
         cases, run = pl.read_parquet(path), pl.read_parquet_metadata(path).get(_RUN)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{path} is damaged ({type(error).__name__}); score the run again") from None
-    there = with_scores or (inside / SCORES).is_file()
-    scores, signature = read_scores(inside) if there else ({}, Signature.read(inside / SIGNATURE))
+    has_scores = with_scores or (inside / SCORES).is_file()
+    scores, signature = read_scores(inside) if has_scores else ({}, Signature.read(inside / SIGNATURE))
     if run != signature.run:
         raise _unlike(inside, CASES)
     return Result(scores, cases, signature)

@@ -8,16 +8,13 @@ The scores of a context stand in the registry, :mod:`pacer.metrics.scores`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import polars as pl
 
-from pacer.commitments.anchor import FINDINGS
 from pacer.config.decode import Score
 from pacer.core.contexts import CONTEXTS
 from pacer.core.io import read_json
@@ -40,27 +37,19 @@ from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.meteor import MeteorError
 from pacer.metrics.nlg import corpus_meteor, single_line, with_meteor, with_rouge
 from pacer.metrics.predictions import read_cases
-from pacer.metrics.reading import is_read, reading_by_finding
 from pacer.metrics.result import Result, with_run_id, write_result
-from pacer.metrics.scores import (
-    CASE_COLUMNS,
-    SCORES,
-    Context,
-    Numbers,
-    check_keys,
-    context_scores,
-    definitions,
-    is_empty,
-    with_case_columns,
-)
-from pacer.metrics.signature import Origin, ScoreInputs, build_signature, dotted
+from pacer.metrics.score_kinds import Context, Numbers, is_empty
+from pacer.metrics.scores import CASE_COLUMNS, SCORES, check_keys, context_scores, definitions, with_case_columns
+from pacer.metrics.signature import Origin, ScoreInputs, build_signature
 from pacer.metrics.truth import truth_scores, with_truth
 
 #: How original references are normalised before comparison. The paper does not state what it did
 #: (``docs/evaluation.md``).
-ORIGINALS: Mapping[str, Callable[[str], str]] = MappingProxyType(
-    {**CLEANERS, "lowercase": lambda text: " ".join(text.lower().split()), "as_is": lambda text: " ".join(text.split())}
-)
+ORIGINALS: Mapping[str, Callable[[str], str]] = {
+    **CLEANERS,
+    "lowercase": lambda text: " ".join(text.lower().split()),
+    "as_is": lambda text: " ".join(text.split()),
+}
 
 
 def decoded_records(
@@ -149,9 +138,8 @@ def score_cases(
 
     Returns:
         The result. Its scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
-        context -> averages), and ``"contradictions"`` (finding -> number of reports that contradict their commitment),
-        ``"controls"`` and ``"truth"`` if available. A score without a denominator is ``None`` and is listed in the
-        signature. A context other than the four has no mean. Without a labeller scores of labels are left out.
+        context -> averages), and ``"controls"`` and ``"truth"`` if available. A score without a denominator is
+        ``None``. A context other than the four has no mean. Without a labeller scores of labels are left out.
     """
     left_out = dict.fromkeys(without, "not asked for")
     check_keys(left_out)
@@ -160,7 +148,7 @@ def score_cases(
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
         columns = read_score_columns(settings.columns, cases["record_id"].to_list(), _taken(cases))
     settled = {"token_limit": ("max_new_tokens", pl.Int64), "threshold": ("threshold", pl.Float64)}
-    cases = _with_labels(_with_texts(cases, train), inputs, settings).with_columns(
+    cases = _with_labels(_with_texts(cases, train), inputs).with_columns(
         pl.lit(origin.decoding.get(key), kind).alias(name) for name, (key, kind) in settled.items()
     )
     cases = with_rouge(cases).hstack(columns)
@@ -229,7 +217,6 @@ class _Scored:
             self.settings,
             self.origin,
             counts={name: _counts(part) for name, part in by_context(self.cases).items()},
-            undefined=[name for name, value in dotted(content).items() if value is None],
             definitions=definitions({key: None for values in kept.values() for key in values}),
             left_out=left_out,
         )
@@ -245,11 +232,6 @@ def _further_scores(
 ) -> dict[str, dict]:
     """Return what stands in ``scores.json`` beside the contexts and their mean."""
     further: dict[str, dict] = {}
-    if cases["contradictions"].count():
-        counts = Counter(cases["contradictions"].explode().drop_nulls())
-        further["contradictions"] = {finding: counts[finding] for finding in FINDINGS}
-    if is_read(cases):
-        further["findings"] = {name: reading_by_finding(part) for name, part in contexts.items()}
     if is_labelled(cases):
         averaged = set(contexts) <= set(CONTEXTS)
         further["conventions"] = {name: _convention_scores(contexts, name, averaged) for name in CONVENTIONS}
@@ -283,7 +265,7 @@ def _hypotheses(cases: pl.DataFrame) -> list[str]:
     return ["hypothesis", *(f"{control}_hypothesis" for control in controls_of(cases))]
 
 
-def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs, settings: Score) -> pl.DataFrame:
+def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs) -> pl.DataFrame:
     """Add CheXbert's labels of every text; null columns without a labeller. Labels of the references come from the file
     ``inputs.labels`` if given; it is created if it does not exist."""
     if inputs.chexbert is None:
@@ -296,11 +278,10 @@ def _with_labels(cases: pl.DataFrame, inputs: ScoreInputs, settings: Score) -> p
         sides.append("reference")
     else:
         if not inputs.labels.is_file():
-            label_references(cases, inputs.chexbert, inputs.labels, settings.batch_size, settings.precision)
-        known = known_labels(inputs.labels, cases, inputs.chexbert, settings.precision)
+            label_references(cases, inputs.chexbert, inputs.labels)
+        known = known_labels(inputs.labels, cases, inputs.chexbert)
         cases = cases.with_columns(pl.Series("reference_labels", known, dtype=LABELS))
-    labeller = CheXbert(inputs.chexbert, settings.batch_size, precision=settings.precision)
-    return cases.with_columns(labeller.columns(cases, sides))
+    return cases.with_columns(CheXbert(inputs.chexbert).columns(cases, sides))
 
 
 def _against_originals(cases: pl.DataFrame, settings: Score) -> pl.DataFrame:
@@ -344,10 +325,6 @@ def _counts(cases: pl.DataFrame) -> dict[str, Any]:
     """Return the counts of one context for the signature."""
     return {
         "n": len(cases),
-        "studies": None if cases["study_id"].null_count() else cases["study_id"].n_unique(),
         "original_references": int((cases["findings_original"].fill_null("") != "").sum()),
-        "empty_references": cases.filter(is_empty("reference")).height,
         "empty_hypotheses": cases.filter(is_empty("hypothesis")).height,
-        "distinct_hypotheses": cases["hypothesis"].n_unique(),
-        "without_anchor": cases["anchor_positive"].null_count(),
     }

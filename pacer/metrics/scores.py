@@ -7,15 +7,13 @@ its function and its test; one that is a mean over cases needs no more than :fun
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from pacer.commitments.anchor import POLARITIES
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.core.errors import ConfigError
 from pacer.data.wording import prior_wording
@@ -28,168 +26,31 @@ from pacer.metrics.meteor import meteor, meteor_statistics
 from pacer.metrics.nlg import bleu, bleu_statistics, language_scores
 from pacer.metrics.reading import reading_scores
 from pacer.metrics.repetition import repetition
+from pacer.metrics.score_kinds import (
+    Column,
+    Context,
+    Direction,
+    Numbers,
+    Place,
+    Score,
+    Sums,
+    by_case,
+    is_empty,
+    mean,
+    mean_rows,
+)
 from pacer.metrics.source_use import KINDS, REPORTS, affirmed, stated_rows
 
-#: Scores by key; ``None``: undefined.
-Numbers = dict[str, float | None]
-#: Table of the page that a score is a column of; empty: the score is only in ``scores.json``.
-Place = Literal["scores", "originals", "contents", "commitments", "variety", "columns", ""]
-Direction = Literal["higher", "lower"]
-#: How generation and extraction ended, by case; null: not known. ``fallback``: no report could be extracted, so the raw
-#: text is used; ``unclosed``: the last ``<REPORT>`` has no ``</REPORT>``; ``empty_anchor``: the commitment names no
-#: finding; ``truncated``: the text has as many tokens as the decoder allows, ``token_limit`` (including texts that
-#: happen to end exactly there).
-EXTRACTION = {
-    "fallback": pl.col("fallback"),
-    "unclosed": pl.col("unclosed"),
-    "empty_anchor": pl.sum_horizontal(
-        *(pl.col(f"anchor_{polarity}").list.len() for polarity in POLARITIES), ignore_nulls=False
-    )
-    == 0,
-    "truncated": pl.col("tokens") >= pl.col("token_limit"),
-}
+#: Whether a text has as many tokens as the decoder allows (including texts that happen to end exactly there).
+_TRUNCATED = pl.col("tokens") >= pl.col("token_limit")
 #: Whether the context of a case has no previous report: nothing can be "unchanged" there, so such wording is invented.
 #: For reports of an unknown context it is not known what the model was given.
 _WITHOUT_PRIOR = pl.col("context").is_in([name for name in CONTEXTS if not availability(name)[1]])
 
 
-@dataclass(frozen=True)
-class Context:
-    """What the scores of one context are computed from. ``originals``: its cases with original findings as references,
-    if there are any."""
-
-    cases: pl.DataFrame
-    originals: pl.DataFrame | None
-    convention: str
-
-
-@dataclass(frozen=True)
-class Sums:
-    """A score as a function of sums over cases, which is what intervals and tests need.
-
-    ``rows``: the statistics of each case ``[n, k]``; scores that share them name the same function. ``score``: sums
-    ``[..., k]`` -> score ``[...]``, NaN if undefined.
-    """
-
-    rows: Callable[[pl.DataFrame, Convention], np.ndarray]
-    score: Callable[[np.ndarray, Convention], np.ndarray]
-
-
-class Column(NamedTuple):
-    """A column of ``cases.parquet`` that is there for a score: the ``values`` of all cases, of type ``kind``; null: a
-    case without one."""
-
-    name: str
-    kind: pl.DataType
-    values: Callable[[pl.DataFrame], Iterable[Any]]
-
-
-@dataclass(frozen=True)
-class Score:
-    """One score of a context.
-
-    Attributes:
-        key: its name in ``scores.json``. title: its heading in its own table.
-        of: computes it from all rows of a context, perhaps with related scores; leaves out what does not apply.
-        meaning: what ``signature.json`` and the table in ``docs/evaluation.md`` say of it.
-        case_column: made for it before scores are computed, from the texts and what the rules read in them.
-        place: its table. better: which values are better; None: neither, or not known.
-        sums: for its interval; None: it has none. tested: whether two runs are compared by it.
-        needs: column of the cases without which there are no sums.
-        decimals: as it is printed. beside: its heading beside scores of other tables. short: that of studies.
-    """
-
-    key: str
-    title: str
-    of: Callable[[Context], Mapping[str, float | None]]
-    meaning: str
-    place: Place = ""
-    better: Direction | None = "higher"
-    sums: Sums | None = None
-    tested: bool = False
-    needs: str = "record_id"
-    decimals: int = 3
-    beside: str = ""
-    short: str = ""
-    case_column: Column | None = None
-
-    @property
-    def is_count(self) -> bool:
-        """Whether it is a number of records, which has no mean over contexts."""
-        return self.decimals == 0
-
-    @property
-    def heading(self) -> str:
-        """Its heading beside scores of other tables."""
-        return self.beside or self.title
-
-    @property
-    def column(self) -> str:
-        """Its heading in the table of a study."""
-        return self.short or self.heading
-
-
-def by_case(
-    key: str,
-    title: str,
-    value: pl.Expr,
-    meaning: str,
-    better: Direction | None = None,
-    *,
-    interval: bool = False,
-    **further: Any,
-) -> Score:
-    """Return a score that is the mean of ``value`` over the cases that have one; left out if no case has. With an
-    interval it is also tested."""
-    columns = value.meta.root_names()
-
-    def numbers(cases: pl.DataFrame) -> np.ndarray:
-        known = all(name in cases.columns for name in columns)
-        return cases.select(value.cast(pl.Float64)).to_series().to_numpy() if known else np.full(len(cases), np.nan)
-
-    def of(context: Context) -> Numbers:
-        defined = numbers(context.cases)
-        defined = defined[~np.isnan(defined)]
-        return {key: float(defined.mean())} if len(defined) else {}
-
-    further |= {"better": better, "needs": columns[0], "tested": interval}
-    sums = Sums(lambda cases, _: mean_rows(numbers(cases)), lambda sums, _: mean(sums)) if interval else None
-    return Score(key, title, of, meaning, sums=sums, **further)
-
-
 def score_of_column(name: str) -> Score:
     """Return the score of a column of ``score.columns``, whose better direction is unknown."""
     return by_case(name, name, pl.col(name), "mean of your column", place="columns", interval=True)
-
-
-def mean_rows(values: np.ndarray) -> np.ndarray:
-    """Return the statistics ``[n, 2]`` of a score that is the mean over the rows whose value is not NaN."""
-    defined = ~np.isnan(values)
-    return np.stack([np.where(defined, values, 0.0), defined], axis=1)
-
-
-def mean(sums: np.ndarray) -> np.ndarray:
-    """Return the mean from sums of :func:`mean_rows`; NaN without rows."""
-    with np.errstate(invalid="ignore"):
-        return sums[..., 0] / sums[..., 1]
-
-
-def is_empty(side: str) -> pl.Expr:
-    """Return whether a text consists only of blanks and periods."""
-    return pl.col(side).str.strip_chars(" .") == ""
-
-
-def variety_scores(cases: pl.DataFrame) -> dict[str, float | None]:
-    """Return scores that expose a model that repeats itself: the shares of distinct reports and of the most frequent
-    one, the same of the references, and the words in all reports per word in the references."""
-    scores: dict[str, float | None] = {}
-    for prefix, side in (("", "hypothesis"), ("reference_", "reference")):
-        counts = Counter(cases[side])
-        scores[f"{prefix}distinct_share"] = len(counts) / len(cases)
-        scores[f"{prefix}most_frequent_share"] = max(counts.values()) / len(cases)
-    written, expected = (sum(len(text.split()) for text in cases[side]) for side in ("hypothesis", "reference"))
-    scores["length_ratio"] = written / expected if expected else None
-    return scores
 
 
 def _labels(context: Context) -> Numbers:
@@ -210,8 +71,7 @@ def _of_cases(of: Callable[[pl.DataFrame], Numbers]) -> Callable[[Context], Numb
     return lambda context: of(context.cases)
 
 
-_language, _variety = map(_of_cases, (language_scores, variety_scores))
-_commitments, _reading = map(_of_cases, (commitment_scores, reading_scores))
+_language, _commitments, _reading = map(_of_cases, (language_scores, commitment_scores, reading_scores))
 
 
 def _ratio(ratio: str) -> Sums:
@@ -239,6 +99,11 @@ def _compares(side: str) -> pl.Expr:
 def _wording(side: str) -> Column:
     """Return the rules of comparison that match in the ``reference`` or the ``hypothesis``."""
     return Column(f"{side}_wording", pl.List(pl.String), lambda cases: map(list, map(prior_wording, cases[side])))
+
+
+def _is_most_frequent(side: str) -> pl.Expr:
+    """Return whether a text is the most frequent one, any one of several."""
+    return pl.col(side) == pl.col(side).mode().first()
 
 
 def _repetition(side: str) -> Column:
@@ -309,7 +174,7 @@ _EFFICACY = "CheXbert's labels, report against reference, by `score.convention`"
 #: A number of records, which has no mean over contexts.
 _COUNT: dict[str, Any] = {"better": None, "decimals": 0}
 _BLEU = "corpus level, closest reference length (pycocoevalcap)"
-_ROWS = "F with beta 1.2, split at single blanks, mean of the rows (pycocoevalcap)"
+_ROWS = "F with beta 1.2, split at single spaces, mean of the rows (pycocoevalcap)"
 _JAR = "METEOR 1.5, -l en -norm, its own corpus aggregate (pycocoevalcap)"
 _CIDER = "CIDEr-D, document frequencies of the context's references, mean of the rows (pycocoevalcap)"
 _OF_REPORT = "findings that the rules read in the report, against the reference commitment, over all records"
@@ -375,13 +240,8 @@ SCORES: tuple[Score, ...] = (
         by_case("unfounded_prior_wording_rate", "Compares without a prior", _INVENTED, _UNFOUNDED, "lower"),
     ),
     *map(_attribute, (None, *ATTRIBUTES)),
-    Score("report_agreement", "Same state", _commitments, _OF_REPORT),
-    Score("report_stated_agreement", "Same state, where stated", _commitments, _OF_REPORT),
-    *(Score(f"report_follows_{p}_f1", f"Report follows, {p} F1", _commitments, _FOLLOWS) for p in POLARITIES),
     *_at(
         "commitments",
-        Score("anchor_agreement", "Agreement", _commitments, _OF_ANCHOR),
-        Score("anchor_stated_agreement", "Stated", _commitments, _OF_ANCHOR),
         *(
             Score(f"anchor_{p}_f1", f"{p.capitalize()} F1", _commitments, _OF_ANCHOR, beside=f"Commitment {p} F1")
             for p in ("positive", "negative", "uncertain")
@@ -401,14 +261,8 @@ SCORES: tuple[Score, ...] = (
         Score("read_auroc", "Read AUROC", _reading, f"{_READ}; mean of the findings"),
         Score("read_brier", "Read Brier", _reading, f"{_READ}; Brier score", better="lower"),
         by_case("gate", "Gate", pl.col("gate"), "mean gate of the calibrator"),
-        by_case(
-            "fallback_rate", "Fallback", EXTRACTION["fallback"], "without a report: the raw text is scored", "lower"
-        ),
-        by_case(
-            "unclosed_rate", "Unclosed", EXTRACTION["unclosed"], "no `</REPORT>` after the last `<REPORT>`", "lower"
-        ),
-        by_case("truncated_rate", "Truncated", EXTRACTION["truncated"], "all tokens that the decoder allows", "lower"),
-        by_case("empty_anchor_rate", "Commits nothing", EXTRACTION["empty_anchor"], "commitments without a finding"),
+        by_case("fallback_rate", "Fallback", pl.col("fallback"), "without a report: the raw text is scored", "lower"),
+        by_case("truncated_rate", "Truncated", _TRUNCATED, "all tokens that the decoder allows", "lower"),
         by_case("empty_rate", "Empty", is_empty("hypothesis"), "empty reports", "lower"),
     ),
     *(
@@ -424,10 +278,10 @@ SCORES: tuple[Score, ...] = (
     _stated("prior_f1", "_united", "no_prior_positive", _UNITED),
     *_at(
         "variety",
-        Score("distinct_share", "Distinct", _variety, "distinct reports", better=None),
-        Score("reference_distinct_share", "References distinct", _variety, "distinct references", better=None),
-        Score("most_frequent_share", "Most frequent", _variety, "the most frequent report", better=None),
-        Score("reference_most_frequent_share", "References' most frequent", _variety, "of references", better=None),
+        *_beside_references(
+            *("most_frequent_share", ("Most frequent", "References' most frequent"), _is_most_frequent),
+            "share of the most frequent report",
+        ),
         *_beside_references(
             *("repetition", ("Repeats", "References repeat"), lambda side: pl.col(f"{side}_repetition")),
             *(_REPEATS, _repetition, "lower"),
@@ -435,7 +289,6 @@ SCORES: tuple[Score, ...] = (
         *_beside_references(
             "copied_share", ("In train", "References in train"), lambda side: pl.col(f"{side}_copied"), _COPIED
         ),
-        Score("length_ratio", "Length", _variety, "words of the reports per word of the references", better=None),
     ),
 )
 _BY_KEY = {score.key: score for score in SCORES}

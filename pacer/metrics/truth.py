@@ -26,11 +26,9 @@ def with_truth(cases: pl.DataFrame, path: str | Path) -> pl.DataFrame:
     """Add the latent findings of each case's study, ``truth``, and their ``states``.
 
     Raises:
-        DataError: as :func:`~pacer.data.schemas.read_table`; or a study occurs twice or is missing.
+        DataError: as :func:`~pacer.data.schemas.read_table`; or a study is missing.
     """
     table = read_table(path, TRUTH_SCHEMA)
-    if table["study_id"].is_duplicated().any():
-        raise DataError(f"{path}: a study occurs more than once")
     if missing := cases.join(table, on="study_id", how="anti")["study_id"].to_list():
         raise DataError(f"{path} does not hold study {named(missing, 1)}")
     stated = pl.concat_list(pl.when(pl.col(finding)).then(pl.lit(finding)) for finding in FINDINGS).list.drop_nulls()
@@ -64,5 +62,5 @@ def truth_scores(cases: pl.DataFrame) -> dict[str, float | None]:
 
 def _f1(cases: pl.DataFrame, reports: str) -> float | None:
     """Return micro-F1 over records x findings: labels of some reports against the latent findings."""
-    there = cases.select(pl.col("truth").list.contains(finding).alias(finding) for finding in FINDINGS).to_numpy()
-    return ratios(there, findings_present(labels_of(cases, reports)))["f1"]
+    latent = cases.select(pl.col("truth").list.contains(finding).alias(finding) for finding in FINDINGS).to_numpy()
+    return ratios(latent, findings_present(labels_of(cases, reports)))["f1"]

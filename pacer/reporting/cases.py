@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pacer.commitments.anchor import Anchor
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
-from pacer.metrics.chexbert.observations import OBSERVATIONS, POSITIVE, UNCERTAIN
 from pacer.reporting import images
-from pacer.reporting.marks import Span, Statement, committed, sides, spans, statements
+from pacer.reporting.marks import Span, Statement, committed, spans, statements
 from pacer.reporting.overlay import RoutingOverlay, square_overlay
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ class ContextReport:
     """The model's report for one record, with its reference.
 
     ``record``, ``prediction``, ``score``: its rows of corpus, predictions and scored cases. ``sources``: in words.
-    ``generated``, ``reference``: the texts with their marks. ``labels``: the labeller's findings in both texts, by
-    heading.
+    ``generated``, ``reference``: the texts with their marks.
     """
 
     record: Mapping[str, Any]
@@ -43,7 +41,6 @@ class ContextReport:
     score: Mapping[str, Any]
     reference: list[Span]
     generated: list[Span]
-    labels: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -82,31 +79,19 @@ def study_case(results: Results, study: str) -> ExampleCase:
         wanted, written = row["report"], prediction["report"]
         reference, generated = said = statements(wanted), statements(written)
         first = first or said
-        own = committed(Anchor.of(**prediction["anchor"] or {}))
-        expected, predicted = (_present(score.get(f"{side}_labels")) for side in ("reference", "hypothesis"))
+        commitment = committed(Anchor.of(**prediction["anchor"] or {}))
         reports.append(
             ContextReport(
                 row,
                 SOURCES[row["context"]],
                 prediction,
                 score,
-                reference=spans(wanted, "generated", generated, first[0], None, sides(written)),
-                generated=spans(written, "reference", reference, first[1], own, sides(wanted)),
-                labels={
-                    "Labeller: agreed": [name for name in expected if name in predicted],
-                    "Labeller: missed": [name for name in expected if name not in predicted],
-                    "Labeller: added": [name for name in predicted if name not in expected],
-                },
+                reference=spans(wanted, "generated", generated, first[0]),
+                generated=spans(written, "reference", reference, first[1], commitment),
             )
         )
     pictures = [_image(name, rows, results) for name in ("frontal", "lateral") if any(row[name] for row in rows)]
     return ExampleCase(rows[0]["study_id"], rows[0]["subject_id"], rows[0]["view"], pictures, reports)
-
-
-def _present(labels: list[int] | None) -> list[str]:
-    """Return the observations that count as present in a label row; "No Finding" does not count."""
-    pairs = zip(OBSERVATIONS, labels or [0] * len(OBSERVATIONS), strict=True)
-    return [name for name, label in pairs if label in (POSITIVE, UNCERTAIN) and name != "No Finding"]
 
 
 def _image(name: str, rows: Sequence[dict], results: Results) -> CaseImage:

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from pacer.core.contexts import CONTEXTS
 from pacer.metrics.source_use import KINDS, REPORTS
 from pacer.reporting.figures import LIGHT, SERIES, drawing, legend_above, row_axis
 
 if TYPE_CHECKING:
     from pacer.metrics.statistics.bootstrap import Interval
     from pacer.metrics.statistics.reliability import Reliability
-
-_POLARITIES = {"positive": "--series-2", "uncertain": "--series-5", "negative": "--series-1"}
 
 
 def reliability_chart(curves: Mapping[str, Reliability]) -> str:
@@ -56,36 +53,6 @@ def curve_chart(points: Mapping[str, tuple[float, float]], joined: Sequence[str]
     return drawing(5.6, 3.6, draw)
 
 
-def polarity_chart(
-    counts: Mapping[str, Mapping[str, Mapping[str, int]]], origins: Mapping[str, Mapping[str, int]]
-) -> str:
-    """Draw stacked bars, one panel per context: the share of its records that commit to a finding, by polarity.
-
-    Args:
-        counts: context -> finding -> {"positive": n, "negative": n, "uncertain": n}. origins: context -> origin of its
-            records' targets -> number of records.
-    """
-    contexts = [context for context in CONTEXTS if context in counts]
-    findings = list(counts[contexts[0]])
-
-    def draw(grid: Any) -> None:
-        for axes, context in zip(np.ravel(grid), contexts, strict=True):
-            by_finding, records = counts[context], max(sum(origins[context].values()), 1)
-            left = np.zeros(len(findings))
-            for polarity, variable in _POLARITIES.items():
-                widths = np.array([by_finding[finding][polarity] for finding in findings]) / records
-                axes.barh(range(len(findings)), widths, left=left, height=0.66, color=LIGHT[variable], label=polarity)
-                left += widths
-            row_axis(axes, findings)
-            axes.set_xlim(0, 1)
-            axes.set_xticks([0, 0.5], ["0", "50 %"])
-            axes.set_xlabel(context.upper())
-        bars, names = np.ravel(grid)[0].get_legend_handles_labels()
-        np.ravel(grid)[0].figure.legend(bars, names, loc="outside upper left", ncols=3, handlelength=1.0)
-
-    return drawing(6.6, 0.9 + 0.24 * len(findings), draw, columns=len(contexts), sharey=True)
-
-
 def source_chart(scores: Mapping[str, Mapping[str, Interval]]) -> str:
     """Draw by context the share of each kind of finding that reports state with a source and without it, and F1 beside
     that of what needs no training; empty if nothing is known. ``scores``: context -> score -> interval."""
@@ -111,8 +78,8 @@ def interval_chart(rows: Sequence[str], points: Mapping[str, Mapping[str, Interv
         for place, (name, series) in enumerate(points.items()):
             colour = LIGHT[SERIES[place % len(SERIES)]]
             for row, one in series.items():
-                there = [other for other, values in points.items() if row in values]
-                height = rows.index(row) + (there.index(name) - (len(there) - 1) / 2) * 0.7 / len(points)
+                beside = [other for other, values in points.items() if row in values]
+                height = rows.index(row) + (beside.index(name) - (len(beside) - 1) / 2) * 0.7 / len(points)
                 if one.low is not None and one.high is not None:
                     axes.hlines(height, one.low, one.high, color=colour, linewidth=2)
                 if one.value is not None:

@@ -10,7 +10,7 @@ import polars as pl
 
 from pacer.core.audits import number
 from pacer.metrics.cases import by_context
-from pacer.metrics.scores import is_empty
+from pacer.metrics.score_kinds import is_empty
 from pacer.metrics.statistics.bootstrap import by_unit
 from pacer.metrics.statistics.intervals import resampled_units
 from pacer.metrics.statistics.reliability import Reliability, share_intervals

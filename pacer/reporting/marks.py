@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pacer.commitments.anchor import POLARITIES, Anchor
-from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import Mention, extract_anchor, find_mentions
 from pacer.data.wording import find_wording
 
@@ -47,8 +46,7 @@ class Span(NamedTuple):
     """Characters of a report with the same marks, which are classes of ``style.css``; ``tooltip``: what is said, and by
     which texts. Of ``matching``, ``reference-only``, ``unverified`` and ``opposite`` there is one on a phrase that
     another text is compared with. Further marks: ``longitudinal``; ``contradicts`` (the report's own commitment states
-    the opposite); ``aside`` (the other text names the other side); ``changed`` (the first context's text does not say
-    this)."""
+    the opposite); ``changed`` (the first context's text does not say this)."""
 
     text: str
     marks: Sequence[str] = ()
@@ -66,7 +64,6 @@ LEGENDS = {
         (Span("unverified", ("unverified",)), "the reference does not say it"),
         (Span("opposite", ("opposite",)), "affirmed in one, denied in the other"),
         _ITALICS,
-        (Span("dotted above", ("matching", "aside")), "left in one, right in the other"),
         _BOLD,
     ),
     "commitment": (
@@ -92,12 +89,6 @@ def committed(commitment: Anchor) -> frozenset[Statement]:
     return frozenset((finding, name) for name in POLARITIES for finding in getattr(commitment, name))
 
 
-def sides(report: str) -> dict[str, frozenset[str]]:
-    """Return the sides, left and right, that a text gives to findings which it affirms or leaves uncertain; nothing for
-    a finding without a side."""
-    return {finding: one.side for finding, one in read_attributes(report).items() if one.side}
-
-
 def _wording(report: str) -> list[tuple[int, int, Statement]]:
     """Return the start, end and statement of each wording of comparison."""
     phrases = []
@@ -113,7 +104,6 @@ def spans(
     other: Collection[Statement] | None,
     first: Collection[Statement] | None = None,
     commitment: Collection[Statement] | None = None,
-    other_sides: Mapping[str, frozenset[str]] | None = None,
     named: Mapping[str, frozenset[Statement]] | None = None,
 ) -> list[Span]:
     """Cut a report into spans, which joined give the report.
@@ -126,7 +116,6 @@ def spans(
         other: statements of the text that ``compared_with`` names; None if there is no such text.
         first: :func:`statements` of the report in the first context; None in that context itself.
         commitment: statements of the report's own commitment; by default ``other``, if that is a commitment.
-        other_sides: :func:`sides` of the other text; None: sides are not compared.
         named: statements of several texts that make up ``other``, by name; the tooltip says which of them match.
     """
     mentions = [m for m in find_mentions(report) if m.polarity is not None]
@@ -137,13 +126,11 @@ def spans(
         unsupported: without_support,
         "opposite": "the other report says the opposite",
         "contradicts": "the commitment says the opposite",
-        "aside": "the other side there",
         "changed": "differs from the first context",
     }
-    own = (commitment or (other if compared_with == "commitment" else None)) or ()
+    stated = (commitment or (other if compared_with == "commitment" else None)) or ()
     read = committed(extract_anchor(report))  # what the rules read in the whole report
-    opposed = {(finding, said) for finding, said in read if (finding, _OPPOSITE.get(said, "")) in own}
-    turned = {name for name, here in sides(report).items() if here.isdisjoint((other_sides or {}).get(name, here))}
+    opposed = {(finding, said) for finding, said in read if (finding, _OPPOSITE.get(said, "")) in stated}
     marked = []
     edges = sorted({0, len(report)} | {edge for start, end, _ in phrases for edge in (start, end)})
     for start, end in pairwise(edges):
@@ -153,20 +140,19 @@ def spans(
         supported = checked and all(statement in (other or ()) for statement in compared)
         denied = compared_with != "commitment" and checked and not supported
         denied = denied and any((name, _OPPOSITE.get(said, "")) in (other or ()) for name, said in compared)
-        there = {
+        applies = {
             "matching": supported,
             unsupported: checked and not supported and not denied,
             "opposite": denied,
             LONGITUDINAL: any(kind == LONGITUDINAL for _, kind in here),
             "contradicts": not opposed.isdisjoint(here),
-            "aside": supported and any(finding in turned and said != "negative" for finding, said in here),
             "changed": first is not None and any(statement not in first for statement in here),
         }
-        marks = [mark for mark, found in there.items() if found]
+        marks = [mark for mark, holds in applies.items() if holds]
         about = [", ".join(dict.fromkeys(": ".join(statement) for statement in here))]
         about += [tooltips[mark] for mark in marks if mark in tooltips]
         if named and checked:
-            matching = sorted(name for name, stated in named.items() if stated.issuperset(compared))
+            matching = sorted(name for name, others in named.items() if others.issuperset(compared))
             about.append(f"said by {' and '.join(matching) or 'none'}")
         marked.append(Span(report[start:end], marks, "; ".join(about)))
     return marked

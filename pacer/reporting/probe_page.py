@@ -26,7 +26,6 @@ _NOTES = (
     "Only another patient's source tests whether its content is read; without a source, a system may also react to its "
     "absence. Frontal and lateral radiograph are exchanged together where the row does not name one.",
     "F1 counts positive findings, read by the rules; a report that affirms none scores 0.",
-    "Not backed: reports with a finding of the previous report that the reference lacks, as given and as changed.",
     "Chance: the same reports against the references of other patients. A system whose gain over chance is not above 0 "
     "writes reports that fit any patient.",
 )
@@ -80,8 +79,6 @@ def write_probe(systems: Sequence[SystemUse], kinds: Mapping[str, str], manifest
                 "uses": {twin: asdict(use) | {"verdict": use.verdict} for twin, use in system.uses.items()},
                 "findings": {one.finding: asdict(one) for one in system.findings},
                 "verdict": words[system.name],
-                "refers_to_absent": system.absent,
-                "signature": system.signature,
             }
             for system in systems
         },
@@ -141,12 +138,12 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
     rows: list[tuple[str, ...]] = []
     headings, tones = {}, {}
     for system in systems:
-        headings[len(rows)] = Heading(system.name, _about(system))
+        headings[len(rows)] = Heading(system.name, f"{number(system.empty)} reports are empty" if system.empty else "")
         for twin, title in titles.items():
             if (use := system.uses.get(twin)) is not None:
                 tones[len(rows), 1] = _TONES.get(use.verdict, "")
                 rows.append((title, use.verdict, *_cells(use)))
-    columns = ("Changed source", "Verdict", "n", "F1", "changed", "gain", "Reports that change", "Not backed")
+    columns = ("Changed source", "Verdict", "n", "F1", "changed", "gain", "Reports that change")
     numeric = (False, False, *[True] * (len(columns) - 2))
     return Table(columns, tuple(rows), "Use of sources", numeric, headings=headings, tones=tones, notes=_NOTES)
 
@@ -154,29 +151,20 @@ def use_table(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> Table:
 def _cells(use: Use) -> tuple[str, ...]:
     gain = f"{signed(use.f1.difference)} ({signed(use.f1.low)}…{signed(use.f1.high)})"
     changed = "" if use.unchanged is None else number(1 - use.unchanged)
-    unbacked = " → ".join(number(share) for share in use.unbacked if share is not None)
-    return (str(use.records), number(use.f1.second), number(use.f1.first), gain, changed, unbacked)
-
-
-def _about(system: SystemUse) -> str:
-    parts = [
-        f"{share:.0%} of reports without a {source} refer to one"
-        for source, share in system.absent.items()
-        if share is not None
-    ]
-    if system.empty:
-        parts.append(f"{number(system.empty)} reports are empty")
-    return "; ".join(parts)
+    return (str(use.records), number(use.f1.second), number(use.f1.first), gain, changed)
 
 
 def use_chart(systems: Sequence[SystemUse], titles: Mapping[str, str]) -> str:
     """Draw the gain of each kind of twin with its interval, a colour for each system. At 0 the source makes no
     difference."""
     rows = [title for twin, title in titles.items() if any(twin in system.uses for system in systems)]
-    points = {system.name: {titles[twin]: _gain(use) for twin, use in system.uses.items()} for system in systems}
+    points = {
+        system.name: {title: _gain(system.uses[twin]) for twin, title in titles.items() if twin in system.uses}
+        for system in systems
+    }
     label = "F1 by rules as given, minus F1 with the changed source"
     return interval_chart(rows, points, label, 0.9 + 0.2 * len(rows) * (1 + len(systems) / 2))
 
 
 def _gain(use: Use) -> Interval:
-    return Interval(use.f1.difference, use.f1.low, use.f1.high, use.f1.undefined)
+    return Interval(use.f1.difference, use.f1.low, use.f1.high)

@@ -1,4 +1,4 @@
-"""The paper's own numbers for rows in studies, and the reasons why they may not be comparable with a run."""
+"""The paper's own numbers for rows in studies, and whether a run's can stand beside them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from pacer.reporting.tables import Mark
 FILE = Path(__file__).with_name("published.yaml")
 
 _MARKS: Mapping[str, Mark] = {"*": "best", "_": "second"}
-#: Settings of the published scores.
-CONVENTION, CLEANER, SPLIT, PRECISION = "llm-rg4", "upstream", "test", "float32"
 
 
 class PrintedValue(NamedTuple):
@@ -81,55 +79,25 @@ def _value(text: str) -> PrintedValue:
     return PrintedValue(None if digits == "--" else digits, _MARKS.get(text[0]))
 
 
-def differences_to_published(
+def stands_beside(
     table: PublishedTable, scores: Mapping[str, Any], signature: Signature, record: Mapping[str, Any] | None
-) -> list[str]:
-    """Return, in words, each difference in corpus, split, number of records or labeller between a scored run and the
-    published rows; empty if none is known.
+) -> bool:
+    """Return whether scores are of the records of the published rows, by the same measures.
 
     Args:
-        record: of the run; None for other systems' scores, whose corpus is only recognisable by its number of records.
+        record: of the run; None for other systems' scores, whose corpus is known only by its number of records.
     """
-    reasons = []
-    if record is not None:
-        corpus = record["corpus"]
-        if (corpus.get("source"), corpus.get("format")) != ("files", "rg4"):
-            reasons.append("the corpus is not MIMIC-RG4")
-        if corpus.get("limit", 0) is not None or record.get("limit", 0) is not None:
-            reasons.append("not all records were used, or it is not recorded")
-        if record["split"] != SPLIT:
-            reasons.append(f"scored on split {record['split']}")
-    elif not table.records:
-        reasons.append("it is not recorded of which corpus the reports are")
-    if signature.standin_labeller is not False:
-        reasons.append("the labeller is not CheXbert as published, or it is not recorded")
-    language = signature.language
-    for what, value, wanted in (
-        ("label convention", signature.convention, CONVENTION),
-        ("labeller's precision", signature.labeller.get("arithmetic", "not recorded"), PRECISION),
-        ("target", language.get("target"), table.target),
-        ("cleaning", language.get("cleaner"), CLEANER),
-        ("unseen comparisons", language.get("unseen_comparisons"), "keep"),
-    ):
-        if value != wanted:
-            reasons.append(f"{what} {value}, published {wanted}")
+    corpus = (record or {}).get("corpus", {})
+    used = [*map(corpus.get, ("source", "format", "limit")), *map((record or {}).get, ("split", "limit"))]
     contexts = contexts_in(scores)
-    counts = {context: (scores[context].get("n"), table.records.get(context)) for context in contexts}
-    sizes = [f"{c.upper()} {n} ({printed or 'none'})" for c, (n, printed) in counts.items() if n != printed]
-    if sizes and table.records:
-        reasons.append(f"records (published): {', '.join(sizes)}")
-    missing = [context.upper() for context in table.records if context not in contexts]
-    if missing and any(block.context == "mean" for block in table.blocks):
-        reasons.append(f"the mean lacks {', '.join(missing)}")
-    return reasons
-
-
-def decoded_otherwise(table: PublishedTable, signature: Signature) -> list[str]:
-    """Return, in words, each decoding setting that differs from the paper's; empty if none does or the paper does not
-    say."""
-    decoded = signature.decoding
-    return [
-        f"decode.{name} {decoded.get(name, 'not recorded')}, published {wanted}"
-        for name, wanted in table.decoding.items()
-        if decoded.get(name) != wanted
-    ]
+    counts = {context: scores[context].get("n") for context in contexts}
+    has_mean = any(block.context == "mean" for block in table.blocks)
+    expected = {name: n for name, n in table.records.items() if has_mean or name in contexts}
+    return (
+        (used == ["files", "rg4", None, "test", None] if record else bool(expected))
+        and (counts == expected or not expected)
+        and signature.standin_labeller is False
+        and signature.convention == "llm-rg4"
+        and [*map(signature.language.get, ("target", "cleaner", "unseen_comparisons"))]
+        == [table.target, "upstream", "keep"]
+    )

@@ -37,8 +37,7 @@ class Results:
     Attributes:
         records: the corpus; predictions: by record id; cases: ``cases.parquet``, one row per scored record.
         decoding: the manifest of the predictions. routing: depth weights ``[N, K]`` by ``<record_id>/<view>``; empty
-            without a router. shares: the parent's router in its last updates, by block: the mean weight, and the share
-            of frontal patches that weigh the block most; empty without a router. promise: content of ``promise.json``.
+            without a router. promise: content of ``promise.json``.
     """
 
     params: Params
@@ -50,7 +49,6 @@ class Results:
     predictions: Mapping[str, dict]
     decoding: Mapping[str, Any]
     routing: Mapping[str, np.ndarray]
-    shares: Mapping[int, tuple[float, float]]
     scores: Mapping[str, Any]
     signature: Signature
     cases: pl.DataFrame
@@ -111,11 +109,7 @@ def read_results(
         raise DataError(f"{predictions} holds no predictions; expected {', '.join(f'{c}.jsonl' for c in CONTEXTS)}")
     routing = predictions / "routing.safetensors"
     # without a router all weight is on the endpoint, so there is nothing to draw
-    routed, shares = routing.exists() and params.refine.variant != "endpoint", {}
-    if routed:
-        logged = read_json(metrics / "parent" / "metrics.json")
-        pairs = zip(logged["depth_weight"].values(), logged["depth_favourite"].values(), strict=True)
-        shares = dict(zip(params.features.depths, pairs, strict=True))
+    routed = routing.exists() and params.refine.variant != "endpoint"
     return Results(
         params=params,
         records=read_records(corpus / "records.parquet"),
@@ -127,7 +121,6 @@ def read_results(
         decoding=read_json(predictions / "manifest.json"),
         promise=read_json(predictions / "promise.json") if (predictions / "promise.json").is_file() else None,
         routing=load_file(routing) if routed else {},
-        shares=shares,
         scores=scores,
         signature=signature,
         cases=cases,

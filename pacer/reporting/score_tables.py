@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from pacer.core.audits import number, percent
+from pacer.core.audits import number
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.errors import DataError
 from pacer.metrics.cases import MEAN, UNKNOWN
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.columns import count_of
-from pacer.metrics.scores import Score, score_of, score_of_column, scores_at
+from pacer.metrics.score_kinds import Score
+from pacer.metrics.scores import score_of, score_of_column, scores_at
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS, LEVEL, SEED
 from pacer.reporting.tables import Table, first_cell_changes, p_value, score_cell, signed
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from pacer.metrics.statistics.bootstrap import Difference, Interval
     from pacer.metrics.statistics.comparison import Comparison
     from pacer.metrics.statistics.groups import GroupScore
@@ -34,8 +32,6 @@ CONTROLS = {
     "no_prior": "Without the previous report",
     "nearest_report": "Report of the nearest training radiograph",
 }
-#: Scores against the latent state of a generated world: words, with the case's own sources, and with others.
-TRUTH = (("F1: another patient's sources", "mean_f1", "another_patient_f1"),)
 
 
 def contexts_in(scores: Mapping) -> Sequence[str]:
@@ -74,13 +70,11 @@ def score_table(
     *,
     intervals: Intervals | None = None,
     notes: tuple[str, ...] = (),
-    floors: Mapping[str, float | None] | None = None,
 ) -> Table:
     """Return the contexts' scores and their plain mean, one column per score; columns that no context has are left out.
 
     Args:
-        columns: by default those of the main table. intervals: shown below their scores. floors: F1 by name, shown
-            below the mean.
+        columns: by default those of the main table. intervals: shown below their scores.
     """
     contexts = contexts_in(scores)
     columns = scores_at("scores") if columns is None else columns
@@ -100,11 +94,6 @@ def score_table(
             if any(spans):
                 quiet.add(len(rows))
                 rows.append((PERCENT, *spans))
-    if floors:
-        notes = (*notes, "Below the mean: F1 that needs no model. A model has to be above it.")
-    for name, f1 in (floors or {}).items():
-        quiet.add(len(rows))
-        rows.append((name, *(score_cell(f1) if score.key == "f1" else "" for score in shown)))
     return Table(
         ("Context", *(score.title for score in shown)),
         tuple(rows),
@@ -163,18 +152,15 @@ def control_table(scores: Mapping, caption: str = "") -> Table | None:
 def truth_table(scores: Mapping, caption: str = "") -> Table | None:
     """Return scores of reported findings against the generated world's latent state, with the case's own sources and
     with others; then F1 of each context. None for another corpus."""
-    truth, rows = scores.get("truth"), []
+    truth = scores.get("truth")
     if not truth:
         return None
-    for words, own, others in TRUTH:
-        score, changed = truth.get(own), truth.get(others)
-        if score is not None:
-            difference = None if changed is None else changed - score
-            rows.append((words, number(score), number(changed), signed(difference)))
-    rules = frozenset({len(rows)} - {0})
-    contexts = [name for name in CONTEXTS if truth.get(f"{name}_f1") is not None]
+    mean, changed = truth["mean_f1"], truth.get("another_patient_f1")
+    difference = None if mean is None or changed is None else changed - mean
+    rows = [("F1: another patient's sources", number(mean), number(changed), signed(difference))]
+    contexts = [name for name in CONTEXTS if f"{name}_f1" in truth]
     rows += [(f"F1 in {name.upper()}: {SOURCES[name]}", number(truth[f"{name}_f1"]), "", "") for name in contexts]
-    return Table(("Score", "Own sources", "Changed", "Difference"), tuple(rows), caption, rules=rules)
+    return Table(("Score", "Own sources", "Changed", "Difference"), tuple(rows), caption, rules=frozenset({1}))
 
 
 def label_table(labels: Sequence[LabelScores], caption: str = "") -> Table:
@@ -204,34 +190,6 @@ def group_table(groups: Sequence[GroupScore], caption: str = "") -> Table:
     return Table(heads, rows, caption, numeric, rules=first_cell_changes(rows))
 
 
-def contradiction_table(cases: pl.DataFrame, counts: Mapping[str, int], caption: str = "") -> Table:
-    """Return the findings that reports state opposite to their commitment, the most frequent first, with the number of
-    commitments that affirm or deny the finding."""
-    stated = Counter(name for side in ("positive", "negative") for name in cases[f"anchor_{side}"].explode())
-    most = sorted((finding for finding in counts if counts[finding]), key=lambda finding: -counts[finding])
-    numbers = ((finding, stated[finding], counts[finding]) for finding in most)
-    rows = tuple((finding, number(of), number(count), percent(count, of)) for finding, of, count in numbers)
-    return Table(("Finding", "Committed", "Opposite in report", "Share"), rows, caption)
-
-
-def group_comparison_table(comparison: Comparison) -> Table:
-    """Return F1 of both runs and their difference, one group per row."""
-    rows = tuple(
-        (
-            group.column,
-            group.value,
-            number(group.n),
-            score_cell(group.f1.first),
-            score_cell(group.f1.second),
-            signed(group.f1.difference),
-            difference_cells(group.f1, "")[1],  # small groups have no interval
-        )
-        for group in comparison.groups
-    )
-    heads = ("F1 by group", "Value", "Records", "A", "B", "Difference", f"{PERCENT} interval")
-    return Table(heads, rows, "", (False, False, *(True,) * 5), rules=first_cell_changes(rows))
-
-
 def comparison_table(comparison: Comparison) -> Table:
     """Return both scores, their difference with its interval, and the p value, by context and score."""
     rows: list[tuple[str, ...]] = []
@@ -249,7 +207,7 @@ def comparison_notes(comparison: Comparison) -> list[str]:
     if any("f1" in scores for scores in comparison.scores.values()):
         compared = f"F1 by {comparison.convention}"
     else:
-        compared = "no CheXbert F1 and no groups without --chexbert"
+        compared = "no CheXbert F1 without --chexbert"
     lines = [
         f"{comparison.records:,} records, resampled by {comparison.unit} ({comparison.units:,}); "
         f"{comparison.resamples:,} bootstrap samples and as many randomizations, seed {SEED}; "

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pacer.core.audits import Check, number, percent
+from pacer.core.audits import Check
 from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.reading import is_read
-from pacer.metrics.scores import Place, scores_at
+from pacer.metrics.score_kinds import Place
+from pacer.metrics.scores import scores_at
 from pacer.metrics.statistics import sources as source_sensitivity
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS
 from pacer.metrics.statistics.intervals import label_intervals
@@ -23,9 +24,6 @@ from pacer.reporting.section import Checks, ExampleCases, Figure, Part, Section,
 from pacer.reporting.signature import signature_line
 from pacer.reporting.tables import Table
 
-#: Mean weight of a block from which the page says that the router chose only it.
-ALONE = 0.8
-
 
 def scores(results: Results) -> Section:
     """Scores with their intervals."""
@@ -36,7 +34,6 @@ def scores(results: Results) -> Section:
         "language scores; the mean is the plain mean of the contexts. Compare models within a context, not contexts: "
         "references state what the sources of their own context show.",
         intervals=results.intervals,
-        floors=source_sensitivity.floors(results.cases, results.convention),
         notes=(f"{results.resampling} CIDEr has none: its word weights depend on all reports of a context.",),
     )
     conventions = score_tables.convention_table(
@@ -108,8 +105,8 @@ def sources(results: Results) -> Section:
         *_placed(
             results,
             "variety",
-            "Shares of distinct reports, of the most frequent one, and of those copied from the training split, each "
-            "beside the same of the references; words per word of the references.",
+            "Shares of the most frequent report, of words that repeat, and of reports copied from the training split, "
+            "each beside the same of the references.",
         ),
     ]
     return Section("sources", "Use of the sources", parts)
@@ -146,8 +143,8 @@ def groups(results: Results) -> Section | None:
     """Whether some groups of records are reported worse than others."""
     table = score_tables.group_table(
         results.groups,
-        "F1 by group over all contexts together; groups differ in what there is to find, and those of fewer than "
-        f"{LEAST_UNITS} resampled units have no interval.",
+        "F1 by view, and by the texts in the file of score.columns, over all contexts together; groups differ in what "
+        f"there is to find, and those of fewer than {LEAST_UNITS} resampled units have no interval.",
     )
     return (
         Section("groups", "By group", [TableBlock("groups", _with_resampling(table, results))]) if table.rows else None
@@ -157,38 +154,7 @@ def groups(results: Results) -> Section | None:
 def cases(results: Results) -> Section | None:
     """Example studies, in every context in which they were decoded."""
     studies = example_cases(results)
-    routed = [Text(_routed(results.shares))] if results.shares else []
-    return Section("cases", "Example cases", [*routed, ExampleCases(studies)]) if studies else None
-
-
-def _routed(shares: Mapping[int, tuple[float, float]]) -> str:
-    """Return how the router spreads its weight, and whether it chose one block (:data:`ALONE`)."""
-    parts = [
-        f"block {depth} {number(mean)}, the largest in {percent(most, 1)} of patches"
-        for depth, (mean, most) in shares.items()
-    ]
-    text = f"Mean depth weights of the parent's router, frontal patches of its last updates: {'; '.join(parts)}."
-    depth, (mean, _) = max(shares.items(), key=lambda item: item[1])
-    if mean > ALONE:
-        text = f"The router chose one block, {depth}, so the maps show little. {text}"
-    return text
-
-
-def kept(results: Results) -> Section | None:
-    """Whether reports keep their own commitments; None without commitments."""
-    counts = results.scores.get("contradictions")
-    if counts is None:
-        return None
-    lists = results.cases["contradictions"].drop_nulls().list.len()
-    contradicting, committed = int((lists > 0).sum()), len(lists)
-    text = (
-        f"{number(contradicting)} of {number(committed)} reports ({percent(contradicting, committed)}) contradict "
-        "their own commitment: one of the two affirms a finding and the other denies it. The example cases mark it."
-    )
-    table = score_tables.contradiction_table(
-        results.cases, counts, "Commitments that affirm or deny a finding, and reports that state the opposite."
-    )
-    return Section("kept", "Commitments", [Text(text), *shown("contradictions", table)])
+    return Section("cases", "Example cases", [ExampleCases(studies)]) if studies else None
 
 
 def findings(results: Results) -> Section | None:
@@ -220,26 +186,10 @@ def findings(results: Results) -> Section | None:
 
 
 def corpus(results: Results) -> Section:
-    """The audits of the corpus and of the emphasis."""
-    audit = results.corpus_audit
-    lines = _audit(audit, results.emphasis_audit)
-    return Section("corpus", "Corpus", [TableBlock("corpus", corpus_table(audit)), lines])
-
-
-def commitments(results: Results) -> Section:
-    """The audit of the commitment targets."""
-    audit = results.anchors_audit
-    text = (
-        "What the training targets commit to: for a sample of the training records by a labelling model's answer, for "
-        "the others by rules."
-    )
-    caption = "Commitment targets by finding and polarity, as a share of the records of each context"
-    parts = [
-        Text(text),
-        Figure("commitments", charts.polarity_chart(audit["polarities_by_context"], audit["origins"]), caption),
-        _audit(audit, audit["labelling"]),
-    ]
-    return Section("commitments", "Commitment targets", parts)
+    """The audits of the corpus, the emphasis and the targets of the commitments."""
+    audit, anchors = results.corpus_audit, results.anchors_audit
+    lines = _audit(audit, results.emphasis_audit, anchors, anchors["labelling"])
+    return Section("corpus", "Corpus and commitment targets", [TableBlock("corpus", corpus_table(audit)), lines])
 
 
 def _with_resampling(table: Table, results: Results) -> Table:
@@ -266,9 +216,7 @@ SECTIONS: tuple[Callable[[Results], Section | None], ...] = (
     observations,
     groups,
     cases,
-    kept,
     findings,
     corpus,
-    commitments,
     signature,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -14,24 +14,13 @@ from pacer.core.errors import DataError
 from pacer.core.io import hash_json, write_text
 from pacer.data.schemas import read_images, read_records
 from pacer.metrics.cases import UNKNOWN
-from pacer.metrics.nlg import single_line
-from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, reports_of
 from pacer.metrics.statistics.comparison import read_run
 from pacer.reporting.html import render
 from pacer.reporting.images import data_uri, read_grey
-from pacer.reporting.marks import Other, Span, Statement, spans, statements
+from pacer.reporting.marks import Other, Statement, spans, statements
 
 #: What the reference and the two systems' reports are compared with.
 _COMPARED_WITH: tuple[Other, ...] = ("generated", "reference", "reference")
-
-
-class Reading(NamedTuple):
-    """One context; ``texts``: the reference, which either system may support, and both systems' reports, with marks."""
-
-    context: str
-    sources: str
-    prior_report: str | None
-    texts: list[list[Span]]
 
 
 def show_study(
@@ -40,24 +29,22 @@ def show_study(
     """Write the page of a study, or of one examination, into ``out``, and return its path.
 
     Args:
-        systems: name and path of each: a scored run, or a file of reports by record id. contexts: to show; none: all in
-            which both systems have a report.
-        records, images: tables of the corpus, for radiographs, previous reports and the references of files.
+        systems: name and folder of each scored run. contexts: to show; none: all in which both systems have a report.
+        records, images: tables of the corpus, for radiographs and previous reports.
 
     Raises:
         DataError: a system has no report of the study in a context, or several, or the systems' references differ.
     """
-    needed = records.is_file() or any(place.is_file() for _, place in systems)
-    known = _of_study(read_records(records), study) if needed else []
+    known = _of_study(read_records(records), study) if records.is_file() else []
     corpus = {row["record_id"]: row for row in known}
-    found = [_reports(place, study, corpus) for _, place in systems]
-    contexts = contexts or [name for name in CONTEXTS if all(name in rows for rows in found)] or CONTEXTS[:1]
-    reports = [_chosen(rows, place, study, contexts) for rows, (_, place) in zip(found, systems, strict=True)]
-    readings: list[Reading] = []
+    by_system = [_reports(place, study) for _, place in systems]
+    contexts = contexts or [name for name in CONTEXTS if all(name in rows for rows in by_system)] or CONTEXTS[:1]
+    reports = [_chosen(rows, place, study, contexts) for rows, (_, place) in zip(by_system, systems, strict=True)]
+    readings: list[dict[str, Any]] = []
     first: list[frozenset[Statement]] = []
     for context, *rows in zip(contexts, *reports, strict=True):
-        texts = [single_line(rows[0]["reference"]), *(single_line(row["hypothesis"]) for row in rows)]
-        if any(single_line(row["reference"]) != texts[0] for row in rows):
+        texts = [rows[0]["reference"], *(row["hypothesis"] for row in rows)]
+        if any(row["reference"] != texts[0] for row in rows):
             names = " and ".join(name for name, _ in systems)
             raise DataError(
                 f"{names} have different references for study {study} in context {context}; score both against the "
@@ -69,10 +56,12 @@ def show_study(
         marked = [
             spans(*compared) for compared in zip(texts[1:], _COMPARED_WITH[1:], others[1:], first[1:], strict=True)
         ]
-        said = dict(zip((name for name, _ in systems), generated, strict=True))
-        marked.insert(0, spans(texts[0], _COMPARED_WITH[0], others[0], first[0], named=said))
+        by_name = dict(zip((name for name, _ in systems), generated, strict=True))
+        marked.insert(0, spans(texts[0], _COMPARED_WITH[0], others[0], first[0], named=by_name))
         prior_report = corpus.get(rows[0]["record_id"], {}).get("prior_report")
-        readings.append(Reading(context, SOURCES[context], prior_report, marked))
+        readings.append(
+            {"context": context, "sources": SOURCES[context], "prior_report": prior_report, "texts": marked}
+        )
     views = _views([corpus[row["record_id"]] for row in reports[0] if row["record_id"] in corpus], images)
     with_lateral = [context.upper() for context in contexts if availability(context)[0]]
     name = re.sub(r"[^A-Za-z0-9_-]", "_", study)[:80]
@@ -88,19 +77,10 @@ def _of_study(table: pl.DataFrame, study: str) -> list[dict[str, Any]]:
     return table.filter(pl.any_horizontal(pl.col("study_id", "record_id") == study, examination)).to_dicts()
 
 
-def _reports(place: Path, study: str, corpus: Mapping[str, dict]) -> dict[str, dict[str, Any]]:
-    """Return a system's row of the study by context, with ``reference`` and ``hypothesis``."""
-    if place.is_file():
-        given = reports_of(place, HYPOTHESIS_COLUMNS).rows.drop_nulls("text").select("id", "text").iter_rows()
-        rows = [
-            corpus[key] | {"reference": corpus[key]["report"], "hypothesis": text}
-            for key, text in given
-            if key in corpus
-        ]
-    else:
-        rows = _of_study(read_run(place)[0], study)
+def _reports(place: Path, study: str) -> dict[str, dict[str, Any]]:
+    """Return a system's case of the study by context."""
     by_context: dict[str, dict[str, Any]] = {}
-    for row in rows:
+    for row in _of_study(read_run(place)[0], study):
         other = by_context.setdefault(row["context"], row)
         if other is not row:
             several = f"{other['record_id']} and {row['record_id']}"
@@ -113,10 +93,10 @@ def _chosen(
 ) -> list[dict[str, Any]]:
     """Return a system's rows in these contexts."""
     if missing := [context for context in contexts if context not in by_context]:
-        there = f"it has {', '.join(by_context)}: choose with --context" if by_context else "name another study"
+        remedy = f"it has {', '.join(by_context)}: choose with --context" if by_context else "name another study"
         if UNKNOWN in by_context:
-            there = f"it was scored without contexts, and this page needs {', '.join(CONTEXTS)}"
-        raise DataError(f"{place} has no report of study {study} in context {missing[0]}; {there}")
+            remedy = f"it was scored without contexts, and this page needs {', '.join(CONTEXTS)}"
+        raise DataError(f"{place} has no report of study {study} in context {missing[0]}; {remedy}")
     return [by_context[context] for context in contexts]
 
 

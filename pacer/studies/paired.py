@@ -107,7 +107,7 @@ def _student(apart: Sequence[float]) -> Difference:
     if len(apart) >= ENOUGH and max(apart) - min(apart) > 1e-9:
         test = ttest_1samp(apart, 0.0)
         (low, high), p = test.confidence_interval(), float(test.pvalue)
-    return Difference(None, None, fmean(apart), low, high, p, 0)
+    return Difference(None, None, fmean(apart), low, high, p)
 
 
 def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:

@@ -11,7 +11,8 @@ from pydantic import Field, JsonValue, model_validator
 from pacer.config import Strict, read_params
 from pacer.config.profiles import names_in
 from pacer.core.errors import ConfigError
-from pacer.metrics.scores import Direction, Score, score_of
+from pacer.metrics.score_kinds import Direction, Score
+from pacer.metrics.scores import score_of
 from pacer.reporting.published import load_published
 
 #: Prefix of keys for the baselines' own parameters, as with `dvc exp run -S`; other keys are PACER's.

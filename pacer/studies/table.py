@@ -18,17 +18,10 @@ from pacer.core.errors import DataError
 from pacer.core.io import write_text
 from pacer.metrics.cases import MEAN
 from pacer.metrics.result import read_scores, scores_of
-from pacer.metrics.scores import Direction
+from pacer.metrics.score_kinds import Direction
 from pacer.metrics.signature import Signature
 from pacer.reporting.charts import curve_chart
-from pacer.reporting.published import (
-    PrintedValue,
-    PublishedBlock,
-    PublishedTable,
-    decoded_otherwise,
-    differences_to_published,
-    load_published,
-)
+from pacer.reporting.published import PrintedValue, PublishedBlock, PublishedTable, load_published, stands_beside
 from pacer.reporting.score_tables import context_mean, contexts_in
 from pacer.reporting.signature import caution
 from pacer.reporting.tables import MARKS, Heading, Mark, Table
@@ -81,13 +74,13 @@ def build_table(
         compare: if given, the rows that the study names are tested with it.
     """
     published = load_published()[study.published] if study.published is not None else None
-    apart = [differences_to_published(published, r.scores, r.signature, r.record) for r in runs] if published else []
-    blocks = _blocks(study, runs, () if published is None or (apart and all(apart)) else published.blocks)
+    beside = [stands_beside(published, r.scores, r.signature, r.record) for r in runs] if published else []
+    blocks = _blocks(study, runs, () if published is None or (beside and not any(beside)) else published.blocks)
     starts = accumulate((len(block.rows) for block in blocks), initial=0)
     opening = dict(zip(starts, blocks, strict=False))
     lines = [line for block in blocks for line in block.rows.items()]
     tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = _notes(study, runs) + _changed(study, runs) + _published_notes(published, runs, apart)
+    notes = _notes(study, runs) + _changed(study, runs) + _published_notes(published, beside)
     table = Table(
         ("Model", *(score.column for score in study.columns)),
         tuple((label, *(cell.text or "–" for cell in cells)) for label, cells in lines),
@@ -213,24 +206,21 @@ def _notes(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
     return notes
 
 
-def _published_notes(
-    published: PublishedTable | None, runs: Sequence[ScoredRun], apart: Sequence[Sequence[str]]
-) -> list[str]:
-    """Return notes on the published rows: their sources, why they are not shown or not all comparable with ours, and
-    how our decoding differs. Reports of other systems have no decoding settings."""
+def _published_notes(published: PublishedTable | None, beside: Sequence[bool]) -> list[str]:
+    """Return notes on the published rows: their sources, and whether ours can stand ``beside`` them."""
     if published is None:
         return []
-    reasons = "; ".join(dict.fromkeys(reason for one in apart for reason in one))
-    if apart and all(apart):
-        return [f"Published rows are not shown, because these runs differ: {reasons}."]
+    measured = (
+        "all records of MIMIC-RG4's test split in its contexts, scored with CheXbert by llm-rg4, target "
+        f"{published.target}, cleaned by upstream"
+    )
+    if beside and not any(beside):
+        return [f"Published rows are not shown: they are of {measured}, and these runs are not."]
     printed_as = f"The published rows are as printed in {published.where} of the paper ({published.title})."
     origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
     notes = [f"{printed_as} {published.protocol}", f"Where the published rows are from: {origins}."]
-    if reasons:
-        notes.append(f"Not all of our rows can be compared with them: {reasons}.")
-    decoded = [decoded_otherwise(published, run.signature) for run in runs if run.record is not None]
-    if settings := "; ".join(dict.fromkeys(setting for other in decoded for setting in other)):
-        notes.append(f"Not all of our rows were decoded as the published ones: {settings}.")
+    if not all(beside):
+        notes.append(f"Not all of our rows can be compared with them, which are of {measured}.")
     return notes
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from pacer.metrics.scores import SCORES, Score
+from pacer.metrics.score_kinds import Score
+from pacer.metrics.scores import SCORES
 from tests.support.repository import ROOT
 
 PAGE = ROOT / "docs" / "evaluation.md"

@@ -147,7 +147,7 @@ def _predictions(
         )
         cases.append(
             {
-                **{name: row[name] for name in ("record_id", "context", "study_id", "subject_id")},
+                **{name: row[name] for name in ("record_id", "context", "study_id", "subject_id", "view")},
                 "reference": row["report"],
                 "hypothesis": report,
                 "reference_labels": [int(v) for v in random.integers(0, 4, 14)],
@@ -190,13 +190,10 @@ def _write_scores(folder: Path, contexts: tuple[str, ...], truth: bool, standin:
     for shift, context in enumerate(contexts):
         scores[context] = GIVEN["rates"] | {key: value + 0.013 * shift for key, value in base.items()}
     scores["mean"] = {key: sum(scores[c][key] for c in contexts) / len(contexts) for key in base}
-    scores["contradictions"] = {"edema": 7, "fracture": 0}
     scores["controls"] = {"another_patient": {c: {"n": 228, "f1": 0.31, "unchanged_share": 0.04} for c in contexts}}
     if truth:
         scores["truth"] = GIVEN["truth"] | {f"{c}_f1": 0.64 + 0.01 * i for i, c in enumerate(contexts)}
     _write(folder / "scores.json", scores)
-    (folder / "parent").mkdir()
-    _write(folder / "parent" / "metrics.json", GIVEN["parent"])
     _write_signature(folder / "signature.json", standin)
 
 

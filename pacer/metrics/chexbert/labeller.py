@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from pacer.core.devices import compute_device
-from pacer.core.errors import BackboneError, DataError
+from pacer.core.errors import BackboneError
 from pacer.core.pointers import from_files, read_pieces, resolve
 from pacer.core.progress import Ticker
 from pacer.metrics.chexbert.network import CheXbertNetwork
@@ -25,19 +25,12 @@ class CheXbert:
     Args:
         directory: holds ``chexbert.pth``, BERT's ``config.json`` and its tokenizer, or a ``pointer.json`` to such a
             directory. batch_size: reports per forward pass. device: default: the first GPU, or the CPU.
-        precision: of BERT, ``float32`` or ``bfloat16``; the heads always compute in float32.
 
     Raises:
         BackboneError: a file is missing, is not a CheXbert checkpoint, or does not fit the configuration.
     """
 
-    def __init__(
-        self,
-        directory: str | Path,
-        batch_size: int = 64,
-        device: str | torch.device | None = None,
-        precision: str = "float32",
-    ):
+    def __init__(self, directory: str | Path, batch_size: int = 64, device: str | torch.device | None = None):
         if not Path(directory).is_dir():
             raise BackboneError(
                 f"the labeller of the findings is not at {directory}, and an exported model holds none; the stage "
@@ -52,30 +45,17 @@ class CheXbert:
                 f"{folder} lacks {', '.join(missing)}; expected {CHECKPOINT} and the config.json "
                 "and tokenizer files of its BERT (bert-base-uncased for the published weights)"
             )
-        self.batch_size, self.precision = batch_size, precision
+        self.batch_size = batch_size
         self.device = torch.device(device or compute_device())
         self.tokenizer: Any = read_pieces(AutoTokenizer, folder)
         self.network = CheXbertNetwork(BertModel(from_files(BertConfig, folder)))
         _load(self.network, folder / CHECKPOINT)
-        if len(self.tokenizer) > self.network.bert.config.vocab_size:
-            raise BackboneError(
-                f"the tokenizer in {folder} has {len(self.tokenizer)} pieces, its BERT only "
-                f"{self.network.bert.config.vocab_size}; they do not belong together"
-            )
         self.network.to(self.device)
-        self.network.bert.to(getattr(torch, precision))
         self.max_pieces = min(512, self.network.bert.config.max_position_embeddings)
 
     @torch.inference_mode()
     def __call__(self, reports: list[str]) -> Tensor:
-        """Label reports ``[n]`` -> int32 ``[n, 14]``, in the given order; equal texts are labelled once.
-
-        Raises:
-            DataError: an element is not text; the message gives its index.
-        """
-        for index, report in enumerate(reports):
-            if not isinstance(report, str):
-                raise DataError(f"report {index} is {type(report).__name__}, expected text")
+        """Label reports ``[n]`` -> int32 ``[n, 14]``, in the given order; equal texts are labelled once."""
         texts = [" ".join(report.split()) for report in reports]
         distinct = list(dict.fromkeys(texts))
         labels = torch.zeros(len(distinct), len(OBSERVATIONS), dtype=torch.int32)
@@ -112,7 +92,7 @@ def _load(network: CheXbertNetwork, path: Path) -> None:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged or hostile files raise anything, and may advise trusting them
         raise BackboneError(
-            f"{path} cannot be read as weights alone ({type(error).__name__}); fetch it again from its authors"
+            f"{path} cannot be read as weights ({type(error).__name__}); fetch it again from its authors"
         ) from None
     state = content.get("model_state_dict") if isinstance(content, dict) else None
     if not isinstance(state, dict):

@@ -34,7 +34,7 @@ class CheXbertNetwork(nn.Module):
 
     def scores(self, states: Tensor) -> list[Tensor]:
         """Compute the heads' scores from BERT's last states ``[n, 1, width]``."""
-        first = states[:, 0].float()
+        first = states[:, 0]
         return [head(first) for head in self.linear_heads]
 
     def classes(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """CheXbert labels of the references: they depend on no model, so they are computed once.
 
-A file of labels records its labeller, its arithmetic and the texts. Labels of other texts, from another labeller or in
-another arithmetic are refused, so both sides of a score are always labelled in the same way.
+A file of labels records its labeller and the texts. Labels of other texts or from another labeller are refused, so both
+sides of a score are always labelled in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pacer.core.io import atomic_path, hash_bytes
 from pacer.core.pointers import fingerprint
 from pacer.data.schemas import ABOUT, read_about, read_table
 from pacer.metrics.chexbert.labeller import CheXbert
-from pacer.metrics.chexbert.observations import OBSERVATIONS
 
 #: Columns of ``references.parquet``; ``text`` is the SHA-256 of the report.
 LABEL_SCHEMA: dict[str, pl.DataType] = {"record_id": pl.String(), "labels": pl.List(pl.Int64()), "text": pl.String()}
@@ -27,40 +26,31 @@ _REMEDY = (
 )
 
 
-def label_references(
-    records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path, batch_size: int = 64, precision: str = "float32"
-) -> None:
+def label_references(records: pl.DataFrame, chexbert_dir: str | Path, out: str | Path) -> None:
     """Label ``records.report`` and write the columns of :data:`LABEL_SCHEMA` to the Parquet file ``out``.
 
     Raises:
         BackboneError: the labeller is not usable.
     """
     reports = records["report"].to_list()
-    labels = CheXbert(chexbert_dir, batch_size, precision=precision)(reports).tolist()
+    labels = CheXbert(chexbert_dir)(reports).tolist()
     columns = {"record_id": records["record_id"], "labels": labels, "text": list(map(_hash, reports))}
     table = pl.DataFrame(columns, schema=LABEL_SCHEMA)
-    about = json.dumps({"labeller": fingerprint(chexbert_dir), "arithmetic": precision})
+    about = json.dumps({"labeller": fingerprint(chexbert_dir)})
     with atomic_path(out) as temporary:
         table.write_parquet(temporary, metadata={ABOUT: about})
 
 
-def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Path, arithmetic: str) -> list[list[int]]:
+def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Path) -> list[list[int]]:
     """Return the labels ``[n][14]`` of ``records.report`` from the file that :func:`label_references` wrote.
 
     Raises:
-        DataError: the file is missing or malformed, comes from another labeller or ``arithmetic``
-            (``score.precision``), or lacks the labels of a record's report.
+        DataError: the file is missing or malformed, comes from another labeller, or lacks the labels of
+            a record's report.
     """
     table, about = read_table(path, LABEL_SCHEMA), read_about(path)
-    if (table["labels"].list.len().fill_null(0) != len(OBSERVATIONS)).any():
-        raise DataError(f"{path}: expected {len(OBSERVATIONS)} labels for each record")
     if about.get("labeller") != fingerprint(chexbert_dir):
         raise DataError(f"{path} was made by another labeller than {chexbert_dir}; {_REMEDY}")
-    if about.get("arithmetic") != arithmetic:
-        raise DataError(
-            f"{path} was labelled in {about.get('arithmetic', 'an arithmetic that it does not state')}, and here the "
-            f"reports would be in {arithmetic}; set score.precision to the file's, or {_REMEDY}"
-        )
     by_text = dict(table.select("text", "labels").iter_rows())
     texts = list(map(_hash, records["report"]))
     lacking = [record for record, text in zip(records["record_id"], texts, strict=True) if text not in by_text]

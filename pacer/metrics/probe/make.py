@@ -6,16 +6,14 @@ stays with the owner of the references.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from PIL import Image
 
-from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.attributes import read_attributes
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import CONTEXTS
@@ -33,10 +31,6 @@ GIVEN = "as_given"
 _AVERAGED = 200
 #: The column of a record that names an image.
 _VIEWS = ("frontal", "lateral")
-_OPPOSITE = {"positive": "negative", "negative": "positive"}
-#: A plain sentence for each polarity, in the form of a cleaned report. The rules read all of them (a test).
-_TEMPLATES = {"positive": "there is {} .", "negative": "there is no {} .", "uncertain": "there may be {} ."}
-_SENTENCE_END = re.compile(r"(?<= \.)\s+")
 
 
 #: Kinds of twins that a record has for each finding that its report affirms.
@@ -53,7 +47,6 @@ TITLES = {
     "another_lateral": "another patient's lateral view",
     "no_prior": "no previous report",
     "another_prior": "another patient's previous report",
-    "flipped_prior": "previous report with one finding flipped",
 }
 
 
@@ -92,7 +85,6 @@ def make_probe(
                 *("record_id", "study_id", "subject_id", "view", "frontal", "lateral", "prior_report"),
                 *("indication", "history", "sections"),
                 pl.col("report").alias("reference"),
-                pl.col("context").alias("given"),
             )
             for twin, part in groups.items()
         ]
@@ -139,8 +131,7 @@ def _sample(records: pl.DataFrame, seed: int, limit: int | None) -> pl.DataFrame
 
 
 def _twins(records: pl.DataFrame, seed: int) -> dict[str, pl.DataFrame]:
-    """Return the records of each kind of :data:`TITLES`, with their new inputs; ``seed``: the order of the patients,
-    and the findings that are flipped."""
+    """Return the records of each kind of :data:`TITLES`, with their new inputs; ``seed``: the order of the patients."""
     with_lateral, with_prior = records.drop_nulls("lateral"), records.drop_nulls("prior_report")
     mean_lateral = pl.when(pl.col("lateral").is_not_null()).then(pl.lit("mean-lateral")).alias("lateral")
     return {
@@ -151,7 +142,6 @@ def _twins(records: pl.DataFrame, seed: int) -> dict[str, pl.DataFrame]:
         "another_lateral": exchange(with_lateral, ["lateral"], ["context"], seed),
         "no_prior": without("prior_report", records),
         "another_prior": exchange(with_prior, ["prior_report"], ["context"], seed),
-        "flipped_prior": _flipped(with_prior, seed),
     }
 
 
@@ -220,49 +210,3 @@ def _write_means(
         mean = np.mean([np.asarray(image.resize((width, height)), dtype=float) for image in read], axis=0)
         Image.fromarray(np.rint(mean).astype(np.uint8)).save(folder / f"{name}.png")
     return {name: str(final / f"{name}.png") for name in images}
-
-
-def _flipped(records: pl.DataFrame, seed: int) -> pl.DataFrame:
-    """Return the records whose previous report can be flipped in a finding, chosen at random."""
-    draw = np.random.default_rng(seed)
-    priors = []
-    with Ticker("flip previous reports", len(records)) as ticker:
-        for prior in records["prior_report"]:
-            anchor = extract_anchor(prior)
-            findings = [name for name in (*anchor.positive, *anchor.negative) if flip(prior, name) is not None]
-            priors.append(flip(prior, findings[draw.integers(len(findings))]) if findings else None)
-            ticker.advance()
-    return records.with_columns(pl.Series("prior_report", priors, dtype=pl.String)).drop_nulls("prior_report")
-
-
-def flip(report: str, finding: str) -> str | None:
-    """Return a cleaned report with the opposite polarity of a finding that it affirms or denies.
-
-    The sentence that names the finding is replaced by one plain sentence for each finding that it names. The rules
-    check the result: every other finding must keep its polarity.
-
-    Returns:
-        None if not exactly one sentence names the finding, or the rules do not read the result as intended.
-    """
-    sentences = _SENTENCE_END.split(report.strip())
-    naming = [place for place, sentence in enumerate(sentences) if extract_anchor(sentence).polarity(finding)]
-    before = extract_anchor(report)
-    wanted = _opposite(before, finding)
-    if len(naming) != 1 or wanted == before:
-        return None
-    place = naming[0]
-    said = _opposite(extract_anchor(sentences[place]), finding)
-    flipped = " ".join([*sentences[:place], *_sentences(said), *sentences[place + 1 :]])
-    return flipped if extract_anchor(flipped) == wanted else None
-
-
-def _opposite(anchor: Anchor, finding: str) -> Anchor:
-    """Return the anchor with the finding's polarity exchanged; unchanged if it is uncertain or not mentioned."""
-    polarities = {name: polarity for polarity in POLARITIES for name in getattr(anchor, polarity)}
-    if (opposite := _OPPOSITE.get(polarities.get(finding, ""))) is not None:
-        polarities[finding] = opposite
-    return Anchor.of(*([name for name, said in polarities.items() if said == polarity] for polarity in POLARITIES))
-
-
-def _sentences(anchor: Anchor) -> Sequence[str]:
-    return [_TEMPLATES[polarity].format(name) for polarity in POLARITIES for name in getattr(anchor, polarity)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,14 +9,12 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from pacer.commitments.anchor import POLARITIES
-from pacer.core.contexts import availability
 from pacer.core.errors import DataError
 from pacer.core.hygiene import EMPTY_CELL
-from pacer.core.io import hash_file, hash_json, read_json
+from pacer.core.io import read_json
 from pacer.data.twins import exchange
-from pacer.data.wording import compares_with_prior
 from pacer.metrics.cases import MEAN, contexts_of
-from pacer.metrics.commitments import anchor_columns, states
+from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.predictions import check_pairs
 from pacer.metrics.probe.make import GIVEN, KEY, MANIFEST, TITLES
 from pacer.metrics.probe.verdicts import FindingUse, finding_uses
@@ -32,7 +29,6 @@ CHANCE = "chance"
 _CONVENTION = "llm-rg4"
 #: Resamples of an interval; a probe has one for each kind of twin and score.
 _RESAMPLES = 2_000
-_LATERAL = re.compile(r"\blateral (?:view|radiograph|image|projection|film|chest)|\b(?:and|on(?: the)?) lateral\b")
 
 
 @dataclass(frozen=True)
@@ -42,14 +38,11 @@ class Use:
     Attributes:
         records: number of pairs. f1: of twins (``first``), of the records as given (``second``) and their difference;
             means over contexts. unchanged: share of identical reports; None for :data:`CHANCE`.
-        unbacked: share of reports with a finding of their previous report that the reference lacks, as given and for
-            the twin; None without a previous report, and for :data:`CHANCE`.
     """
 
     records: int
     f1: Difference
     unchanged: float | None
-    unbacked: tuple[float | None, float | None]
 
     @property
     def verdict(self) -> str:
@@ -66,15 +59,12 @@ class Use:
 
 class SystemUse(NamedTuple):
     """The use of sources by one system. ``uses``: kind of twin (and :data:`CHANCE`) -> what it shows.
-    ``findings``: the verdict of each finding. ``empty``: number of reports without a text.
-    ``absent``: share of reports that refer to an examination that was not given, by source; None: always given."""
+    ``findings``: the verdict of each finding. ``empty``: number of reports without a text."""
 
     name: str
     uses: dict[str, Use]
     findings: list[FindingUse]
-    absent: dict[str, float | None]
     empty: int
-    signature: dict[str, Any]
 
 
 def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, Any]]:
@@ -86,10 +76,6 @@ def read_probe(folder: Path) -> tuple[pl.DataFrame, dict[str, str], dict[str, An
     if not (folder / KEY).is_file():
         raise DataError(f"{folder} holds no {KEY}; `pacer probe make` writes it")
     key, manifest = pl.read_parquet(folder / KEY), read_json(folder / MANIFEST)
-    if hash_json(key.to_dicts()) != manifest["key"]:
-        raise DataError(f"{folder / KEY} was changed after it was written; make the probe again")
-    if "finding" not in key.columns:  # a probe of an earlier version, without changes for each finding
-        key = key.with_columns(finding=pl.lit(None, pl.String))
     present = set(key["twin"])
     return key, {name: title for name, title in TITLES.items() if name in present}, manifest
 
@@ -109,50 +95,31 @@ def system_use(name: str, key: pl.DataFrame, reports: Path) -> SystemUse:
     others = exchange(given, [f"reference_{polarity}" for polarity in POLARITIES], ["context"])
     uses = {}
     if len(others):  # else one patient has more than half of the records
-        uses[CHANCE] = replace(_use(given, others), unchanged=None, unbacked=(None, None))
+        uses[CHANCE] = replace(_use(given, others), unchanged=None)
     uses |= {twin: _use(given, part) for twin, part in groups.items()}
-    lateral, prior = (pl.Series([availability(context)[place] for context in cases["given"]]) for place in (0, 1))
-    absent: dict[str, Any] = {
-        "lateral view": cases.filter(~lateral)["names_lateral"].mean(),
-        "previous report": cases.filter(~prior)["compares"].mean(),
-    }
-    signature = {"reports": hash_file(reports), "score": _F1}
     empty = int((cases["hypothesis"].str.strip_chars() == "").sum())
-    return SystemUse(name, uses, finding_uses(cases), absent, empty, signature)
+    return SystemUse(name, uses, finding_uses(cases), empty)
 
 
 def _cases(key: pl.DataFrame, path: Path) -> pl.DataFrame:
     """Return the key with the reports and what was read in them."""
     read = reports_of(path, ("report", "hypothesis", "text"))
-    said = pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")  # nan and the like say nothing
-    rows = read.rows.select(pl.col("id").alias("probe_id"), said.alias("hypothesis"))
+    texts = pl.when(~pl.col("text").str.contains(EMPTY_CELL)).then("text").fill_null("")  # nan and the like say nothing
+    rows = read.rows.select(pl.col("id").alias("probe_id"), texts.alias("hypothesis"))
     check_pairs(key["probe_id"].to_list(), rows["probe_id"].to_list(), "the probe", str(path))
     cases = key.join(rows, on="probe_id", how="left", maintain_order="left")
-    for side, column in (("reference", "reference"), ("report", "hypothesis"), ("prior", "prior_report")):
-        cases = cases.with_columns(anchor_columns(cases[column].fill_null(""), side))
-    return cases.with_columns(
-        compares=pl.Series(map(compares_with_prior, cases["hypothesis"]), dtype=pl.Boolean),
-        names_lateral=cases["hypothesis"].str.to_lowercase().str.contains(_LATERAL.pattern),
-    )
+    for side, column in (("reference", "reference"), ("report", "hypothesis")):
+        cases = cases.with_columns(anchor_columns(cases[column], side))
+    return cases
 
 
 def _use(given: pl.DataFrame, twins: pl.DataFrame) -> Use:
     """Compare the twins with the same records as they are given."""
     given = twins.select("record_id").join(given, on="record_id", how="left", maintain_order="left")
-    found = gains(given, twins, _CONVENTION, [_F1], _RESAMPLES)
+    compared = gains(given, twins, _CONVENTION, [_F1], _RESAMPLES)
     contexts = contexts_of(given)
     return Use(
         len(twins),
-        found[MEAN if len(contexts) > 1 else contexts[0]][_F1],
+        compared[MEAN if len(contexts) > 1 else contexts[0]][_F1],
         int((given["hypothesis"] == twins["hypothesis"]).sum()) / len(twins),
-        (_unbacked(given), _unbacked(twins)),
     )
-
-
-def _unbacked(cases: pl.DataFrame) -> float | None:
-    cases = cases.drop_nulls("prior_report")
-    if cases.is_empty():
-        return None
-    affirmed = POLARITIES.index("positive")
-    prior, report, reference = (states(cases, side) == affirmed for side in ("prior", "report", "reference"))
-    return float((prior & report & ~reference).any(axis=1).mean())

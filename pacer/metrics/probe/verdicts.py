@@ -16,7 +16,7 @@ import polars as pl
 from pacer.commitments.anchor import FINDINGS
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
-from pacer.metrics.scores import mean, mean_rows
+from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.metrics.statistics.bootstrap import LEAST_UNITS, Difference, Key, Summed, by_unit, differences, holm
 from pacer.metrics.statistics.intervals import Units, resampled_units
 
@@ -72,12 +72,12 @@ def finding_uses(cases: pl.DataFrame) -> list[FindingUse]:
         for effect, changes in EFFECTS.items()
     }
     pairs = {key: part for key, part in pairs.items() if part["unit"].n_unique() >= LEAST_UNITS}
-    found = _differences(pairs, units)
+    compared = _differences(pairs, units)
     for effect in EFFECTS:
         tested = [key for key in pairs if key[1] == effect]
-        for key, p in zip(tested, holm([found[key].p for key in tested]), strict=True):
-            found[key] = replace(found[key], p=p)
-    return [_judged(finding, table, found, pairs, len(tables)) for finding, table in tables.items()]
+        for key, p in zip(tested, holm([compared[key].p for key in tested]), strict=True):
+            compared[key] = replace(compared[key], p=p)
+    return [_judged(finding, table, compared, pairs, len(tables)) for finding, table in tables.items()]
 
 
 def _table(cases: pl.DataFrame, given: pl.DataFrame, finding: str) -> pl.DataFrame:
@@ -105,20 +105,20 @@ def _differences(pairs: Mapping[tuple[str, str], pl.DataFrame], units: Units) ->
         for side, change in zip(sides, reversed(EFFECTS[effect]), strict=True):
             rows = by_unit(mean_rows(part[change].to_numpy()), part["unit"].to_numpy(), units.count)
             side[UNKNOWN, f"{finding}/{effect}"] = Summed(rows, mean)
-    found = differences(*sides, _RESAMPLES)[UNKNOWN] if pairs else {}
-    return {(finding, effect): found[f"{finding}/{effect}"] for finding, effect in pairs}
+    compared = differences(*sides, _RESAMPLES)[UNKNOWN] if pairs else {}
+    return {(finding, effect): compared[f"{finding}/{effect}"] for finding, effect in pairs}
 
 
 def _judged(
     finding: str,
     table: pl.DataFrame,
-    found: Mapping[tuple[str, str], Difference],
+    compared: Mapping[tuple[str, str], Difference],
     pairs: Mapping[tuple[str, str], pl.DataFrame],
     tests: int,
 ) -> FindingUse:
     changes = [change for change in table.columns if change not in ("record_id", "unit") and table[change].count()]
     rates = {change: float(table[change].drop_nulls().to_numpy().mean()) for change in changes}
-    effects = {effect: found[finding, effect] for effect in EFFECTS if (finding, effect) in found}
+    effects = {effect: compared[finding, effect] for effect in EFFECTS if (finding, effect) in compared}
     counts = {effect: len(pairs[finding, effect]) for effect in effects}
 
     def shown(effect: str) -> bool:

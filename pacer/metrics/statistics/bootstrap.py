@@ -37,8 +37,8 @@ class Summed(NamedTuple):
 @dataclass(frozen=True)
 class Difference:
     """A score of both runs and their difference, second minus first, with its interval and two-sided p value; ``None``:
-    undefined, or too few units. ``undefined``: number of resamples without a value, which the interval leaves out, and
-    the p value counts as evidence against a difference."""
+    undefined, or too few units. The interval leaves out resamples without a value, and the p value counts them as
+    evidence against a difference."""
 
     first: float | None
     second: float | None
@@ -46,18 +46,16 @@ class Difference:
     low: float | None
     high: float | None
     p: float | None
-    undefined: int
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A score of one run and its bootstrap interval; ``None``: undefined. ``undefined``: number of resamples without a
-    value, which the interval leaves out."""
+    """A score of one run and its bootstrap interval; ``None``: undefined. The interval leaves out resamples without a
+    value."""
 
     value: float | None
     low: float | None
     high: float | None
-    undefined: int
 
 
 def by_unit(rows: np.ndarray, units: np.ndarray, count: int) -> np.ndarray:
@@ -95,13 +93,11 @@ def differences(
     for key, value in values.items():
         apart = float(other_values[key]) - float(value)
         drawn_gaps, swapped_gaps = np.concatenate([part[key] for part in parts], axis=1)
-        low, high, undefined = _percentiles(apart, drawn_gaps, len(rows))
+        low, high = _percentiles(apart, drawn_gaps, len(rows))
         # rounding: exchanged sums are added in another order
         as_large = np.isnan(swapped_gaps) | (np.abs(swapped_gaps) >= abs(apart) - 1e-12)
         p = None if np.isnan(apart) else (1 + int(as_large.sum())) / (1 + resamples)
-        result[key[0]][key[1]] = Difference(
-            _value(value), _value(other_values[key]), _value(apart), low, high, p, undefined
-        )
+        result[key[0]][key[1]] = Difference(_value(value), _value(other_values[key]), _value(apart), low, high, p)
     return result
 
 
@@ -165,11 +161,9 @@ def _value(value: float | np.ndarray) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _percentiles(value: float, drawn: np.ndarray, units: int) -> tuple[float | None, float | None, int]:
-    """Return the ends of an interval (none if ``value`` is undefined, or for fewer than :data:`LEAST_UNITS`), and the
-    number of resamples without a value."""
-    undefined = int(np.isnan(drawn).sum())
+def _percentiles(value: float, drawn: np.ndarray, units: int) -> tuple[float | None, float | None]:
+    """Return the ends of an interval; none if ``value`` is undefined, or for fewer than :data:`LEAST_UNITS`."""
     if np.isnan(value) or units < LEAST_UNITS:
-        return None, None, undefined
+        return None, None
     low, high = np.nanquantile(drawn, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    return float(low), float(high), undefined
+    return float(low), float(high)

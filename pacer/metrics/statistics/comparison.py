@@ -19,7 +19,6 @@ from pacer.metrics.result import read_result
 from pacer.metrics.scores import summed_scores
 from pacer.metrics.signature import Signature, reading_notes
 from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, differences
-from pacer.metrics.statistics.groups import GroupScore, group_differences
 from pacer.metrics.statistics.intervals import Intervals, context_sums, resampled_units, score_intervals
 from pacer.metrics.statistics.sources import warnings
 
@@ -43,24 +42,24 @@ _CHANGES = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of a comparison. ``scores``: context (and ``mean``) -> score -> difference. ``groups``: F1 by group.
-    ``versions``: name, both versions and what that can change, where the runs differ. ``left_out``: columns of
-    ``score.columns`` that only one run has. ``partial``: column -> number of records with a value in both, if not all.
-    ``is_standin``: the labeller behind F1 was trained by this pipeline. ``identical``: both runs have the same
-    reports."""
+    """Result of a comparison.
+
+    ``scores``: context (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
+    change, where the runs differ. ``left_out``: columns of ``score.columns`` that only one run has. ``partial``:
+    column -> number of records with a value in both, if not all. ``is_standin``: the labeller behind F1 was trained by
+    this pipeline.
+    """
 
     convention: str
     unit: str
     units: int
     records: int
     scores: dict[str, dict[str, Difference]] = field(default_factory=dict)
-    groups: list[GroupScore[Difference]] = field(default_factory=list)
     resamples: int = 0
     versions: list[tuple[str, tuple[str, str], str]] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     partial: dict[str, int] = field(default_factory=dict)
     is_standin: bool = False
-    identical: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,8 @@ System = Scores | str | Path
 
 def compare(first: System, second: System, *, convention: str = "llm-rg4", resamples: int = 10_000) -> Comparison:
     """Compare two scored systems case by case; differences are second minus first. Compared are the tested scores of
-    the registry and the numbers of ``score.columns``, by context and for the mean over contexts, and F1 by group.
-    Systems without a labeller are compared without CE F1.
+    the registry and the numbers of ``score.columns``, by context and for the mean over contexts. Systems without a
+    labeller are compared without CE F1.
 
     Args:
         first, second: what ``pacer.score`` returned, or folders with ``cases.parquet`` and ``signature.json``, or
@@ -112,12 +111,7 @@ def compare(first: System, second: System, *, convention: str = "llm-rg4", resam
     if resamples < 1:
         raise ConfigError(f"resamples must be at least 1, got {resamples}")
     runs = _paired(first, second, convention)
-    return replace(
-        runs.comparison,
-        scores=differences(*runs.sums, resamples),
-        groups=group_differences(*runs.cases, convention, runs.groups, resamples),
-        resamples=resamples,
-    )
+    return replace(runs.comparison, scores=differences(*runs.sums, resamples), resamples=resamples)
 
 
 def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: int = 10_000) -> dict[str, Difference]:
@@ -136,7 +130,7 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
     convention = read_run(runs[0][0])[1].convention or "llm-rg4"
     repeats = [_paired(first, second, convention) for first, second in runs]
     records = [
-        repeat.cases[0].select("record_id", "context", f"{repeat.comparison.unit}_id").sort("record_id")
+        repeat.cases.select("record_id", "context", f"{repeat.comparison.unit}_id").sort("record_id")
         for repeat in repeats
     ]
     for (first, _), rows in zip(runs, records, strict=True):
@@ -157,12 +151,11 @@ def compare_repeats(runs: Sequence[tuple[str | Path, str | Path]], resamples: in
 
 
 class _Paired(NamedTuple):
-    """Two runs: their ``cases`` row by row, the tested scores of each as ``sums`` over units, the columns that are
-    ``groups``, and the comparison without its results."""
+    """Two runs: the ``cases`` of the first, the tested scores of each as ``sums`` over units, and the comparison
+    without its results."""
 
-    cases: tuple[pl.DataFrame, pl.DataFrame]
+    cases: pl.DataFrame
     sums: tuple[dict[Key, Summed], dict[Key, Summed]]
-    groups: list[str]
     comparison: Comparison
 
 
@@ -174,19 +167,16 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
     other_cases = cases.select("record_id").join(other_cases, on="record_id", how="left", maintain_order="left")
     if _labeller(signature) != _labeller(other_signature):
         raise DataError(
-            f"{first} and {second} have different or unrecorded labellers or arithmetic, or one has none; "
-            "score both with the same --chexbert and score.precision"
+            f"{first} and {second} have different or unrecorded labellers, or one has none; score both with the same "
+            "--chexbert"
         )
-    groups, other_groups = signature.groups, other_signature.groups
-    for column in ("context", "reference", "reference_labels", *(name for name in groups if name in other_groups)):
+    for column in ("context", "reference", "reference_labels"):
         unequal = cases.filter(cases[column].ne_missing(other_cases[column]))
         if len(unequal):
             raise DataError(
                 f"{first} and {second} differ in the {column} of {len(unequal)} records, such as "
                 f"{unequal['record_id'][0]}; score both against the same references, cleaned alike"
             )
-    further = [name for name in other_groups if name not in groups]
-    cases = cases.with_columns(other_cases.select(further))
     scores, other_scores = signature.score_columns, other_signature.score_columns
     columns = [name for name in scores if name in other_scores]
     partial = {}
@@ -211,9 +201,8 @@ def _paired(one: System, other: System, convention: str) -> _Paired:
         left_out=sorted({*scores, *other_scores} - {*columns}),
         partial=partial,
         is_standin=bool(signature.standin_labeller),
-        identical=cases["hypothesis"].equals(other_cases["hypothesis"]),
     )
-    return _Paired((cases, other_cases), (sums, other_sums), [*groups, *further], comparison)
+    return _Paired(cases, (sums, other_sums), comparison)
 
 
 def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str, str], str]]:
@@ -247,8 +236,5 @@ def read_run(folder: str | Path) -> tuple[pl.DataFrame, Signature]:
 
 
 def _labeller(signature: Signature) -> Any:
-    """Return what two runs must share: files and arithmetic. ``None``: no labeller; unequal to all if unknown."""
-    if signature.clinical is None:
-        return None
-    labeller = signature.labeller
-    return (labeller["files"], labeller.get("arithmetic")) if labeller.get("files") else object()
+    """Return what two runs must share: the labeller's files. ``None``: no labeller; unequal to all if unknown."""
+    return None if signature.clinical is None else signature.labeller.get("files") or object()

@@ -12,7 +12,8 @@ import polars as pl
 
 from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, averaged, observation_rows
-from pacer.metrics.scores import Score, Sums, summed_scores
+from pacer.metrics.score_kinds import Score, Sums
+from pacer.metrics.scores import summed_scores
 from pacer.metrics.statistics.bootstrap import Interval, Key, ScoreOf, Summed, by_unit, intervals
 
 #: Units that may be resampled, the coarsest first.
@@ -63,10 +64,10 @@ def label_intervals(cases: pl.DataFrame, convention: str, resamples: int = 10_00
     for column, name in enumerate(rule.observations):
         table = by_unit(rows[:, :, column], units.codes, units.count)
         summed |= {(POOLED, f"{name}/{ratio}"): Summed(table, partial(averaged, ratio=ratio)) for ratio in RATIOS}
-    found = intervals(summed, resamples)[POOLED]
+    estimates = intervals(summed, resamples)[POOLED]
     for column, name in enumerate(rule.observations):
         _, predicted, present = rows[:, :, column].sum(axis=0)
-        scores = {str(ratio): found[f"{name}/{ratio}"] for ratio in RATIOS}
+        scores = {str(ratio): estimates[f"{name}/{ratio}"] for ratio in RATIOS}
         f1 = {context: float(averaged(sums[:, column], "f1")) for context, sums in contexts.items()}
         defined = {context: None if np.isnan(value) else value for context, value in f1.items()}
         labels.append(LabelScores(name, int(present), int(predicted), scores, defined))

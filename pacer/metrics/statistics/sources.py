@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from pacer.metrics.cases import by_context, contexts_of, is_labelled, labels_of
-from pacer.metrics.clinical import CONVENTIONS, averaged, plain_mean, present
+from pacer.metrics.cases import by_context, contexts_of
 from pacer.metrics.scores import score_of
 from pacer.metrics.source_use import REPORTS
 from pacer.metrics.statistics.bootstrap import Difference, differences
@@ -71,23 +69,8 @@ def source_gains(cases: pl.DataFrame, convention: str) -> dict[str, Difference]:
     if column not in cases.columns:
         return {}
     cases = cases.filter(pl.col(column).is_not_null())
-    found = gains(cases, cases.with_columns(hypothesis_labels=column), convention, ["f1"])
-    return {context: found[context]["f1"] for context in by_context(cases)}
-
-
-def floors(cases: pl.DataFrame, convention: str) -> dict[str, float | None]:
-    """Return F1 of what needs no model, the mean over contexts: of one report for all records with the best choice of
-    observations. Empty without labels."""
-    rule, contexts, best = CONVENTIONS[convention], by_context(cases), []
-    if not is_labelled(cases):
-        return {}
-    for part in contexts.values():
-        counts = present(labels_of(part, "reference"), rule).sum(axis=0).astype(float)
-        rank = counts.argsort()[::-1].argsort()  # the most frequent observation first
-        affirmed = np.tri(len(counts), dtype=bool)[:, rank]
-        constant = np.concatenate([counts * affirmed, len(part) * affirmed, np.tile(counts, (len(counts), 1))], axis=1)
-        best.append(float(np.nan_to_num(averaged(constant, "f1", rule.averages[0])).max()))
-    return {"One report for all, at best": plain_mean(best)}
+    compared = gains(cases, cases.with_columns(hypothesis_labels=column), convention, ["f1"])
+    return {context: compared[context]["f1"] for context in by_context(cases)}
 
 
 def gains(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -87,13 +88,13 @@ def test_previous_reports_of_annotations_are_told(pacer, corpus, repository: Pat
 def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_is_here(
     pacer, corpus, backbones: Path, repository: Path
 ):
-    assert "Train targets over 100 tokens not known before the language model is here" in " ".join(
-        pacer("audit", "--params", "mine.yaml").out.split()
-    )
+    words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
+    assert "over 100 tokens not known before `dvc repro backbones` made the language model" in words
     corpus["train"][0]["finding"] = "The heart is enlarged. " * 40
     write(repository / "mine", corpus)
-    with (repository / "mine.yaml").open("a") as profile:
-        profile.write(f"backbones: {{language: {{provider: local, path: {backbones / 'language'}}}}}\n")
+    language = repository / "models" / "backbones" / "language"
+    shutil.copytree(backbones / "language", language)
+    (language / "provenance.json").write_text('{"provider": "bundled"}')
     words = " ".join(pacer("audit", "--params", "mine.yaml").out.split())
     assert "look Train targets over 100 tokens 1 of 2 (50.0 %): cut there, without an end" in words
 
@@ -101,19 +102,6 @@ def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_i
 def test_the_phantom_is_generated_first(pacer):
     refused = pacer("audit")
     assert refused.code == 1 and "run `dvc repro source` first" in refused.error
-
-
-def test_nothing_but_an_earlier_audit_is_replaced(pacer, corpus, repository: Path):
-    before = sorted((repository / "mine").rglob("*"))
-    for out in ("mine", ".", "mine/sn.json"):
-        outcome = pacer("audit", "--params", "mine.yaml", "--out", out)
-        assert outcome.code == 1, out
-        assert "name another folder" in outcome.error or "name a folder" in outcome.error
-    assert sorted((repository / "mine").rglob("*")) == before
-    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
-    assert pacer("audit", "--params", "mine.yaml", "--out", "read").code == 0
-    (repository / "read" / "notes.txt").write_text("mine")
-    assert "holds notes.txt, which would be lost" in pacer("audit", "--params", "mine.yaml", "--out", "read").error
 
 
 def test_what_deserves_a_look_is_marked_and_without_out_nothing_is_written(pacer, corpus, repository: Path):

@@ -16,7 +16,6 @@ import pytest
 
 from pacer.core.errors import DataError
 from pacer.core.io import read_json, read_jsonl
-from pacer.serving.export import export_model
 from tests.support.cli import REPOSITORY
 from tests.support.world import World, rehashed
 
@@ -103,22 +102,6 @@ def test_contexts_can_be_decoded_and_scored_alone(pacer, audited: Path):
     assert pacer(*score, "--split", "all", "--context", "sn").code == 0
 
 
-def test_features_of_another_corpus_lie_beside_the_predictions_and_replace_nothing_else(pacer, audited: Path):
-    decode = stated()[1]
-    store = Path("mine/predictions.features")
-    store.mkdir()
-    (store / "notes.txt").write_text("mine")
-    refused = pacer(*decode)
-    assert refused.code == 1 and "mine/predictions.features holds notes.txt, which would be lost" in refused.error
-    (store / "notes.txt").unlink()
-    assert pacer(*decode, "--limit", "1").code == 0
-    partly = {path.name for path in store.iterdir()}
-    assert pacer(*decode).code == 0 and not Path("data/features").exists()  # the same folder, completed
-    assert {"manifest.json", "images.parquet", "priors.parquet"} <= partly
-    (store / "notes.txt").write_text("mine")
-    assert "holds notes.txt" in pacer(*decode).error and (store / "notes.txt").read_text() == "mine"
-
-
 def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, audited: Path, world: World):
     decode = stated()[1]
     settings = read_json("models/mine/reporter.json")
@@ -134,18 +117,9 @@ def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, audited:
     assert "was made with corpus.cleaner: upstream, the model's texts with iu_xray" in made.out
 
 
-def test_frozen_models_that_an_export_only_points_to_are_found_or_asked_for(pacer, audited: Path, world: World):
+def test_an_exported_model_holds_no_labeller(pacer, audited: Path):
     _, decode, score = stated()
-    shutil.rmtree("models/mine")
-    moved = audited / "frozen"
-    shutil.copytree(world.backbones, moved)
-    export_model(audited / "models" / "mine", world.decode, **world.inputs | {"backbones": moved})
-    one = [*decode, "--limit", "1"]
-    assert pacer(*one).code == 0
-    moved.rename(audited / "elsewhere")
-    refused = pacer(*one)
-    assert refused.code == 1 and "name a folder that holds it with --backbones" in refused.error
-    assert pacer(*one, "--backbones", "elsewhere").code == 0
+    assert pacer(*decode, "--limit", "1").code == 0
     shutil.rmtree("models/backbones")
     refused = pacer(*score)
     assert refused.code == 1 and refused.error.count("\n") == 1

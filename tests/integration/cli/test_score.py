@@ -91,7 +91,6 @@ def test_f1_by_group_needs_a_labeller(
         ("y", "1"),
     ]
     compared = [line.split() for line in pacer("compare", "scores", "scores").out.splitlines()]
-    assert next(line for line in compared if line[:2] == ["sex", "F"])[2] == "2"
     assert next(line for line in compared if line[:2] == ["ALL", "CE"])
 
 
@@ -152,10 +151,7 @@ def test_scores_of_other_reports_are_replaced_by_force_alone(pacer: Callable[...
     assert pacer(*other, "--force").code == 0 and read_json("scores/scores.json")["all"]["bleu1"] > 0.9
 
 
-def test_equal_reports_are_said(pacer: Callable[..., Outcome], files: Path) -> None:
-    assert pacer(*stated()).code == 0
-    outcome = pacer("compare", "scores", "scores")
-    assert outcome.code == 0 and "The reports of both runs are the same" in outcome.out
+def test_identical_reports_are_said(pacer: Callable[..., Outcome], files: Path) -> None:
     many = {"id": list(map(str, range(20))), "report": [f"effusion of {number} cm ." for number in range(20)]}
     pl.DataFrame(many).write_csv("references.csv")
     pl.DataFrame(many | {"report": ["no edema ."] * 20}).write_csv("reports.csv")
@@ -167,11 +163,3 @@ def test_equal_reports_are_said(pacer: Callable[..., Outcome], files: Path) -> N
 )
 def test_pairs_of_files_that_do_not_belong_together_are_refused(pacer: Callable[..., Outcome], given: str) -> None:
     assert "--references and --hypotheses" in pacer("score", "--out", "scores", *given.split()).error
-
-
-def test_texts_alone_pair_by_position_and_that_is_said(pacer: Callable[..., Outcome], files: Path) -> None:
-    for name, text in (("gts.csv", "no effusion ."), ("res.csv", '"no\neffusion ."')):
-        (files / name).write_text(f"report\nthe heart is normal .\n{text}\n")
-    told = pacer("score", "--references", "gts.csv", "--hypotheses", "res.csv", "--out", "scores").out
-    for side, name in (("references", "gts.csv"), ("hypotheses", "res.csv")):
-        assert f"{side}: {name}, text: report, paired by position" in told

@@ -11,9 +11,9 @@ from scipy import stats
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from pacer.metrics.chexbert.observations import OBSERVATIONS
-from pacer.metrics.commitments import polarity_agreement, states
+from pacer.metrics.commitments import polarity_f1, states
 from pacer.metrics.nlg import language_scores
-from pacer.metrics.scores import mean, mean_rows
+from pacer.metrics.score_kinds import mean, mean_rows
 from pacer.metrics.statistics.bootstrap import Summed, by_unit, differences, intervals
 from pacer.metrics.statistics.intervals import label_intervals, resampled_units, score_intervals
 from tests.support.metrics import made_cases
@@ -25,10 +25,12 @@ def cases(quick_meteor) -> pl.DataFrame:
 
 
 def test_the_first_row_of_a_study_counts_in_each_context(cases: pl.DataFrame):
-    """Convention nicolson; the fixture's studies stand in both contexts."""
-    apart = {one.name: one.f1 for one in label_intervals(cases.filter(context="mw"), "nicolson", resamples=2)}
-    together = {one.name: one.f1["mw"] for one in label_intervals(cases, "nicolson", resamples=2)}
-    assert together == {name: f1["mw"] for name, f1 in apart.items()} and any(together.values())
+    """Convention nicolson; the fixture's studies stand in both contexts, here each with a second, other row."""
+    second = cases.with_columns(record_id=pl.col("record_id") + "-2", hypothesis_labels=pl.lit([1] * 14))
+    for context in ("sn", "mw"):
+        both = pl.concat([cases, second]).filter(context=context)
+        found, alone = (label_intervals(table, "nicolson", 2) for table in (both, cases.filter(context=context)))
+        assert [one.f1 for one in found] == [one.f1 for one in alone]
 
 
 def micro(cases: pl.DataFrame, columns: slice) -> tuple[float, float, float]:
@@ -48,7 +50,7 @@ def test_the_values_are_the_scores_of_the_reference_packages(cases: pl.DataFrame
         language = language_scores(own)
         for name in ("bleu1", "bleu2", "bleu3", "bleu4", "rougeL", "meteor"):
             assert scores[name].value == pytest.approx(language[name])
-        agreed = polarity_agreement(states(own, "reference"), states(own, "report"))
+        agreed = polarity_f1(states(own, "reference"), states(own, "report"))
         for name in ("positive_f1", "negative_f1"):
             assert scores[f"report_{name}"].value == pytest.approx(agreed[name])
     for scores in found.scores.values():
@@ -74,17 +76,11 @@ def test_each_observation_over_all_contexts_and_in_each(cases: pl.DataFrame):
         assert one.f1["mw"] == pytest.approx(micro(cases.filter(context="mw"), only)[2])
         truth = np.isin(np.array(cases["reference_labels"].to_list())[:, column], (1, 3))
         assert one.present == truth.sum()
-    counts = [one.present for one in label_intervals(cases, "llm-rg4", resamples=2)]
+    counts = [one.present for one in found.values()]
     assert counts == sorted(counts, reverse=True)
-
-
-def test_an_observation_that_nobody_has_is_undefined(cases: pl.DataFrame):
-    never = pl.lit([0] * 14)
-    empty = cases.with_columns(reference_labels=never, hypothesis_labels=never)
-    assert all(
-        one.scores["f1"].value is None and set(one.f1.values()) == {None}
-        for one in label_intervals(empty, "llm-rg4", resamples=5)
-    )
+    nobody = cases.with_columns(reference_labels=pl.lit([0] * 14), hypothesis_labels=pl.lit([0] * 14))
+    none = label_intervals(nobody, "llm-rg4", resamples=5)
+    assert all(one.scores["f1"].value is None and set(one.f1.values()) == {None} for one in none)
 
 
 def test_the_unit_is_the_coarsest_that_is_known(cases: pl.DataFrame):

@@ -57,28 +57,19 @@ def test_a_program_that_fails_or_talks_nonsense_is_an_error(tmp_path, text, prob
     with pytest.raises(MeteorError, match=problem) as error:
         meteor_counts(["a"], ["a"], script(tmp_path, text))
     assert "SECRET" not in str(error.value)
-
-
-#: A program that does not end: what it does, the limits, and the reason that is given.
-ENDLESS = {
-    "waits": (
-        "exec sleep 60",
-        {"STUCK_AFTER": 1},
-        "used no processor time for 1 s .* hangs, or the machine is too busy",
-    ),
-    "waits for another": ("sleep 60", {"STUCK_AFTER": 1}, "used no processor time"),
-    "works": ("while :; do :; done", {"STARTUP_SECONDS": 0.5}, "used more than 1 processor seconds; shorten"),
-}
-
-
-def test_a_program_that_is_not_there_is_named(tmp_path):
     with pytest.raises(MeteorError, match="make setup"):
         meteor_counts(["a"], ["a"], tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("case", ENDLESS)
-def test_what_does_not_end_is_killed(tmp_path, monkeypatch, case):
-    text, limits, problem = ENDLESS[case]
+@pytest.mark.parametrize(
+    ("text", "limits", "problem"),
+    [
+        ("exec sleep 60", {"STUCK_AFTER": 1}, "used no processor time for 1 s .* hangs, or the machine is too busy"),
+        ("sleep 60", {"STUCK_AFTER": 1}, "used no processor time"),  # waits for another program
+        ("while :; do :; done", {"STARTUP_SECONDS": 0.5}, "used more than 1 processor seconds; shorten"),
+    ],
+)
+def test_what_does_not_end_is_killed(tmp_path, monkeypatch, text, limits, problem):
     for name, limit in limits.items():
         monkeypatch.setattr(f"pacer.metrics.meteor.{name}", limit)
     pid = tmp_path / "pid"

@@ -7,30 +7,12 @@ import json
 import pytest
 
 from pacer.reporting.audits import corpus_table
-from tests.support.corpus import lines_of, looks_of
 from tests.support.reporting import SENTENCES
-
-COMPARES = "Targets that mention an absent previous report"
 
 
 @pytest.fixture
 def audit(full_run) -> dict:
     return json.loads((full_run.root / "corpus" / "audit.json").read_text())
-
-
-def test_lines_of_annotation_files(audit: dict):
-    found = lines_of(audit)
-    expected = {
-        "Rows read": "134 (sn 42, sw 40, mn 26, mw 26): 132 used, 2 bad",
-        "Bad rows or records": "2: 2 × finding: neither findings nor impression",
-        "Rows or records left out": "none",
-        "Time since the previous study": "the format does not say",
-        "Views": "sn, sw: AP 35.0 %, PA 32.5 %, other 32.5 %; mn, mw: PA 50.0 %, other 50.0 %",
-        "Fields that are not used": "sn: 3 × colour",
-        "Original references": "not available",
-    }
-    assert {name: found[name] for name in expected} == expected and found["Images"].endswith(", 112 × 112 pixels")
-    assert looks_of(audit) == {"Bad rows or records", "Fields that are not used", COMPARES}
 
 
 def test_the_table_stands_beside_the_papers_sizes_of_its_own_files(audit: dict):

@@ -9,73 +9,24 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from ruamel.yaml import YAML
 
 from pacer.metrics.columns import read_score_columns
 
 ROOT = Path(__file__).resolve().parents[3]
-#: What RadEval 2.2.1 answers for each report of two, by metric; read off the code of its adapters.
-RECORDED = {
-    "bleu": {"bleu": [0.5, 1.0]},
-    "rouge": {"rouge1": [0.5, 1.0], "rouge2": [0.25, 1.0], "rougeL": [0.5, 1.0]},
-    "radgraph": {"radgraph_simple": [0.5, 1.0], "radgraph_partial": [0.4, 1.0], "radgraph_complete": [0.3, 1.0]},
-    "ratescore": {"ratescore": [0.6, 1.0]},
-    "srrbert": {
-        "srrbert_weighted_f1": [0.5, 1.0],
-        "srrbert_weighted_precision": [0.5, 1.0],
-        "srrbert_weighted_recall": [0.5, 1.0],
-    },
-    "green": {"green": [0.5, 1.0]},
-    "crimson": {"crimson": [-0.5, 1.0]},
-    "bertscore": {"bertscore": [0.7, 1.0]},
-    "radgraph_radcliq": {"radgraph_radcliq": [0.5, 1.0]},
-    "temporal": {"temporal_f1": [0.0, 1.0]},
-    "semb": {"semb": [1.0, 0.0]},
-}
+GIVEN = YAML(typ="safe").load(Path(__file__).with_name("radeval.yaml"))
+RECORDED = GIVEN["recorded"]
 
 
 @pytest.fixture
 def recorded(tmp_path: Path, monkeypatch) -> None:
-    """A package that answers as RadEval does, without RadCliQ's weights."""
-    package = tmp_path / "site"
-    (package / "radeval-2.2.1.dist-info").mkdir(parents=True)
-    (package / "radeval-2.2.1.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: radeval\nVersion: 2.2.1\n"
-    )
-    for name, code in (
-        (
-            "crimson/crimson",
-            "class CRIMSON:\n"
-            "    def __init__(self, provider): assert provider == 'hf'\n"
-            "    def __call__(self, refs, hyps, patient_contexts):\n"
-            "        assert patient_contexts == [{'indication': 'cough'}, None]\n"
-            "        return 0.25, 0.75, [-0.5, 1.0], []\n",
-        ),
-        (
-            "f1chexbert/__init__",
-            "import numpy as np\n"
-            "class F1CheXbert:\n"
-            "    def __init__(self, device): pass\n"
-            "    def get_embeddings(self, texts):\n"
-            "        known = {'clear .': [3.0, 4.0], 'effusion .': [0.0, 0.0]}\n"
-            "        return [np.array(known.get(text, [1.0, 0.0])) for text in texts]\n",
-        ),
-    ):
-        path = package / f"radeval/metrics/{name}.py"
+    """A package that answers as RadEval does."""
+    for name, code in GIVEN["files"].items():
+        path = tmp_path / "site" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(code)
-    (package / "radeval" / "__init__.py").write_text(
-        f"RECORDED = {RECORDED!r}\n"
-        "class RadEval:\n"
-        "    def __init__(self, metrics, per_sample, show_progress):\n"
-        "        assert per_sample and len(metrics) == 1\n"
-        "        if metrics == ['radcliq']: raise OSError('the hub cannot be reached')\n"
-        "        self.metric = metrics[0]\n"
-        "    def __call__(self, refs, hyps):\n"
-        "        assert refs == ['clear .', 'effusion .'] and hyps == ['clear .', 'edema .']\n"
-        "        return RECORDED[self.metric]\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(package))
-    monkeypatch.setenv("HF_HUB_CACHE", str(package))
+        path.write_text(f"RECORDED = {RECORDED!r}\n{code}" if name == "radeval/__init__.py" else code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "site"))
 
 
 def run(

@@ -22,11 +22,6 @@ def test_weights_that_are_not_llm_rg4s_are_one_clear_line(pacer, repository: Pat
     assert outcome.code == 1 and "which would be lost" in outcome.error
 
 
-def test_a_split_that_is_never_decoded_is_refused(pacer, repository: Path):
-    outcome = pacer("decode", "--records", "r.parquet", "--out", "predictions", "--split", "train")
-    assert outcome.code == 1 and "pacer decode: split = 'train': must be 'test', 'val' or 'all'" in outcome.error
-
-
 def test_scored_records_are_those_that_were_decoded(tmp_path: Path):
     records = pl.DataFrame(
         {

@@ -10,7 +10,6 @@ import torch
 
 from pacer.cli.doctor import Finding, diagnose, models
 from pacer.config import Params, parse_params
-from pacer.data.source import point_to_files
 from tests.support.cases import listed_cases
 from tests.support.profiles import profile
 
@@ -33,17 +32,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_default_profile_lacks_nothing(pacer):
+def test_the_default_profile_lacks_nothing(pacer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     outcome = pacer("doctor")
-    assert outcome.code == 0, outcome.error
+    assert outcome.code == 0 and "no CUDA GPU available, models run on the CPU" in outcome.out, outcome.error
     for shown in ("params.yaml: phantom", "torch", "CPU cores", "GB free", "stand-in, comes with the package"):
         assert shown in outcome.out
-
-
-def test_a_machine_without_a_supported_gpu(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    expected = Finding("GPU", "note", "no CUDA GPU available, models run on the CPU")
-    assert found("Machine", changed("phantom"))["GPU"] == expected
 
 
 def test_missing_weights_say_how_to_get_them(pacer):
@@ -107,35 +101,18 @@ def test_files_of_the_corpus_are_looked_for(here: Path):
     detail = found("Corpus", changed("table"))["corpus.root"].detail
     assert "my-studies is not a folder; set it to the folder that contains the corpus" in detail
     (here / "NLMCXR_reports.tgz").write_text("")
-    params = changed("openi", corpus={"root": str(here), "images": "."}, score={"columns": "absent.csv"})
+    params = changed("openi", corpus={"root": str(here), "images": "."})
     assert {what: finding.state for what, finding in found("Corpus", params).items()} == {
         "corpus.root": "ok",
         "openi.reports": "ok",
         "openi.projections": "missing",
         "images": "ok",
-        "score.columns": "missing",
     }
 
 
-def test_files_that_changed_since_they_were_described_are_named(here: Path):
-    (here / "studies.csv").write_text("a")
-    table = {"file": "studies.csv", "columns": {}, "delimiter": None, "encoding": "utf-8"}
-    params = changed("openi", corpus={"root": str(here), "format": "table", "images": ".", "table": table})
-    point_to_files(params.corpus, here / "data" / "source")
-    assert "source" not in found("Corpus", params)
-    (here / "studies.csv").write_text("b")
-    note = found("Corpus", params)["source"]
-    assert note.state == "note"
-    assert "has changed since the source was made" in note.detail and "dvc repro -f source" in note.detail
-
-
-@pytest.mark.parametrize(("profile_name", "config", "warned"), [
-    ("table", "[core]\n    remote = lab\n['remote \"lab\"']\n    url = /mnt/lab\n", True),
-    ("table", "[core]\n    analytics = false\n", False),
-    ("phantom", "[core]\n    remote = lab\n", False),
-])  # fmt: skip
-def test_a_remote_that_reports_would_be_pushed_to(here: Path, profile_name: str, config: str, warned: bool):
+@pytest.mark.parametrize(("name", "config", "warned"), listed_cases(__file__, "remotes"))
+def test_a_remote_that_reports_would_be_pushed_to(here: Path, name: str, config: str, warned: bool):
     (here / ".dvc").mkdir()
     (here / ".dvc/config.local").write_text(config, encoding="utf-8")
-    findings = found("Corpus", changed(profile_name))
+    findings = found("Corpus", changed(name))
     assert ("DVC remote" in findings) == warned and (not warned or "lab" in findings["DVC remote"].detail)

@@ -113,11 +113,6 @@ def test_what_is_no_file_of_parameters_is_one_sentence(tmp_path: Path, content: 
     assert SECRET not in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_folder_is_no_file_of_parameters(tmp_path: Path):
-    with pytest.raises(ConfigError, match=r"cannot be read as YAML: .*Is a directory.*; correct the file"):
-        load_profile(tmp_path)
-
-
 def test_aliases_of_values_are_read(repository: Path):
     text = "extends: micro\ntrain: &t {seed: 8}\nanchors: {seed: 8, llm: &l {model: &m x}}\nwarmup: {}\n"
     assert overlaid(repository, text).anchors.llm.model == "x"
@@ -216,6 +211,8 @@ def test_use_takes_a_file_of_ones_own_and_refuses_it_as_strictly(pacer, reposito
 def test_the_known_profiles_are_listed_without_a_name_and_after_an_unknown_one(pacer):
     lines = pacer("use").out.splitlines()
     assert "* phantom" in lines and "  micro" in lines
+    outcome = pacer("use", "mimic_rg5", "--traceback")
+    assert outcome.code == 1 and "Traceback" in outcome.error
     outcome = pacer("use", "mimic_rg5")
     assert outcome.code == 1 and len(outcome.error.splitlines()) == 1
     assert outcome.error.endswith(
@@ -237,8 +234,3 @@ def test_an_edited_file_is_kept_unless_forced(pacer, repository: Path, edit):
     assert "and add --force" in outcome.error and params.read_text() == edited
     assert pacer("use", "micro", "--force").code == 0
     assert params.read_text() != edited
-
-
-def test_a_traceback_is_shown_on_demand(pacer):
-    outcome = pacer("use", "nothing", "--traceback")
-    assert outcome.code == 1 and "Traceback" in outcome.error and "error: unknown profile" in outcome.error

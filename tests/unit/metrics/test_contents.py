@@ -1,28 +1,28 @@
-"""Commitment scores, wording of comparison, counts of extraction, and shares of copies."""
+"""Commitment scores, attributes, repetition, wording of comparison, counts of extraction, and shares of copies."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from pacer.commitments.anchor import FINDINGS, POLARITIES
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.data.wording import prior_wording
+from pacer.metrics.attributes import attribute_counts
 from pacer.metrics.cases import COLUMNS
-from pacer.metrics.commitments import commitment_scores, contradictions, polarity_agreement, states
-from pacer.metrics.predictions import is_unclosed
+from pacer.metrics.commitments import commitment_scores, contradictions, polarity_f1, states
 from pacer.metrics.repetition import repetition
-from pacer.metrics.scores import Context, score_of, variety_scores
+from pacer.metrics.score_kinds import Context
+from pacer.metrics.scores import score_of
 from pacer.metrics.statistics.sources import warnings
+from tests.support.cases import listed_cases
 
 NOTHING: dict[str, list[str]] = {"positive": [], "negative": [], "uncertain": []}
 
@@ -47,7 +47,7 @@ def table(**sides: list[dict[str, list[str]] | None]) -> pl.DataFrame:
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=13, max_size=13), min_size=1, max_size=8), st.integers(0, 2**31))
-def test_states_and_their_agreement(rows: list[list[int]], seed: int):
+def test_states_and_their_f1(rows: list[list[int]], seed: int):
     expected, found = np.array(rows), np.random.default_rng(seed).integers(0, 4, (len(rows), 13))
     for matrix in (expected, found):
         anchors = [
@@ -58,12 +58,9 @@ def test_states_and_their_agreement(rows: list[list[int]], seed: int):
             for row in matrix
         ]
         np.testing.assert_array_equal(states(table(report=anchors), "report"), matrix)
-    same = polarity_agreement(expected, expected)
-    assert same["agreement"] == 1.0 and set(same.values()) <= {1.0, None}
-    mixed = polarity_agreement(expected, found)
-    assert mixed["agreement"] == pytest.approx((expected == found).mean())
+    assert set(polarity_f1(expected, expected).values()) <= {1.0, None}
     both, used = ((expected == 1) & (found == 1)).sum(), (expected == 1).sum() + (found == 1).sum()
-    assert mixed["negative_f1"] == (pytest.approx(2 * both / used) if used else None)
+    assert polarity_f1(expected, found)["negative_f1"] == (pytest.approx(2 * both / used) if used else None)
 
 
 def test_a_report_is_held_against_its_own_commitment():
@@ -78,24 +75,36 @@ def test_a_report_is_held_against_its_own_commitment():
     assert scores["report_positive_f1"] == 1.0
 
 
-def test_a_report_contradicts_its_commitment_where_it_states_the_opposite():
-    """What only one of both states, or is uncertain, does not count."""
-    edema, effusion = ["edema"], ["pleural effusion"]
-    committed = [None, anchor(positive=edema), anchor(negative=effusion), anchor(negative=["pneumothorax"])]
-    reports = [anchor(negative=edema), anchor(negative=edema), anchor(uncertain=effusion), anchor(positive=effusion)]
-    cases = table(anchor=committed, report=reports)
-    cases = cases.with_columns(contradictions(cases))
-    assert cases["contradictions"].to_list() == [None, edema, [], []]
-    assert scored(cases, "contradiction_rate") == {"contradiction_rate": 1 / 3}
-
-
 def test_records_without_a_commitment_are_left_out_of_its_scores():
     given = [anchor(positive=["edema"]), anchor(negative=["edema"])]
     scores = commitment_scores(table(reference=given, anchor=[None, given[1]], report=given))
-    assert scores["anchor_agreement"] == scores["report_follows_anchor"] == 1.0
+    assert scores["anchor_negative_f1"] == scores["report_follows_anchor"] == 1.0
     assert scores["anchor_positive_f1"] is None  # nobody affirms anything there
     scores = commitment_scores(table(reference=given, anchor=[None, None], report=given))
-    assert not [name for name in scores if "anchor" in name or name.startswith("report_follows")]
+    assert not [name for name in scores if "anchor" in name]
+
+
+def read(states: str) -> dict[str, list[str]]:
+    """The anchor of letters with signs; see the table."""
+    names = {"e": "edema", "p": "pleural effusion", "x": "pneumothorax"}
+    signs = {"+": "positive", "-": "negative", "?": "uncertain"}
+    return NOTHING | {signs[one[0]]: [names[one[1]]] for one in states.split()}
+
+
+@pytest.mark.parametrize(("commitment", "report", "expected"), listed_cases(__file__, "contradictions"))
+def test_a_report_contradicts_its_commitment_where_it_states_the_opposite(
+    commitment: str | None, report: str, expected: list[str] | None
+):
+    cases = table(anchor=[commitment and read(commitment)], report=[read(report)])
+    cases = cases.with_columns(contradictions(cases))
+    assert cases["contradictions"].to_list() == [expected]
+    rate = {} if expected is None else {"contradiction_rate": float(bool(expected))}
+    assert scored(cases, "contradiction_rate") == rate
+
+
+@pytest.mark.parametrize(("reference", "report", "counts"), listed_cases(__file__, "attributes"))
+def test_attributes_that_the_reference_names_are_compared(reference: str, report: str, counts: list[int]) -> None:
+    assert attribute_counts(pl.DataFrame({"reference": [reference], "hypothesis": [report]})) == [counts]
 
 
 def test_wording_of_comparison():
@@ -109,24 +118,16 @@ def test_wording_of_comparison():
     cases = pl.DataFrame({name: [list(prior_wording(text)) for text in texts] for name, texts in sides.items()})
     assert cases["reference_wording"][1].is_empty() and "unchanged" in cases["reference_wording"][0]
     keys = [f"{side}prior_wording_rate" for side in ("", "reference_", "unfounded_")]
-    scores = scored(cases.with_columns(context=pl.lit("sn")), *keys)
-    assert scores["prior_wording_rate"] == scores["reference_prior_wording_rate"] == pytest.approx(2 / 3)
-    assert scores["unfounded_prior_wording_rate"] == pytest.approx(2 / 3)
+    assert scored(cases.with_columns(context=pl.lit("sn")), *keys) == pytest.approx(dict.fromkeys(keys, 2 / 3))
     for context in ("sw", "mw", "all"):  # a previous report was there, or it is not known
         assert list(scored(cases.with_columns(context=pl.lit(context)), *keys)) == keys[:2]
 
 
 def test_extraction_is_counted_from_the_lines():
-    texts = ["<ANCHOR> a </ANCHOR> <REPORT> b </REPORT>", "<REPORT> b </REPORT> <REPORT> c", "no marker"]
-    said = {"fallback": [False, False, True], "unclosed": [is_unclosed(text) for text in texts], "tokens": [9, 20, 21]}
-    cases = table(anchor=[anchor(positive=["edema"]), NOTHING, None]).with_columns(
-        token_limit=20, hypothesis=pl.Series(["b", " . .", "no marker"]), **{k: pl.Series(v) for k, v in said.items()}
-    )
-    keys = [f"{what}_rate" for what in ("fallback", "unclosed", "truncated", "empty_anchor", "empty")]
-    assert list(scored(cases, *keys).values()) == [1 / 3, 1 / 3, 2 / 3, 1 / 2, 1 / 3]
+    cases = pl.DataFrame({"fallback": [False, False, True], "tokens": [9, 20, 21], "hypothesis": ["b", " . .", "c"]})
+    keys = ("fallback_rate", "truncated_rate", "empty_rate")
+    assert list(scored(cases.with_columns(token_limit=20), *keys).values()) == [1 / 3, 2 / 3, 1 / 3]
     assert not scored(cases.with_columns(token_limit=pl.lit(None, pl.Int64)), "truncated_rate")
-    bare = table(anchor=[None]).with_columns(fallback=False, unclosed=None, tokens=None, token_limit=20)
-    assert scored(bare, *keys[:4]) == {"fallback_rate": 0}
 
 
 @given(st.lists(st.sampled_from(["a", "b c", "d e f"]), min_size=1, max_size=8), st.sets(st.sampled_from(["a", "b c"])))
@@ -135,19 +136,14 @@ def test_shares_by_hand(texts: list[str], train: set[str]) -> None:
     copied = cases.with_columns(
         (pl.col(side).is_in(list(train)) if train else pl.lit(False)).alias(f"{side}_copied") for side in cases.columns
     )
-    found = variety_scores(copied) | scored(copied, "copied_share", "reference_copied_share")
-    assert found["distinct_share"] * len(texts) == pytest.approx(len(set(texts)))
+    keys = ("most_frequent_share", "copied_share")
+    found = scored(copied, *keys, *(f"reference_{key}" for key in keys))
     assert found["most_frequent_share"] * len(texts) == pytest.approx(max(map(texts.count, texts)))
     assert found["copied_share"] * len(texts) == pytest.approx(sum(map(texts.count, train)))
-    assert found["length_ratio"] == 1 and not scored(cases, "copied_share")
-    assert all(found[name] == found[f"reference_{name}"] for name in ("distinct_share", "copied_share"))
-    assert variety_scores(pl.DataFrame({"reference": [""], "hypothesis": ["a"]}))["length_ratio"] is None
+    assert all(found[key] == found[f"reference_{key}"] for key in keys) and not scored(cases, "copied_share")
 
 
-REPEATS: dict[str, str | int | None] = YAML(typ="safe").load(Path(__file__).with_name("repetition.yaml"))
-
-
-@pytest.mark.parametrize(("text", "share"), REPEATS.items())
+@pytest.mark.parametrize(("text", "share"), listed_cases(__file__, "repeats"))
 def test_words_that_repeat(text: str, share: str | int | None) -> None:
     assert repetition(text) == (None if share is None else pytest.approx(float(Fraction(share))))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ from PIL import Image
 
 from pacer.metrics.pairing import Protocol, pair_reports
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, reports_of
+from tests.support.cases import listed_cases
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text(encoding="utf-8")
 #: The code of the recipes: lines that serve all of them, then each recipe below its heading.
@@ -30,74 +31,18 @@ def records(split: str = "test") -> pl.DataFrame:
     return pl.DataFrame(content | {"frontal": FRONTALS, "report": [f"reference {n} ." for n in range(3)]})
 
 
-def as_r2gen(folder: Path) -> None:
-    pl.DataFrame({"texts": TEXTS}).write_csv(folder / "res.csv", include_header=False)
-    pl.DataFrame({"texts": ["a <unk> .", "b .", "c ."]}).write_csv(folder / "gts.csv", include_header=False)
-    records().select("record_id").write_csv(folder / "order.csv")
-
-
-def as_test_result(folder: Path) -> None:
-    texts = {study: [text] for study, text in zip(STUDIES[::-1], TEXTS[::-1], strict=True)}
-    (folder / "test_result.json").write_text(json.dumps(texts))
-
-
-def with_dicom_ids(folder: Path) -> None:
-    """A lateral view was reported too, as for the authors' own splits."""
-    pl.DataFrame({"report": [*TEXTS, "of a lateral view"], "dicom_id": [*DICOMS, "ffffffff"]}).sample(
-        fraction=1.0, shuffle=True, seed=1
-    ).write_csv(folder / "reports.csv")
-
-
-def as_chexagent(folder: Path) -> None:
-    answers = [
-        {"sample_idx": n, "image_path": [f"files/{frontal}", "files/p10/other.jpg"]}
-        | {"section_indication": "", "section_findings": "reference", "candidate_findings": text}
-        for n, (frontal, text) in enumerate(zip(FRONTALS, TEXTS, strict=True))
-    ]
-    (folder / "answers.json").write_text(json.dumps(answers))
-
-
-def as_cxrmate(folder: Path) -> None:
-    halves = [text.partition(" . ") for text in TEXTS]
-    rows = {
-        "findings": [first + dot.rstrip() for first, dot, _ in halves],
-        "impression": [second or None for _, _, second in halves],
-        "study_id": STUDIES,
-    }
-    pl.DataFrame(rows).write_csv(folder / "reports.csv")
-
-
-def as_rgrg(folder: Path) -> None:
-    rule = "=" * 30
-    pairs = zip(FRONTALS, TEXTS, strict=True)
-    parts = [f"Image path: /data/{frontal}\nGenerated report: {text}\n\n{rule}\n\n" for frontal, text in pairs]
-    (folder / "reports.txt").write_text("".join(parts))
-
-
-@pytest.mark.parametrize(
-    ("write", "recipe", "file", "key"),
-    [
-        (as_r2gen, "recipe 1", "hypotheses.jsonl", None),
-        (with_dicom_ids, "recipe 2", "hypotheses.jsonl", None),
-        (as_test_result, None, "test_result.json", "study_id"),
-        (as_chexagent, "recipe 3", "hypotheses.jsonl", None),
-        (as_cxrmate, "recipe 4", "hypotheses.csv", "study_id"),
-        (as_rgrg, "recipe 5", "hypotheses.jsonl", None),
-    ],
-)
-def test_a_systems_files_come_to_their_records(
-    tmp_path: Path, monkeypatch, write: Callable[[Path], None], recipe: str | None, file: str, key: str | None
-) -> None:
+@pytest.mark.parametrize("case", listed_cases(__file__, "systems"))
+def test_a_systems_files_come_to_their_records(tmp_path: Path, monkeypatch, case: dict[str, Any]) -> None:
     monkeypatch.chdir(tmp_path)
-    pl.concat([records(), records("train").with_columns(record_id=pl.col("record_id") + "-t")]).write_parquet(
-        "records.parquet"
-    )
+    train = records("train").with_columns(record_id=pl.col("record_id") + "-t")
+    pl.concat([records(), train]).write_parquet("records.parquet")
     records().write_parquet("references.parquet")
-    write(tmp_path)
-    if recipe is not None:
-        exec(RECIPES[recipe], {})
-    references = reports_of("references.parquet", REFERENCE_COLUMNS, key)
-    paired, counts = pair_reports(references, reports_of(file, HYPOTHESIS_COLUMNS), Protocol())
+    for name, content in case["files"].items():
+        Path(name).write_text(content if isinstance(content, str) else json.dumps(content))
+    if "recipe" in case:
+        exec(RECIPES[case["recipe"]], {})
+    references = reports_of("references.parquet", REFERENCE_COLUMNS, case.get("id"))
+    paired, counts = pair_reports(references, reports_of(case["scored"], HYPOTHESIS_COLUMNS), Protocol())
     assert paired["report"].to_list() == [f"reference {n} ." for n in range(3)]
     assert paired["hypothesis"].to_list() == TEXTS and counts["missing_hypotheses"] == 0
 

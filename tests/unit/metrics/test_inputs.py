@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.metrics.pairing import without_repeats
 from pacer.metrics.report_files import REFERENCE_COLUMNS, reports_of
+from tests.support.cases import listed_cases
 from tests.support.metrics import paired
 
 THREE = {"101": "no effusion .", "102": "the heart is large .", "103": "a tube ."}
@@ -28,60 +28,38 @@ class Index(list):
     names: list[str | None]
 
 
-class Frame(NamedTuple):
-    """What is read of a frame of pandas."""
+class Frame:
+    """What is read of a frame of pandas, or of a series, which has no columns."""
 
-    index: Index
-    values: dict[str, list[Any]]
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self.values)
-
-    def __getitem__(self, name: str) -> list[Any]:
-        return self.values[name]
-
-
-class Series(NamedTuple):
-    index: Index
-    values: list[str]
+    def __init__(self, index: list[Any], names: Sequence[str | None] = (None,), **content: Any):
+        self.index = Index(map(tuple, index) if isinstance(index[0], list) else index)
+        self.index.names = list(names)
+        self.values = content.get("values")
+        if "columns" in content:
+            self.content, self.columns = content["columns"], list(content["columns"])
 
     def to_frame(self, name: str) -> Frame:
-        return Frame(self.index, {name: self.values})
+        return Frame(self.index, self.index.names, columns={name: self.values})
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self.content[name]
 
 
-class Data(NamedTuple):
+class Data(dict):
     """What is read of a data set of Hugging Face."""
-
-    values: dict[str, list[Any]]
 
     def with_format(self, kind: str) -> pa.Table:
         assert kind == "arrow"
-        return pa.table(self.values)
-
-
-class Stream:
-    __slots__ = ()
-
-    def with_format(self, kind: str) -> Stream:
-        return self
-
-
-def framed(index: list[Any], names: list[str | None] = [None], **content: Any) -> Any:  # noqa: B006
-    keys = Index(map(tuple, index) if isinstance(index[0], list) else index)
-    keys.names = names
-    return Frame(keys, content["columns"]) if "columns" in content else Series(keys, content["values"])
+        return pa.table(dict(self))
 
 
 OBJECTS = {
-    "frame": lambda content: framed(**content),
-    "series": lambda content: framed(**content),
+    "frame": lambda content: Frame(**content),
+    "series": lambda content: Frame(**content),
     "polars": pl.DataFrame,
     "lazy": pl.LazyFrame,
     "arrow": pa.table,
     "data set": Data,
-    "splits": lambda content: {"test": Data(content)},
-    "stream": lambda _: Stream(),
     "array": np.array,
     "polars series": pl.Series,
     "numbers": lambda texts: {np.int64(number): text for number, text in enumerate(texts)},
@@ -111,39 +89,33 @@ def source(spec: Any, folder: Path) -> Any:
     return path
 
 
-def cases() -> Iterator[Any]:
-    """Every case of the table, once for each of its values of EACH."""
-
-    def filled(part: Any, value: Any) -> Any:
-        if isinstance(part, str):
-            return part.replace("EACH", value)
-        if isinstance(part, dict):
-            return {filled(key, value): filled(item, value) for key, item in part.items()}
-        return [filled(item, value) for item in part] if isinstance(part, list) else part
-
-    text = Path(__file__).with_name("inputs.yaml").read_text(encoding="utf-8")
-    lines = [number for number, line in enumerate(text.splitlines(), start=1) if line.startswith("- ")]
-    for line, case in zip(lines, YAML(typ="safe").load(text), strict=True):
-        for value in case.pop("each", [""]):
-            yield pytest.param(filled(case, value), id=f"line {line}, {case['what']}: {value}"[:70])
+def filled(part: Any, value: str) -> Any:
+    """A part of a case with a value in the place of EACH."""
+    if isinstance(part, str):
+        return part.replace("EACH", value)
+    if isinstance(part, dict):
+        return {filled(key, value): filled(item, value) for key, item in part.items()}
+    return [filled(item, value) for item in part] if isinstance(part, list) else part
 
 
-@pytest.mark.parametrize("case", [*cases()])
-def test_inputs(case: dict[str, Any], tmp_path: Path) -> None:
-    sides = [case.get(side, case.get("both", THREE)) for side in ("references", "hypotheses")]
-    if "error" in case:
-        with pytest.raises(DataError, match=case["error"]) as error:
-            paired(*(source(side, tmp_path) for side in sides), **case.get("options", {}))
-        assert "zephyrine" not in str(error.value)
-        return
-    references, hypotheses = (source(side, tmp_path) for side in sides)
-    pairs, counts = paired(references, hypotheses, **case.get("options", {}))
-    if "pairs" in case:
-        assert {key: [text.strip() for text in pair] for key, pair in pairs.items()} == case["pairs"]
-    for name, count in case.get("counts", {}).items():
-        assert counts.get(name) == count, name
-    for name, values in case.get("cells", {}).items():
-        assert reports_of(references, REFERENCE_COLUMNS).rows[name].to_list() == values
+@pytest.mark.parametrize("described", listed_cases(__file__, "inputs"))
+def test_inputs(described: dict[str, Any], tmp_path: Path) -> None:
+    for value in described.get("each", [""]):
+        case = filled(described, value)
+        sides = (source(case.get(side, case.get("both", THREE)), tmp_path) for side in ("references", "hypotheses"))
+        references, hypotheses = sides
+        if "error" in case:
+            with pytest.raises(DataError, match=case["error"]) as error:
+                paired(references, hypotheses, **case.get("options", {}))
+            assert "zephyrine" not in str(error.value), value
+            continue
+        pairs, counts = paired(references, hypotheses, **case.get("options", {}))
+        if "pairs" in case:
+            assert {key: [text.strip() for text in pair] for key, pair in pairs.items()} == case["pairs"], value
+        for name, count in case.get("counts", {}).items():
+            assert counts.get(name) == count, (value, name)
+        for name, values in case.get("cells", {}).items():
+            assert reports_of(references, REFERENCE_COLUMNS).rows[name].to_list() == values, value
 
 
 @given(st.lists(st.sampled_from(["a b .", "c .", "d?", "no e ."]), max_size=12))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
@@ -44,10 +42,3 @@ def test_line_breaks_and_tabs_are_blanks_and_doubled_blanks_stay():
     assert {text: single_line(text) for text in lines} == lines
     glued = "no\neffusion\n."
     assert rouge_rows(["no effusion ."], [glued]) < rouge_rows(["no effusion ."], [single_line(glued)]) == [1.0]
-
-
-@given(st.text(st.sampled_from("ab  \n\t\r\u2028\x1c\xa0")))
-def test_lines_are_joined_without_a_change_of_the_words(text):
-    line = single_line(text)
-    assert line.split() == text.split()
-    assert not any(letter.isspace() and letter != " " for letter in line)

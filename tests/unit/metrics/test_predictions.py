@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from pacer.core.errors import DataError
 from pacer.metrics.predictions import read_predictions
+from tests.support.cases import listed_cases
 
 SECRET = "zephyrine effusion"
 LISTS = {"positive": ["edema"], "negative": [], "uncertain": []}
-LINE = {
-    "record_id": "sn-1",
-    "generated": SECRET,
-    "anchor": LISTS,
-    "report": SECRET,
-    "fallback": False,
-    "gate": 0.5,
-    "tokens": 7,
-}
+LINE = {"record_id": "sn-1", "report": SECRET, "anchor": LISTS, "fallback": False, "gate": 0.5, "tokens": 7}
 
 
 def test_a_line_needs_no_more_than_id_and_report(tmp_path):
@@ -29,15 +20,12 @@ def test_a_line_needs_no_more_than_id_and_report(tmp_path):
     path.write_text(json.dumps({"record_id": "sn-2", "report": "x"}) + "\n" + json.dumps(LINE) + "\n")
     whole, bare = read_predictions(path, ["sn-1", "sn-2"]).to_dicts()
     assert {name: whole[f"anchor_{name}"] for name in LISTS} == LISTS
-    assert (whole["fallback"], whole["gate"], whole["unclosed"], whole["tokens"]) == (False, 0.5, False, 7)
-    said = ("hypothesis", "anchor_positive", "fallback", "gate", "unclosed", "tokens")
-    assert [bare[name] for name in said] == ["x", None, False, None, None, None]
+    assert (whole["fallback"], whole["gate"], whole["tokens"]) == (False, 0.5, 7)
+    said = ("hypothesis", "anchor_positive", "fallback", "gate", "tokens")
+    assert [bare[name] for name in said] == ["x", None, False, None, None]
 
 
-WRONG = YAML(typ="safe").load(Path(__file__).with_name("wrong_predictions.yaml"))
-
-
-@pytest.mark.parametrize(("change", "problem"), WRONG)
+@pytest.mark.parametrize(("change", "problem"), listed_cases(__file__, "wrong"))
 def test_columns_of_the_wrong_kind_are_named_with_line_and_record(tmp_path, change, problem):
     path = tmp_path / "sn.jsonl"
     path.write_text("\n" + json.dumps(LINE | change) + "\n")

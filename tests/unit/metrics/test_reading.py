@@ -8,28 +8,9 @@ import pytest
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
 from pacer.data.findings import FINDINGS
-from pacer.metrics.reading import reading_by_finding, reading_scores
+from pacer.metrics.reading import reading_scores
 from pacer.metrics.statistics.reliability import reliability
-
-AREAS = [  # probabilities, positive, area
-    ([0.1, 0.9], [0, 1], 1.0),
-    ([0.9, 0.1], [0, 1], 0.0),
-    ([0.5, 0.5, 0.5], [0, 1, 1], 0.5),
-    ([0.2, 0.4, 0.4, 0.8], [0, 0, 1, 1], 0.875),
-    ([0.3, 0.6], [1, 1], None),
-]
-
-
-@pytest.mark.parametrize(("chances", "positive", "area"), AREAS)
-def test_area_under_the_curve(chances: list[float], positive: list[int], area: float | None) -> None:
-    """The area of edema; the other findings are never there."""
-    rows = len(chances)
-    present = np.zeros((rows, 13))
-    present[:, FINDINGS.index("edema")] = chances
-    table = cases(rows).with_columns(
-        present=pl.Series(present.tolist()), reference_positive=pl.Series([["edema"] * there for there in positive])
-    )
-    assert reading_by_finding(table)["edema"]["auroc"] == reading_scores(table)["read_auroc"] == area
+from tests.support.cases import listed_cases
 
 
 def cases(rows: int = 400, threshold: float | None = 0.3) -> pl.DataFrame:
@@ -47,6 +28,16 @@ def cases(rows: int = 400, threshold: float | None = 0.3) -> pl.DataFrame:
             "threshold": pl.Series([threshold] * rows, dtype=pl.Float64),
         }
     )
+
+
+@pytest.mark.parametrize(("chances", "positive", "area"), listed_cases(__file__, "areas"))
+def test_area_under_the_curve(chances: list[float], positive: list[int], area: float | None) -> None:
+    """The area of edema; the other findings are never there."""
+    present = np.zeros((len(chances), 13))
+    present[:, FINDINGS.index("edema")] = chances
+    there = pl.Series([["edema"] * one for one in positive])
+    table = cases(len(chances)).with_columns(present=pl.Series(present.tolist()), reference_positive=there)
+    assert reading_scores(table)["read_auroc"] == area
 
 
 @pytest.mark.parametrize("threshold", [0.3, None])

@@ -7,7 +7,8 @@ from collections import Counter
 import polars as pl
 import pytest
 
-from pacer.metrics.scores import SCORES, Context, by_case, score_of
+from pacer.metrics.score_kinds import Context, by_case
+from pacer.metrics.scores import SCORES, score_of
 from pacer.metrics.statistics.bootstrap import intervals
 from pacer.metrics.statistics.intervals import context_sums, resampled_units
 from tests.support.documented_scores import PAGE, score_table, with_table

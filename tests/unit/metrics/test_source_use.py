@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from ruamel.yaml import YAML
 
 from pacer import score
 from pacer.core.io import write_jsonl
 from pacer.data.findings import FINDINGS
 from pacer.data.schemas import RECORD_SCHEMA
 from pacer.metrics.score import score_decoded
-from pacer.metrics.scores import SCORES, Context
+from pacer.metrics.score_kinds import Context
+from pacer.metrics.scores import SCORES
 from pacer.metrics.signature import DEFAULTS, ScoreInputs
 from pacer.metrics.source_use import TEXTS, affirmed
 from pacer.metrics.statistics.bootstrap import intervals
 from pacer.metrics.statistics.intervals import context_sums, resampled_units
 from pacer.metrics.statistics.sources import warnings
+from tests.support.cases import listed_cases
 
 #: The letters of the cases below.
 NAMES = {"e": "edema", "f": "fracture", "p": "pneumonia", "c": "cardiomegaly"}
 assert set(NAMES.values()) <= set(FINDINGS)
 
 
-CASES: list[dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_name("source_use.yaml"))
-
-
 def scores_of(case: dict[str, Any]) -> dict[str, float | None]:
     return {key: None if one is None else float(Fraction(one)) for key, one in case.get("scores", {}).items()}
 
 
-KEYS = {key for case in CASES for key in scores_of(case)}
+CASES = listed_cases(__file__, "sources")
+KEYS = {key for case in CASES for key in scores_of(case.values[0])}
 
 
 def table(sides: dict[str, str]) -> pl.DataFrame:
@@ -50,7 +48,7 @@ def table(sides: dict[str, str]) -> pl.DataFrame:
     return cases.with_row_index("record_id").with_columns(pl.col("record_id").cast(pl.String), context=pl.lit("sn"))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["what"])
+@pytest.mark.parametrize("case", CASES)
 def test_scores_warning_and_their_intervals(case: dict[str, Any]) -> None:
     cases = table(case["texts"])
     chosen = [score for score in SCORES if score.key in KEYS]

@@ -73,15 +73,3 @@ def test_scores_of_reports_and_of_controls(tmp_path):
             "attributes_course": 1.0,
         }
     )
-
-
-def test_malformed_truth_is_refused(tmp_path):
-    path, cases = tmp_path / "truth.parquet", pl.DataFrame({"study_id": ["s1"]})
-    with pytest.raises(DataError, match="does not exist"):
-        with_truth(cases, path)
-    table(s1=[]).drop("edema").write_parquet(path)
-    with pytest.raises(DataError, match=r"missing columns \['edema'\]"):
-        with_truth(cases, path)
-    pl.concat([table(s1=[]), table(s1=["edema"])]).write_parquet(path)
-    with pytest.raises(DataError, match="more than once"):
-        with_truth(cases, path)

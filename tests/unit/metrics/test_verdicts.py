@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,21 +14,9 @@ from PIL import Image
 from pacer.core.errors import DataError
 from pacer.metrics.probe.covering import Box, control_region, covered, read_boxes
 from pacer.metrics.probe.make import COVERED, ELSEWHERE, GIVEN, SAME_FINDING
-from pacer.metrics.probe.verdicts import MEAN_PICTURE, NOT_THERE, THERE, UNCLEAR, WITHOUT, finding_uses, records_needed
+from pacer.metrics.probe.verdicts import MEAN_PICTURE, THERE, finding_uses, records_needed
 from pacer.metrics.statistics.bootstrap import Difference
-
-LEFT, RIGHT = Box(0.6, 0.2, 0.25, 0.3), Box(0.15, 0.2, 0.25, 0.3)
-#: Boxes of the finding, of other findings, frontal view or not -> the control region; None: there is none; True: one
-#: that is not the mirror image.
-REGIONS = {
-    "the other side is free": ([LEFT], [], True, [RIGHT]),
-    "two parts on one side": ([LEFT, Box(0.7, 0.6, 0.1, 0.1)], [], True, [RIGHT, Box(0.2, 0.6, 0.1, 0.1)]),
-    "another finding on the other side": ([LEFT], [Box(0.2, 0.3, 0.1, 0.1)], True, True),
-    "both sides": ([LEFT, RIGHT], [], True, None),
-    "in the middle": ([Box(0.4, 0.4, 0.2, 0.2)], [], True, None),
-    "in the middle of the lateral view": ([Box(0.4, 0.4, 0.2, 0.2)], [], False, True),
-    "too large": ([Box(0.1, 0.1, 0.8, 0.7)], [], False, None),
-}
+from tests.support.cases import listed_cases
 
 
 def shared(one: Box, other: Box) -> float:
@@ -35,9 +25,9 @@ def shared(one: Box, other: Box) -> float:
     return max(across, 0) * max(down, 0)
 
 
-@pytest.mark.parametrize("case", REGIONS)
-def test_a_control_region_is_as_large_and_elsewhere(case: str) -> None:
-    boxes, others, frontal, expected = REGIONS[case]
+@pytest.mark.parametrize(("boxes", "others", "frontal", "expected"), listed_cases(__file__, "regions"))
+def test_a_control_region_is_as_large_and_elsewhere(boxes: list, others: list, frontal: bool, expected: Any) -> None:
+    boxes, others = ([Box(*one) for one in group] for group in (boxes, others))
     found = control_region(boxes, others, frontal=frontal)
     if expected is None or found is None:
         assert found is expected
@@ -58,20 +48,10 @@ def test_a_covered_region_has_the_grey_of_its_ring_and_the_rest_stays() -> None:
     assert (found[outside] == pixels[outside]).all()
 
 
-#: Rows of a table of boxes -> what is said.
-BAD_BOXES = {
-    "image,finding,x,y,width\na.png,edema,0,0,1": "has no column height",
-    "image,finding,x,y,width,height\na.png,scoliosis,0,0,1,1": "line 2: 'scoliosis' is not a finding; choose from",
-    "image,finding,x,y,width,height\na.png,edema,12,40,100,80": "line 2: x, y, width and height must be shares",
-    "image,finding,x,y,width,height\na.png,edema,0,0,,1": "line 2: x, y, width and height must be shares",
-    "image,finding,x,y,width,height\nb.png,edema,0,0,1,1": "no box is on an image of the records; .* such as a.png",
-}
-
-
-@pytest.mark.parametrize("text", BAD_BOXES)
-def test_boxes_that_cannot_be_meant_are_refused(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "problem"), listed_cases(__file__, "bad_boxes"))
+def test_boxes_that_cannot_be_meant_are_refused(text: str, problem: str, tmp_path: Path) -> None:
     (tmp_path / "boxes.csv").write_text(text + "\n")
-    with pytest.raises(DataError, match=BAD_BOXES[text]):
+    with pytest.raises(DataError, match=problem):
         read_boxes(tmp_path / "boxes.csv", {"a.png"})
 
 
@@ -81,22 +61,9 @@ def test_findings_are_named_as_people_write_them(tmp_path: Path) -> None:
 
 
 CHANGES = (GIVEN, SAME_FINDING, ELSEWHERE, COVERED, "another_radiograph", MEAN_PICTURE)
-#: Rates at which reports affirm the finding, by change, and patients -> the verdict; None: no such change.
-VERDICTS = {
-    "reads it": ((0.9, 0.9, 0.9, 0.1, 0.1, 0.1), 150, THERE),
-    "reads it, few patients": ((0.9, 0.9, 0.9, 0.5, 0.5, 0.5), 12, UNCLEAR),
-    "reads another place": ((0.95, 0.95, 0.95, 0.95, 0.1, 0.1), 300, NOT_THERE),
-    "reads both places": ((0.9, 0.9, 0.6, 0.6, 0.1, 0.1), 60, UNCLEAR),
-    "sees it better when covered": ((0.9, 0.9, 0.4, 0.9, 0.1, 0.1), 150, UNCLEAR),
-    "always says it": ((1.0, 1.0, 1.0, 1.0, 1.0, 1.0), 40, WITHOUT),
-    "always says it, 28 records": ((1.0, 1.0, 1.0, 1.0, 1.0, 1.0), 28, UNCLEAR),
-    "hardly ever says it": ((0.05, 0.05, 0.05, 0.05, 0.05, 0.05), 300, UNCLEAR),
-    "says it by chance": ((0.4, 0.4, 0.4, 0.4, 0.4, 0.4), 900, WITHOUT),
-    "reads it, no region": ((0.9, 0.9, None, None, 0.1, 0.1), 150, UNCLEAR),
-}
 
 
-def key(rates: tuple[float | None, ...], patients: int) -> pl.DataFrame:
+def key(rates: Sequence[float | None], patients: int) -> pl.DataFrame:
     """As many records with the finding, and as many without it, whose pictures the others get."""
     draw, rows = np.random.default_rng(0), []
     for change, rate in zip(CHANGES, rates, strict=True):
@@ -114,9 +81,8 @@ def key(rates: tuple[float | None, ...], patients: int) -> pl.DataFrame:
     return pl.DataFrame(rows, schema_overrides=texts, infer_schema_length=None)
 
 
-@pytest.mark.parametrize("case", VERDICTS)
-def test_rates_lead_to_a_verdict(case: str) -> None:
-    rates, patients, expected = VERDICTS[case]
+@pytest.mark.parametrize(("rates", "patients", "expected"), listed_cases(__file__, "verdicts"))
+def test_rates_lead_to_a_verdict(rates: list[float | None], patients: int, expected: str) -> None:
     [found] = finding_uses(key(rates, patients))
     assert (found.finding, found.records, found.verdict) == ("edema", patients, expected)
     assert ("place" in found.effects) == (rates[2] is not None)
@@ -136,4 +102,4 @@ def test_another_patients_picture_counts_only_where_that_patient_lacks_the_findi
     [(0.1, 100, 13, 91), (0.01, 100, 13, 56), (0.1, 100, 1, 52)],
 )
 def test_records_that_would_show_an_effect(half: float, records: int, tests: int, expected: int) -> None:
-    assert records_needed(Difference(0, 0, 0, -half, half, 1, 0), records, tests) == expected
+    assert records_needed(Difference(0, 0, 0, -half, half, 1), records, tests) == expected

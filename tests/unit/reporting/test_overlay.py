@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from PIL import Image
 
 from pacer.core.errors import DataError
-from pacer.reporting import charts, figures
+from pacer.reporting import figures
 from pacer.reporting.images import LONGEST_EDGE, data_uri, read_grey
 from pacer.reporting.overlay import routing_overlay, square_overlay
 
@@ -69,13 +68,3 @@ def test_the_patch_grid_spans_the_middle_square():
 def test_charts_have_the_colours_of_the_page():
     style = Path(figures.__file__).with_name("figures.mplstyle").read_text()
     assert {f"#{colour}" for colour in re.findall(r"\b[0-9a-f]{6}\b", style)} <= set(figures.LIGHT.values())
-
-
-def test_bars_are_shares_of_the_records_one_after_the_other(monkeypatch: pytest.MonkeyPatch):
-    figure = Figure()
-    monkeypatch.setattr(charts, "drawing", lambda width, height, draw, **grid: draw(figure.subplots()))
-    charts.polarity_chart(
-        {"sn": {"edema": {"positive": 1, "negative": 2, "uncertain": 1}}}, {"sn": {"llm": 3, "rules": 5}}
-    )
-    bars = [(bar.get_x(), bar.get_width()) for bar in figure.axes[0].patches]
-    assert bars == [(0, 0.125), (0.125, 0.125), (0.25, 0.25)]  # positive, uncertain, negative

@@ -9,8 +9,7 @@ from statistics import fmean
 import pytest
 from ruamel.yaml import YAML
 
-from pacer.metrics.signature import Signature
-from pacer.reporting.published import FILE, PublishedBlock, decoded_otherwise, differences_to_published, load_published
+from pacer.reporting.published import FILE, PublishedBlock, load_published
 from pacer.studies.table import ranked
 from tests.support.cases import listed_cases
 
@@ -69,15 +68,3 @@ def test_what_the_papers_text_says_of_its_tables() -> None:
     own, other = (values("conventional_sn", "Common test set", s) for s in ("PACER (Ours)", "LLM-RG4"))
     assert (own["f1"], own["recall"]) == (0.620, 0.654)
     assert [round(own[m] - other[m], 3) for m in ("f1", "recall")] == [0.032, 0.061]
-
-
-@pytest.mark.parametrize("recorded", [{}, {"arithmetic": "bfloat16"}])
-def test_labels_of_another_precision_or_labeller_and_unknown_settings_are_told(recorded: dict) -> None:
-    """Other differences: the tests of studies."""
-    table, clinical = TABLES["main"], {"convention": "llm-rg4", "labeller": recorded}
-    signature = Signature.of({"clinical": clinical})
-    found = differences_to_published(table, {"sn": {"n": 2357}}, signature, None)
-    precision = recorded.get("arithmetic", "not recorded")
-    assert "the labeller is not CheXbert as published, or it is not recorded" in found
-    assert f"labeller's precision {precision}, published float32" in found
-    assert decoded_otherwise(table, signature)[0] == "decode.num_beams not recorded, published 3"
