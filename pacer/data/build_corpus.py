@@ -14,7 +14,6 @@ from pacer.data.account import BAD, Account
 from pacer.data.audit import audit_corpus
 from pacer.data.formats import FORMATS
 from pacer.data.images import find_copies, images_of, inspect_images, list_copies, pictures_of
-from pacer.data.readers.annotated_priors import check_priors
 from pacer.data.readers.mimic_cxr import read_original_findings
 from pacer.data.records import draft_records, keep_sound
 from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_table, write_table
@@ -51,8 +50,6 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         account.count_first("headers", "images", notes.iter_rows())
         unusable = headers.drop_nulls("problem")
         records = keep_sound(draft, unusable, source.images, form, account)
-        if config.format == "rg4" and "metadata" in source.files:
-            check_priors(records, source.files["metadata"], account)
         if sum(account.reasons(BAD).values()) > config.max_bad_rows or records.is_empty():
             account.write(problems)
             earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""

@@ -2,12 +2,12 @@
 
 The prior of a study is the latest earlier study of the same subject that has a report, by date and time, never by the
 order of ids. An unknown order is never guessed. A study without a date has no prior and cannot be one. Of two studies
-on the same day, neither precedes the other if one has no time.
+on the same day, neither precedes the other if one has no time. Of equally near ones, the larger id is taken.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from itertools import accumulate
@@ -54,7 +54,7 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
             begin, end = (datetime.combine(day, limit if clock is None else clock) for limit in (time.min, time.max))
             dated = _Dated(row, study, day, begin, end, clock is not None, has_report)
             subjects.setdefault(subject, []).append(dated)
-    chosen: list[tuple[Any, ...]] = [(None, None, None, False, 0)] * studies.height
+    chosen: list[tuple[Any, ...]] = [(None, None, None)] * studies.height
     for own in subjects.values():
         for study, choice in _choices(own):
             chosen[study.row] = choice
@@ -62,14 +62,12 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
 
 
 def _choices(studies: list[_Dated]) -> Iterator[tuple[_Dated, tuple[Any, ...]]]:
-    """Yield each dated study of one subject, and its values of :data:`CHOICE_SCHEMA`."""
+    """Yield each study of one subject that has a prior, and its values of :data:`CHOICE_SCHEMA`."""
     reports = sorted((study for study in studies if study.has_report), key=_END)
-    empty = sorted((study for study in studies if not study.has_report), key=_END)
     latest_begin = list(accumulate((report.begin for report in reports), max))
     for study in studies:
-        last, last_empty = (bisect_left(earlier, study.begin, key=_END) for earlier in (reports, empty))
+        last = bisect_left(reports, study.begin, key=_END)
         if not last:
-            yield study, (None, None, None, False, last_empty)
             continue
         # the earlier reports that none of them follows; all are of one day
         first = bisect_left(reports, latest_begin[last - 1], 0, last, key=_END)
@@ -77,7 +75,4 @@ def _choices(studies: list[_Dated]) -> Iterator[tuple[_Dated, tuple[Any, ...]]]:
         both_timed = study.is_timed and prior.is_timed
         by_time = both_timed or (first > 0 and reports[first - 1].day == prior.day)
         gap = study.begin - prior.begin if both_timed else study.day - prior.day
-        between = empty[bisect_right(empty, prior.end, key=_END) : last_empty]
-        passed_over = sum(prior.end < other.begin for other in between)
-        rule = "date and time" if by_time else "date"
-        yield study, (prior.study, gap / timedelta(days=1), rule, last - first > 1, passed_over)
+        yield study, (prior.study, gap / timedelta(days=1), "date and time" if by_time else "date")

@@ -74,17 +74,6 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     return studies_of(images, "metadata", account)
 
 
-def study_times(metadata: Path) -> pl.DataFrame:
-    """Return ``subject``, ``study``, ``day`` (yyyymmdd) and ``clock`` (hhmmss) of every study; null where unknown.
-
-    Raises:
-        DataError: the file is damaged or lacks a column.
-    """
-    images = _one_time(_table(metadata, _METADATA))
-    day, clock = (pl.col(name).cast(pl.Float64, strict=False).min() for name in ("date", "time"))
-    return images.group_by(_STUDY, maintain_order=True).agg(day=day, clock=clock)
-
-
 def read_reports(path: Path) -> pl.DataFrame:
     """Read the sections of every report file (``p10/p10000032/s50414267.txt``) by study, and its ``file``.
 

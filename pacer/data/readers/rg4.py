@@ -31,24 +31,17 @@ NAMES = {
     "findings": "finding",
     "prior_findings": "last_finding",
     "prior_impression": "last_impression",
-    "prior_image": "last_APPA_imagepath",
     "emphasis": "new_scores",
 }
 _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
 
 #: Text, or 0 for none.
 _Note = Annotated[Text | None, BeforeValidator(lambda value: None if type(value) is int and value == 0 else value)]
-#: Any value is taken, because a record needs no previous image.
-_PriorImage = Annotated[
-    str | None,
-    BeforeValidator(lambda value: value.encode(errors="ignore").decode() if isinstance(value, str) else None),
-]
 _Weight = Annotated[float, Field(allow_inf_nan=False, gt=-1e38, lt=1e38)]
 
 
 class Record(BaseModel):
-    """A record; only contexts with a lateral view or a previous report have the last four fields. The previous image
-    is never used; its path tells which study the previous report is of."""
+    """A record; only contexts with a lateral view or a previous report have the last four fields."""
 
     id: Name
     finding: Text = Field(description=_NO_TEXT)
@@ -63,7 +56,7 @@ class Record(BaseModel):
     lateral_imagepath: Text | None = None
     last_finding: Text | None = Field(None, description=_NO_TEXT)
     last_impression: Text | None = Field(None, description=_NO_TEXT)
-    last_APPA_imagepath: _PriorImage = None
+    last_APPA_imagepath: Unread = None
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
@@ -74,8 +67,7 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
     has_lateral, has_prior = availability(context)
     has = {"lateral": has_lateral, "prior_findings": has_prior, "prior_impression": has_prior}
-    there = has | {"prior_image": has_prior}
-    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in there if not there[name]}
+    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in has if not has[name]}
     records = read_records(path, context, create_model("Record", __base__=Record, **unread), account)
     records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
     for name in filter(has.get, has):

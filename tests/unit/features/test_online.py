@@ -153,8 +153,3 @@ def test_states_that_no_number_stands_for_name_the_image(
     build.build_store(half.model_copy(update={"mode": "pixels"}), images, TEXTS, backbones, tmp_path / "pixels")
     with pytest.raises(DataError, match=told.format(4)):
         open_features(tmp_path / "pixels", backbones, "cpu").depth_states(["img2", "img4"])
-
-
-def test_an_id_of_two_images_is_refused(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="2 images share an id with another, such as img3"):
-        build.build_store(CONFIG, pl.concat([images, images[3:4]]), [], backbones, tmp_path / "out")
