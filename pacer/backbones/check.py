@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pacer.backbones.families import (
-    check_language,
-    check_lora_targets,
-    check_text,
-    read_config,
-    vision_config,
-)
+from pacer.backbones.families import check_language, check_lora_targets, check_text, read_config, vision_config
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params
 from pacer.config.backbones import CARD

@@ -185,7 +185,7 @@ def test_unreadable_images_are_listed_and_the_rest_is_kept(
     Path(paths["img1"]).write_bytes(b"not an image")
     Path(paths["img8"]).unlink()
     encoded.clear()
-    with pytest.raises(DataError, match="^2 images cannot be read") as refused:
+    with pytest.raises(DataError, match=r"^2 images cannot be read") as refused:
         build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
     assert str(refused.value).endswith(f"\n  img1: {NOT_AN_IMAGE}\n  img8: the file does not exist")
     assert not (tmp_path / "out").exists() and sum(encoded) == IMAGES - 2
