@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from ruamel.yaml import YAML
 
 from pacer.config import Corpus
-from pacer.core.audits import Check, counted, number, percent, share
+from pacer.core.audits import Check, counted, number, share
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.greyscale import MISSING
@@ -80,7 +80,6 @@ def audit_corpus(
         *_repeats(present, splits),
         _wording(account.wording, config.unseen_comparisons),
         *_priors(priors, present, config, account),
-        *_contents(present),
         *(_note(topic, by_source, config.format) for topic, by_source in notes.items()),
         Check("Original references", referenced, originals > 0 or unset),
     ]
@@ -209,8 +208,6 @@ def _priors(
         days = "only the order is known" if median is None else f"median {median:,g} days, longest {longest:,g} days"
         rules = counted(dict(sorted(priors["rule"].value_counts().iter_rows())), "{} by {}")
         yield Check(name, f"{days}; {number(priors.height)} studies: {rules}", (longest or 0) <= GAP_LIMIT)
-        tied = int(priors["tied"].sum())
-        yield _fault("Previous studies equally near", f"{number(tied)}: the larger id was taken" if tied else "")
     else:
         some = any(availability(context)[1] for context in present)
         words = "the format does not say" if some else "no record has a previous report"
@@ -220,19 +217,6 @@ def _priors(
         yield Check(name, words, some or not any(availability(context)[1] for context in config.contexts))
     if account.empty_priors and not config.keep_empty_priors:
         yield Check("Previous reports empty after cleaning", number(account.empty_priors), False)
-
-
-def _contents(present: Mapping[str, pl.DataFrame]) -> Iterator[Check]:
-    """Describe what the records of each context hold."""
-    for column in ("view", "sections"):
-        shares = {}
-        for context, part in present.items():
-            counts = part[column].value_counts().sort(column).iter_rows()
-            shares[context] = ", ".join(f"{value} {percent(count, part.height)}" for value, count in counts)
-        yield Check({"view": "Views", "sections": "Sections"}[column], _together(shares))
-    for column in ("indication", "history"):
-        shares = {context: percent(part[column].count(), part.height) for context, part in present.items()}
-        yield Check(f"With {column}", _together(shares))
 
 
 def _together(by_source: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""A square canvas in body coordinates, on which both views are drawn.
+"""A square canvas in body coordinates, on which both views are drawn, and what the views share.
 
 Coordinates run from -1 to 1 across the image, x to the image's right, y downwards; lengths are in half image widths.
 The frontal view is seen from the front, so the patient's right is at negative x. Brightness is 0 (black) to 1.
@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from pacer.phantom.anatomy import Anatomy
+from pacer.phantom.world import PhantomStudy
 
 Point = tuple[float, float]
 Array = np.ndarray
@@ -137,6 +138,25 @@ class Canvas:
     def radiograph(self, density: Array, air: Array, air_depth: float) -> Array:
         """Return the brightness before exposure: tissue minus remaining air, plus ``added``; float32 [size, size]."""
         return density - np.float32(air_depth) * air * self.clear + self.added
+
+
+class Projection:
+    """One view of a study: the geometry that its findings are drawn into.
+
+    Attributes:
+        texture, window: a number in [0, 1) that selects the texture sheets, and two that select the window on them.
+    """
+
+    def __init__(self, study: PhantomStudy, canvas: Canvas, purpose: int):
+        self.study, self.canvas, self.rng = study, canvas, study.rng(purpose)
+        left, top, self.texture = self.rng.random(3).tolist()
+        self.window = left, top
+
+    def gas(self, x: Array) -> Array:
+        """Return the stomach's gas bubble, 0 to 1; ``x``: distance from its centre."""
+        _, height, size = self.study.anatomy.gas
+        reach = np.float32(0.008 + 0.022 * size)
+        return bump(np.square(x) / reach + np.square(self.canvas.y - np.float32(height)) / (0.35 * reach))
 
 
 def curve(start: Point, control: Point, end: Point, points: int = 12) -> list[Point]:

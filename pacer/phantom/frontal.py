@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from pacer.phantom.canvas import Array, Canvas, bump, curve, ramp, smooth_noise
-from pacer.phantom.projection import Projection
+from pacer.phantom.canvas import Array, Canvas, Projection, bump, curve, ramp, smooth_noise
 from pacer.phantom.world import FindingState, PhantomStudy
 
 _LUNG_CENTRE, _LUNG_MIDDLE = 0.40, 0.05
@@ -25,6 +24,9 @@ class Frontal(Projection):
         medial: distance outward from the mediastinum.
         ribs: rib pattern, 0 to 1.
     """
+
+    #: Brightness that the air of the lungs takes away.
+    air_depth = 0.46
 
     def __init__(self, study: PhantomStudy, size: int):
         anatomy = study.anatomy

@@ -10,8 +10,7 @@ import math
 
 import numpy as np
 
-from pacer.phantom.canvas import Array, Canvas, bump, curve, ramp, smooth_noise
-from pacer.phantom.projection import Projection
+from pacer.phantom.canvas import Array, Canvas, Projection, bump, curve, ramp, smooth_noise
 from pacer.phantom.world import FindingState, PhantomStudy
 
 ZONE_HEIGHT = {"upper": -0.36, "mid": -0.02, "lower": 0.28}
@@ -28,6 +27,9 @@ class Lateral(Projection):
         lung: air-filled lung, 0 to 1.
         below: distance below the diaphragm.
     """
+
+    #: Brightness that the air of the lungs takes away.
+    air_depth = 0.44
 
     def __init__(self, study: PhantomStudy, size: int):
         anatomy = study.anatomy
@@ -54,6 +56,7 @@ class Lateral(Projection):
         return 0.12 + 0.30 * (u - 0.5), ZONE_HEIGHT[state.zone] + 0.18 * (v - 0.5)
 
     def body(self) -> Array:
+        """Draw everything except the findings and the air of the lungs; return its brightness [size, size]."""
         canvas, anatomy = self.canvas, self.study.anatomy
         x, y, bone = canvas.x, canvas.y, np.float32(anatomy.bone)
         trunk = ramp(0.85 + 0.08 * np.float32(anatomy.fat) - np.abs(x), 0.06)

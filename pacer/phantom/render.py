@@ -39,8 +39,6 @@ _PAINTERS: dict[str, tuple[Callable[[Any, FindingState], None], ...]] = {
     "pneumothorax": (on_frontal.pneumothorax,),
     "support devices": (on_frontal.support_devices, on_lateral.support_devices),
 }
-#: Brightness that the air of the lungs takes away.
-_AIR_DEPTH = {"frontal": 0.46, "lateral": 0.44}
 VIEWS: tuple[View, ...] = ("frontal", "lateral")
 
 #: Number of rendering processes.
@@ -78,7 +76,7 @@ def _draw(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict[
         density = drawing.body()
     exposure = study.exposure if is_frontal else study.lateral_exposure
     add_distractor(drawing.canvas, exposure, np.abs(drawing.canvas.x))
-    image = drawing.canvas.radiograph(density, drawing.lung, _AIR_DEPTH[view])
+    image = drawing.canvas.radiograph(density, drawing.lung, drawing.air_depth)
     return expose(image, exposure, drawing.rng, is_frontal), drawing.canvas.regions
 
 
@@ -107,8 +105,8 @@ def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> 
 def image_path(study: PhantomStudy, name: str) -> str:
     """Return the path of a radiograph (``name``: its view) below the image folder, in MIMIC-CXR-JPG's layout."""
     name = hash_json([study.subject_id, study.study_id, name])
-    parts = "-".join((name[:8], name[8:16], name[16:24], name[24:32], name[32:40]))
-    return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{parts}.jpg"
+    name = "-".join(name[start : start + 8] for start in range(0, 40, 8))
+    return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{name}.jpg"
 
 
 def write_images(studies: Sequence[PhantomStudy], size: int, folder: Path) -> dict[str, list[dict]]:

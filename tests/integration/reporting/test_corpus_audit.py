@@ -25,7 +25,6 @@ def test_lines_of_annotation_files(audit: dict):
         "Bad rows or records": "2: 2 × finding: neither findings nor impression",
         "Rows or records left out": "none",
         "Time since the previous study": "the format does not say",
-        "Views": "sn, sw: AP 35.0 %, PA 32.5 %, other 32.5 %; mn, mw: PA 50.0 %, other 50.0 %",
         "Fields that are not used": "sn: 3 × colour",
         "Original references": "not available",
     }

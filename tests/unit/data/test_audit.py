@@ -46,11 +46,10 @@ def test_a_row_that_is_not_accounted_for_is_a_bug() -> None:
 def test_odd_previous_studies_are_marked() -> None:
     account = Account()
     account.empty_priors = 4
-    rows = [("b", "a", 1.5, "date", True, 0), ("d", "c", 3.0, "date", False, 0)]
+    rows = [("b", "a", 1.5, "date"), ("d", "c", 3.0, "date")]
     priors, config = pl.DataFrame(rows, PRIOR_SCHEMA, orient="row"), profile("phantom").corpus
-    gap, tied, empty = audit._priors(priors, {}, config, account)
+    gap, empty = audit._priors(priors, {}, config, account)
     assert gap.detail == "median 2.25 days, longest 3 days; 2 studies: 2 by date"
-    assert tied == ("Previous studies equally near", "1: the larger id was taken", False)
     assert empty == ("Previous reports empty after cleaning", "4", False)
     kept = config.model_copy(update={"keep_empty_priors": True})
     assert empty not in [*audit._priors(priors, {}, kept, account)]

@@ -57,8 +57,3 @@ def test_every_image_and_distinct_text_comes_back(backbones: Path, tmp_path: Pat
     torch.testing.assert_close(states, expected_states, rtol=0, atol=1e-5)
     assert states.shape[1] == 12 and torch.equal(mask, expected_mask)
     assert not Path(f"{tmp_path / 'out'}.scratch").exists()
-
-
-def test_a_folder_that_is_no_store_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is not a feature store"):
-        FeatureStore(tmp_path)
