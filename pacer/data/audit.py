@@ -206,8 +206,7 @@ def _priors(
     if priors.height:
         median, longest = priors.select(median=gap.median().round(2), longest=gap.max().round(2)).row(0)
         days = "only the order is known" if median is None else f"median {median:,g} days, longest {longest:,g} days"
-        rules = counted(dict(sorted(priors["rule"].value_counts().iter_rows())), "{} by {}")
-        yield Check(name, f"{days}; {number(priors.height)} studies: {rules}", (longest or 0) <= GAP_LIMIT)
+        yield Check(name, f"{days}; {number(priors.height)} studies", (longest or 0) <= GAP_LIMIT)
     else:
         some = any(availability(context)[1] for context in present)
         words = "the format does not say" if some else "no record has a previous report"

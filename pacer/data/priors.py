@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from pacer.data.schemas import PRIOR_SCHEMA
 
-#: The columns that :func:`choose_priors` adds to each study. ``rule`` is "date and time" if both have a time, or a time
-#: decided between candidates of a day, else "date".
+#: The columns that :func:`choose_priors` adds to each study.
 CHOICE_SCHEMA = {name: PRIOR_SCHEMA[name] for name in PRIOR_SCHEMA if name != "study_id"}
 _END = attrgetter("end")
 
@@ -54,14 +53,14 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
             begin, end = (datetime.combine(day, limit if clock is None else clock) for limit in (time.min, time.max))
             dated = _Dated(row, study, day, begin, end, clock is not None, has_report)
             subjects.setdefault(subject, []).append(dated)
-    chosen: list[tuple[Any, ...]] = [(None, None, None)] * studies.height
+    chosen: list[tuple[str | None, float | None]] = [(None, None)] * studies.height
     for own in subjects.values():
         for study, choice in _choices(own):
             chosen[study.row] = choice
     return studies.hstack(pl.DataFrame(chosen, CHOICE_SCHEMA, orient="row"))
 
 
-def _choices(studies: list[_Dated]) -> Iterator[tuple[_Dated, tuple[Any, ...]]]:
+def _choices(studies: list[_Dated]) -> Iterator[tuple[_Dated, tuple[str, float]]]:
     """Yield each study of one subject that has a prior, and its values of :data:`CHOICE_SCHEMA`."""
     reports = sorted((study for study in studies if study.has_report), key=_END)
     latest_begin = list(accumulate((report.begin for report in reports), max))
@@ -73,6 +72,5 @@ def _choices(studies: list[_Dated]) -> Iterator[tuple[_Dated, tuple[Any, ...]]]:
         first = bisect_left(reports, latest_begin[last - 1], 0, last, key=_END)
         prior = max(reports[first:last], key=attrgetter("study"))
         both_timed = study.is_timed and prior.is_timed
-        by_time = both_timed or (first > 0 and reports[first - 1].day == prior.day)
         gap = study.begin - prior.begin if both_timed else study.day - prior.day
-        yield study, (prior.study, gap / timedelta(days=1), "date and time" if by_time else "date")
+        yield study, (prior.study, gap / timedelta(days=1))

@@ -57,7 +57,6 @@ PRIOR_SCHEMA: dict[str, pl.DataType] = {
     "study_id": pl.String(),
     "prior_study_id": pl.String(),
     "gap_days": pl.Float64(),  # whole unless both studies have a time; null if only the order is known
-    "rule": pl.String(),  # how it was chosen
 }
 
 IMAGE_SCHEMA: dict[str, pl.DataType] = {

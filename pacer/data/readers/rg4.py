@@ -74,11 +74,7 @@ def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
         records = account.divert(records, NAMES[name], pl.col(name).is_null(), "Field required")
     # upstream prefixes the unchanged path with the folder
     records = records.with_columns(pl.col("frontal", "lateral").str.strip_chars_start("/"))
-    (subject, study), (_, study_of_lateral) = (
-        [pl.col(view).str.extract(MIMIC_PATH, group) for group in (1, 2)] for view in ("frontal", "lateral")
-    )
-    of_another_study = int(records.select((study != study_of_lateral).sum()).item())
-    account.count("lateral_of_another_study", context, "records", of_another_study)
+    subject, study = (pl.col("frontal").str.extract(MIMIC_PATH, group) for group in (1, 2))
     records = records.with_columns(
         pl.col("findings", "impression", "prior_findings", "prior_impression").replace(ABSENT_TEXT, None),
         subject_id=pl.coalesce(bare_id("subject_id"), subject),

@@ -14,14 +14,13 @@ import safetensors.torch
 import torch
 
 from pacer.core.errors import DataError
-from pacer.core.io import read_json
 from pacer.data.greyscale import NOT_AN_IMAGE
 from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder
 from pacer.features.shards import Entry, take_over, write_shard
 from pacer.features.store import IMAGES as IMAGES_INDEX
-from pacer.features.store import MANIFEST, FeatureStore
 from pacer.features.store import PRIORS as PRIORS_INDEX
+from pacer.features.store import FeatureStore
 from tests.support.building import CONFIG, IMAGES, SHARD, TEXTS, Setting, cut, make_images, setting, shard_of
 from tests.support.drive import contents
 
@@ -55,17 +54,6 @@ def test_shards_are_the_bytes_that_safetensors_writes(tmp_path: Path, dtype: tor
         write_shard(tmp_path / "shard", entries, batches)
         metadata = {"entries": json.dumps(entries)}
         assert (tmp_path / "shard").read_bytes() == safetensors.torch.save(whole, metadata=metadata)
-
-
-def test_the_manifest_tells_how_states_were_made(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    build.build_store(CONFIG, images, TEXTS, backbones, out)
-    manifest, files = read_json(out / MANIFEST), contents(out)
-    assert manifest.keys() == {"recipes", "encoding", "images", "priors", "processor"}
-    shards = [name for name in files if name.endswith(".safetensors")]
-    assert files.keys() == {MANIFEST, "images.parquet", "priors.parquet", *shards}
-    rows = sorted(len(safetensors.torch.load(files[name])["states"]) for name in shards)
-    assert rows == [1, 2, 3, 3, 3, 3]
 
 
 # -- damage ---------------------------------------------------------------------------------------------------------

@@ -143,8 +143,8 @@ SWITCHES += [{"rescale_factor": 1 / 127.5}]
     switches=st.sampled_from(SWITCHES),
 )
 def test_any_size_mode_and_configuration(
-    tmp_path_factory: pytest.TempPathFactory, width: int, height: int, mode: str, seed: int, resample: int, crop: tuple[int, int],
-    size: dict[str, int], switches: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory, width: int, height: int, mode: str, seed: int, resample: int,
+    crop: tuple[int, int], size: dict[str, int], switches: dict[str, Any],
 ) -> None:  # fmt: skip
     folder = tmp_path_factory.mktemp("any")
     directory = small(folder, size=size, resample=resample, crop_size={"height": crop[0], "width": crop[1]}, **switches)
