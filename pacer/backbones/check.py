@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pacer.backbones.families import check_language, check_lora_targets, check_text, read_config, vision_config
+from pacer.backbones.families import check_language, check_lora_targets, read_config, vision_config
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params
 from pacer.config.backbones import CARD
@@ -26,8 +26,6 @@ def check_model(role: str, directory: Path) -> None:
     """
     if role == "vision":
         vision_config(directory)
-    elif role == "text":
-        check_text(directory)
     elif role == "language":
         check_language(directory)
         tokenizer = read_tokenizer(directory)

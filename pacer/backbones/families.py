@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, BertModel, BertTokenizer
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from pacer.core.errors import BackboneError, ConfigError
-from pacer.core.io import read_json
 from pacer.core.pointers import from_files, load_frozen, read_pieces
 
 
@@ -122,17 +120,6 @@ def load_text(directory: Path) -> tuple[Any, Any]:
     return model, read_pieces(BertTokenizer, directory)
 
 
-def check_text(directory: Path) -> None:
-    """Refuse a model that transformers knows and that is not a BERT, without reading weights.
-
-    Raises:
-        BackboneError: the message names its family.
-    """
-    family = read_json(directory / "config.json").get("model_type", "bert")
-    if family != "bert" and family in CONFIG_MAPPING_NAMES:
-        raise BackboneError(f"{directory} is a {family} model; previous reports need a BERT, such as CXR-BERT")
-
-
 def check_language(directory: Path) -> None:
     """Refuse a language model that training or decoding cannot use, without reading weights.
 
@@ -202,6 +189,4 @@ def _unlike_llama(model: Any) -> str | None:
         return "its logits need a linear `lm_head` without bias"
     if changed := [name for name in _LOGITS if getattr(config, name, None) not in (None, 1, 1.0)]:
         return f"it changes its logits ({changed[0]}), which the losses do not follow"
-    if getattr(config, "use_bidirectional_attention", False):
-        return "it attends to later tokens; a causal one is needed"
     return None

@@ -138,9 +138,7 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
     return {"images": images, "priors": {"text": encoding.encoders["text"], "prior_tokens": prior_tokens, **stored}}
 
 
-def _hashes(
-    paths: Mapping[str, str], workers: int, state: PartialState
-) -> tuple[dict[str, str], dict[str, str]]:
+def _hashes(paths: Mapping[str, str], workers: int, state: PartialState) -> tuple[dict[str, str], dict[str, str]]:
     """Return the hashes of the image files, and why the others cannot be read. Each process reads its share; all get
     all results."""
 
@@ -245,15 +243,10 @@ def _entry_sizes(config: Features, preparation: Preparation, vision: Path, text:
     patches = math.prod(patch_grid(encoder, *preparation.size))
     states = len(config.depths) * patches * encoder.hidden_size * value
     prior = config.prior_tokens * (read_json(resolve(text) / "config.json")["hidden_size"] * value + 1)
-    return {
-        "images": {"states": states, "pixels": preparation.pixels},
-        "priors": {"states": prior, "pixels": prior},
-    }
+    return {"images": {"states": states, "pixels": preparation.pixels}, "priors": {"states": prior, "pixels": prior}}
 
 
-def _check_disk(
-    counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path, state: PartialState
-) -> tuple[int, int]:
+def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path, state: PartialState) -> tuple[int, int]:
     """Check that entries fit on the disk; return their bytes and the free ones.
 
     Raises:
