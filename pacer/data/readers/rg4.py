@@ -22,7 +22,6 @@ from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
 
 ABSENT_TEXT = "s"
-_NO_TEXT, _NO_NOTE = f"{ABSENT_TEXT!r} where there is none", "0 where there is none"
 #: Fields that have a different name in the files.
 NAMES = {
     "frontal": "APPA_imagepath",
@@ -44,18 +43,18 @@ class Record(BaseModel):
     """A record; only contexts with a lateral view or a previous report have the last four fields."""
 
     id: Name
-    finding: Text = Field(description=_NO_TEXT)
-    impression: Text = Field(description=_NO_TEXT)
+    finding: Text
+    impression: Text
     APPA_flag: _Note
     APPA_imagepath: Text
-    history: _Note = Field(description=_NO_NOTE)
-    indication: _Note = Field(description=_NO_NOTE)
+    history: _Note
+    indication: _Note
     subject_id: Name | None = None
     study_id: Name | None = None
     new_scores: list[_Weight] | None = None
     lateral_imagepath: Text | None = None
-    last_finding: Text | None = Field(None, description=_NO_TEXT)
-    last_impression: Text | None = Field(None, description=_NO_TEXT)
+    last_finding: Text | None = None
+    last_impression: Text | None = None
     last_APPA_imagepath: Unread = None
 
 
