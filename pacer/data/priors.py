@@ -54,8 +54,8 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
             dated = _Dated(row, study, day, begin, end, clock is not None, has_report)
             subjects.setdefault(subject, []).append(dated)
     chosen: list[tuple[str | None, float | None]] = [(None, None)] * studies.height
-    for own in subjects.values():
-        for study, choice in _choices(own):
+    for dated_studies in subjects.values():
+        for study, choice in _choices(dated_studies):
             chosen[study.row] = choice
     return studies.hstack(pl.DataFrame(chosen, CHOICE_SCHEMA, orient="row"))
 

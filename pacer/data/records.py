@@ -155,8 +155,8 @@ def _with_prior(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str],
     if config.keep_empty_priors:
         mark = pl.when(is_empty & (pl.col("prior_report") == "")).then(pl.lit(clean(_ABSENT_PRIOR)))
         return studies.with_columns(prior_report=mark.otherwise("prior_report"))
-    alone = _contexts(~pl.element().str.ends_with("w"))
-    studies = studies.with_columns(contexts=pl.when(is_empty).then(alone).otherwise("contexts"))
+    without_prior = _contexts(~pl.element().str.ends_with("w"))
+    studies = studies.with_columns(contexts=pl.when(is_empty).then(without_prior).otherwise("contexts"))
     return account.divert(studies, names.get("prior_findings", ""), _NO_CONTEXT, _EMPTY_PRIOR)
 
 
@@ -176,13 +176,13 @@ def _says_something(column: str) -> pl.Expr:
 
 def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     """Apply ``corpus.unseen_comparisons`` to the targets of the contexts without a previous report."""
-    alone = draft.filter(~_HAS_PRIOR).unique("number", keep="first", maintain_order=True)
-    alone = alone.select("number", *_TARGET, compares=mapped("report_raw", compares_with_prior, pl.Boolean))
-    draft = draft.join(alone.select("number", "compares"), on="number", how="left", maintain_order="left")
+    unseen = draft.filter(~_HAS_PRIOR).unique("number", keep="first", maintain_order=True)
+    unseen = unseen.select("number", *_TARGET, compares=mapped("report_raw", compares_with_prior, pl.Boolean))
+    draft = draft.join(unseen.select("number", "compares"), on="number", how="left", maintain_order="left")
     draft = draft.with_columns(compares=pl.when(~_HAS_PRIOR).then("compares"))
     if config.unseen_comparisons == "keep":
         return draft.with_columns(nothing_left=pl.lit(False))
-    stripped = alone.filter("compares").with_columns(
+    stripped = unseen.filter("compares").with_columns(
         mapped(column, lambda text: without_sentences(text, compares_with_prior)) for column in _TARGET
     )
     stripped = stripped.select("number", report_raw=_joined(*_TARGET), sections=_SECTIONS)

@@ -112,12 +112,12 @@ def more_than_a_section(text: str) -> dict[str, list[str]]:
 
 def _headings(text: str) -> list[tuple[re.Match[str], str]]:
     """Return the headings of a table's text in their order, with often misspelt words corrected."""
-    found = dict[int, tuple[re.Match[str], str]]()
+    headings = dict[int, tuple[re.Match[str], str]]()
     for match in chain.from_iterable(pattern.finditer(text) for pattern in _CANDIDATES):
         words = _spelt(" ".join(re.sub("[/&]", " AND ", match[1].upper()).split()))
         if _IN_TABLES.fullmatch(words):
-            found.setdefault(match.end(), (match, words))
-    return [found[end] for end in sorted(found)]
+            headings.setdefault(match.end(), (match, words))
+    return [headings[end] for end in sorted(headings)]
 
 
 def _parts(text: str) -> list[_Part]:
@@ -155,7 +155,7 @@ def meaning_of(heading: str, within: Name = "other") -> Name | None:
     """Return the section that a heading begins, ``other`` for an unused section; None if it begins no section.
 
     Args:
-        heading: without its colon, with single blanks. within: the section in which it occurs; a heading that names the
+        heading: without its colon, with single spaces. within: the section in which it occurs; a heading that names the
             images does not end findings or an impression.
     """
     spelt = _spelt(heading.upper())

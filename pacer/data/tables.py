@@ -62,7 +62,7 @@ class Table(NamedTuple):
     Attributes:
         columns: names and order as in the file.
         numbers: for each row, the line on which it begins; in Parquet, which has no lines, its number from 1.
-        rows: one value per column: text in CSV (None in a blank line), else of the type in the file.
+        rows: one value per column: text in CSV (None in an empty line), else of the type in the file.
     """
 
     path: Path
@@ -78,7 +78,7 @@ class Table(NamedTuple):
         return [f"{unit} {number}" for number in self.numbers]
 
     def only(self, name: str) -> str | None:
-        """Return the column with a name, ignoring case and surrounding blanks; None if there is none.
+        """Return the column with a name, ignoring case and surrounding spaces; None if there is none.
 
         Raises:
             DataError: several columns have this name.
@@ -207,9 +207,11 @@ def _escaped(path: Path, form: CsvForm) -> str:
     return f'; the file has quotes written \\": {way}'
 
 
-def other_separator(columns: Sequence[str], own: str = "") -> str | None:
-    """Return the name of a separator, other than its ``own``, that is in the name of a file's only column, or None."""
-    names = [name for name, sign in SEPARATORS.items() if name != own and len(columns) == 1 and sign in columns[0]]
+def other_separator(columns: Sequence[str], separator: str = "") -> str | None:
+    """Return the name of a separator, other than the file's ``separator``, that is in the name of a file's only column, or None."""
+    names = [
+        name for name, sign in SEPARATORS.items() if name != separator and len(columns) == 1 and sign in columns[0]
+    ]
     return names[0] if names else None
 
 

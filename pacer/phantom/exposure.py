@@ -22,7 +22,7 @@ _STEPS = 1024
 def add_distractor(canvas: Canvas, exposure: Exposure, across: Array) -> None:
     """Draw the study's distractor, if it has one: a skin fold, buttons, an underwire or a folded sleeve.
 
-    Distractors are neither findings nor devices; they teach a model that a bright line or spot alone is not disease.
+    Distractors are neither findings nor devices; they teach a model that a bright line or spot is not always disease.
     ``across``: distance from the midline.
     """
     if exposure.distractor is None:
