@@ -208,11 +208,9 @@ def _escaped(path: Path, form: CsvForm) -> str:
 
 
 def other_separator(columns: Sequence[str], separator: str = "") -> str | None:
-    """Return the name of a separator, other than the file's ``separator``, that is in the name of a file's only column, or None."""
-    names = [
-        name for name, sign in SEPARATORS.items() if name != separator and len(columns) == 1 and sign in columns[0]
-    ]
-    return names[0] if names else None
+    """Return the name of a separator, other than the file's, that is in the name of its only column; None if none is."""
+    others = SEPARATORS.items() if len(columns) == 1 else ()
+    return next((name for name, sign in others if name != separator and sign in columns[0]), None)
 
 
 def shown_columns(names: Sequence[str]) -> str:
