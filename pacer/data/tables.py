@@ -208,7 +208,7 @@ def _escaped(path: Path, form: CsvForm) -> str:
 
 
 def other_separator(columns: Sequence[str], separator: str = "") -> str | None:
-    """Return the name of a separator, other than the file's, that is in the name of its only column; None if none is."""
+    """Return the name of a separator, other than the file's, that is in the name of its only column, or None."""
     others = SEPARATORS.items() if len(columns) == 1 else ()
     return next((name for name, sign in others if name != separator and sign in columns[0]), None)
 
