@@ -64,7 +64,8 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
         if width % heads:
             raise ConfigError(f"interface.num_heads ({heads}) must divide the width of the vision encoder ({width})")
     elif role == "text":
-        limit, tokens = read_json(directory / "config.json")["max_position_embeddings"], params.features.prior_tokens
+        limit = read_json(directory / "config.json").get("max_position_embeddings", 512)  # as in BertConfig
+        tokens = params.features.prior_tokens
         if tokens > limit:
             raise ConfigError(f"features.prior_tokens = {tokens}, but the text encoder has only {limit} positions")
     elif role == "language":
