@@ -12,7 +12,7 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
 from pacer.config import Backbone
-from pacer.core.errors import BackboneError, DataError
+from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
 from pacer.core.pointers import PROVENANCE, provenance, write_pointer
 
@@ -86,8 +86,5 @@ def _missing(target: Path, role: str) -> list[str]:
         if file in names:
             return missing
         if (index := f"{file}.index.json") in names:
-            try:
-                return missing + sorted(set(read_json(target / index)["weight_map"].values()) - names)
-            except (DataError, LookupError, TypeError, AttributeError):
-                return [*missing, f"valid {index}"]
+            return missing + sorted(set(read_json(target / index)["weight_map"].values()) - names)
     return [*missing, f"weights ({' or '.join(_WEIGHTS)}, whole or in shards)"]

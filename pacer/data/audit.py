@@ -218,22 +218,14 @@ def _priors(
         yield Check("Previous reports empty after cleaning", number(account.empty_priors), False)
 
 
-def _together(by_source: Mapping[str, str]) -> str:
-    """Return the description of each input, merging inputs with the same description."""
-    alike: dict[str, list[str]] = {}
-    for source, words in by_source.items():
-        alike.setdefault(words, []).append(source)
-    return "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
-
-
 def _note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
-    """Describe one topic of a reader's notes, known or not."""
+    """Describe one topic of a reader's notes, known or not; inputs with the same description are merged."""
     about = _TOPICS.get(topic, {})
-    listed: dict[str, str] = {}
+    alike: dict[str, list[str]] = {}
     for source, values in by_source.items():
         parts = [f"{number(count)} × {plain(value, 120)}" for value, count in [*values.items()][:_VALUES]]
         others = [f"{number(len(values) - _VALUES)} others"] if len(values) > _VALUES else []
-        listed[source] = ", ".join([*parts, *others])
+        alike.setdefault(", ".join([*parts, *others]), []).append(source)
+    detail = "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
     cure = f"; {about['cure']}" if "cure" in about and form == "table" else ""
-    title = about.get("title", topic.replace("_", " ").capitalize())
-    return Check(title, _together(listed) + cure, about.get("harmless", False))
+    return Check(about.get("title", topic.replace("_", " ").capitalize()), detail + cure, about.get("harmless", False))

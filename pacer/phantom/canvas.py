@@ -135,10 +135,6 @@ class Canvas:
             (self._sin * x + self._cos * y + self.anatomy.shift[1] + 1.0) * scale,
         )
 
-    def radiograph(self, density: Array, air: Array, air_depth: float) -> Array:
-        """Return the brightness before exposure: tissue minus remaining air, plus ``added``; float32 [size, size]."""
-        return density - np.float32(air_depth) * air * self.clear + self.added
-
 
 class Projection:
     """One view of a study: the geometry that its findings are drawn into.

@@ -68,6 +68,7 @@ def _draw(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict[
     """Return the radiograph, uint8 [size, size], and the region of each visible finding, float32 [size, size]."""
     is_frontal = view == "frontal"
     drawing, visible = _VIEWS[view](study, size), visible_findings(study, view)
+    canvas = drawing.canvas
     density = None if is_frontal else drawing.body()
     for name, state in study.findings.items():
         if name in visible and name in _PAINTERS:
@@ -75,9 +76,9 @@ def _draw(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict[
     if density is None:  # in the frontal view findings hide the vessels
         density = drawing.body()
     exposure = study.exposure if is_frontal else study.lateral_exposure
-    add_distractor(drawing.canvas, exposure, np.abs(drawing.canvas.x))
-    image = drawing.canvas.radiograph(density, drawing.lung, drawing.air_depth)
-    return expose(image, exposure, drawing.rng, is_frontal), drawing.canvas.regions
+    add_distractor(canvas, exposure)
+    image = density - np.float32(drawing.air_depth) * drawing.lung * canvas.clear + canvas.added
+    return expose(image, exposure, drawing.rng, is_frontal), canvas.regions
 
 
 def render(study: PhantomStudy, size: int, view: View) -> np.ndarray:
