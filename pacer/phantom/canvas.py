@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from pacer.phantom.anatomy import Anatomy
-from pacer.phantom.world import PhantomStudy
+from pacer.phantom.world import FindingState, PhantomStudy
 
 Point = tuple[float, float]
 Array = np.ndarray
@@ -117,6 +117,19 @@ class Canvas:
         """Return the coverage (0 to 1) of a polygon; float32 [size, size]."""
         return self._coverage([corners], lambda draw, line: draw.polygon(line, fill=255))
 
+    def draw_case(self, corners: Sequence[Point], brightness: float) -> None:
+        """Draw the case of a pacemaker."""
+        case = self.polygon(corners)
+        self.added += brightness * case
+        self.claim("support devices", case)
+
+    def draw_lines(self, thin: list[list[Point]], thick: list[list[Point]], brightness: float) -> None:
+        """Draw thin catheters and leads, and thick tubes."""
+        for lines, width in ((thin, 0.034), (thick, 0.050)):
+            if lines:
+                self.added += brightness * self.stroke(lines, width)
+        self.claim("support devices", self.stroke(thin + thick, 0.08))
+
     def _coverage(self, shapes: Sequence[Sequence[Point]], paint: Callable[[ImageDraw.ImageDraw, list], None]) -> Array:
         side = self.size * OVERSAMPLING
         image = Image.new("L", (side, side))
@@ -163,3 +176,9 @@ def curve(start: Point, control: Point, end: Point, points: int = 12) -> list[Po
         for first, middle, last in zip(start, control, end, strict=True)
     ]
     return list(zip(*axes, strict=True))
+
+
+def further(state: FindingState, count: int) -> list[float]:
+    """Return ``count`` additional numbers in [0, 1) that are specific to a finding and constant across its studies."""
+    u, v, w = state.position
+    return [(11.3 * u + 17.9 * v + 23.7 * w + 0.618 * n * (1.0 + 7.0 * v)) % 1.0 for n in range(1, count + 1)]

@@ -15,29 +15,26 @@ from scipy import ndimage
 from pacer.core.io import hash_json
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
-from pacer.phantom import frontal_findings as on_frontal
-from pacer.phantom import lateral_findings as on_lateral
+from pacer.phantom import frontal, lateral
 from pacer.phantom.exposure import add_distractor, expose
-from pacer.phantom.frontal import Frontal
-from pacer.phantom.lateral import Lateral
 from pacer.phantom.world import FindingState, PhantomStudy
 
 View = Literal["frontal", "lateral"]
-_VIEWS = {"frontal": Frontal, "lateral": Lateral}
+_VIEWS = {"frontal": frontal.Frontal, "lateral": lateral.Lateral}
 #: Drawing functions by finding, on the frontal and on the lateral view; cardiomegaly and an enlarged mediastinum change
 #: the anatomy itself.
 _PAINTERS: dict[str, tuple[Callable[[Any, FindingState], None], ...]] = {
-    "atelectasis": (on_frontal.atelectasis, on_lateral.atelectasis),
-    "consolidation": (on_frontal.consolidation, on_lateral.consolidation),
-    "edema": (on_frontal.edema, on_lateral.edema),
-    "fracture": (on_frontal.fracture, on_lateral.fracture),
-    "lung lesion": (on_frontal.lung_lesion, on_lateral.lung_lesion),
-    "lung opacity": (on_frontal.lung_opacity, on_lateral.lung_opacity),
-    "pleural effusion": (on_frontal.pleural_effusion, on_lateral.pleural_effusion),
-    "pleural abnormality": (on_frontal.pleural_abnormality, on_lateral.pleural_abnormality),
-    "pneumonia": (on_frontal.pneumonia, on_lateral.pneumonia),
-    "pneumothorax": (on_frontal.pneumothorax,),
-    "support devices": (on_frontal.support_devices, on_lateral.support_devices),
+    "atelectasis": (frontal.atelectasis, lateral.atelectasis),
+    "consolidation": (frontal.consolidation, lateral.consolidation),
+    "edema": (frontal.edema, lateral.edema),
+    "fracture": (frontal.fracture, lateral.fracture),
+    "lung lesion": (frontal.lung_lesion, lateral.lung_lesion),
+    "lung opacity": (frontal.lung_opacity, lateral.lung_opacity),
+    "pleural effusion": (frontal.pleural_effusion, lateral.pleural_effusion),
+    "pleural abnormality": (frontal.pleural_abnormality, lateral.pleural_abnormality),
+    "pneumonia": (frontal.pneumonia, lateral.pneumonia),
+    "pneumothorax": (frontal.pneumothorax,),
+    "support devices": (frontal.support_devices, lateral.support_devices),
 }
 VIEWS: tuple[View, ...] = ("frontal", "lateral")
 
