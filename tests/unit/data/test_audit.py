@@ -11,22 +11,6 @@ from pacer.data.schemas import PRIOR_SCHEMA
 from tests.support.profiles import profile
 
 
-def test_repeated_test_reports_are_a_share_of_each_context() -> None:
-    def present(repeated: int) -> dict[str, pl.DataFrame]:
-        reports = [*["clear ."] * repeated, *(f"finding {n} ." for n in range(8 - repeated))]
-        rows = [("train", "clear ."), ("train", "clear ."), ("val", "clear ."), *(("test", text) for text in reports)]
-        tables = {"sn": pl.DataFrame(rows, schema=["split", "report"], orient="row")}
-        return tables | {"mn": tables["sn"].filter(split="test")}
-
-    [line] = audit._repeats(present(1), ("train", "val", "test"))
-    assert line == ("Test reports word for word in train", "sn 12.5 % of 8", True)
-    [line] = audit._repeats(present(4), ("train", "val", "test"))
-    assert not line.good and "remembers train" in line.detail
-    [line] = audit._repeats({"mn": present(1)["mn"]}, ("train", "val", "test"))
-    assert line.detail == "no context has both splits"
-    assert not [*audit._repeats(present(1), ("val", "test"))]
-
-
 def test_a_row_that_is_not_accounted_for_is_a_bug() -> None:
     rows = {"used": 3, "bad": 0, "left_out": 1, "beyond_limit": 2}
     assert audit._rows({"sn": 4, "mn": 2}, rows).detail == "6 (sn 4, mn 2): 3 used, 1 left out, 2 beyond the limit"
