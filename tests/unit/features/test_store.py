@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import torch
-from transformers import BertForMaskedLM, BertModel
+from transformers import BertForMaskedLM, BertModel, BertTokenizerFast
 
 from pacer.core.io import read_json
 from pacer.features import encode as build
@@ -31,9 +31,13 @@ def test_cxr_bert_loads_as_the_plain_bert_that_it_is(backbones: Path, tmp_path: 
         "auto_map": {"AutoModel": "modeling_cxrbert.CXRBertModel"},
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    states, _ = TextEncoder(tmp_path, 12).encode(TEXTS)
-    expected, _ = TextEncoder(backbones / "text", 12).encode(TEXTS)
+    states, mask = TextEncoder(tmp_path, 12).encode(TEXTS)
+    tokenizer = BertTokenizerFast.from_pretrained(backbones / "text")
+    inputs = tokenizer(TEXTS, padding="max_length", truncation=True, max_length=12, return_tensors="pt")
+    with torch.no_grad():
+        expected = plain.eval()(**inputs).last_hidden_state
     torch.testing.assert_close(states, expected)
+    assert torch.equal(mask, inputs["attention_mask"].bool()) and not mask.all()
 
 
 def test_every_image_and_distinct_text_comes_back(backbones: Path, tmp_path: Path) -> None:
