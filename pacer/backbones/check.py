@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pacer.backbones.families import (
-    check_language,
-    check_lora_targets,
-    check_text,
-    read_config,
-    text_limit,
-    vision_config,
-)
+from pacer.backbones.families import check_language, check_lora_targets, read_config, vision_config
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params
 from pacer.config.backbones import CARD
 from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.io import read_json
 from pacer.data.prompt import BEFORE_END, continuation_ids
 
 #: Size of Llama's and Vicuna's tokenizer, whose tokens the released marks of MIMIC-RG4 refer to.
@@ -32,8 +26,6 @@ def check_model(role: str, directory: Path) -> None:
     """
     if role == "vision":
         vision_config(directory)
-    elif role == "text":
-        check_text(directory)
     elif role == "language":
         check_language(directory)
         tokenizer = read_tokenizer(directory)
@@ -72,12 +64,10 @@ def check_settings(params: Params, role: str, directory: Path | None) -> None:
         if width % heads:
             raise ConfigError(f"interface.num_heads ({heads}) must divide the width of the vision encoder ({width})")
     elif role == "text":
-        limit = text_limit(directory)
-        if limit is not None and params.features.prior_tokens > limit:
-            raise ConfigError(
-                f"features.prior_tokens = {params.features.prior_tokens}, but the text encoder has only {limit} "
-                "positions"
-            )
+        limit = read_json(directory / "config.json").get("max_position_embeddings", 512)  # as in BertConfig
+        tokens = params.features.prior_tokens
+        if tokens > limit:
+            raise ConfigError(f"features.prior_tokens = {tokens}, but the text encoder has only {limit} positions")
     elif role == "language":
         check_lora_targets(directory, params.lora.targets)
         if not standin:

@@ -1,7 +1,7 @@
 """The frozen models that the pipeline can use, judged by their configuration, and the differences between families.
 
-An image encoder needs a row in :data:`VISION`. A language model needs blocks and a head like Llama's, a text encoder
-the form of BERT; their families need no row.
+An image encoder needs a row in :data:`VISION`. A language model needs blocks and a head like Llama's; its family needs
+no row. The text encoder is a BERT.
 """
 
 from __future__ import annotations
@@ -11,15 +11,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer, BertModel, BertTokenizer
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
-    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-)
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, BertModel, BertTokenizer
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from pacer.core.errors import BackboneError, ConfigError
-from pacer.core.io import read_json
 from pacer.core.pointers import from_files, load_frozen, read_pieces
 
 
@@ -114,61 +109,15 @@ def patch_grid(config: Any, height: int, width: int) -> tuple[int, int]:
     return height // config.patch_size, width // config.patch_size
 
 
-def text_family(directory: Path) -> str | None:
-    """Return the family of a text encoder, or None if it is loaded as BERT.
-
-    CXR-BERT's own classes are remote code, but its encoder is a plain BERT whose weights load by name. So a family for
-    which transformers has neither a masked nor a causal language model is loaded as BERT; all weights must be present.
-    """
-    family = str(read_json(directory / "config.json").get("model_type", "bert"))
-    listed = family in MODEL_FOR_MASKED_LM_MAPPING_NAMES or family in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    return family if listed and family != "bert" else None
-
-
 def load_text(directory: Path) -> tuple[Any, Any]:
-    """Load the model, in float32, and the tokenizer of a text encoder.
+    """Load the model, in float32, and the tokenizer of a text encoder. CXR-BERT's own classes are remote code, but its
+    encoder is a plain BERT whose weights load by name.
 
     Raises:
         BackboneError: the directory lacks some of its weights.
     """
-    if text_family(directory) is None:
-        model = load_frozen(BertModel, directory, add_pooling_layer=False, dtype=torch.float32)
-        return model, read_pieces(BertTokenizer, directory)
-    return load_frozen(AutoModel, directory, _HEADS, dtype=torch.float32), read_pieces(AutoTokenizer, directory)
-
-
-def text_width(directory: Path) -> int:
-    """Return the width of a text encoder's states."""
-    if text_family(directory) is None:
-        return read_json(directory / "config.json")["hidden_size"]
-    return read_config(directory).hidden_size
-
-
-def text_limit(directory: Path) -> int | None:
-    """Return the number of positions of a text encoder; None if its configuration does not contain it."""
-    settings = read_json(directory / "config.json")
-    positions = settings.get("max_position_embeddings")
-    # RoBERTa and its relatives number positions from the padding id + 1
-    padding = settings.get("pad_token_id")
-    behind = (1 if padding is None else padding) + 1 if "roberta" in str(text_family(directory)) else 0
-    return None if positions is None else positions - behind
-
-
-def check_text(directory: Path) -> None:
-    """Refuse a model that is not an encoder like BERT.
-
-    Raises:
-        BackboneError: it is not a bidirectional encoder, or its tokenizer cannot pad.
-    """
-    if (family := text_family(directory)) is None:
-        return
-    if family not in MODEL_FOR_MASKED_LM_MAPPING_NAMES or read_config(directory).is_encoder_decoder:
-        raise BackboneError(
-            f"{directory} is a {family} model; previous reports need an encoder that reads both ways, such as BERT, "
-            "RoBERTa or ModernBERT"
-        )
-    if read_pieces(AutoTokenizer, directory).pad_token_id is None:
-        raise BackboneError(f"the tokenizer in {directory} has no padding token, which previous reports need")
+    model = load_frozen(BertModel, directory, add_pooling_layer=False, dtype=torch.float32)
+    return model, read_pieces(BertTokenizer, directory)
 
 
 def check_language(directory: Path) -> None:
@@ -240,6 +189,4 @@ def _unlike_llama(model: Any) -> str | None:
         return "its logits need a linear `lm_head` without bias"
     if changed := [name for name in _LOGITS if getattr(config, name, None) not in (None, 1, 1.0)]:
         return f"it changes its logits ({changed[0]}), which the losses do not follow"
-    if getattr(config, "use_bidirectional_attention", False):
-        return "it attends to later tokens; a causal one is needed"
     return None

@@ -6,15 +6,13 @@ Provider ``local``: any directory in Hugging Face format.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-from pacer.backbones.tokenizer import SENTENCEPIECE, read_tokenizer
 from pacer.config import Backbone
-from pacer.core.errors import BackboneError, DataError
+from pacer.core.errors import BackboneError
 from pacer.core.io import read_json, write_json
 from pacer.core.pointers import PROVENANCE, provenance, write_pointer
 
@@ -26,16 +24,6 @@ _REQUIRED: dict[str, tuple[tuple[str, ...], ...]] = {
     "language": (("config.json",), _TOKENIZER),
     "text": (("config.json",), _TOKENIZER),
     "chexbert": (("config.json",), ("chexbert.pth",), _TOKENIZER),
-}
-#: What the id of a published model tells of families that cannot be used, before its files are here (docs/training.md).
-_REFUSED = {
-    "vision": {r"(?<!sig)clip\b": "CLIP's last states have no norm"},
-    "language": {
-        r"mixtral|\bmoe\b|-a\d+b\b": "it is a mixture of experts; a dense one is needed",
-        r"\bgemma-2-|cohere|c4ai|command-r": "it changes its logits, which the losses do not follow",
-        r"\bgpt-?2\b": "it needs Llama's form of blocks",
-        r"\bgemma-3-(?:4|12|27)b": "it is a model of images and text",
-    },
 }
 #: Weight files in the order in which transformers looks for them; each may instead be an index of shards.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -57,12 +45,6 @@ def locate(backbone: Backbone, role: str) -> Path | None:
         try:
             target = Path(snapshot_download(str(backbone.id), revision=backbone.revision, local_files_only=True))
         except (HFValidationError, LocalEntryNotFoundError):
-            for name, reason in _REFUSED.get(role, {}).items():
-                if re.search(name, str(backbone.id).lower()):
-                    raise BackboneError(
-                        f"backbones.{role}.id: {backbone.id} cannot be used: {reason}; docs/training.md has the "
-                        "families that can. Nothing was downloaded"
-                    ) from None
             raise BackboneError(
                 f"{backbone.id} at revision {backbone.revision} is not in the local Hugging Face cache; {remedy} on a "
                 "machine with network access"
@@ -75,8 +57,6 @@ def locate(backbone: Backbone, role: str) -> Path | None:
     missing = _missing(target, role)
     if missing:
         raise BackboneError(f"{target} is incomplete: no {', '.join(missing)}; {remedy}")
-    if role == "language" and (target / SENTENCEPIECE).is_file():
-        read_tokenizer(target)  # raises if it disagrees with its sentencepiece model
     return target
 
 
@@ -106,8 +86,5 @@ def _missing(target: Path, role: str) -> list[str]:
         if file in names:
             return missing
         if (index := f"{file}.index.json") in names:
-            try:
-                return missing + sorted(set(read_json(target / index)["weight_map"].values()) - names)
-            except (DataError, LookupError, TypeError, AttributeError):
-                return [*missing, f"valid {index}"]
+            return missing + sorted(set(read_json(target / index)["weight_map"].values()) - names)
     return [*missing, f"weights ({' or '.join(_WEIGHTS)}, whole or in shards)"]

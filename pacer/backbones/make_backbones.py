@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import torch
 from safetensors.torch import load_file
-from torch.multiprocessing.spawn import ProcessException, ProcessRaisedException, spawn
+from torch.multiprocessing.spawn import ProcessException, spawn
 
 from pacer.backbones.check import check_model
 from pacer.backbones.hub import locate, point_to
@@ -82,12 +82,8 @@ def make_standins(
     try:
         arguments = [share for share in shares if share], config, data, instruct, out
         spawn(_train_share, arguments, nprocs=len(arguments[0]), daemon=True)
-    except ProcessRaisedException as error:
+    except ProcessException as error:
         raise BackboneError(f"a stand-in could not be trained: {error.msg.strip().splitlines()[-1]}") from error
-    except ProcessException:
-        raise BackboneError(
-            "a process that trained a stand-in was killed, perhaps for lack of memory; free some"
-        ) from None
 
 
 def _train_share(

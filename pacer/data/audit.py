@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from ruamel.yaml import YAML
 
 from pacer.config import Corpus
-from pacer.core.audits import Check, counted, number, percent, share
+from pacer.core.audits import Check, counted, number, share
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.greyscale import MISSING
@@ -26,9 +26,9 @@ PAPER_RECORDS: dict[str, dict[str, int]] = {
     "mw": {"train": 47_686, "val": 371, "test": 828},
 }
 
-#: Limits above which a check is flagged: shares of targets that presuppose an absent previous report, of test reports
-#: that occur verbatim in train, and of input rows that were left out; and days between studies (100 years).
-WORDING_LIMIT, REPEATED_LIMIT, LEFT_OUT_LIMIT, GAP_LIMIT = 0.05, 0.2, 0.1, 36_525
+#: Limits above which a check is flagged: shares of targets that presuppose an absent previous report, and of input rows
+#: that were left out; and days between studies (100 years).
+WORDING_LIMIT, LEFT_OUT_LIMIT, GAP_LIMIT = 0.05, 0.1, 36_525
 #: Number of reasons, or of a note's values, that a line names; the others are only counted.
 _NAMED, _VALUES = 5, 8
 
@@ -55,7 +55,6 @@ def audit_corpus(
     contexts = count_records(records, config.contexts)
     # a corpus that is used only for evaluation has no train split
     splits = SPLITS if any(counts["train"]["records"] for counts in contexts.values()) else SPLITS[1:]
-    present: dict[str, pl.DataFrame] = {c: part for c in CONTEXTS if (part := records.filter(context=c)).height}
     overlap = {name: _overlap(records, f"{name}_id") for name in ("study", "subject")}
     rows = {"used": int(records.unique("number")["rows"].sum()), "bad": account.rows(BAD)}
     rows |= {"left_out": account.rows(LEFT_OUT), "beyond_limit": account.beyond_limit}
@@ -77,10 +76,8 @@ def audit_corpus(
         _reused(pictures),
         *_images(images, unusable),
         _fault("Contexts and splits without a record", ", ".join(empty)),
-        *_repeats(present, splits),
         _wording(account.wording, config.unseen_comparisons),
-        *_priors(priors, present, config, account),
-        *_contents(present),
+        *_priors(priors, set(records["context"]), config, account),
         *(_note(topic, by_source, config.format) for topic, by_source in notes.items()),
         Check("Original references", referenced, originals > 0 or unset),
     ]
@@ -170,28 +167,11 @@ def _images(images: pl.DataFrame, unusable: pl.DataFrame) -> Iterator[Check]:
     yield Check("Images", f"{number(images.height)}, {decimal(sum(images['bytes']))}, {pixels} pixels")
 
 
-def _rates(counts: Mapping[str, tuple[int, int]], limit: float) -> tuple[str, bool]:
-    """Describe ``{context: (part, whole)}``, and return whether a part is above the limit."""
-    shares = ", ".join(f"{context} {share(*pair)}" for context, pair in counts.items())
-    return shares, any(part > limit * whole for part, whole in counts.values())
-
-
-def _repeats(present: Mapping[str, pl.DataFrame], splits: Sequence[str]) -> Iterator[Check]:
-    """Count the test reports that also occur, as a whole, in the train split of their context."""
-    if "train" not in splits:
-        return
-    known = {}
-    for context, part in present.items():
-        train, test = (part.filter(split=split).select("report") for split in ("train", "test"))
-        if train.height and test.height:
-            known[context] = test.join(train, on="report", how="semi").height, test.height
-    shares, many = _rates(known, REPEATED_LIMIT)
-    advice = "; a model that remembers train does well on these" if many else ""
-    yield Check("Test reports word for word in train", (shares or "no context has both splits") + advice, not many)
-
-
 def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:
-    shares, many = _rates({c: wording[c] for c in CONTEXTS if c in wording}, WORDING_LIMIT)
+    """Describe, by context, how many targets presuppose an absent previous report."""
+    counts = {context: wording[context] for context in CONTEXTS if context in wording}
+    shares = ", ".join(f"{context} {share(*pair)}" for context, pair in counts.items())
+    many = any(part > WORDING_LIMIT * whole for part, whole in counts.values())
     advice = "; corpus.unseen_comparisons: strip takes out these sentences, and the findings in them" if many else ""
     if shares and treated != "keep":
         advice = "; stripped (corpus.unseen_comparisons)"
@@ -199,20 +179,15 @@ def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:
     return Check("Targets that mention an absent previous report", detail, treated != "keep" or not many)
 
 
-def _priors(
-    priors: pl.DataFrame, present: Mapping[str, pl.DataFrame], config: Corpus, account: Account
-) -> Iterator[Check]:
+def _priors(priors: pl.DataFrame, contexts: Collection[str], config: Corpus, account: Account) -> Iterator[Check]:
     """Describe the choice of previous reports. Studies without a date neither have nor can be a previous study."""
     name, gap = "Time since the previous study", pl.col("gap_days")
     if priors.height:
         median, longest = priors.select(median=gap.median().round(2), longest=gap.max().round(2)).row(0)
         days = "only the order is known" if median is None else f"median {median:,g} days, longest {longest:,g} days"
-        rules = counted(dict(sorted(priors["rule"].value_counts().iter_rows())), "{} by {}")
-        yield Check(name, f"{days}; {number(priors.height)} studies: {rules}", (longest or 0) <= GAP_LIMIT)
-        tied = int(priors["tied"].sum())
-        yield _fault("Previous studies equally near", f"{number(tied)}: the larger id was taken" if tied else "")
+        yield Check(name, f"{days}; {number(priors.height)} studies", (longest or 0) <= GAP_LIMIT)
     else:
-        some = any(availability(context)[1] for context in present)
+        some = any(availability(context)[1] for context in contexts)
         words = "the format does not say" if some else "no record has a previous report"
         undated = sum(counts["undated"] for counts in account.notes.get("priors", {}).values())
         if undated and not some:
@@ -222,35 +197,14 @@ def _priors(
         yield Check("Previous reports empty after cleaning", number(account.empty_priors), False)
 
 
-def _contents(present: Mapping[str, pl.DataFrame]) -> Iterator[Check]:
-    """Describe what the records of each context hold."""
-    for column in ("view", "sections"):
-        shares = {}
-        for context, part in present.items():
-            counts = part[column].value_counts().sort(column).iter_rows()
-            shares[context] = ", ".join(f"{value} {percent(count, part.height)}" for value, count in counts)
-        yield Check({"view": "Views", "sections": "Sections"}[column], _together(shares))
-    for column in ("indication", "history"):
-        shares = {context: percent(part[column].count(), part.height) for context, part in present.items()}
-        yield Check(f"With {column}", _together(shares))
-
-
-def _together(by_source: Mapping[str, str]) -> str:
-    """Return the description of each input, merging inputs with the same description."""
-    alike: dict[str, list[str]] = {}
-    for source, words in by_source.items():
-        alike.setdefault(words, []).append(source)
-    return "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
-
-
 def _note(topic: str, by_source: Mapping[str, Mapping[str, int]], form: str) -> Check:
-    """Describe one topic of a reader's notes, known or not."""
+    """Describe one topic of a reader's notes, known or not; inputs with the same description are merged."""
     about = _TOPICS.get(topic, {})
-    listed: dict[str, str] = {}
+    alike: dict[str, list[str]] = {}
     for source, values in by_source.items():
         parts = [f"{number(count)} × {plain(value, 120)}" for value, count in [*values.items()][:_VALUES]]
         others = [f"{number(len(values) - _VALUES)} others"] if len(values) > _VALUES else []
-        listed[source] = ", ".join([*parts, *others])
+        alike.setdefault(", ".join([*parts, *others]), []).append(source)
+    detail = "; ".join(f"{', '.join(sources)}: {words}" for words, sources in alike.items())
     cure = f"; {about['cure']}" if "cure" in about and form == "table" else ""
-    title = about.get("title", topic.replace("_", " ").capitalize())
-    return Check(title, _together(listed) + cure, about.get("harmless", False))
+    return Check(about.get("title", topic.replace("_", " ").capitalize()), detail + cure, about.get("harmless", False))

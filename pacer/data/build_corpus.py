@@ -12,15 +12,18 @@ from pacer.core.errors import DataError
 from pacer.core.io import atomic_directory, write_json
 from pacer.data.account import BAD, Account
 from pacer.data.audit import audit_corpus
-from pacer.data.formats import FORMATS
 from pacer.data.images import find_copies, images_of, inspect_images, list_copies, pictures_of
-from pacer.data.readers.annotated_priors import check_priors
-from pacer.data.readers.mimic_cxr import read_original_findings
+from pacer.data.readers import mimic_cxr, openi, r2gen, rg4, table
 from pacer.data.records import draft_records, keep_sound
 from pacer.data.schemas import IMAGE_SCHEMA, PRIOR_SCHEMA, RECORD_SCHEMA, TRUTH_SCHEMA, read_table, write_table
 from pacer.data.source import read_source
 from pacer.data.values import bare_id
 
+#: By ``corpus.format``. ``NAMES`` of a reader has the names that its input uses for the columns of its frame, for
+#: messages; CONTRIBUTING.md says how to add one.
+READERS: dict[str, Any] = {
+    reader.__name__.rpartition(".")[2]: reader for reader in (mimic_cxr, openi, r2gen, rg4, table)
+}
 #: The files of a corpus folder.
 OUTPUTS = ("records.parquet", "images.parquet", "priors.parquet", "problems.csv", "audit.json", "truth.parquet")
 #: Settings that are copied to the audit and to ``records.parquet``.
@@ -40,19 +43,17 @@ def build_corpus(config: Corpus, source_dir: Path, out: Path, problems: Path | N
         DataError: a file is missing or malformed, more rows are unusable than ``config.max_bad_rows`` allows, or
             no record is left.
     """
-    source, form, account = read_source(source_dir), FORMATS[config.format], Account()
+    source, reader, account = read_source(source_dir), READERS[config.format], Account()
     problems = Path(f"{out}.problems.csv") if problems is None else problems
     problems.unlink(missing_ok=True)
     with atomic_directory(out) as folder:
-        originals = read_original_findings(source.files.get("original_references"))
-        draft = draft_records(form.read(source, config, account), config, form, originals, account)
+        originals = mimic_cxr.read_original_findings(source.files.get("original_references"))
+        draft = draft_records(reader.read(source, config, account), config, reader.NAMES, originals, account)
         headers = inspect_images(images_of(draft), source.images)
         notes = headers.explode("notes").drop_nulls("notes").select("notes", "image_id")
         account.count_first("headers", "images", notes.iter_rows())
         unusable = headers.drop_nulls("problem")
-        records = keep_sound(draft, unusable, source.images, form, account)
-        if config.format == "rg4" and "metadata" in source.files:
-            check_priors(records, source.files["metadata"], account)
+        records = keep_sound(draft, unusable, source.images, reader.NAMES, account)
         if sum(account.reasons(BAD).values()) > config.max_bad_rows or records.is_empty():
             account.write(problems)
             earlier = f"\n  {out} is unchanged: it holds an earlier corpus" if out.exists() else ""

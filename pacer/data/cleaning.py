@@ -4,16 +4,16 @@ All return the form used for training and scoring: lower-case sentences, each fo
 
 ``upstream`` is LLM-RG4's cleaner for MIMIC. The paper scores "Clean NLG" on text in this form, so every quirk is kept:
 ``1. `` is removed everywhere ("in 2021. New" becomes "in 202new"), decimals lose their point, slashes join words, a
-blank left by a removed underscore stays, and an empty sentence stays as a blank between two periods. Cleaning is not
+space left by a removed underscore stays, and an empty sentence stays as a space between two periods. Cleaning is not
 idempotent: do it once, at reading, and never again.
 
 ``iu_xray`` is the cleaner of R2Gen, and of LLM-RG4 after it, for IU X-Ray (Open-I). It has the same quirks with three
-differences: line breaks, underscores and runs of blanks are unchanged until underscores are deleted; three passes
+differences: line breaks, underscores and runs of spaces are unchanged until underscores are deleted; three passes
 shorten runs of periods; colons and ``< = > @`` are removed.
 
 ``decimals`` is for corpora that were never released in upstream's form. Its sentences are those of ``upstream``, but a
 mark within a number stays (``2.5 cm``, ``1/2``, ``9:30``), the number of a list item is told from a number that ends a
-sentence, and blanks are single, so that cleaning twice does no harm.
+sentence, and spaces are single, so that cleaning twice does no harm.
 
 Scores of different cleaners are not comparable.
 """
@@ -94,7 +94,7 @@ def clean_report_decimals(text: str) -> str:
 def without_item_numbers(text: str) -> str:
     """Return a text without the numbers of list items: at its beginning, after the end of a line or sentence, and, if
     they go on counting, before a capital ("1. No edema 2. Clear")."""
-    text = re.sub(r"(?<=[^\W\d_])\.(?=\d)|(?<=\d)\.(?=[^\W\d_]{3})", ". ", text)  # no blank after the sentence
+    text = re.sub(r"(?<=[^\W\d_])\.(?=\d)|(?<=\d)\.(?=[^\W\d_]{3})", ". ", text)  # no space after the sentence
     cased, item, end, parts = text != text.lower(), 0, 0, []
     for match in _ITEM.finditer(text):
         number, before, after = int(match[1]), text[end : match.start()], text[match.end() : match.end() + 9].lstrip()

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 _MODALITIES = ("CR", "DX", "DR", "RG", "RF", "XR", "OT", "SC")
 #: DICOM elements without which the pixels cannot be decoded.
 _NEEDED = ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated", "BitsStored", "PixelRepresentation", "PixelData")
-#: Storage classes of X-ray angiography and radiofluoroscopy, and the pixel relationships for which their modality table
-#: or slope leads back to the beam's intensity: it is not for display (PS3.3 C.8.7.1.1.3), and DCMTK does not apply it.
-_ANGIOGRAPHY = tuple(f"1.2.840.10008.5.1.4.1.1.{number}" for number in ("12.1", "12.2", "12.3", "12.1.1", "12.2.1"))
-_NOT_LINEAR = ("LOG", "DISP")
 #: Fields with the height and width of a pixel, in the order in which DCMTK reads them.
 _SPACINGS = ("PixelSpacing", "ImagerPixelSpacing", "NominalScannedPixelSpacing", "PixelAspectRatio")
 #: Fewer distinct values than this do not tell whether a window is for them.
@@ -84,11 +80,7 @@ def read_dicom(file: BinaryIO) -> FileDataset:
             "allocated, BitsStored within them, HighBit equal to BitsStored - 1, and PixelRepresentation 0 or 1"
         )
     check_size(data.Columns, data.Rows)
-    if "TransferSyntaxUID" not in data.file_meta:
-        if data.original_encoding != (True, True):
-            raise Refused(
-                "it does not name its transfer syntax, and is not in the default one (Implicit VR Little Endian)"
-            )
+    if "TransferSyntaxUID" not in data.file_meta:  # no meta header: the default one
         data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
     if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
         raise RuntimeError
@@ -192,8 +184,6 @@ def _hides(grey: np.ndarray, places: np.ndarray, present: np.ndarray) -> bool:
 
 def _measured(data: FileDataset, values: np.ndarray) -> np.ndarray:
     """Convert stored values to the modality's measurements by its table, or else by slope and intercept."""
-    if data.get("SOPClassUID") in _ANGIOGRAPHY and data.get("PixelIntensityRelationship") in _NOT_LINEAR:
-        return values.astype(np.float64)
     if data.get("ModalityLUTSequence"):
         signed = data.PixelRepresentation == 1
         return _look_up(data, "ModalityLUTSequence", values, signed)[0].astype(np.float64)

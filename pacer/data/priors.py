@@ -2,24 +2,23 @@
 
 The prior of a study is the latest earlier study of the same subject that has a report, by date and time, never by the
 order of ids. An unknown order is never guessed. A study without a date has no prior and cannot be one. Of two studies
-on the same day, neither precedes the other if one has no time.
+on the same day, neither precedes the other if one has no time. Of equally near ones, the larger id is taken.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from pacer.data.schemas import PRIOR_SCHEMA
 
-#: The columns that :func:`choose_priors` adds to each study. ``rule`` is "date and time" if both have a time, or a time
-#: decided between candidates of a day, else "date".
+#: The columns that :func:`choose_priors` adds to each study.
 CHOICE_SCHEMA = {name: PRIOR_SCHEMA[name] for name in PRIOR_SCHEMA if name != "study_id"}
 _END = attrgetter("end")
 
@@ -54,30 +53,24 @@ def choose_priors(studies: pl.DataFrame) -> pl.DataFrame:
             begin, end = (datetime.combine(day, limit if clock is None else clock) for limit in (time.min, time.max))
             dated = _Dated(row, study, day, begin, end, clock is not None, has_report)
             subjects.setdefault(subject, []).append(dated)
-    chosen: list[tuple[Any, ...]] = [(None, None, None, False, 0)] * studies.height
-    for own in subjects.values():
-        for study, choice in _choices(own):
+    chosen: list[tuple[str | None, float | None]] = [(None, None)] * studies.height
+    for dated_studies in subjects.values():
+        for study, choice in _choices(dated_studies):
             chosen[study.row] = choice
     return studies.hstack(pl.DataFrame(chosen, CHOICE_SCHEMA, orient="row"))
 
 
-def _choices(studies: list[_Dated]) -> Iterator[tuple[_Dated, tuple[Any, ...]]]:
-    """Yield each dated study of one subject, and its values of :data:`CHOICE_SCHEMA`."""
+def _choices(studies: list[_Dated]) -> Iterator[tuple[_Dated, tuple[str, float]]]:
+    """Yield each study of one subject that has a prior, and its values of :data:`CHOICE_SCHEMA`."""
     reports = sorted((study for study in studies if study.has_report), key=_END)
-    empty = sorted((study for study in studies if not study.has_report), key=_END)
     latest_begin = list(accumulate((report.begin for report in reports), max))
     for study in studies:
-        last, last_empty = (bisect_left(earlier, study.begin, key=_END) for earlier in (reports, empty))
+        last = bisect_left(reports, study.begin, key=_END)
         if not last:
-            yield study, (None, None, None, False, last_empty)
             continue
         # the earlier reports that none of them follows; all are of one day
         first = bisect_left(reports, latest_begin[last - 1], 0, last, key=_END)
         prior = max(reports[first:last], key=attrgetter("study"))
         both_timed = study.is_timed and prior.is_timed
-        by_time = both_timed or (first > 0 and reports[first - 1].day == prior.day)
         gap = study.begin - prior.begin if both_timed else study.day - prior.day
-        between = empty[bisect_right(empty, prior.end, key=_END) : last_empty]
-        passed_over = sum(prior.end < other.begin for other in between)
-        rule = "date and time" if by_time else "date"
-        yield study, (prior.study, gap / timedelta(days=1), rule, last - first > 1, passed_over)
+        yield study, (prior.study, gap / timedelta(days=1))

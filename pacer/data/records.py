@@ -6,6 +6,7 @@ This is the only place where report text is cleaned. All contexts of a study sha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -14,7 +15,6 @@ from pacer.config import Corpus
 from pacer.core.hygiene import ANY_RESIDUE, CONTROL, LINE_ENDS, LOST, RESIDUE, fault_of, id_fault, is_absent
 from pacer.data.account import BAD, LEFT_OUT, Account
 from pacer.data.cleaning import CLEANERS, changed_number
-from pacer.data.formats import Format
 from pacer.data.sections import MAY_HOLD_MORE, more_than_a_section
 from pacer.data.sentences import says_something, without_sentences
 from pacer.data.studies import study_frame
@@ -46,13 +46,13 @@ _NO_CONTEXT = pl.col("contexts").list.len() == 0
 
 
 def draft_records(
-    studies: pl.DataFrame, config: Corpus, form: Format, originals: pl.DataFrame, account: Account
+    studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], originals: pl.DataFrame, account: Account
 ) -> pl.DataFrame:
     """Create the records of the studies; list every study without one, or count it as beyond the limit. Count
     empty previous reports.
 
     Args:
-        studies: the frame that a reader returns. form: the input format; messages use its field names.
+        studies: the frame that a reader returns. names: what the input calls the columns of studies, for messages.
         originals: ``study_id`` without MIMIC's letter, and ``findings_original``.
 
     Returns:
@@ -60,9 +60,9 @@ def draft_records(
         and ``number`` (of the study), ``compares`` (whether the target presupposes a previous report; null if the
         context has one) and ``nothing_left``.
     """
-    studies = _checked(study_frame(studies, config), config, form, account)
-    studies = _with_target(studies, config, form, account)
-    studies = _with_prior(studies, config, form, account)
+    studies = _checked(study_frame(studies, config), config, names, account)
+    studies = _with_target(studies, config, names, account)
+    studies = _with_prior(studies, config, names, account)
     studies = studies.with_columns(bare=bare_id("study_id"))
     studies = studies.join(originals, left_on="bare", right_on="study_id", how="left", maintain_order="left")
     draft = studies.with_row_index("number").explode("contexts").rename({"contexts": "context"})
@@ -81,7 +81,7 @@ def draft_records(
     )
 
 
-def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:
+def _checked(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account) -> pl.DataFrame:
     """Keep the studies with valid ids and texts and at least one enabled context; set texts such as ``N/A`` to null."""
     for field in ("id", "study_id", "subject_id"):
         fault = mapped(field, id_fault)
@@ -96,7 +96,7 @@ def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Accou
         with_residue = studies[name].filter(studies[name].str.contains(ANY_RESIDUE))
         for residue, pattern in RESIDUE.items():
             account.count("residue", name, residue, int(with_residue.str.contains(pattern).sum()))
-        field, has_control = form.names.get(name, name), pl.col(name).str.contains(CONTROL)
+        field, has_control = names.get(name, name), pl.col(name).str.contains(CONTROL)
         studies = account.divert(studies, field, has_control, mapped(name, fault_of))
         studies = account.divert(studies, field, pl.col(name).str.contains(LOST), _LOST_TEXT)
         studies = account.without_absent(studies, name, is_word)
@@ -105,18 +105,18 @@ def _checked(studies: pl.DataFrame, config: Corpus, form: Format, account: Accou
         texts = [(more_than_a_section(text), id) for text, id in may.iter_rows()]
         for topic in ("headings", "signatures"):
             kinds = ((kind, id) for more, id in texts for kind in dict.fromkeys(more[topic]))
-            account.count_first(topic, form.names.get(name, name), kinds)
+            account.count_first(topic, names.get(name, name), kinds)
     says = {name: pl.col(name).str.contains(r"\S") for name in _TEXTS if not name.startswith("prior")}
     studies = studies.with_columns(pl.when(shows).then(name).alias(name) for name, shows in says.items())
     studies = studies.with_columns(_contexts(pl.element().is_in(config.contexts)))
     return account.divert(studies, "", _NO_CONTEXT, "its sources fit no context of corpus.contexts", LEFT_OUT)
 
 
-def _with_target(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:
+def _with_target(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account) -> pl.DataFrame:
     """Keep the studies with a target; add ``target_impression``, ``report_raw``, ``sections``, ``report``, and
     ``emphasis_text`` if the emphasis covers more text than the target."""
     findings_only, clean = config.target == "findings", CLEANERS[config.cleaner]
-    field = form.names.get("findings", "findings")
+    field = names.get("findings", "findings")
     both = pl.col("findings").is_not_null() & pl.col("impression").is_not_null()
     emphasis_follows_both = pl.when(both & pl.col("emphasis").is_not_null() & pl.lit(findings_only))
     studies = studies.with_columns(
@@ -128,7 +128,7 @@ def _with_target(studies: pl.DataFrame, config: Corpus, form: Format, account: A
         studies = account.divert(studies, "", without, "no findings section (corpus.target: findings)", LEFT_OUT)
     same = pl.col("lateral") == pl.col("frontal")
     reason = "the same file is given as frontal and as lateral"
-    studies = account.divert(studies, form.names.get("lateral", "lateral"), same, reason)
+    studies = account.divert(studies, names.get("lateral", "lateral"), same, reason)
     studies = studies.with_columns(report_raw=_joined(*_TARGET), sections=_SECTIONS)
     # a released file should have a text for every record
     kind = BAD if config.format == "rg4" else LEFT_OUT
@@ -143,7 +143,7 @@ def _with_target(studies: pl.DataFrame, config: Corpus, form: Format, account: A
     return account.divert(studies, field, says_nothing, "the target report is empty after cleaning")
 
 
-def _with_prior(studies: pl.DataFrame, config: Corpus, form: Format, account: Account) -> pl.DataFrame:
+def _with_prior(studies: pl.DataFrame, config: Corpus, names: Mapping[str, str], account: Account) -> pl.DataFrame:
     """Add ``prior_report`` and remove the contexts that lack one; ``is_prior_empty``: a context needs a previous
     report, but it has no text."""
     clean = CLEANERS[config.cleaner]
@@ -155,9 +155,9 @@ def _with_prior(studies: pl.DataFrame, config: Corpus, form: Format, account: Ac
     if config.keep_empty_priors:
         mark = pl.when(is_empty & (pl.col("prior_report") == "")).then(pl.lit(clean(_ABSENT_PRIOR)))
         return studies.with_columns(prior_report=mark.otherwise("prior_report"))
-    alone = _contexts(~pl.element().str.ends_with("w"))
-    studies = studies.with_columns(contexts=pl.when(is_empty).then(alone).otherwise("contexts"))
-    return account.divert(studies, form.names.get("prior_findings", ""), _NO_CONTEXT, _EMPTY_PRIOR)
+    without_prior = _contexts(~pl.element().str.ends_with("w"))
+    studies = studies.with_columns(contexts=pl.when(is_empty).then(without_prior).otherwise("contexts"))
+    return account.divert(studies, names.get("prior_findings", ""), _NO_CONTEXT, _EMPTY_PRIOR)
 
 
 def _contexts(wanted: pl.Expr) -> pl.Expr:
@@ -176,13 +176,13 @@ def _says_something(column: str) -> pl.Expr:
 
 def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
     """Apply ``corpus.unseen_comparisons`` to the targets of the contexts without a previous report."""
-    alone = draft.filter(~_HAS_PRIOR).unique("number", keep="first", maintain_order=True)
-    alone = alone.select("number", *_TARGET, compares=mapped("report_raw", compares_with_prior, pl.Boolean))
-    draft = draft.join(alone.select("number", "compares"), on="number", how="left", maintain_order="left")
+    unseen = draft.filter(~_HAS_PRIOR).unique("number", keep="first", maintain_order=True)
+    unseen = unseen.select("number", *_TARGET, compares=mapped("report_raw", compares_with_prior, pl.Boolean))
+    draft = draft.join(unseen.select("number", "compares"), on="number", how="left", maintain_order="left")
     draft = draft.with_columns(compares=pl.when(~_HAS_PRIOR).then("compares"))
     if config.unseen_comparisons == "keep":
         return draft.with_columns(nothing_left=pl.lit(False))
-    stripped = alone.filter("compares").with_columns(
+    stripped = unseen.filter("compares").with_columns(
         mapped(column, lambda text: without_sentences(text, compares_with_prior)) for column in _TARGET
     )
     stripped = stripped.select("number", report_raw=_joined(*_TARGET), sections=_SECTIONS)
@@ -200,7 +200,7 @@ def _without_comparisons(draft: pl.DataFrame, config: Corpus) -> pl.DataFrame:
 
 
 def keep_sound(
-    draft: pl.DataFrame, unusable: pl.DataFrame, folder: Path, form: Format, account: Account
+    draft: pl.DataFrame, unusable: pl.DataFrame, folder: Path, names: Mapping[str, str], account: Account
 ) -> pl.DataFrame:
     """Return the valid records of a draft; ``account`` gets the number of targets that presuppose a previous report but
     have none.
@@ -222,7 +222,7 @@ def keep_sound(
     faults = [(repeated, "id", twice, BAD, first)]
     for view in ("frontal", "lateral"):
         problem = pl.col(f"{view}_problem")
-        faults.append((problem.is_not_null(), form.names.get(view, view), problem, BAD, pl.col(f"{view}_place")))
+        faults.append((problem.is_not_null(), names.get(view, view), problem, BAD, pl.col(f"{view}_place")))
     faults.append((pl.col("nothing_left"), "", pl.lit(_ALL_COMPARES), LEFT_OUT, pl.lit(None, pl.String)))
     fault = pl.coalesce(
         pl.when(where).then(pl.struct(field=pl.lit(field), reason=reason, kind=pl.lit(kind), value=value))

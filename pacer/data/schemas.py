@@ -57,9 +57,6 @@ PRIOR_SCHEMA: dict[str, pl.DataType] = {
     "study_id": pl.String(),
     "prior_study_id": pl.String(),
     "gap_days": pl.Float64(),  # whole unless both studies have a time; null if only the order is known
-    "rule": pl.String(),  # how it was chosen
-    "tied": pl.Boolean(),  # another was equally near: same instant, or same day and one has no time; larger id wins
-    "passed_over": pl.Int32(),  # number of nearer earlier studies without a report (no prior: of all earlier ones)
 }
 
 IMAGE_SCHEMA: dict[str, pl.DataType] = {

@@ -64,36 +64,21 @@ _SIGNATURE = re.compile(rf"(?:^|(?<=[.!?;])\s)\s*(?:{'|'.join(_SIGNATURES.values
 #: For polars: what every text with a heading or a signature holds.
 MAY_HOLD_MORE = f"(?i){_any_of(_TEXT['hints'])}"
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
-_EXCEPTIONS = YAML(typ="safe").load(Path(__file__).with_name("mimic_exceptions.yaml"))
 
 
 class _Part(NamedTuple):
-    """The text between two headings. ``heading`` is empty for the text above the first heading."""
+    """The text between two headings."""
 
     name: Name
-    heading: str
     text: str
 
 
-def find_sections(text: str, study: str = "") -> Sections:
+def find_sections(text: str) -> Sections:
     """Find the sections of a report file. If a section occurs more than once, the last non-empty one counts, because
     preliminary readings precede the final report. Only the first paragraph of indication and history is used, because
     the rest of a report without more headings may follow it.
-
-    Args:
-        study: study id without MIMIC's letter; it identifies a few dozen reports with misleading headings.
     """
     parts = _parts(text)
-    if study in _EXCEPTIONS["nowhere"]:
-        return _sections(parts)._replace(findings=None, impression=None)
-    if study in _EXCEPTIONS["between"]:
-        first, end = _EXCEPTIONS["between"][study]
-        return Sections(impression=_words(text[first:end]))
-    if study in _EXCEPTIONS["under"]:
-        wanted = [part for part in parts if _EXCEPTIONS["under"][study] in part.heading]
-        if wanted:
-            rest = [part for part in parts if part is not wanted[-1]]
-            return _sections(rest)._replace(findings=None, impression=_words(wanted[-1].text))
     sections = _sections(parts)
     if sections.findings is None and sections.impression is None:  # the last paragraphs of the report conclude it
         last = _BLANK_LINE.split(parts[-1].text, maxsplit=1)
@@ -127,19 +112,19 @@ def more_than_a_section(text: str) -> dict[str, list[str]]:
 
 def _headings(text: str) -> list[tuple[re.Match[str], str]]:
     """Return the headings of a table's text in their order, with often misspelt words corrected."""
-    found = dict[int, tuple[re.Match[str], str]]()
+    headings = dict[int, tuple[re.Match[str], str]]()
     for match in chain.from_iterable(pattern.finditer(text) for pattern in _CANDIDATES):
         words = _spelt(" ".join(re.sub("[/&]", " AND ", match[1].upper()).split()))
         if _IN_TABLES.fullmatch(words):
-            found.setdefault(match.end(), (match, words))
-    return [found[end] for end in sorted(found)]
+            headings.setdefault(match.end(), (match, words))
+    return [headings[end] for end in sorted(headings)]
 
 
 def _parts(text: str) -> list[_Part]:
     headings = [(match, " ".join((match[1] or match[2]).split())) for match in _HEADING.finditer(text)]
     any_capitals = any(words.isupper() and not _TITLE.search(words) and meaning_of(words) for _, words in headings)
     parts: list[_Part] = []
-    begin, name, heading, main_in_capitals = 0, "other", "", False
+    begin, name, main_in_capitals = 0, "other", False
     for match, words in headings:
         meaning = meaning_of(words, name)
         # a history must not become part of a target, wherever its heading is in small letters
@@ -147,11 +132,11 @@ def _parts(text: str) -> list[_Part]:
         if any_capitals and not words.isupper() and not counts:
             continue
         if meaning is not None:
-            parts.append(_Part(name, heading, text[begin : match.start()]))
-            begin, name, heading = match.end(), meaning, _spelt(words)
+            parts.append(_Part(name, text[begin : match.start()]))
+            begin, name = match.end(), meaning
             # a heading that names the images may be the title of the report; it has no meaning within findings
             main_in_capitals = words.isupper() and meaning_of(words, "findings") in _MAIN
-    return [*parts, _Part(name, heading, text[begin:])]
+    return [*parts, _Part(name, text[begin:])]
 
 
 def _sections(parts: list[_Part]) -> Sections:
@@ -170,7 +155,7 @@ def meaning_of(heading: str, within: Name = "other") -> Name | None:
     """Return the section that a heading begins, ``other`` for an unused section; None if it begins no section.
 
     Args:
-        heading: without its colon, with single blanks. within: the section in which it occurs; a heading that names the
+        heading: without its colon, with single spaces. within: the section in which it occurs; a heading that names the
             images does not end findings or an impression.
     """
     spelt = _spelt(heading.upper())

@@ -18,7 +18,7 @@ _CLEANED_END = re.compile(r" \.(?= |$)")
 
 
 def without_sentences(text: str, unwanted: Callable[[str], object]) -> str | None:
-    """Return the sentences of a raw text that are not ``unwanted``, joined by single blanks; None if no text is left.
+    """Return the sentences of a raw text that are not ``unwanted``, joined by single spaces; None if no text is left.
     If sentences are removed, the items of a list lose their numbers."""
     cased = text != text.lower()
     sentences: list[str] = []
@@ -48,7 +48,7 @@ def says_something(text: str) -> bool:
 
 def sentence_ends(report: str) -> list[int]:
     """Return the end of each sentence of a cleaned report: after its ``" ."``; for the last, the end of the text. The
-    blank between two sentences belongs to the second."""
+    space between two sentences belongs to the second."""
     ends = [match.end() for match in _CLEANED_END.finditer(report)]
     return ends if ends and ends[-1] == len(report) else [*ends, len(report)]
 

@@ -29,7 +29,6 @@ STUDY_SCHEMA: dict[str, pl.DataType] = {
     "impression": pl.String(),
     "prior_findings": pl.String(),
     "prior_impression": pl.String(),
-    "prior_image": pl.String(),  # path of the previous study's image, as an annotation gives it
     "indication": pl.String(),
     "history": pl.String(),
     "emphasis": pl.List(pl.Float32()),  # per token of the cleaned findings and impression, BOS first

@@ -62,8 +62,8 @@ def exchange(
 def without(source: str, records: pl.DataFrame) -> pl.DataFrame:
     """Return the records that have ``source`` (``lateral`` or ``prior_report``) without it, in their new contexts."""
     letter, absent = {"lateral": ("^m", "s"), "prior_report": ("w$", "n")}[source]
-    kept = records.filter(pl.col(source).is_not_null())
-    return kept.with_columns(pl.col("context").str.replace(letter, absent), pl.lit(None, pl.String).alias(source))
+    having = records.filter(pl.col(source).is_not_null())
+    return having.with_columns(pl.col("context").str.replace(letter, absent), pl.lit(None, pl.String).alias(source))
 
 
 #: The controls of ``decode.controls``: each takes records, and returns those that have a twin with its inputs.

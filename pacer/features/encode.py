@@ -8,7 +8,6 @@ keeps all complete shards. The key of an entry covers the image's bytes and ever
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -22,11 +21,10 @@ from accelerate.utils import broadcast_object_list, gather_object
 from rich.filesize import decimal
 from torch import Tensor
 
-from pacer.backbones.families import patch_grid, prefix_tokens, text_width, vision_config
+from pacer.backbones.families import patch_grid, prefix_tokens, vision_config
 from pacer.config import Features
 from pacer.core.errors import DataError, PacerError
-from pacer.core.io import atomic_path, hash_file, hash_json, publish, scratch_directory, write_json
-from pacer.core.journal import Journal, read_journal
+from pacer.core.io import hash_file, hash_json, publish, read_json, scratch_directory, write_json
 from pacer.core.pointers import fingerprint, resolve
 from pacer.core.prefetch import prefetch
 from pacer.core.processes import process_state
@@ -51,14 +49,13 @@ from pacer.features.store import DTYPES, MANIFEST, ROUNDING_VERSION, Encoding, P
 
 #: Name of the scratch directory, the same for all settings, because keys decide which entries are reused.
 _SCRATCH = "store"
-#: Journals of the images' hashes in it, one of each process.
-_HASHES = "hashes-*.jsonl"
 #: Fraction of the free disk space that may be filled.
 _USABLE = 0.95
+#: Number of unreadable images that an error names.
+_NAMED = 20
 
 #: Bytes of an entry, by its kind and ``features.mode``.
 Sizes = dict[Kind, dict[str, int]]
-MODES = ("states", "pixels")
 
 #: Everything that determines an entry, besides the image or text itself.
 Recipe = dict[str, str | int | list[int]]
@@ -73,8 +70,8 @@ def build_store(
         images: columns ``image_id`` and ``path``. prior_reports: cleaned texts, repeats allowed.
 
     Raises:
-        DataError: two images share an id, states are not finite in the stored type, or images cannot be read
-            (``<out>.unreadable.csv`` lists all of them; encoded entries are kept for the next run).
+        DataError: states are not finite in the stored type, or images cannot be read
+            (encoded entries are kept for the next run).
         PacerError: the disk is too small for the store, or another run is making it.
     """
     state = process_state()
@@ -84,9 +81,6 @@ def build_store(
     settings = config.model_dump(include={"mode", "depths", "dtype", "precision"})
     encoding = Encoding(encoders=encoders, rounding=ROUNDING_VERSION, **settings)
     recipes = _recipes(encoding, config.prior_tokens, vision)
-    repeated = images.filter(pl.col("image_id").is_duplicated())["image_id"]
-    if len(repeated):
-        raise DataError(f"{len(repeated)} images share an id with another, such as {repeated[0]}; ids must differ")
     paths = dict(images.select("image_id", "path").iter_rows())
     texts = {text_key(report): report for report in prior_reports}
 
@@ -94,9 +88,8 @@ def build_store(
     sizes = _entry_sizes(config, preparation, vision, text)
 
     with scratch_directory(out, _SCRATCH, main=main) as scratch:
-        _check_disk({"images": len(paths), "priors": len(texts)}, sizes, config.mode, out, state, scratch)
         recipe = hash_json(recipes["images"])
-        hashes, unreadable = _hashes(paths, config, state, scratch)
+        hashes, unreadable = _hashes(paths, config.workers, state)
         keys: dict[Kind, dict[str, str]] = {
             "images": {name: hash_json([recipe, content]) for name, content in hashes.items()},
             "priors": dict.fromkeys(texts, hash_json(recipes["priors"])),
@@ -121,15 +114,13 @@ def build_store(
             print(f"features: {what} to encode, {decimal(size)} of {decimal(free)} free", flush=True)
         for source, shards in work:
             unreadable |= _encode(source, shards, scratch, state)
-        _refuse_unreadable(unreadable, paths, out, state)
+        _refuse_unreadable(unreadable)
         if main:
             for kind in INDEXES:
                 write_index(scratch, kind, places[kind], keys[kind])
             about = {"recipes": recipes, "encoding": encoding.model_dump(), "images": len(paths), "priors": len(texts)}
             about["processor"] = str(preparation)
             write_json(scratch / MANIFEST, about)
-            for journal in scratch.glob(_HASHES):
-                journal.unlink()
             publish(scratch, out)
         state.wait_for_everyone()
 
@@ -147,36 +138,20 @@ def _recipes(encoding: Encoding, prior_tokens: int, vision: Path) -> dict[Kind, 
     return {"images": images, "priors": {"text": encoding.encoders["text"], "prior_tokens": prior_tokens, **stored}}
 
 
-def _hashes(
-    paths: Mapping[str, str], config: Features, state: PartialState, scratch: Path
-) -> tuple[dict[str, str], dict[str, str]]:
+def _hashes(paths: Mapping[str, str], workers: int, state: PartialState) -> tuple[dict[str, str], dict[str, str]]:
     """Return the hashes of the image files, and why the others cannot be read. Each process reads its share; all get
-    all results.
-
-    Hashes are kept in ``scratch``: a file is read again only if its size, time of change or inode is another.
-    """
-    journals = sorted(scratch.glob(_HASHES))
-    known = {tuple(row["file"]): row["hash"] for journal in journals for _, row in read_journal(journal)}
-    state.wait_for_everyone()  # no process appends before all have read
+    all results."""
 
     def read(name: str) -> tuple[str, str | None, str]:
         try:
-            about = os.stat(paths[name])
-            file = (paths[name], about.st_size, about.st_mtime_ns, about.st_ino)
-            if file not in known:
-                known[file] = hash_file(paths[name])
-                journal.append({"file": file, "hash": known[file]})
-            return name, known[file], ""
+            return name, hash_file(paths[name]), ""
         except (OSError, ValueError) as error:
             return name, None, reading_problem(error)
 
     share = list(paths)[state.process_index :: state.num_processes]
     results: list[tuple[str, str | None, str]] = []
-    with (
-        Journal(scratch / _HASHES.replace("*", str(state.process_index))) as journal,
-        Ticker("hash images", len(share), shown=state.is_main_process and bool(share)) as ticker,
-    ):
-        for result in prefetch(read, share, max(config.workers, 1)):
+    with Ticker("hash images", len(share), shown=state.is_main_process and bool(share)) as ticker:
+        for result in prefetch(read, share, max(workers, 1)):
             results.append(result)
             ticker.advance()
     everyone = {name: (content, problem) for name, content, problem in gather_object(results)}
@@ -262,75 +237,44 @@ def _encode(source: _Images | _Priors, shards: Shards, scratch: Path, state: Par
     return unreadable
 
 
-def image_bytes(config: Features, mode: str, patches: int, width: int, pixels: int) -> int:
-    """Return the bytes that an image takes in a store.
-
-    Args:
-        patches: N. width: d of the encoder. pixels: of a prepared image, which is assumed to be grey.
-    """
-    return pixels if mode == "pixels" else len(config.depths) * patches * width * DTYPES[config.dtype].itemsize
-
-
-def fits(size: float, free: float) -> bool:
-    """Whether features of ``size`` bytes may be stored on a disk with ``free`` free bytes."""
-    return size <= _USABLE * free
-
-
 def _entry_sizes(config: Features, preparation: Preparation, vision: Path, text: Path) -> Sizes:
-    """Return the bytes of an entry, from the configurations of the encoders."""
-    encoder = vision_config(resolve(vision))
-    shape = math.prod(patch_grid(encoder, *preparation.size)), encoder.hidden_size, preparation.pixels
-    prior = config.prior_tokens * (text_width(resolve(text)) * DTYPES[config.dtype].itemsize + 1)
-    return {
-        "images": {mode: image_bytes(config, mode, *shape) for mode in MODES},
-        "priors": dict.fromkeys(MODES, prior),
-    }
+    """Return the bytes of an entry, from the configurations of the encoders; prepared images are assumed to be grey."""
+    encoder, value = vision_config(resolve(vision)), DTYPES[config.dtype].itemsize
+    patches = math.prod(patch_grid(encoder, *preparation.size))
+    states = len(config.depths) * patches * encoder.hidden_size * value
+    prior = config.prior_tokens * (read_json(resolve(text) / "config.json")["hidden_size"] * value + 1)
+    return {"images": {"states": states, "pixels": preparation.pixels}, "priors": {"states": prior, "pixels": prior}}
 
 
-def _check_disk(
-    counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path, state: PartialState, scratch: Path | None = None
-) -> tuple[int, int]:
+def _check_disk(counts: Mapping[Kind, int], sizes: Sizes, mode: str, out: Path, state: PartialState) -> tuple[int, int]:
     """Check that entries fit on the disk; return their bytes and the free ones.
-
-    Args:
-        counts: entries to be stored. scratch: given before it is known which entries are there already; then all bytes
-            of existing shards may be theirs.
 
     Raises:
         PacerError: they do not fit (raised in all processes); the message names the other mode if that would fit.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folders = (scratch, out) if scratch else ()
-    shards = {path.name: path.stat().st_size for folder in folders for path in folder.glob("*.safetensors")}
-    free, held = broadcast_object_list([shutil.disk_usage(out.parent).free, sum(shards.values())])
+    [free] = broadcast_object_list([shutil.disk_usage(out.parent).free])
     other_mode = "pixels" if mode == "states" else "states"
-    size, other = (sum(count * sizes[kind][m] for kind, count in counts.items()) - held for m in (mode, other_mode))
-    if not fits(size, free):
-        remedy = f"set features.mode: {other_mode}, or free some space" if fits(other, free) else "free some space"
-        raise PacerError(f"the features need {decimal(size)} more, but {out.parent} has {decimal(free)} free; {remedy}")
+    size, other = (sum(count * sizes[kind][m] for kind, count in counts.items()) for m in (mode, other_mode))
+    if size > _USABLE * free:
+        remedy = f"set features.mode: {other_mode}, or free" if other <= _USABLE * free else "free"
+        raise PacerError(
+            f"the features need {decimal(size)} more, but {out.parent} has {decimal(free)} free; {remedy} some space"
+        )
     return size, free
 
 
-def _refuse_unreadable(unreadable: Mapping[str, str], paths: Mapping[str, str], out: Path, state: PartialState) -> None:
-    """Stop all processes if any of them cannot read an image; the first process lists all such images in a file.
+def _refuse_unreadable(unreadable: Mapping[str, str]) -> None:
+    """Stop all processes if any of them cannot read an image.
 
     Raises:
-        DataError: there are unreadable images.
+        DataError: there are unreadable images; the message names the first ones.
     """
-    listing = Path(f"{out}.unreadable.csv")
-    problems = dict(gather_object(list(unreadable.items())))
-    rows = [(name, path, problems[name]) for name, path in paths.items() if name in problems]
-    if state.is_main_process:
-        listing.unlink(missing_ok=True)
-        if rows:
-            with atomic_path(listing) as temporary:
-                pl.DataFrame(rows, ["image_id", "path", "problem"], orient="row").write_csv(temporary)
-    # the launcher ends all processes when the first one ends, so all wait for the list
-    state.wait_for_everyone()
-    if rows:
-        name, _, problem = rows[0]
+    problems = sorted(gather_object(list(unreadable.items())))
+    if problems:
+        named = "".join(f"\n  {name}: {problem}" for name, problem in problems[:_NAMED])
+        more = f"\n  ... and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
         raise DataError(
-            f"{len(rows):,} image{'s' * (len(rows) != 1)} cannot be read, such as {name} ({problem}); {listing} lists "
-            "all. Repair them and start again, which keeps what was encoded; or remove the files and raise "
-            "corpus.max_bad_rows, which leaves their records out"
+            f"{len(problems):,} image{'s' * (len(problems) != 1)} cannot be read. Repair them and start again, which "
+            "keeps what was encoded; or remove the files and raise corpus.max_bad_rows, which leaves their records "
+            f"out{named}{more}"
         )

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from pacer.backbones.families import load_text, load_vision, patch_grid, prefix_tokens
-from pacer.core.errors import ConfigError
 from pacer.features.prepare import Preparation
 
 
@@ -27,7 +26,6 @@ class ImageEncoder:
         precision: of the arithmetic. ``float32``, or ``bfloat16`` for matrix products only (autocast).
 
     Raises:
-        ConfigError: depths do not end with the last block.
         BackboneError: as :class:`pacer.features.prepare.Preparation`; or the encoder's family is unknown or does not
             take images of the prepared size.
 
@@ -41,9 +39,6 @@ class ImageEncoder:
         self.preparation = Preparation(directory)
         self.model = load_vision(directory).eval().requires_grad_(False).to(device)
         self.grid = patch_grid(self.model.config, *self.preparation.size)
-        blocks = self.model.config.num_hidden_layers
-        if depths[-1] != blocks or depths[0] < 1:
-            raise ConfigError(f"features.depths = {list(depths)} must end with the encoder's last block, {blocks}")
         self.depths, self.device, self.precision = list(depths), torch.device(device), precision
         # else the convolution that cuts patches would be the only float32 product in TF32
         torch.backends.cudnn.allow_tf32 = False

@@ -9,9 +9,10 @@ from torch import nn
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import is_bitsandbytes_available
 
-from pacer.backbones.families import final_norm, load_vision, text_width
+from pacer.backbones.families import final_norm, load_vision
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.io import read_json
 from pacer.core.pointers import fingerprint, load_frozen, resolve
 from pacer.model.calibrate import PrefixCalibrator
 from pacer.model.checkpoint import CheckpointRecord, ModelSpecification, check_frozen, load_strictly, load_weights
@@ -62,7 +63,7 @@ def build_model(backbones: str | Path, specification: ModelSpecification, dtype:
     else:
         language = load_frozen(AutoModelForCausalLM, directory, dtype=dtype)
     vision = resolve(backbones / "vision")
-    d_text = text_width(resolve(backbones / "text"))
+    d_text = read_json(resolve(backbones / "text") / "config.json")["hidden_size"]
     return from_modules(language, load_endpoint_norm(vision), d_text, specification)
 
 

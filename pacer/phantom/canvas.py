@@ -1,4 +1,4 @@
-"""A square canvas in body coordinates, on which both views are drawn.
+"""A square canvas in body coordinates, on which both views are drawn, and what the views share.
 
 Coordinates run from -1 to 1 across the image, x to the image's right, y downwards; lengths are in half image widths.
 The frontal view is seen from the front, so the patient's right is at negative x. Brightness is 0 (black) to 1.
@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from pacer.phantom.anatomy import Anatomy
+from pacer.phantom.world import FindingState, PhantomStudy
 
 Point = tuple[float, float]
 Array = np.ndarray
@@ -116,6 +117,19 @@ class Canvas:
         """Return the coverage (0 to 1) of a polygon; float32 [size, size]."""
         return self._coverage([corners], lambda draw, line: draw.polygon(line, fill=255))
 
+    def draw_case(self, corners: Sequence[Point], brightness: float) -> None:
+        """Draw the case of a pacemaker."""
+        case = self.polygon(corners)
+        self.added += brightness * case
+        self.claim("support devices", case)
+
+    def draw_lines(self, thin: list[list[Point]], thick: list[list[Point]], brightness: float) -> None:
+        """Draw thin catheters and leads, and thick tubes."""
+        for lines, width in ((thin, 0.034), (thick, 0.050)):
+            if lines:
+                self.added += brightness * self.stroke(lines, width)
+        self.claim("support devices", self.stroke(thin + thick, 0.08))
+
     def _coverage(self, shapes: Sequence[Sequence[Point]], paint: Callable[[ImageDraw.ImageDraw, list], None]) -> Array:
         side = self.size * OVERSAMPLING
         image = Image.new("L", (side, side))
@@ -134,9 +148,24 @@ class Canvas:
             (self._sin * x + self._cos * y + self.anatomy.shift[1] + 1.0) * scale,
         )
 
-    def radiograph(self, density: Array, air: Array, air_depth: float) -> Array:
-        """Return the brightness before exposure: tissue minus remaining air, plus ``added``; float32 [size, size]."""
-        return density - np.float32(air_depth) * air * self.clear + self.added
+
+class Projection:
+    """One view of a study: the geometry that its findings are drawn into.
+
+    Attributes:
+        texture, window: a number in [0, 1) that selects the texture sheets, and two that select the window on them.
+    """
+
+    def __init__(self, study: PhantomStudy, canvas: Canvas, purpose: int):
+        self.study, self.canvas, self.rng = study, canvas, study.rng(purpose)
+        left, top, self.texture = self.rng.random(3).tolist()
+        self.window = left, top
+
+    def gas(self, x: Array) -> Array:
+        """Return the stomach's gas bubble, 0 to 1; ``x``: distance from its centre."""
+        _, height, size = self.study.anatomy.gas
+        reach = np.float32(0.008 + 0.022 * size)
+        return bump(np.square(x) / reach + np.square(self.canvas.y - np.float32(height)) / (0.35 * reach))
 
 
 def curve(start: Point, control: Point, end: Point, points: int = 12) -> list[Point]:
@@ -147,3 +176,9 @@ def curve(start: Point, control: Point, end: Point, points: int = 12) -> list[Po
         for first, middle, last in zip(start, control, end, strict=True)
     ]
     return list(zip(*axes, strict=True))
+
+
+def further(state: FindingState, count: int) -> list[float]:
+    """Return ``count`` additional numbers in [0, 1) that are specific to a finding and constant across its studies."""
+    u, v, w = state.position
+    return [(11.3 * u + 17.9 * v + 23.7 * w + 0.618 * n * (1.0 + 7.0 * v)) % 1.0 for n in range(1, count + 1)]

@@ -19,11 +19,10 @@ _GLYPHS = {
 _STEPS = 1024
 
 
-def add_distractor(canvas: Canvas, exposure: Exposure, across: Array) -> None:
+def add_distractor(canvas: Canvas, exposure: Exposure) -> None:
     """Draw the study's distractor, if it has one: a skin fold, buttons, an underwire or a folded sleeve.
 
-    Distractors are neither findings nor devices; they teach a model that a bright line or spot alone is not disease.
-    ``across``: distance from the midline.
+    Distractors are neither findings nor devices; they teach a model that a bright line or spot is not always disease.
     """
     if exposure.distractor is None:
         return
@@ -48,7 +47,7 @@ def add_distractor(canvas: Canvas, exposure: Exposure, across: Array) -> None:
         canvas.added += 0.11 * canvas.stroke(arcs, 0.022)
     else:
         # a folded sleeve or blanket: a soft band next to the chest or across its top
-        beside = np.abs(across - np.float32(0.93 + 0.04 * u))
+        beside = np.abs(np.abs(x) - np.float32(0.93 + 0.04 * u))
         band = np.abs(y + np.float32(0.80 + 0.1 * u) - np.float32(0.25 * v) * x) if w > 0 else beside
         canvas.added += 0.06 * ramp(0.05 - band, 0.05)
 

@@ -15,32 +15,27 @@ from scipy import ndimage
 from pacer.core.io import hash_json
 from pacer.core.progress import Ticker
 from pacer.data.findings import FINDINGS
-from pacer.phantom import frontal_findings as on_frontal
-from pacer.phantom import lateral_findings as on_lateral
+from pacer.phantom import frontal, lateral
 from pacer.phantom.exposure import add_distractor, expose
-from pacer.phantom.frontal import Frontal
-from pacer.phantom.lateral import Lateral
 from pacer.phantom.world import FindingState, PhantomStudy
 
 View = Literal["frontal", "lateral"]
-_VIEWS = {"frontal": Frontal, "lateral": Lateral}
+_VIEWS = {"frontal": frontal.Frontal, "lateral": lateral.Lateral}
 #: Drawing functions by finding, on the frontal and on the lateral view; cardiomegaly and an enlarged mediastinum change
 #: the anatomy itself.
 _PAINTERS: dict[str, tuple[Callable[[Any, FindingState], None], ...]] = {
-    "atelectasis": (on_frontal.atelectasis, on_lateral.atelectasis),
-    "consolidation": (on_frontal.consolidation, on_lateral.consolidation),
-    "edema": (on_frontal.edema, on_lateral.edema),
-    "fracture": (on_frontal.fracture, on_lateral.fracture),
-    "lung lesion": (on_frontal.lung_lesion, on_lateral.lung_lesion),
-    "lung opacity": (on_frontal.lung_opacity, on_lateral.lung_opacity),
-    "pleural effusion": (on_frontal.pleural_effusion, on_lateral.pleural_effusion),
-    "pleural abnormality": (on_frontal.pleural_abnormality, on_lateral.pleural_abnormality),
-    "pneumonia": (on_frontal.pneumonia, on_lateral.pneumonia),
-    "pneumothorax": (on_frontal.pneumothorax,),
-    "support devices": (on_frontal.support_devices, on_lateral.support_devices),
+    "atelectasis": (frontal.atelectasis, lateral.atelectasis),
+    "consolidation": (frontal.consolidation, lateral.consolidation),
+    "edema": (frontal.edema, lateral.edema),
+    "fracture": (frontal.fracture, lateral.fracture),
+    "lung lesion": (frontal.lung_lesion, lateral.lung_lesion),
+    "lung opacity": (frontal.lung_opacity, lateral.lung_opacity),
+    "pleural effusion": (frontal.pleural_effusion, lateral.pleural_effusion),
+    "pleural abnormality": (frontal.pleural_abnormality, lateral.pleural_abnormality),
+    "pneumonia": (frontal.pneumonia, lateral.pneumonia),
+    "pneumothorax": (frontal.pneumothorax,),
+    "support devices": (frontal.support_devices, lateral.support_devices),
 }
-#: Brightness that the air of the lungs takes away.
-_AIR_DEPTH = {"frontal": 0.46, "lateral": 0.44}
 VIEWS: tuple[View, ...] = ("frontal", "lateral")
 
 #: Number of rendering processes.
@@ -70,6 +65,7 @@ def _draw(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict[
     """Return the radiograph, uint8 [size, size], and the region of each visible finding, float32 [size, size]."""
     is_frontal = view == "frontal"
     drawing, visible = _VIEWS[view](study, size), visible_findings(study, view)
+    canvas = drawing.canvas
     density = None if is_frontal else drawing.body()
     for name, state in study.findings.items():
         if name in visible and name in _PAINTERS:
@@ -77,9 +73,9 @@ def _draw(study: PhantomStudy, size: int, view: View) -> tuple[np.ndarray, dict[
     if density is None:  # in the frontal view findings hide the vessels
         density = drawing.body()
     exposure = study.exposure if is_frontal else study.lateral_exposure
-    add_distractor(drawing.canvas, exposure, np.abs(drawing.canvas.x))
-    image = drawing.canvas.radiograph(density, drawing.lung, _AIR_DEPTH[view])
-    return expose(image, exposure, drawing.rng, is_frontal), drawing.canvas.regions
+    add_distractor(canvas, exposure)
+    image = density - np.float32(drawing.air_depth) * drawing.lung * canvas.clear + canvas.added
+    return expose(image, exposure, drawing.rng, is_frontal), canvas.regions
 
 
 def render(study: PhantomStudy, size: int, view: View) -> np.ndarray:
@@ -107,8 +103,8 @@ def render_with_masks(study: PhantomStudy, size: int, view: View, grid: int) -> 
 def image_path(study: PhantomStudy, name: str) -> str:
     """Return the path of a radiograph (``name``: its view) below the image folder, in MIMIC-CXR-JPG's layout."""
     name = hash_json([study.subject_id, study.study_id, name])
-    parts = "-".join((name[:8], name[8:16], name[16:24], name[24:32], name[32:40]))
-    return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{parts}.jpg"
+    name = "-".join(name[start : start + 8] for start in range(0, 40, 8))
+    return f"p{study.subject_id[:2]}/p{study.subject_id}/s{study.study_id}/{name}.jpg"
 
 
 def write_images(studies: Sequence[PhantomStudy], size: int, folder: Path) -> dict[str, list[dict]]:

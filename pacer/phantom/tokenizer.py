@@ -66,7 +66,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
     Returns:
         A tokenizer that puts ``<s>`` first if special tokens are requested. ``decode`` inverts ``encode`` for every
-        text that does not begin with a blank; unlearned characters become byte tokens.
+        text that does not begin with a space; unlearned characters become byte tokens.
     """
     special = [*SPECIAL_TOKENS, *_BYTES]
     learner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))

@@ -1,4 +1,4 @@
-"""Small corpora that a test may change before they are read: in MIMIC-RG4's layout, and as a table of studies."""
+"""Small corpora in MIMIC-RG4's layout that a test may change before they are read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,7 +15,7 @@ from PIL import Image
 from pacer.config import Corpus
 from pacer.data.account import Account
 from pacer.data.build_corpus import build_corpus
-from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
+from pacer.data.schemas import read_records
 from pacer.data.source import Source, point_to_files
 from pacer.data.studies import study_frame
 from tests.support.profiles import profile
@@ -94,52 +94,6 @@ def tiny(tmp_path: Path) -> TinyCorpus:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.new("L", (20, 30)).save(path)
     return corpus
-
-
-class Studies:
-    """Rows of a table, written and read as a corpus of all four contexts."""
-
-    delimiter: str | None = None
-    encoding = "utf-8"
-    dates: str | None = None
-    quotes = "doubled"
-    columns: ClassVar[dict[str, str]] = {}
-
-    def __init__(self, folder: Path):
-        self.folder, self.rows, self.settings = folder, [], {}
-        (folder / "images").mkdir()
-
-    def add(self, study: str, date: str, view: str = "PA", image: str | None = "", subject: str = "p1", **more: Any):
-        image = f"{study}-{view}.png" if image == "" else image
-        if image:
-            Image.new("L", (16, 16), len(self.rows)).save(self.folder / "images" / image)
-        row = {"subject": subject, "study": study, "date": date, "view": view, "image": image, "split": "train"}
-        self.rows.append(row | {"findings": f"Report of {study}."} | more)
-
-    def build(self) -> dict[str, Any]:
-        separator = ";" if self.delimiter == "semicolon" else ","
-        text = pl.DataFrame(self.rows, infer_schema_length=None).write_csv(separator=separator)
-        (self.folder / "studies.csv").write_bytes(text.encode(self.encoding))
-        form = {"delimiter": self.delimiter, "encoding": self.encoding, "dates": self.dates, "quotes": self.quotes}
-        table = {"file": "studies.csv", "columns": self.columns} | form
-        files = {"source": "files", "format": "table", "root": str(self.folder), "images": "images", "table": table}
-        audit = built(Corpus.model_validate(BASE | files | self.settings), self.folder)
-        assert sum(audit["rows"]["read"].values()) == len(self.rows)
-        return audit
-
-    @property
-    def records(self) -> pl.DataFrame:
-        return read_records(self.folder / "corpus" / "records.parquet")
-
-    @property
-    def priors(self) -> list[tuple]:
-        table = read_table(self.folder / "corpus" / "priors.parquet", PRIOR_SCHEMA)
-        return table.select("study_id", "prior_study_id", "gap_days", "rule").rows()
-
-
-@pytest.fixture
-def studies(tmp_path: Path) -> Studies:
-    return Studies(tmp_path)
 
 
 def read_rows(

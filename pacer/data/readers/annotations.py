@@ -80,21 +80,19 @@ def read_records(path: Path, source: str, model: type[BaseModel], account: Accou
             try:
                 rows.append((*place.values(), split, *model.model_validate(raw).__dict__.values()))
             except ValidationError as error:
-                problems.append(place | _problem(raw, error, model))
+                problems.append(place | _problem(raw, error))
     columns = ("file", "row", "id", "field", "reason", "value")
     account.add(pl.DataFrame(problems, dict.fromkeys(columns, pl.String())))
     return pl.DataFrame(rows, schema, orient="row")
 
 
-def _problem(raw: Any, error: ValidationError, model: type[BaseModel]) -> dict[str, str | None]:
+def _problem(raw: Any, error: ValidationError) -> dict[str, str | None]:
     """Return a record's id, and field, reason and value of its first problem; pydantic's reasons quote no value."""
     first = error.errors(include_url=False)[0]
-    known = model.model_fields.get(str(first["loc"][0])) if first["loc"] else None
-    absent = f" ({known.description})" if known and known.description else ""
     id = raw.get("id") if isinstance(raw, dict) else None
     return {
         "id": str(id).encode("utf-8", "backslashreplace").decode() if isinstance(id, str | int) else None,
         "field": str(first["loc"][0]) if first["loc"] else "-",
-        "reason": first["msg"].removeprefix("Value error, ") + absent,
+        "reason": first["msg"].removeprefix("Value error, "),
         "value": None if first["type"] == "missing" else shown(first["input"]),
     }

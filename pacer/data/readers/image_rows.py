@@ -195,14 +195,10 @@ def _with_priors(studies: pl.DataFrame, role: str, account: Account) -> pl.DataF
         studies = studies.with_columns(day=ranks)
     dated = studies.select(*_STUDY, "day", "clock", has_report=pl.col("has_report") & ~is_bad)
     choices = choose_priors(dated)
-    has_prior = pl.col("prior_study_id").is_not_null()
     if has_order:
-        by_order = pl.when(has_prior).then(pl.lit("order")).alias("rule")
-        choices = choices.with_columns(by_order, gap_days=pl.lit(None, pl.Float64))
+        choices = choices.with_columns(gap_days=pl.lit(None, pl.Float64))
     account.count("priors", role, "undated", choices["day"].null_count())
-    choices = choices.drop("day", "clock", "has_report").with_columns(
-        pl.when(has_prior).then(name).alias(name) for name in ("tied", "passed_over")
-    )
+    choices = choices.drop("day", "clock", "has_report")
     priors = {"prior_study_id": "study", "prior_findings": "findings", "prior_impression": "impression"}
     reports = studies.select("subject", **priors)
     studies = studies.join(choices, on=_STUDY, how="left", maintain_order="left")

@@ -62,7 +62,9 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     images = images.with_columns(id="study", splits=listed)
     slip = pl.col("split").is_null() & (pl.col("splits") > 0)
     images = account.divert(images, "", slip, "the image is not in the table of splits", LEFT_OUT)
-    images = _one_time(images).join(texts.drop("file", "row"), on="study", how="left", maintain_order="left")
+    # a time is a number without leading zeros; the time parser refuses other forms that are ambiguous
+    time = pl.col("time").str.replace(r"^(0|[1-9]\d{0,3})(\.\d+)?$", "000000$1$2").str.replace(r"^0+(\d{6})\b", "$1")
+    images = images.with_columns(time).join(texts.drop("file", "row"), on="study", how="left", maintain_order="left")
     unused = (
         pl.when(pl.col("splits") == 0).then(pl.lit("the table of splits has none of its images"))
         .when(pl.col("splits") > 1).then(pl.lit("its images are in two splits"))
@@ -72,17 +74,6 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
     one_split = pl.when(pl.col("splits") == 1).then("split")
     images = images.with_columns(path.alias("image"), unused.alias(UNUSED), one_split)
     return studies_of(images, "metadata", account)
-
-
-def study_times(metadata: Path) -> pl.DataFrame:
-    """Return ``subject``, ``study``, ``day`` (yyyymmdd) and ``clock`` (hhmmss) of every study; null where unknown.
-
-    Raises:
-        DataError: the file is damaged or lacks a column.
-    """
-    images = _one_time(_table(metadata, _METADATA))
-    day, clock = (pl.col(name).cast(pl.Float64, strict=False).min() for name in ("date", "time"))
-    return images.group_by(_STUDY, maintain_order=True).agg(day=day, clock=clock)
 
 
 def read_reports(path: Path) -> pl.DataFrame:
@@ -98,7 +89,7 @@ def read_reports(path: Path) -> pl.DataFrame:
     for name, content in read_files(path, ".txt"):
         if match := _REPORT_FILE.search(name):
             try:
-                sections = find_sections(content.decode("utf-8"), match[1])
+                sections = find_sections(content.decode("utf-8"))
             except UnicodeDecodeError as error:
                 # another encoding would be a guess, and a wrong guess silently changes the references
                 reason = f"{error.reason} at byte {error.start}"
@@ -134,15 +125,3 @@ def _check_once(table: pl.DataFrame, column: str, problem: str) -> None:
     twice = table.filter(pl.col(column).is_duplicated())
     if twice.height:
         raise DataError(f"{problem} {twice[column][0]!r:.80}; keep the correct one")
-
-
-def _one_time(images: pl.DataFrame) -> pl.DataFrame:
-    """Give all images of a study the date and time of its first; values that are not numbers stay, to be refused."""
-    # a time is a number without leading zeros; the time parser refuses other forms that are ambiguous
-    padded = pl.col("time").str.replace(r"^(0|[1-9]\d{0,3})(\.\d+)?$", "000000$1$2").str.replace(r"^0+(\d{6})\b", "$1")
-    images = images.with_columns(padded)
-    day, clock = (pl.col(name).cast(pl.Float64, strict=False) for name in ("date", "time"))
-    images = images.with_columns(instant=day * 1_000_000 + clock)
-    first = {name: pl.col(name).sort_by("instant", nulls_last=True).first().over(_STUDY) for name in ("date", "time")}
-    is_number = pl.when(pl.col("instant").is_not_null())
-    return images.with_columns(is_number.then(value).otherwise(name).alias(name) for name, value in first.items())

@@ -1,8 +1,7 @@
 """Reader of R2Gen's ``annotation.json``, for IU X-Ray and for MIMIC-CXR.
 
 An IU X-Ray record has two images, the frontal first; a MIMIC-CXR record has a single image of either view. A table
-gives the view of each image. Without a table, position in the record determines the view. For an image that the table
-lacks, position counts only within a pair; otherwise the image is unused. ``report`` is the findings section.
+gives the view of each image; without one, its place in the record does. ``report`` is the findings section.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pydantic import BaseModel, Field
 from pacer.config import Corpus
 from pacer.data.account import LEFT_OUT, Account
 from pacer.data.readers.annotations import Name, Text, read_records
-from pacer.data.readers.views import View, choose_images, read_views, view_of
+from pacer.data.readers.views import choose_images, read_views, view_of
 from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
 
@@ -46,25 +45,18 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
         others = first.str.extract(MIMIC_PATH, number), pl.col("id").str.extract(_OPENI_ID)
         records = records.with_columns(pl.coalesce(bare_id(name), *others).alias(name))
         records = account.divert(records, name, pl.col(name).is_null(), _NO_IDS)
-    images = records["image_path"].to_list()
-    table, views = source.files.get("views"), None
+    images, table = records["image_path"].to_list(), source.files.get("views")
+    rows: list[tuple[str | None, str | None, str | None]]
     if table is None:
         account.count("assumed_views", "annotation", "images", sum(map(len, images)))
+        # in MIMIC-CXR the order of images means nothing
+        pairs = [None if len(names) == 1 or re.search(MIMIC_PATH, names[0]) else names[1] for names in images]
+        rows = [(names[0], "other", second) for names, second in zip(images, pairs, strict=True)]
     else:
         views = read_views(table)
         unknown = sum(view_of(views, name) is None for names in images for name in names)
         account.count("unknown_views", table.name, "images", unknown)
+        rows = [choose_images(names, views) for names in images]
     columns = dict.fromkeys(("frontal", "view", "lateral"), pl.String())
-    rows = [choose_images(names, views, _by_place(names, views)) for names in images]
     records = records.hstack(pl.DataFrame(rows, columns, orient="row"))
     return account.divert(records, "", pl.col("frontal").is_null(), "no frontal image", LEFT_OUT)
-
-
-def _by_place(images: list[str], views: dict[str, View] | None) -> list[str]:
-    """Return what the place of an image in a record says of its view.
-
-    In MIMIC-CXR the order of images is meaningless, and a single image may be a lateral. Still, the first image counts
-    as frontal if there is no table of views; with a table, only the order of IU X-Ray's pairs counts.
-    """
-    is_pair = len(images) > 1 and re.search(MIMIC_PATH, images[0]) is None
-    return ["frontal", "lateral"] if is_pair else ["frontal"] if views is None else []

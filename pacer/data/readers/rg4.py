@@ -22,7 +22,6 @@ from pacer.data.source import Source
 from pacer.data.values import MIMIC_PATH, bare_id
 
 ABSENT_TEXT = "s"
-_NO_TEXT, _NO_NOTE = f"{ABSENT_TEXT!r} where there is none", "0 where there is none"
 #: Fields that have a different name in the files.
 NAMES = {
     "frontal": "APPA_imagepath",
@@ -31,39 +30,32 @@ NAMES = {
     "findings": "finding",
     "prior_findings": "last_finding",
     "prior_impression": "last_impression",
-    "prior_image": "last_APPA_imagepath",
     "emphasis": "new_scores",
 }
 _NO_IDS = "the path names no subject and study; expected .../p<subject>/s<study>/..., or subject_id and study_id"
 
 #: Text, or 0 for none.
 _Note = Annotated[Text | None, BeforeValidator(lambda value: None if type(value) is int and value == 0 else value)]
-#: Any value is taken, because a record needs no previous image.
-_PriorImage = Annotated[
-    str | None,
-    BeforeValidator(lambda value: value.encode(errors="ignore").decode() if isinstance(value, str) else None),
-]
 _Weight = Annotated[float, Field(allow_inf_nan=False, gt=-1e38, lt=1e38)]
 
 
 class Record(BaseModel):
-    """A record; only contexts with a lateral view or a previous report have the last four fields. The previous image
-    is never used; its path tells which study the previous report is of."""
+    """A record; only contexts with a lateral view or a previous report have the last four fields."""
 
     id: Name
-    finding: Text = Field(description=_NO_TEXT)
-    impression: Text = Field(description=_NO_TEXT)
+    finding: Text
+    impression: Text
     APPA_flag: _Note
     APPA_imagepath: Text
-    history: _Note = Field(description=_NO_NOTE)
-    indication: _Note = Field(description=_NO_NOTE)
+    history: _Note
+    indication: _Note
     subject_id: Name | None = None
     study_id: Name | None = None
     new_scores: list[_Weight] | None = None
     lateral_imagepath: Text | None = None
-    last_finding: Text | None = Field(None, description=_NO_TEXT)
-    last_impression: Text | None = Field(None, description=_NO_TEXT)
-    last_APPA_imagepath: _PriorImage = None
+    last_finding: Text | None = None
+    last_impression: Text | None = None
+    last_APPA_imagepath: Unread = None
 
 
 def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
@@ -74,19 +66,14 @@ def read(source: Source, config: Corpus, account: Account) -> pl.DataFrame:
 def _context(path: Path, context: str, account: Account) -> pl.DataFrame:
     has_lateral, has_prior = availability(context)
     has = {"lateral": has_lateral, "prior_findings": has_prior, "prior_impression": has_prior}
-    there = has | {"prior_image": has_prior}
-    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in there if not there[name]}
+    unread: dict[str, Any] = {NAMES[name]: (Unread, None) for name in has if not has[name]}
     records = read_records(path, context, create_model("Record", __base__=Record, **unread), account)
     records = records.rename({theirs: ours for ours, theirs in NAMES.items()})
     for name in filter(has.get, has):
         records = account.divert(records, NAMES[name], pl.col(name).is_null(), "Field required")
     # upstream prefixes the unchanged path with the folder
     records = records.with_columns(pl.col("frontal", "lateral").str.strip_chars_start("/"))
-    (subject, study), (_, study_of_lateral) = (
-        [pl.col(view).str.extract(MIMIC_PATH, group) for group in (1, 2)] for view in ("frontal", "lateral")
-    )
-    of_another_study = int(records.select((study != study_of_lateral).sum()).item())
-    account.count("lateral_of_another_study", context, "records", of_another_study)
+    subject, study = (pl.col("frontal").str.extract(MIMIC_PATH, group) for group in (1, 2))
     records = records.with_columns(
         pl.col("findings", "impression", "prior_findings", "prior_impression").replace(ABSENT_TEXT, None),
         subject_id=pl.coalesce(bare_id("subject_id"), subject),

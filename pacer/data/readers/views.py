@@ -103,23 +103,12 @@ def view_of(views: Mapping[str, View], image: str) -> View | None:
     return views.get(key)
 
 
-def choose_images(
-    images: Sequence[str], views: Mapping[str, View] | None, by_place: Sequence[str] = ()
-) -> tuple[str | None, str | None, str | None]:
-    """Return the first frontal image, its view, and the first lateral image.
-
-    Known views take precedence; an image of unknown view gets the kind of its place (``by_place``) if it is still free.
-    """
+def choose_images(images: Sequence[str], views: Mapping[str, View]) -> tuple[str | None, str | None, str | None]:
+    """Return the first frontal image, its view, and the first lateral image; those of unknown view are not used."""
     chosen: dict[str, tuple[str, str]] = {}
-    unknown = []
-    for place, image in enumerate(images):
-        view = None if views is None else view_of(views, image)
-        if view is not None:
+    for image in images:
+        if (view := view_of(views, image)) is not None:
             chosen.setdefault(view.kind, (image, view.view))
-        elif place < len(by_place):
-            unknown.append((by_place[place], image))
-    for kind, image in unknown:
-        chosen.setdefault(kind, (image, "other"))
     frontal, view = chosen.get("frontal", (None, None))
     return frontal, view, chosen.get("lateral", (None, None))[0]
 

@@ -58,33 +58,6 @@ def test_a_sound_corpus(pacer, corpus):
     assert "zephyrine" not in outcome.out + outcome.error
 
 
-def test_previous_reports_of_annotations_are_told(pacer, corpus, repository: Path):
-    """Half of the records have a previous report of an earlier study, the others of a later study or patient."""
-    metadata = "dicom_id,subject_id,study_id,ViewPosition,StudyDate,StudyTime\n"
-    for split, rows in corpus.items():
-        for row, prior in zip(rows, ("2101", "2103"), strict=True):
-            prior_study = f"{row['id'].removeprefix(split)}{prior}"
-            row |= {"subject_id": "7", "study_id": f"{len(metadata)}", "last_finding": SECRET, "last_impression": "s"}
-            row["last_APPA_imagepath"] = f"p10/p7/s{prior_study}/x.jpg"
-            metadata += f"a,7,{row['study_id']},PA,21020101,0\nb,7,{prior_study},PA,{prior}0101,0\n"
-    corpus["test"][1]["last_APPA_imagepath"] = "p10/p8/s999/x.jpg"
-    (repository / "mine" / "sw.json").write_text(json.dumps(corpus))
-    (repository / "mine" / "metadata.csv").write_text(metadata)
-    named = "{source: files, root: mine, annotations: {sn: sn.json, sw: sw.json}, contexts: [sn, sw]"
-    Path("mine.yaml").write_text(f"extends: phantom\ncorpus: {named}, mimic_cxr: {{metadata: metadata.csv}}}}\n")
-    outcome = pacer("audit", "--params", "mine.yaml", "--out", "read")
-    assert outcome.code == 0, outcome.error
-    words = " ".join(outcome.out.split())
-    assert "ok Previous reports of annotations, by PhysioNet's metadata sw: 3 × of an earlier study" in words
-    doubts = "sw: 2 × of a later study, 1 × of another patient"
-    assert f"look Previous reports of annotations that are not known to be of an earlier study {doubts}" in words
-    lines = [
-        row for row in csv.DictReader(Path("read/problems.csv").read_text().splitlines()) if row["kind"] == "doubted"
-    ]
-    assert ("test[1]", "of another patient") in [(line["row"], line["reason"]) for line in lines]
-    assert "zephyrine" not in outcome.out + outcome.error + Path("read/problems.csv").read_text()
-
-
 def test_targets_that_the_token_limit_cuts_are_counted_once_the_language_model_is_here(
     pacer, corpus, backbones: Path, repository: Path
 ):

@@ -109,12 +109,12 @@ def test_overlap_between_splits_is_audited(tiny) -> None:
 
 
 def test_limit_takes_the_first_studies_of_each_context_and_split(tiny) -> None:
-    tiny.files["sn"]["train"].append(dict(tiny.files["sn"]["train"][0], id="again"))
-    tiny.settings["limit"] = 1
-    tiny.build()
-    sn_train = tiny.records.filter(context="sn", split="train")
-    assert sn_train["record_id"].to_list() == ["sn-50000001", "sn-again"]
-    assert tiny.records.filter(split="test").height == 4
+    tiny.files["sn"]["train"].insert(1, dict(tiny.files["sn"]["train"][0], id="again"))
+    for limit, records in ((1, ["sn-50000001", "sn-again"]), (2, ["sn-50000001", "sn-again", "sn-50000002"])):
+        tiny.settings["limit"] = limit
+        tiny.build()
+        assert tiny.records.filter(context="sn", split="train")["record_id"].to_list() == records
+        assert tiny.records.filter(split="test").height == 4
 
 
 def test_findings_target_leaves_records_without_findings_out(tiny) -> None:

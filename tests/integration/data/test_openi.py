@@ -145,22 +145,15 @@ def test_problems(content: bytes, field: str, reason: str, distribution: OpenI) 
     assert row["field"] == field and reason in row["reason"] and "secret" not in row["reason"]
 
 
-@pytest.mark.parametrize("name", ["1_IM-0001-4001.jpg", "1_IM-0001-4001.dcm.png", "deep/er/1_IM-0001-4001.JPEG"])
-def test_image_files_of_every_distribution(name: str, distribution: OpenI) -> None:
-    distribution.write("image", f"images/{name}", b"")
-    row = distribution.folder(report()).row()
-    assert (row["frontal"], row.get("lateral")) == (name, f"{LATERAL}.png")
-
-
-def test_one_of_several_files_of_an_image(distribution: OpenI) -> None:
-    for name in ("1_IM-0001-4001.dcm", "z/1_IM-0001-4001.png", "1_IM-0001-4001.txt"):
+@cases(__file__, "files")
+def test_image_files_of_every_distribution(kind: str, case: dict[str, Any], distribution: OpenI) -> None:
+    for name in case["there"]:
         distribution.write("image", f"images/{name}", b"")
-    assert distribution.folder(report()).row()["frontal"] == "z/1_IM-0001-4001.png"
-    distribution.write("image", "images/CXR1_1_IM-0001-4001.dcm.png", b"")
-    assert distribution.row()["frontal"] == "CXR1_1_IM-0001-4001.dcm.png"
+    row = distribution.folder(report()).row()
+    assert (row["frontal"], row.get("lateral")) == (case["frontal"], f"{LATERAL}.png")
 
 
-@cases(__file__)
+@cases(__file__, "images")
 def test_choice_of_images(kind: str, case: dict[str, Any], distribution: OpenI) -> None:
     row = distribution.folder(report(images=tuple(case["images"]))).row()
     unknown = {"views.csv": {"images": case["unknown"]}} if case["unknown"] else {}

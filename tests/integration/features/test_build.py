@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -14,16 +13,14 @@ import pytest
 import safetensors.torch
 import torch
 
-from pacer.core import io
-from pacer.core.errors import DataError, PacerError
-from pacer.core.io import read_json
+from pacer.core.errors import DataError
 from pacer.data.greyscale import NOT_AN_IMAGE
 from pacer.features import encode as build
 from pacer.features.encoder import ImageEncoder
 from pacer.features.shards import Entry, take_over, write_shard
 from pacer.features.store import IMAGES as IMAGES_INDEX
-from pacer.features.store import MANIFEST, FeatureStore
 from pacer.features.store import PRIORS as PRIORS_INDEX
+from pacer.features.store import FeatureStore
 from tests.support.building import CONFIG, IMAGES, SHARD, TEXTS, Setting, cut, make_images, setting, shard_of
 from tests.support.drive import contents
 
@@ -57,17 +54,6 @@ def test_shards_are_the_bytes_that_safetensors_writes(tmp_path: Path, dtype: tor
         write_shard(tmp_path / "shard", entries, batches)
         metadata = {"entries": json.dumps(entries)}
         assert (tmp_path / "shard").read_bytes() == safetensors.torch.save(whole, metadata=metadata)
-
-
-def test_the_manifest_tells_how_states_were_made(backbones: Path, images: pl.DataFrame, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    build.build_store(CONFIG, images, TEXTS, backbones, out)
-    manifest, files = read_json(out / MANIFEST), contents(out)
-    assert manifest.keys() == {"recipes", "encoding", "images", "priors", "processor"}
-    shards = [name for name in files if name.endswith(".safetensors")]
-    assert files.keys() == {MANIFEST, "images.parquet", "priors.parquet", *shards}
-    rows = sorted(len(safetensors.torch.load(files[name])["states"]) for name in shards)
-    assert rows == [1, 2, 3, 3, 3, 3]
 
 
 # -- damage ---------------------------------------------------------------------------------------------------------
@@ -135,10 +121,6 @@ def test_a_shard_that_does_not_say_what_its_rows_are_is_damaged(tmp_path: Path, 
     assert "images-0.safetensors is damaged: " in capsys.readouterr().out
 
 
-def interrupted(*arguments: object) -> None:
-    raise KeyboardInterrupt
-
-
 # -- plan and unreadable images -------------------------------------------------------------------------------------
 
 
@@ -191,23 +173,16 @@ def test_unreadable_images_are_listed_and_the_rest_is_kept(
     Path(paths["img1"]).write_bytes(b"not an image")
     Path(paths["img8"]).unlink()
     encoded.clear()
-    listing = tmp_path / "out.unreadable.csv"
-    told = r"^2 images cannot be read, such as img1 \(the file is not an image .*\); .*out\.unreadable\.csv lists all"
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=r"^2 images cannot be read") as refused:
         build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
-    with open(listing, newline="") as file:
-        assert list(csv.reader(file)) == [
-            ["image_id", "path", "problem"],
-            ["img1", paths["img1"], NOT_AN_IMAGE],
-            ["img8", paths["img8"], "the file does not exist"],
-        ]
+    assert str(refused.value).endswith(f"\n  img1: {NOT_AN_IMAGE}\n  img8: the file does not exist")
     assert not (tmp_path / "out").exists() and sum(encoded) == IMAGES - 2
     for name, data in good.items():
         Path(paths[name]).write_bytes(data)
     encoded.clear()
     build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "out")
     assert encoded == [2]  # the repaired images alone
-    assert not listing.exists() and not Path(f"{tmp_path / 'out'}.scratch").exists()
+    assert not Path(f"{tmp_path / 'out'}.scratch").exists()
     same_states(tmp_path / "out", tmp_path / "whole")
 
 
@@ -223,57 +198,10 @@ def test_a_killed_run_repeats_one_shard_at_most(setting: Setting) -> None:
     setting.survive([("encode images", 3), ("os.replace out", 0)], "killed", IMAGES + SHARD)
 
 
-# -- starts ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the image files that are read to be hashed."""
-    read: list[str] = []
-    monkeypatch.setattr(build, "hash_file", lambda path: read.append(Path(path).name) or io.hash_file(path))
-    return read
-
-
-def test_a_start_after_a_stop_reads_changed_images_alone(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+def test_a_store_that_is_there_needs_no_space_again(
+    backbones: Path, images: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By path, size, time of change and inode; what is published does not show it."""
-    out, paths = tmp_path / "out", dict(images.iter_rows())
-
-    def stop() -> list[str]:
-        hashed.clear()
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(build, "write_index", interrupted)
-            build.build_store(CONFIG, images, TEXTS, backbones, out)
-        return sorted(name for name in hashed if name.endswith(".png"))
-
-    assert len(stop()) == IMAGES and stop() == []
-    os.utime(paths["img2"], (0, 0))
-    Path(paths["img3"]).write_bytes(Path(paths["img4"]).read_bytes())
-    replacement = tmp_path / "replacement"
-    replacement.write_bytes(Path(paths["img6"]).read_bytes())
-    about = os.stat(paths["img5"])
-    os.utime(replacement, ns=(about.st_atime_ns, about.st_mtime_ns))
-    os.replace(replacement, paths["img5"])
-    assert stop() == ["2.png", "3.png", "5.png"] and stop() == []
-    hashed.clear()
-    build.build_store(CONFIG, images, TEXTS, backbones, out)
-    assert not any(name.endswith(".png") for name in hashed)
-    build.build_store(CONFIG, images, TEXTS, backbones, tmp_path / "whole")
-    same_states(out, tmp_path / "whole")
-    assert {path.suffix for path in out.iterdir()} == {".json", ".parquet", ".safetensors"}
-
-
-def test_a_disk_that_is_too_small_is_found_before_an_image_is_read(
-    backbones: Path, images: pl.DataFrame, tmp_path: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And a store that is there already needs no space again."""
     out = tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr(build.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10_000})())
-        with pytest.raises(PacerError, match=r"the features need 1\d\.\d kB more"):
-            build.build_store(CONFIG, images, TEXTS, backbones, out)
-        assert not any(name.endswith(".png") for name in hashed)
     build.build_store(CONFIG, images, TEXTS, backbones, out)
     before = contents(out)
     monkeypatch.setattr(build.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 0})())

@@ -18,6 +18,7 @@ from transformers import BitImageProcessorPil
 from pacer.core.errors import BackboneError
 from pacer.data.radiographs import image_header, open_image
 from pacer.features.prepare import Preparation
+from tests.support.cases import listed_cases
 from tests.support.families import ENCODERS, write_encoder
 
 #: The published configuration of microsoft/rad-dino.
@@ -124,6 +125,8 @@ def test_files(rad_dino: Path, tmp_path: Path, image: Image.Image, saved: dict, 
 
 FORMATS = dict.fromkeys(("1", "L", "LA", "P", "RGB", "RGBA", "grey RGB", "grey P"), "png")
 FORMATS |= dict.fromkeys(("I;16", "CMYK", "F", "grey CMYK"), "tif")
+SWITCHES = [{}, *({f"do_{step}": False} for step in ("rescale", "normalize", "resize", "convert_rgb"))]
+SWITCHES += [{"rescale_factor": 1 / 127.5}]
 
 
 @given(
@@ -137,28 +140,12 @@ FORMATS |= dict.fromkeys(("I;16", "CMYK", "F", "grey CMYK"), "tif")
         st.integers(1, 33).map(lambda edge: {"shortest_edge": edge}),
         st.tuples(*[st.integers(1, 33)] * 2).map(lambda s: {"height": s[0], "width": s[1]}),
     ),
-    switches=st.sampled_from(
-        [
-            {},
-            {"do_rescale": False},
-            {"do_normalize": False},
-            {"do_resize": False},
-            {"rescale_factor": 1 / 127.5},
-            {"do_convert_rgb": False},
-        ]
-    ),
+    switches=st.sampled_from(SWITCHES),
 )
 def test_any_size_mode_and_configuration(
-    tmp_path_factory: pytest.TempPathFactory,
-    width: int,
-    height: int,
-    mode: str,
-    seed: int,
-    resample: int,
-    crop: tuple[int, int],
-    size: dict[str, int],
-    switches: dict[str, Any],
-) -> None:
+    tmp_path_factory: pytest.TempPathFactory, width: int, height: int, mode: str, seed: int, resample: int,
+    crop: tuple[int, int], size: dict[str, int], switches: dict[str, Any],
+) -> None:  # fmt: skip
     folder = tmp_path_factory.mktemp("any")
     directory = small(folder, size=size, resample=resample, crop_size={"height": crop[0], "width": crop[1]}, **switches)
     rng = np.random.default_rng(seed)
@@ -187,19 +174,7 @@ def test_batches_of_levels_and_one_by_one(tmp_path: Path) -> None:
         assert torch.equal(values[1, 2], preparation.values(batch[1, 2]))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"do_rescale": False, "do_normalize": False},
-        {"do_center_crop": False},
-        {"do_center_crop": False, "do_resize": False},
-        {"image_mean": [0.5, 0.5]},
-        {"do_pad": True, "pad_size": {"height": 24, "width": 300}},
-        {"size": {"max_height": 20, "max_width": 20}},
-        {"size": {"shortest_edge": 20, "longest_edge": 40}},
-        {"image_processor_type": "ConvNextImageProcessor"},
-    ],
-)
+@pytest.mark.parametrize("changes", listed_cases(__file__, "refused"))
 def test_a_processor_that_does_anything_else_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(BackboneError, match=rf"the image processor of {tmp_path} cannot be followed: "):
         Preparation(small(tmp_path, **changes))

@@ -47,11 +47,6 @@ def test_every_style_is_used_and_kept_to(reports):
     assert len(terse) > 10 and not any("There is a" in report.text for report in terse)
 
 
-def test_words_stay_few_enough_to_be_learnt(reports):
-    words = Counter(word for report in reports for word in clean_report(report.text).split())
-    assert 220 < len(words) < 350
-
-
 @pytest.mark.parametrize("view", VIEWS)
 def test_two_studies_of_one_normal_patient_differ_beyond_noise(view):
     patients = [patient for patient in make_world(35, 60, 3.0, 1.0) if len(patient.studies) > 1]
@@ -60,18 +55,6 @@ def test_two_studies_of_one_normal_patient_differ_beyond_noise(view):
         noise = replace(first, key=(*first.key[:2], first.key[2] + 50))  # noise and texture anew
         image, again, other = (coarse(render(study, SIZE, view).astype(float)) for study in (first, noise, second))
         assert np.abs(image - other).mean() > 2 * np.abs(image - again).mean()
-
-
-def test_two_normal_patients_differ_more_than_two_pictures_of_one():
-    patients = [patient for patient in make_world(36, 60, 3.0, 1.0) if len(patient.studies) > 1][:20]
-
-    def normal(study):
-        return coarse(render(replace(study, findings={}, resolved={}), SIZE, "frontal").astype(float))
-
-    images = [[normal(study) for study in patient.studies[:2]] for patient in patients]
-    own = np.mean([np.abs(first - second).mean() for first, second in images])
-    others = np.mean([np.abs(images[i][0] - images[i - 1][0]).mean() for i in range(len(images))])
-    assert others > own
 
 
 def test_exposures_differ_in_every_respect():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from pacer.core.io import hash_file, read_json
 from pacer.core.pointers import is_standin, provenance
 from pacer.metrics.chexbert.labeller import CheXbert
 from pacer.metrics.chexbert.observations import OBSERVATIONS
+from tests.support.cases import listed_cases
 from tests.support.profiles import profile
 
 PHANTOM = profile("phantom").model_dump()
@@ -53,18 +53,7 @@ def test_they_load_as_what_they_stand_for(tmp_path: Path) -> None:
     assert labels[0, OBSERVATIONS.index("Pneumothorax")] == 1
 
 
-@pytest.mark.parametrize(
-    ("group", "changes", "message"),
-    [
-        (None, {"seed": 12}, r"backbones\.seed = 12, but the bundled model was made with 11; set backbones\.vision"),
-        (None, {"train_on": "corpus"}, r"backbones\.train_on = 'corpus'"),
-        (
-            "text_standin",
-            {"steps": 901},
-            r"backbones\.text_standin\.steps = 901, .* set backbones\.text\.provider: standin",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("group", "changes", "message"), listed_cases(__file__, "settings"))
 def test_settings_of_another_model_ask_for_one_that_is_trained(group: str | None, changes: dict, message: str) -> None:
     backbones = PHANTOM["backbones"] | (changes if group is None else {group: PHANTOM["backbones"][group] | changes})
     with pytest.raises(ConfigError, match=message):
@@ -84,25 +73,12 @@ def card(*, auroc: float = 0.9, loss: float = 0.6, raw: float = 0.98, text: floa
     return {role: {"training": figure | {"first_losses": [first, 3.5]}} for role, figure in figures.items()}
 
 
-@pytest.fixture
-def compare(monkeypatch: pytest.MonkeyPatch) -> Callable:
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[3] / "bench"))
-    return import_module("stand_ins").compare
-
-
-@pytest.mark.parametrize(
-    ("change", "role"),
-    [
-        ({"auroc": 0.881}, "vision"),
-        ({"loss": 0.613}, "language"),
-        ({"raw": 0.90}, "chexbert"),
-        ({"text": 0.99}, "text"),
-        ({"first": 3.998}, "vision, language, chexbert, text"),
-    ],
-)
+@pytest.mark.parametrize(("change", "role"), listed_cases(__file__, "figures"))
 def test_another_model_than_the_recorded_one_is_an_error(
-    compare: Callable, change: dict[str, float], role: str
+    change: dict[str, float], role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[3] / "bench"))
+    compare = import_module("stand_ins").compare
     compare(card(), card(auroc=0.917, loss=0.589, raw=0.96, text=0.96, first=4.0009))
     with pytest.raises(BackboneError, match=rf"^{role}: not the recorded model \(quality within 2%, first losses "):
         compare(card(), card(**change))

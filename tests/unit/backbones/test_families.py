@@ -4,66 +4,53 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import nn
-from transformers import (
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
-    BertTokenizerFast,
-    CLIPVisionConfig,
-    CohereConfig,
-    DistilBertConfig,
-    Gemma2Config,
-    Gemma3Config,
-    GPT2Config,
-    LlamaConfig,
-    MixtralConfig,
-    ModernBertConfig,
-    RobertaConfig,
-    SiglipConfig,
-    SiglipImageProcessorPil,
-    SiglipModel,
-    T5Config,
-)
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText, SiglipImageProcessorPil
 
 from pacer.backbones.check import check_model, check_settings
-from pacer.backbones.families import TRIED, VISION, check_language, load_vision, lora_targets, text_limit
+from pacer.backbones.families import TRIED, VISION, check_language, load_vision, lora_targets
 from pacer.backbones.tokenizer import read_tokenizer
 from pacer.config import Params
 from pacer.core.errors import BackboneError, ConfigError
 from pacer.core.io import read_json, write_json
-from pacer.features.encoder import ImageEncoder, TextEncoder
+from pacer.features.encoder import ImageEncoder
 from pacer.features.prepare import Preparation
 from pacer.model.assemble import load_endpoint_norm
+from tests.support.cases import cases, listed_cases
 from tests.support.cli import REPOSITORY
 from tests.support.families import BLOCKS, ENCODERS, LANGUAGES, SHAPE, SIZE, WIDTH, write_encoder, write_language
 from tests.support.profiles import profile
 
 PIXELS = torch.randn(2, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
+SMALL: dict[str, Any] = {
+    "vocab_size": 600,
+    "hidden_size": 24,
+    "intermediate_size": 48,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "pad_token_id": None,
+}
+#: A tiny Gemma 3 of images and texts, as MedGemma is one.
+BOTH: dict[str, Any] = {
+    "text_config": SMALL | {"head_dim": 8, "vocab_size": 300, "sliding_window": 8},
+    "vision_config": SHAPE | {"model_type": "siglip_vision_model"},
+    "mm_tokens_per_image": 4,
+    "image_token_index": 299,
+}
 
 
 def test_every_family_is_tried() -> None:
     assert set(VISION) == set(ENCODERS) and {*TRIED, "smollm"} == set(LANGUAGES)
 
 
-@pytest.mark.parametrize(
-    ("family", "shape", "before"),
-    [
-        ("dinov2", {}, 1),
-        ("dinov2_with_registers", {}, 5),
-        ("dinov2_with_registers", {"num_register_tokens": 2}, 3),
-        ("dinov3_vit", {}, 1),
-        ("dinov3_vit", {"num_register_tokens": 4}, 5),
-        ("vit", {}, 1),
-        ("siglip_vision_model", {}, 0),
-    ],
-)
+@pytest.mark.parametrize(("family", "shape", "before"), listed_cases(__file__, "endpoints"))
 def test_the_endpoint_is_the_encoders_own(family: str, shape: dict[str, int], before: int, tmp_path: Path) -> None:
     """Bit for bit its ``last_hidden_state`` without class token and registers; earlier depths are of the patches."""
     encoder = ImageEncoder(write_encoder(family, tmp_path, **shape), [1, BLOCKS])
@@ -79,7 +66,8 @@ def test_the_vision_tower_of_a_whole_siglip(tmp_path: Path) -> None:
     write_encoder("siglip_vision_model", tmp_path)
     torch.manual_seed(0)
     text = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 20}
-    whole = SiglipModel(SiglipConfig(vision_config=SHAPE, text_config=text | {"intermediate_size": 8}))
+    config = transformers.SiglipConfig(vision_config=SHAPE, text_config=text | {"intermediate_size": 8})
+    whole = transformers.SiglipModel(config)
     nn.init.normal_(whole.vision_model.post_layernorm.weight)
     whole.save_pretrained(tmp_path)
     encoder = ImageEncoder(tmp_path, [1, BLOCKS])
@@ -108,77 +96,27 @@ def test_language_models_that_work(family: str, tmp_path: Path) -> None:
     check_model("language", write_language(family, tmp_path))
 
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 600,
-    "hidden_size": 24,
-    "intermediate_size": 48,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "pad_token_id": None,
-}
+@cases(__file__, "refused")
+def test_models_that_cannot_work_are_refused_by_name(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
+    """By their configuration: no weights are there."""
+    values = {"CLIPVisionConfig": SHAPE, "Gemma3Config": BOTH}.get(case["config"], SMALL)
+    getattr(transformers, case["config"])(**values | case.get("values", {})).save_pretrained(tmp_path)
+    with pytest.raises(BackboneError, match=case["reason"]):
+        check_model(case["role"], tmp_path)
 
 
-def gemma(folder: Path) -> Any:
-    """A tiny random Gemma 3 of images and texts, as MedGemma is one, saved with its image processor."""
-    vision = SHAPE | {"model_type": "siglip_vision_model"}
-    text = SMALL | {"head_dim": 8, "vocab_size": 300, "sliding_window": 8}
-    config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4, image_token_index=299)
-    model = AutoModelForImageTextToText.from_config(config)
-    model.save_pretrained(folder)
-    SiglipImageProcessorPil(size={"height": SIZE, "width": SIZE}).save_pretrained(folder)
-    return model
-
-
-def other_tokenizer(folder: Path) -> None:
-    write_language("llama", folder)
-    LlamaConfig(**SMALL | {"vocab_size": 300}).save_pretrained(folder)
-
-
-def written(config: Any) -> Callable[[Path], Any]:
-    """Writes a configuration; no weights are there."""
-    return config.save_pretrained
-
-
-#: Models that cannot take a role: what writes them, and the reason.
-REFUSED = [
-    (
-        "vision",
-        written(CLIPVisionConfig(**SHAPE)),
-        r"of the family clip_vision_model; known are dinov2, .*CONTRIBUTING",
-    ),
-    ("vision", gemma, r"is a gemma3 model, .*; docs/training.md divides it"),
-    ("language", gemma, r"\(gemma3\) cannot be used: .*; docs/training.md divides it"),
-    (
-        "language",
-        written(MixtralConfig(**SMALL, num_local_experts=2)),
-        r"\(mixtral\) .*used: it is a mixture of experts",
-    ),
-    ("language", written(Gemma2Config(**SMALL, head_dim=8)), r"\(gemma2\) .*changes its logits \(final_logit_softcap"),
-    ("language", written(CohereConfig(**SMALL)), r"it changes its logits \(logit_scale\)"),
-    (
-        "language",
-        written(GPT2Config(n_embd=24, n_layer=1, n_head=2)),
-        r"blocks of attention and MLP in `model\.layers`",
-    ),
-    ("language", written(T5Config(d_model=24, num_layers=1)), r"is a t5 model, and transformers has no causal"),
-    ("language", other_tokenizer, r"has 600 tokens, and its language model embeds 300"),
-    ("text", lambda folder: write_language("llama", folder), "is a llama model; previous reports need an encoder that"),
-]
-
-
-@pytest.mark.parametrize(("role", "write", "reason"), REFUSED)
-def test_models_that_cannot_work_are_refused_by_name(
-    role: str, write: Callable[[Path], Any], reason: str, tmp_path: Path
-) -> None:
-    write(tmp_path)
-    with pytest.raises(BackboneError, match=reason):
-        check_model(role, tmp_path)
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path: Path) -> None:
+    write_language("llama", tmp_path)
+    transformers.LlamaConfig(**SMALL | {"vocab_size": 300}).save_pretrained(tmp_path)
+    with pytest.raises(BackboneError, match=r"has 600 tokens, and its language model embeds 300"):
+        check_model("language", tmp_path)
 
 
 def test_a_model_of_images_and_texts_is_divided_as_the_page_says(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    whole = gemma(tmp_path / "medgemma").eval()
+    whole = AutoModelForImageTextToText.from_config(transformers.Gemma3Config(**BOTH)).eval()
+    whole.save_pretrained(tmp_path / "medgemma")
+    SiglipImageProcessorPil(size={"height": SIZE, "width": SIZE}).save_pretrained(tmp_path / "medgemma")
     write_language("gemma3_text", tmp_path / "medgemma-tokenizer")
     for file in (tmp_path / "medgemma-tokenizer").glob("*token*"):
         shutil.copy(file, tmp_path / "medgemma")
@@ -196,46 +134,13 @@ def test_a_model_of_images_and_texts_is_divided_as_the_page_says(tmp_path: Path,
     torch.testing.assert_close(tower(image).last_hidden_state, whole.model.vision_tower(image).last_hidden_state)
 
 
-def test_without_a_bos_token_the_one_that_is_named_stands_for_it_else_eos(tmp_path: Path) -> None:
+def test_without_a_bos_token_the_one_that_is_named_is_used_else_eos(tmp_path: Path) -> None:
     write_language("qwen3", tmp_path)
     assert read_tokenizer(tmp_path).bos_token == "<|endoftext|>"
     path = tmp_path / "config.json"
     write_json(path, {key: value for key, value in read_json(path).items() if key != "bos_token_id"})
     tokenizer = read_tokenizer(tmp_path)
     assert tokenizer.bos_token_id == tokenizer.eos_token_id == 599
-
-
-TEXTS = ["no edema .", "", "small left effusion . " * 9]
-TEXT: dict[str, Any] = {"vocab_size": 64, "pad_token_id": 0}
-ROBERTA: dict[str, Any] = {"num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 1, "hidden_size": 20}
-
-
-@pytest.mark.parametrize(
-    ("config", "limit"),
-    [
-        (lambda: RobertaConfig(**ROBERTA, **TEXT, max_position_embeddings=40), 39),
-        (lambda: DistilBertConfig(dim=20, n_layers=1, n_heads=2, hidden_dim=32, **TEXT), 512),
-        (
-            lambda: ModernBertConfig(**ROBERTA, **TEXT, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3),
-            8192,
-        ),
-    ],
-)
-def test_text_encoders_of_the_form_of_bert(
-    config: Callable[[], Any], limit: int, backbones: Path, tmp_path: Path
-) -> None:
-    torch.manual_seed(0)
-    model = AutoModel.from_config(config()).eval()
-    model.save_pretrained(tmp_path)
-    tokenizer = BertTokenizerFast(vocab=str(backbones / "text" / "vocab.txt"))
-    tokenizer.model_input_names = ["input_ids", "attention_mask"]
-    tokenizer.save_pretrained(tmp_path)
-    check_model("text", tmp_path)
-    assert text_limit(tmp_path) == limit
-    states, mask = TextEncoder(tmp_path, 12).encode(TEXTS)
-    inputs = tokenizer(TEXTS, padding="max_length", truncation=True, max_length=12, return_tensors="pt")
-    assert torch.equal(states, model(**inputs).last_hidden_state) and states.shape == (3, 12, 20)
-    assert torch.equal(mask, inputs["attention_mask"].bool())
 
 
 def changed(**groups: dict[str, Any]) -> Params:
@@ -246,37 +151,17 @@ def changed(**groups: dict[str, Any]) -> Params:
     return Params.model_validate(values)
 
 
-TRAINED: dict[str, Any] = {"vision": {"provider": "standin"}, "vision_standin": {"width": 64}}
-
-
 @pytest.mark.parametrize("standin", [False, True])
-@pytest.mark.parametrize(
-    ("role", "groups", "reason"),
-    [
-        (
-            "vision",
-            {"features": {"depths": [1, 4]}},
-            r"features\.depths = \[1, 4\] must end with the encoder's last block, (3|12)",
-        ),
-        (
-            "vision",
-            {"interface": {"num_heads": 5}, "backbones": TRAINED},
-            r"num_heads \(5\) must divide the width of .* encoder \((16|64)\)",
-        ),
-        ("text", {"features": {"prior_tokens": 600}}, r"prior_tokens = 600, but the text encoder has only 512"),
-        ("language", {"lora": {"targets": ["q_proj", "value_proj"]}}, "lora.targets: value_proj: LoRA finds no such"),
-        ("language", {"lora": {"targets": ["q_proj", "lm_head"]}}, "lora.targets: lm_head: LoRA would stay zero there"),
-        ("language", {"lora": {"targets": ["embed_tokens"]}}, "lora.targets: embed_tokens: LoRA finds no such layer"),
-    ],
-)
+@cases(__file__, "settings")
 def test_settings_that_do_not_fit_are_refused(
-    role: str, groups: dict[str, Any], reason: str, standin: bool, backbones: Path, tmp_path: Path
+    kind: str, case: dict[str, Any], standin: bool, backbones: Path, tmp_path: Path
 ) -> None:
     """Before any training: for a model of the user's, and for a stand-in, which need not exist yet."""
+    role = case["role"]
     folder = backbones / role if role != "language" else write_language("qwen3", tmp_path)
     depths = {"features": {"depths": [1, 12 if standin else BLOCKS]}}
-    with pytest.raises(ConfigError, match=reason) as error:
-        check_settings(changed(**depths | groups), role, None if standin else folder)
+    with pytest.raises(ConfigError, match=case["reason"]) as error:
+        check_settings(changed(**depths | case["groups"]), role, None if standin else folder)
     assert "lm_head" not in str(error.value).partition("blocks are")[2]
 
 

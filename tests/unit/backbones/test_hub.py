@@ -12,6 +12,7 @@ from pacer.config import Backbone
 from pacer.core.errors import BackboneError
 from pacer.core.io import hash_bytes
 from pacer.core.pointers import fingerprint, is_standin, provenance, resolve
+from tests.support.cases import cases
 
 COMMIT = "c" * 40
 HUB = Backbone(provider="hub", id="owner/model", revision="main")
@@ -85,35 +86,17 @@ def test_a_model_that_is_not_cached_names_the_command(cache, tmp_path, name):
     assert not (tmp_path / "out").exists()
 
 
-def index(*shards: str) -> bytes:
-    return json.dumps({"weight_map": dict(enumerate(shards))}).encode()
-
-
-@pytest.mark.parametrize(
-    ("files", "missing"),
-    [
-        ({}, r"no weights .*hf download owner/model"),
-        (
-            {"model.safetensors.index.json": index("model-1.safetensors", "model-2.safetensors")}
-            | {"model-1.safetensors": b"1"},
-            r"no model-2\.safetensors",
-        ),
-        # transformers reads the index of safetensors before a pickle, so the pickle is no help where shards are missing
-        (
-            {"model.safetensors.index.json": index("model-1.safetensors"), "pytorch_model.bin": b"all"},
-            r"no model-1\.safetensors",
-        ),
-        ({"pytorch_model.bin.index.json": index("pytorch_model-1.bin"), "model.safetensors": b"all"}, None),
-        ({"pytorch_model.bin.index.json": index("pytorch_model-1.bin"), "pytorch_model-1.bin": b"all"}, None),
-    ],
-)
-def test_weights_are_looked_for_as_transformers_does(cache, tmp_path, files, missing):
-    cache(**{"config.json": b"{}", "vocab.txt": b""} | files)
-    if missing is None:
-        assert point_to(HUB, "text", tmp_path / "out").name == COMMIT
-    else:
-        with pytest.raises(BackboneError, match=missing):
+@cases(__file__, "weights")
+def test_weights_are_looked_for_as_transformers_does(kind, case, cache, tmp_path):
+    files = {"config.json": b"{}", "vocab.txt": b""} | {name: b"weights" for name in case.get("files", [])}
+    for name, shards in case.get("indexes", {}).items():
+        files[name] = json.dumps({"weight_map": dict(enumerate(shards))}).encode()
+    cache(**files)
+    if "missing" in case:
+        with pytest.raises(BackboneError, match=case["missing"]):
             point_to(HUB, "text", tmp_path / "out")
+        return
+    assert point_to(HUB, "text", tmp_path / "out").name == COMMIT
 
 
 @pytest.mark.parametrize("role, named", [("vision", "preprocessor_config.json"), ("chexbert", r"chexbert\.pth")])

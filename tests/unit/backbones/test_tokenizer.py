@@ -15,9 +15,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from transformers import AutoTokenizer
 
-from pacer.backbones.hub import locate
 from pacer.backbones.tokenizer import SENTENCEPIECE, read_tokenizer
-from pacer.config import Backbone
 from pacer.core.errors import BackboneError
 from pacer.model.assemble import load_tokenizer
 from pacer.phantom.language import sample_texts
@@ -109,9 +107,6 @@ def test_a_tokenizer_that_disagrees_with_its_own_model_is_refused(vicuna: Path, 
     (folder / "tokenizer.json").write_text(json.dumps(definition))
     with pytest.raises(BackboneError, match=r"does not give the ids of its tokenizer\.model for"):
         load_tokenizer(tmp_path)
-    with pytest.raises(BackboneError, match="does not give the ids"):
-        locate(Backbone(provider="local", path=str(folder)), "language")
-    assert locate(Backbone(provider="local", path=str(folder)), "text") == folder
 
 
 def test_the_merges_that_transformers_makes_are_refused(vicuna: Path, tmp_path: Path) -> None:

@@ -11,31 +11,6 @@ from pacer.data.schemas import PRIOR_SCHEMA
 from tests.support.profiles import profile
 
 
-def test_prior_wording_is_counted_by_context_and_marked_above_a_twentieth() -> None:
-    line = audit._wording({"mn": (5, 100), "sn": (821, 2945)}, "keep")
-    shares, advice = line.detail.split("; ")
-    assert shares == "sn 27.9 % of 2,945, mn 5.0 % of 100" and not line.good
-    assert advice == "corpus.unseen_comparisons: strip takes out these sentences, and the findings in them"
-    assert audit._wording({"mn": (5, 100)}, "keep")[1:] == ("mn 5.0 % of 100", True)
-    assert audit._wording({}, "strip")[1:] == ("no context in use lacks the previous report", True)
-
-
-def test_repeated_test_reports_are_a_share_of_each_context() -> None:
-    def present(repeated: int) -> dict[str, pl.DataFrame]:
-        reports = [*["clear ."] * repeated, *(f"finding {n} ." for n in range(8 - repeated))]
-        rows = [("train", "clear ."), ("train", "clear ."), ("val", "clear ."), *(("test", text) for text in reports)]
-        tables = {"sn": pl.DataFrame(rows, schema=["split", "report"], orient="row")}
-        return tables | {"mn": tables["sn"].filter(split="test")}
-
-    [line] = audit._repeats(present(1), ("train", "val", "test"))
-    assert line == ("Test reports word for word in train", "sn 12.5 % of 8", True)
-    [line] = audit._repeats(present(4), ("train", "val", "test"))
-    assert not line.good and "remembers train" in line.detail
-    [line] = audit._repeats({"mn": present(1)["mn"]}, ("train", "val", "test"))
-    assert line.detail == "no context has both splits"
-    assert not [*audit._repeats(present(1), ("val", "test"))]
-
-
 def test_a_row_that_is_not_accounted_for_is_a_bug() -> None:
     rows = {"used": 3, "bad": 0, "left_out": 1, "beyond_limit": 2}
     assert audit._rows({"sn": 4, "mn": 2}, rows).detail == "6 (sn 4, mn 2): 3 used, 1 left out, 2 beyond the limit"
@@ -46,21 +21,13 @@ def test_a_row_that_is_not_accounted_for_is_a_bug() -> None:
 def test_odd_previous_studies_are_marked() -> None:
     account = Account()
     account.empty_priors = 4
-    rows = [("b", "a", 1.5, "date", True, 0), ("d", "c", 3.0, "date", False, 0)]
+    rows = [("b", "a", 1.5), ("d", "c", 3.0)]
     priors, config = pl.DataFrame(rows, PRIOR_SCHEMA, orient="row"), profile("phantom").corpus
-    gap, tied, empty = audit._priors(priors, {}, config, account)
-    assert gap.detail == "median 2.25 days, longest 3 days; 2 studies: 2 by date"
-    assert tied == ("Previous studies equally near", "1: the larger id was taken", False)
+    gap, empty = audit._priors(priors, {}, config, account)
+    assert gap.detail == "median 2.25 days, longest 3 days; 2 studies"
     assert empty == ("Previous reports empty after cleaning", "4", False)
     kept = config.model_copy(update={"keep_empty_priors": True})
     assert empty not in [*audit._priors(priors, {}, kept, account)]
-
-
-def test_studies_without_dates_explain_missing_previous_studies() -> None:
-    account, none = Account(), pl.DataFrame(schema=PRIOR_SCHEMA)
-    account.count("priors", "table", "undated", 3)
-    [line] = audit._priors(none, {}, profile("phantom").corpus, account)
-    assert line.detail.endswith("; 3 studies have no date, so their previous studies cannot be found") and not line.good
 
 
 def test_a_topic_that_nobody_has_heard_of_is_shown() -> None:

@@ -67,8 +67,7 @@ def test_all_kinds_of_file_give_the_same(tmp_path: Path, name: str) -> None:
     assert studies["049"] == place | ids | {
         "id": "049", "row": f"{unit} {3 + below}", "rows": 1, "study_id": "049", "contexts": ["sn", "sw"],
         "view": "AP", "frontal": "049_AP.jpg", "findings": 'One\n"two", three.', "prior_findings": f"{SECRET} 050.",
-        "prior_impression": "I.", "prior_study_id": "050", "gap_days": 25 / 24, "rule": "date and time",
-        "tied": False, "passed_over": 0,
+        "prior_impression": "I.", "prior_study_id": "050", "gap_days": 25 / 24,
     }  # fmt: skip
 
 
@@ -89,7 +88,7 @@ def test_typed_dates_and_times(tmp_path: Path, dates: list, times: list | None) 
     columns = {"date": pl.Series(dates)} | ({"time": pl.Series(times)} if times else {})
     pl.DataFrame(rows).with_columns(**columns).write_parquet(tmp_path / "t.parquet")
     study = studies_of(tmp_path / "t.parquet")["1"]
-    assert (study["prior_impression"], study["gap_days"], study["rule"]) == ("A", 1.5, "date and time")
+    assert (study["prior_impression"], study["gap_days"]) == ("A", 1.5)
     assert study["subject_id"] == "7" and not {"findings", "prior_findings"} & study.keys()
 
 

@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from pacer.core.errors import DataError
@@ -61,13 +60,3 @@ def test_a_decimal_number_that_tells_no_neighbours_apart_keeps_its_exponent(tmp_
     assert table.frame(["id"])["id"].to_list() == ["9.007199e+15", "1.000000e+17", "101", str(10**17)]
     with pytest.raises(DataError, match=r"line 1, id: 9\.007199e\+15 is an id that"):
         table.check_ids(["id"])
-
-
-def test_a_column_of_32_bits_tells_fewer_numbers_apart(tmp_path: Path) -> None:
-    pl.DataFrame({"id": [7.0, 2.0**24 - 1, 2.5, None]}, {"id": pl.Float32}).write_parquet(tmp_path / "ids.parquet")
-    table = open_table(tmp_path / "ids.parquet")
-    table.check_ids(["id"])
-    assert table.frame(["id"])["id"].to_list() == ["7", "16777215", "2.5", None]
-    pl.DataFrame({"id": [7.0, 50414267.0]}, {"id": pl.Float32}).write_parquet(tmp_path / "ids.parquet")
-    with pytest.raises(DataError, match=r"row 2, id: .* is an id that .* has rounded"):
-        open_table(tmp_path / "ids.parquet").check_ids(["id"])

@@ -17,6 +17,7 @@ from pacer.config import Corpus
 from pacer.core.errors import DataError
 from pacer.data.readers.mimic_cxr import read_original_findings
 from pacer.data.schemas import PRIOR_SCHEMA, read_records, read_table
+from tests.support.cases import cases, listed_cases
 from tests.support.corpus import built
 from tests.support.profiles import profile
 
@@ -89,53 +90,27 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def test_every_field_of_a_record(tree: Tree) -> None:
+@cases(__file__, "records")
+def test_every_field_of_a_record(kind: str, case: dict[str, Any], tree: Tree) -> None:
     tree.add(50000001, date=21800505)
     report = " FINAL REPORT\n INDICATION: Cough.\n HISTORY: COPD.\n FINDINGS: 1.2 cm nodule.\n IMPRESSION: Zephyrine.\n"
     tree.add(50000002, "PA,LL", report=report, split="validate")
     tree.settings["original_references"] = BASE["mimic_cxr"]["reports"]
     tree.build()
-    assert tree.records()["mw-50000002"] == {
-        "record_id": "mw-50000002",
-        "context": "mw",
-        "split": "val",
-        "study_id": "50000002",
-        "subject_id": "10000032",
-        "view": "PA",
-        "frontal": "p10/p10000032/s50000002/50000002-0.jpg",
-        "lateral": "p10/p10000032/s50000002/50000002-1.jpg",
-        "report": "12 cm nodule . zephyrine .",
-        "report_raw": "1.2 cm nodule. Zephyrine.",
-        "findings_original": "1.2 cm nodule.",
-        "sections": "findings+impression",
-        "prior_report": "zephyrine opacity 50000001 .",
-        "indication": "Cough.",
-        "history": "COPD.",
-        "emphasis": None,
-        "emphasis_text": None,
-    }
+    assert tree.records()[case["record_id"]] == case
 
 
 @pytest.mark.parametrize("full", [False, True])
-@pytest.mark.parametrize(
-    ("views", "chosen"),
-    [
-        ("LL,AP,LATERAL", (1, 0, "AP")),
-        ("AP AXIAL,XTABLE LATERAL", (0, 1, "AP")),
-        ("AP LLD,AP", (1, None, "AP")),
-        ("PA RLD,AP", (1, None, "AP")),
-        ("PA RLD", (0, None, "PA")),
-    ],
-)
-def test_which_of_several_images_are_used(tree: Tree, views: str, chosen: tuple, full: bool) -> None:
+@pytest.mark.parametrize(("views", "chosen"), listed_cases(__file__, "views"))
+def test_which_of_several_images_are_used(tree: Tree, views: list[str], chosen: list, full: bool) -> None:
     """By the position, or where it is empty by the view in full."""
-    tree.add(50000001, views)
+    tree.add(50000001, ",".join(views))
     for row in tree.metadata if full else ():
         row |= {"ViewPosition": None, "ViewCodeSequence_CodeMeaning": row["ViewPosition"]}
     tree.build()
     record = list(tree.records().values())[-1]
     names = [record[name] and int(record[name].rpartition("-")[2][0]) for name in ("frontal", "lateral")]
-    assert (*names, record["view"]) == chosen
+    assert [*names, record["view"]] == chosen
 
 
 def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
@@ -161,23 +136,8 @@ def test_tables_and_reports_that_do_not_fit_each_other(tree: Tree) -> None:
     assert list(tree.records()) == ["sn-50000001", "sn-50000002"]
 
 
-def test_rows_of_the_split_table_without_a_study(tree: Tree) -> None:
-    tree.add(50000001)
-    tree.split.append(dict.fromkeys(tree.split[0]))
-    tree.split.append(tree.split[0] | {"dicom_id": "x", "study_id": None})
-    audit = tree.build()
-    reason = "its image is not in the metadata"
-    assert (audit["rows"]["left_out"], audit["left_out"]["reasons"]) == (2, {reason: 2})
-
-
-@pytest.mark.parametrize(
-    ("times", "later", "gap"),
-    [
-        ((130501.0, 95959.0), 130000, 3 * 3600 + 1),  # the second is earlier, although later as text
-        (("0", "0"), "900", 9 * 60),  # numbers whose first zeros are lost
-    ],
-)
-def test_the_time_of_a_study_is_that_of_its_first_image(tree: Tree, times: tuple, later: Any, gap: int) -> None:
+@pytest.mark.parametrize(("times", "later", "gap"), listed_cases(__file__, "times"))
+def test_the_time_of_a_study_is_that_of_its_first_image(tree: Tree, times: list, later: Any, gap: int) -> None:
     tree.add(50000001, "PA,LL")
     for row, time in zip(tree.metadata, times, strict=True):
         row["StudyTime"] = time

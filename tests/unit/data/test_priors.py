@@ -12,7 +12,7 @@ from pacer.data.priors import CHOICE_SCHEMA, choose_priors
 from tests.support.cases import cases
 
 SCHEMA = {"study": pl.String, "day": pl.Date, "clock": pl.Time, "has_report": pl.Boolean, "subject": pl.String}
-NONE = dict.fromkeys(CHOICE_SCHEMA) | {"tied": False, "passed_over": 0}
+NONE = dict.fromkeys(CHOICE_SCHEMA)
 
 
 def study(text: str, subject: str = "p") -> tuple[Any, ...]:

@@ -29,17 +29,6 @@ def test_a_table_says_how_it_was_made(path: Path) -> None:
     assert read_about(path) == {}
 
 
-def test_a_page_that_has_changed_is_named_with_its_file(path: Path) -> None:
-    """By whichever way a table is read; without its checksum a turned bit would be another record."""
-    write_table(path, RECORDS, RECORD_SCHEMA)
-    content = bytearray(path.read_bytes())
-    content[40] ^= 1  # in the page of the ids
-    path.write_bytes(content)
-    for read in (lambda: read_records(path, ["record_id"]), lambda: read_records(path)):
-        with pytest.raises(DataError, match=r"r\.parquet is not a readable Parquet file: .*CRC checksum"):
-            read()
-
-
 def test_some_columns_of_the_records(path: Path) -> None:
     write_table(path, RECORDS.head(1), RECORD_SCHEMA)
     assert read_records(path, ["split"]).to_dicts() == [{"split": "val"}]

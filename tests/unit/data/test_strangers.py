@@ -27,6 +27,9 @@ def test_a_strangers_table(kind: str, case: dict[str, Any], tmp_path: Path) -> N
     content = real(f"field/tables/{case['field']}").read_bytes() if "field" in case else _content(case)
     (tmp_path / "t.csv").write_bytes(gzip.compress(content) if case.get("packed") else content)
     _draw(content.decode(case.get("encoding", "utf-8")), case, tmp_path)
+    for name, text in case.get("files", {}).items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
     table = {"file": "t.csv", "columns": {}} | case.get("table", {})
     files = {"source": "files", "format": "table", "root": str(tmp_path), "table": table, "max_bad_rows": 9}
     config = Corpus.model_validate(BASE | files | case.get("corpus", {}))
@@ -57,6 +60,7 @@ def test_a_strangers_table(kind: str, case: dict[str, Any], tmp_path: Path) -> N
         "chosen": {study: list(choice) for study, *choice in priors.iter_rows()},
         "reasons": dict(reasons),
         "left out": audit["left_out"]["reasons"],
+        "rows": {name: audit["rows"][name] for name in case.get("rows", {})},
         "doubted": problems.filter(kind="doubted").height,
     }
     expected = {name: sorted(case[name]) if name == "studies" else case[name] for name in known.keys() & case}
@@ -76,8 +80,10 @@ def _draw(text: str, case: dict[str, Any], folder: Path) -> None:
     column = case.get("table", {}).get("columns", {}).get("image", "image")
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if ";" in text.partition("\n")[0] else ",")
     for nth, row in enumerate(rows):
-        if name := row.get(column):
+        name = (row.get(column) or "").replace("\\", "/")
+        if name and ".." not in name and name not in case.get("missing", []):
             name = unicodedata.normalize("NFC" if nth == 0 else "NFD", name) if case.get("renamed") else name
             path = folder / name
+            path.parent.mkdir(exist_ok=True)
             if not path.exists():
                 Image.new("L", (16, 16), 99 if name in case.get("equal", []) else nth).save(path)

@@ -76,14 +76,6 @@ def test_images_exist_and_paths_hold_subject_and_study(corpus, records):
                     assert image.size == (56, 56) and image.mode == "L"
 
 
-def test_same_examination_has_the_same_id_and_split_everywhere(records):
-    split_of = {row["id"]: split for split, rows in records["sn"].items() for row in rows}
-    for splits in records.values():
-        for split, rows in splits.items():
-            assert all(split_of[row["id"]] == split for row in rows)
-            assert len({row["id"] for row in rows}) == len(rows)
-
-
 def test_truth_lists_every_study(corpus, records):
     truth = pl.read_parquet(corpus / "truth.parquet")
     assert dict(truth.schema) == TRUTH_SCHEMA

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from pacer.commitments.rules.extract import extract_anchor
@@ -95,13 +94,6 @@ def test_lungs_with_a_finding_are_not_clear(cases):
     outside = {"cardiomegaly", "enlarged mediastinum", "fracture", "support devices"}
     clear = [study for study, _, report in cases if re.search(r"lungs (are )?clear|clear lungs", report.text, re.I)]
     assert len(clear) > 50 and all(study.findings.keys() <= outside for study in clear)
-
-
-def test_some_reports_lack_a_section(cases):
-    reports = [report for _, _, report in cases]
-    assert 0.1 < np.mean([not report.findings for report in reports]) < 0.3
-    assert 0.1 < np.mean([not report.impression for report in reports]) < 0.3
-    assert all(report.text for report in reports)
 
 
 def test_contexts_share_the_wording(cases):

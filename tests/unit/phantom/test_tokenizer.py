@@ -37,9 +37,3 @@ def test_any_text_round_trips(text):
     if "▁" in text or any(token in text for token in ("<s>", "</s>", "<unk>")):
         return
     assert tokenizer.decode(tokenizer.encode(text).ids) == text
-
-
-def test_reports_are_short_in_tokens(tokenizer):
-    lengths = [len(tokenizer.encode(clean_report(report.text)).ids) for report in sample_texts(78, 500)]
-    assert 32 < sum(lengths) / len(lengths) < 52
-    assert sum(length > 100 for length in lengths) < 10

@@ -25,14 +25,8 @@ def studies(world):
 def test_same_seed_gives_the_same_world():
     assert make_world(9, 30) == make_world(9, 30)
     assert make_world(9, 30) != make_world(10, 30)
-
-
-def test_ids_are_unique_and_look_like_mimics(world, studies):
-    subjects = [patient.subject_id for patient in world]
-    ids = [study.study_id for study in studies]
-    assert len(set(subjects)) == len(subjects) and len(set(ids)) == len(ids)
-    assert all(len(s) == 8 and s[0] == "1" for s in subjects)
-    assert all(len(s) == 8 and s[0] == "5" for s in ids)
+    first, other = ([patient.subject_id for patient in make_world(seed, 30)] for seed in (9, 10))
+    assert len({*first, *other}) == 60
 
 
 def test_splits_are_by_patient_and_of_the_asked_size(world):
@@ -113,11 +107,3 @@ def test_courses_follow_the_previous_study(studies):
                 assert {"worse": change > 0.15, "improved": change < -0.15, "stable": change == 0}[state.course]
         ended = study.prior.findings.keys() - study.findings.keys() if study.prior else set()
         assert study.resolved.keys() == ended
-
-
-def test_boost_evens_out_the_findings():
-    def spread(boost):
-        world = make_world(4, 800, 1.0, rarity_boost=boost)
-        return min(np.mean([name in p.studies[0].findings for p in world]) for name in FINDINGS)
-
-    assert spread(1.0) > 1.5 * spread(0.0)
