@@ -51,8 +51,8 @@ def bank_entries(records: pl.DataFrame) -> pl.DataFrame:
     entries = complete.filter(~pl.col("subject_id").is_in(elsewhere.to_list()))
     if entries.is_empty():
         raise DataError(
-            "RAGPT's bank is made of train records with a lateral view and a previous report (context mw): "
-            + ("there are none" if complete.is_empty() else "another split has all of their subjects")
+            "RAGPT's bank is made of train records with a lateral view and a previous report (context mw), of subjects "
+            "in no other split: there are none"
         )
     return entries
 
@@ -93,13 +93,10 @@ def build_bank(
         precision: ``train.precision``. records: of all splits; each of their frontal images gets its neighbours.
 
     Raises:
-        DataError: see :func:`bank_entries`, :func:`nearest`; or an image belongs to two subjects.
+        DataError: see :func:`bank_entries`, :func:`nearest`.
     """
     entries = bank_entries(records)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)
-    if images["frontal"].n_unique() != len(images):
-        twice = images.filter(pl.col("frontal").is_duplicated())["frontal"][0]
-        raise DataError(f"frontal image {twice} belongs to two subjects; look at the corpus audit")
     precision = mixed_precision(precision)
     about = {
         "parent": checkpoint_hash(parent),
@@ -175,15 +172,7 @@ class Retrieval:
         self._sources = [load_file(path)[_TENSOR] for path in sorted((directory / _SOURCES).iterdir())]
 
     def read(self, frontals: Sequence[str]) -> Tensor:
-        """Return the compressed sources [B, k, 3, Q, d_v] of each image's neighbours, the nearest first.
-
-        Raises:
-            DataError: the bank has no neighbours of an image.
-        """
-        if unknown := [image for image in frontals if image not in self._place]:
-            raise DataError(
-                f"RAGPT's bank has no neighbours of image {unknown[0]}; make it for this corpus (stage `ragpt_bank`)"
-            )
+        """Return the compressed sources [B, k, 3, Q, d_v] of each image's neighbours, the nearest first."""
         entries = self._entries[[self._place[image] for image in frontals]]
         rows = [self._sources[entry // _BLOCK][entry % _BLOCK] for entry in entries.ravel().tolist()]
         return torch.stack(rows).unflatten(0, entries.shape)

@@ -4,17 +4,6 @@ LLM-RG4 saves its trainable weights as a ``.pth`` (``{"model": state, "config", 
 the complete model as a ``.ckpt`` (``{"state_dict": state, ...}``). Both hold the source interface under upstream's
 names and the LoRA matrices under PEFT's. A ``.ckpt`` also holds the frozen models, which are ignored here. Only files
 of its second stage are complete: the first trains only the frontal interface.
-
-    upstream                                PACER (SourceInterface)
-    APPA_visual_query_tokens [1, Q, d_v]    queries [Q, d_v]
-    APPA_, lateral_, text_                  frontal., lateral., prior.
-      crossattention_block.*                  attention.*
-      layernorm_768_1                         attention_norm
-      llama_proj_1                            mix
-      layernorm_768_2                         mix_norm
-      llama_proj_2, llama_proj_3              up, project
-      layernorm_4096_1                        project_norm
-    iit_proj, iit_layernorm                 fusion, fusion_norm
 """
 
 from __future__ import annotations
@@ -190,7 +179,6 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
             "refine": params.refine.model_copy(update={"variant": "endpoint"}),
             "prompt": params.prompt.model_copy(update={"truncation": "upstream"}),
             "commit": Commit(route="direct"),
-            "quantization": None,  # whatever the settings: the weights were trained with a bfloat16 language model
         }
     )
     model = build_model(backbones, specification)
@@ -223,5 +211,3 @@ def _compare(weights: UpstreamWeights, params: Params, source: Path) -> None:
     wrong = [f"{key} is {ours}, the file has {theirs}" for key, (theirs, ours) in wanted.items() if theirs != ours]
     if wrong:
         raise CheckpointError(f"{source} does not fit the parameters: {'; '.join(wrong)}")
-    if not all(torch.isfinite(tensor).all() for tensor in weights.interface.values()):
-        raise CheckpointError(f"{source} holds weights that are not finite")

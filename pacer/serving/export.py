@@ -120,11 +120,9 @@ def export_model(
 
 def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> PackageSettings:
     trained = set(read_records(records).filter(split="train")["context"])
-    if not trained:
-        raise DataError(f"{records} has no record in split train, so the contexts of the model are not known")
     about = read_about(records)
-    if not {"cleaner", "target"} <= about.keys():
-        raise DataError(f"{records} does not say how its texts were cleaned; run the corpus stage")
+    if not trained or not {"cleaner", "target"} <= about.keys():
+        raise DataError(f"{records} has no train record, or does not say how its texts were cleaned; run stage corpus")
     return PackageSettings(
         version=VERSION,
         contexts=[context for context in CONTEXTS if context in trained],
@@ -136,24 +134,16 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
 
 def _states(features: Path, record: CheckpointRecord) -> States:
     """Return how the states in the store were computed, which training and decoding read."""
-    encoding = FeatureStore(features).encoding
-    if any(record.frozen.get(name) != fingerprint for name, fingerprint in encoding.encoders.items()):
+    encoding, recipes = FeatureStore(features).encoding, read_json(features / STORE).get("recipes")
+    made_with = encoding.encoders, encoding.depths, encoding.rounding, recipes and recipes["images"]["preparation"]
+    encoders = {name: record.frozen[name] for name in encoding.encoders}
+    if made_with != (encoders, record.model.features.depths, ROUNDING_VERSION, prepare.VERSION):
         raise DataError(
-            f"{features} was made with other encoders than the model was trained on; run `dvc repro features` "
-            "with the settings of that training, or train again"
+            f"{features} was made with encoders or depths other than those of the model's training, or by another "
+            "version of this software; run `dvc repro features` with the settings of that training, or train again"
         )
-    depths = record.model.features.depths
-    if encoding.depths != depths:
-        raise DataError(
-            f"{features} has depths {encoding.depths}, and the model was trained on {depths}; run `dvc repro "
-            "features` with the settings of that training, or train again"
-        )
-    recipes = read_json(features / STORE).get("recipes")
-    versions = prepare.VERSION, ROUNDING_VERSION
-    if not recipes or (recipes["images"]["preparation"], encoding.rounding) != versions:
-        raise DataError(f"{features} was made by another version of this software; run the features stage again")
     return States(
-        depths=depths,
+        depths=encoding.depths,
         dtype=encoding.dtype,
         precision=encoding.precision,
         prior_tokens=recipes["priors"]["prior_tokens"],

@@ -16,7 +16,7 @@ from pacer.config import Backbone, Decode, Positive, Strict, read_params
 from pacer.config.corpus import Cleaner
 from pacer.config.strict import Tokens
 from pacer.core.contexts import Context
-from pacer.core.errors import BackboneError, CheckpointError, ConfigError
+from pacer.core.errors import BackboneError, CheckpointError
 from pacer.core.io import hash_file, read_json, write_json
 from pacer.core.pointers import POINTER, Pointer, hashes_of, provenance, read_pointer
 from pacer.features import prepare
@@ -81,18 +81,14 @@ def read_settings(directory: Path) -> PackageSettings:
     """
     check_exported(directory)
     manifest = read_json(directory / MANIFEST)
-    version = manifest.get("version") if isinstance(manifest, dict) else None
-    if version != VERSION:
+    if manifest["version"] != VERSION:
         raise CheckpointError(
-            f"{directory} has version {version!r} of the layout, and this software reads version "
+            f"{directory} has version {manifest['version']!r} of the layout, and this software reads version "
             f"{VERSION}; export the model again, or use the software that it was exported with"
         )
-    listed = manifest.get("files")
-    if not isinstance(listed, dict):
-        raise CheckpointError(f"{directory / MANIFEST} does not say which files there are; copy the folder again")
     # excludes files behind a link to a folder and files outside the directory
     there = {str(PurePosixPath(path.relative_to(directory))) for path in directory.rglob("*") if path.is_file()}
-    for name, expected in listed.items():
+    for name, expected in manifest["files"].items():
         if name not in there:
             raise CheckpointError(f"{directory} is incomplete: {name:.200} is missing; copy the folder again")
         if hash_file(directory / name) != expected:
@@ -147,11 +143,8 @@ def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
         given: a folder with some or all of the three, which are used instead of the directory's own.
 
     Raises:
-        ConfigError: ``given`` is not a folder. BackboneError: a frozen model was not found; the message says how to
-            get it.
+        BackboneError: a frozen model was not found; the message says how to get it.
     """
-    if given is not None and not given.is_dir():
-        raise ConfigError(f"backbones {given} is not a folder; name one that holds vision, language and text")
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         for name in FROZEN:

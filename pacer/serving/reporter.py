@@ -14,18 +14,17 @@ from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import read_list
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
-from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_json
 from pacer.core.pointers import resolve
 from pacer.data.cleaning import CLEANERS
 from pacer.data.greyscale import NOTES
-from pacer.data.prompt import instruction
 from pacer.data.readers.views import parse_view
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
-from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Truncation, View
+from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, View
 from pacer.serving.features import CaseFeatures
 from pacer.serving.layout import FINDINGS, MANIFEST, TOKENIZER
 from pacer.serving.package import GENERATED, check_tokenizer, frozen_models, read_settings
@@ -61,8 +60,6 @@ class Reporter:
         directory = Path(directory)
         self.settings = settings = read_settings(directory)
         self.batch_size = settings.decoding.batch_size if batch_size is None else batch_size
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size = {batch_size}: expected at least 1")
         self.device = torch.device(device or compute_device())
         self.fingerprint = hash_file(directory / MANIFEST)
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
@@ -127,7 +124,6 @@ class Reporter:
             view=_one_of(_direction(case.view) or view or "other", get_args(View), f"view of {name}"),
             sections=_one_of(case.sections or target, get_args(Sections), f"sections of {name}"),
             notes=tuple(notes),
-            truncation=self._truncation(prior, indication, history),
             commitment=None if case.commitment is None else read_list(case.commitment),
         )
         if prepared.context not in self.contexts:
@@ -149,7 +145,7 @@ class Reporter:
         """Generate the reports of several cases, in their order.
 
         Raises:
-            DataError: as :meth:`prepare`, for the first case that cannot be used. PacerError: as :meth:`stream`.
+            DataError: as :meth:`prepare`, for the first case that cannot be used.
         """
         prepared = [self._prepared(case) for case in cases]
         results = dict(self.stream(prepared, max(1, min(len(prepared), self.batch_size))))
@@ -162,7 +158,7 @@ class Reporter:
         ``batch_size`` cases; None: the reporter's.
 
         Raises:
-            DataError: as :meth:`prepare`, when the case's turn comes. PacerError: the device has too little memory.
+            DataError: as :meth:`prepare`, when the case's turn comes.
         """
         batch_size = batch_size or self.batch_size
         self._generator.decode = self._generator.decode.model_copy(update={"batch_size": batch_size})
@@ -186,13 +182,8 @@ class Reporter:
                     "commitment": case.commitment,
                 }
 
-        try:
-            for number, generated in self._generator.stream(records()):
-                yield number, self._result(generated, waiting.pop(number))
-        except torch.OutOfMemoryError:
-            raise PacerError(
-                f"{self.device} has too little memory for {batch_size} cases at a time; choose a smaller batch size"
-            ) from None
+        for number, generated in self._generator.stream(records()):
+            yield number, self._result(generated, waiting.pop(number))
 
     def _prepared(self, case: Case | Prepared) -> Prepared:
         return self.prepare(case) if isinstance(case, Case) else case
@@ -206,17 +197,6 @@ class Reporter:
             raise DataError(f"{name}: no words are left after cleaning; give the report, or leave it out")
         return cleaned
 
-    def _truncation(self, prior: str | None, indication: str | None, history: str | None) -> Truncation:
-        """Return what the text encoder and the prompt cut off; they cut nothing where view and sections stand."""
-        before, _ = instruction(
-            view="other", sections="findings", indication=indication, history=history, commit=self.commit
-        )
-        words = self._features.texts.tokenizer(prior, truncation=False, verbose=False)["input_ids"] if prior else ()
-        pieces = self._generator.tokenizer(before, add_special_tokens=False, verbose=False)["input_ids"]
-        return Truncation(
-            max(0, len(words) - self._features.texts.tokens), max(0, len(pieces) - self._generator.prompt.before_tokens)
-        )
-
     def _result(self, generated: Generated, case: Prepared) -> Result:
         extracted = self._generator.extract(generated.text)
         return Result(
@@ -228,8 +208,7 @@ class Reporter:
             fallback=extracted.fallback,
             truncated=generated.tokens >= self.settings.decoding.max_new_tokens,
             tokens=generated.tokens,
-            truncation=case.truncation,
-            notes=self.notes + case.all_notes(),
+            notes=self.notes + case.notes,
             gate=generated.gate,
             view=case.view,
             sections=case.sections,

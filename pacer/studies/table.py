@@ -87,7 +87,7 @@ def build_table(
     opening = dict(zip(starts, blocks, strict=False))
     lines = [line for block in blocks for line in block.rows.items()]
     tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = _notes(study, runs) + _changed(study, runs) + _published_notes(published, runs, apart)
+    notes = _notes(study, runs) + _published_notes(published, runs, apart)
     table = Table(
         ("Model", *(score.column for score in study.columns)),
         tuple((label, *(cell.text or "–" for cell in cells)) for label, cells in lines),
@@ -232,18 +232,6 @@ def _published_notes(
     if settings := "; ".join(dict.fromkeys(setting for other in decoded for setting in other)):
         notes.append(f"Not all of our rows were decoded as the published ones: {settings}.")
     return notes
-
-
-def _changed(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
-    """Return notes on rows whose definition changed since they were run."""
-    changed = dict.fromkeys(
-        study.rows[run.row].name
-        for run in runs
-        if run.record is not None and run.replicate is not None and "overrides" in run.record
-        if run.record["target"] != study.rows[run.row].target
-        or run.record["overrides"] != study.overrides(run.row, run.replicate)
-    )
-    return [f"{name}: its definition changed since it was run; `pacer study run {study.name}`." for name in changed]
 
 
 def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -94,11 +93,7 @@ def _columns(path: Path, *columns: str) -> pl.DataFrame:
 def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFrame:
     """Add the output columns of a ``stage``, which must have one row per record, in the records' order."""
     if not records["record_id"].equals(other["record_id"]):
-        pairs = zip_longest(records["record_id"], other["record_id"])
-        row, (expected, given) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
-        raise DataError(
-            f"{stage}: row {row} is of record {given}, expected {expected}; run the stage {stage} on these records"
-        )
+        raise DataError(f"{stage}: its records are not those of the corpus; run the stage {stage} again")
     return records.hstack(other.drop("record_id"))
 
 

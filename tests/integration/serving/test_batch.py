@@ -142,13 +142,3 @@ def test_a_table_of_cases(table, tmp_path: Path) -> None:
 def test_tables_that_are_refused(table, text: str, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         read_cases(table(text))
-
-
-def test_a_previous_report_that_is_the_name_of_a_file_is_refused(table, tmp_path: Path) -> None:
-    (tmp_path / "prior one.txt").write_text("No effusion.")
-    long = "No effusion. " * 500
-    path = table(f"case,frontal,prior\na,1.png,prior one.txt\nb,2.png,{long}\n")
-    with pytest.raises(
-        DataError, match=r"1 of 2 cases .*\n  the previous report of a \(line 2\) is the name of a file"
-    ):
-        read_cases(path)

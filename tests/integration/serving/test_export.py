@@ -169,7 +169,6 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, other_back
     for name, change in (
         ("preparation", lambda manifest: manifest["recipes"]["images"].update(preparation=1)),
         ("rounding", lambda manifest: manifest["encoding"].update(rounding=0)),
-        ("recipes", lambda manifest: manifest.pop("recipes")),
     ):
         older[name] = tmp_path / f"older-{name}"
         shutil.copytree(world.root / "features", older[name])
@@ -184,12 +183,11 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, other_back
         ({"model": warmup}, CheckpointError, "is a warm-up, which cannot write reports"),
         ({"model": tmp_path / "none"}, CheckpointError, "is not a PACER checkpoint"),
         ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
-        ({"features": other}, DataError, r"has depths \[2, 3\], and the model was trained on \[1, 2, 3\]"),
-        ({"features": encoded}, DataError, "was made with other encoders than the model was trained on"),
+        *(({"features": store}, DataError, "was made with encoders or depths") for store in (other, encoded)),
         ({"features": tmp_path}, DataError, "it has no manifest.json"),
-        *(({"features": store}, DataError, "was made by another version of this software") for store in older.values()),
+        *(({"features": store}, DataError, "or by another version of this software") for store in older.values()),
         ({"records": untold}, DataError, "does not say how its texts were cleaned"),
-        ({"records": empty}, DataError, "no record in split train"),
+        ({"records": empty}, DataError, "has no train record"),
         ({"records": tmp_path / "none"}, DataError, "does not exist"),
     ):
         with pytest.raises(kind, match=sentence):
@@ -255,9 +253,6 @@ def test_other_versions_and_unknown_settings_are_refused(exported: Path, folder:
     manifest = read_json(folder / MANIFEST)
     write_json(folder / MANIFEST, manifest | {"version": 2})
     with pytest.raises(CheckpointError, match="has version 2 of the layout, and this software reads version 1"):
-        Reporter(folder)
-    write_json(folder / MANIFEST, [])
-    with pytest.raises(CheckpointError, match="has version None of the layout"):
         Reporter(folder)
     for other, problem in ((tmp_path, "is not an exported model"), (tmp_path / "none", "does not exist")):
         with pytest.raises(CheckpointError, match=rf"{problem}.* with `pacer export"):

@@ -110,12 +110,6 @@ def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monk
 #: What a start differs in: setting of its record, its value there, and the words of the refusal.
 OTHER_STARTS = {
     "a frozen model": ("frozen", "vision", "another", "trained with another vision model"),
-    "the quantization": (
-        "model",
-        "quantization",
-        "nf4",
-        r"trained with train.quantization: nf4, but the settings say none",
-    ),
     "what weights mean": (
         "model",
         "lora",
@@ -208,23 +202,6 @@ def stopped(phase, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Params], N
 
     monkeypatch.setattr(run, "train", interrupted)
     return start
-
-
-def test_a_corpus_without_marks_is_told_that_nothing_is_emphasised(
-    stopped, records: pl.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A mark of BOS, and those of other splits, are not trained on."""
-    params = parameters()
-    stopped("warmup", params)
-    assert "warmup: 6 train records\n" in capsys.readouterr().out
-    only = pl.when(split="val").then(pl.lit([0.0, 1.0])).otherwise(pl.lit([1.0, 0.0]))
-    for marks in (pl.lit(None), only):
-        marked = records.with_columns(emphasis=marks.cast(pl.List(pl.Float32)))
-        write_table(tmp_path / "corpus" / "records.parquet", marked, RECORD_SCHEMA)
-        stopped("warmup", params)
-        assert "warmup: L_TLW is 0: no target has emphasised tokens" in capsys.readouterr().out
-    stopped("warmup", changed(params, "train", lambda_tlw=0.0))
-    assert "L_TLW" not in capsys.readouterr().out
 
 
 def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFrame, tmp_path: Path) -> None:

@@ -177,13 +177,6 @@ def test_a_finding_that_is_switched_rewrites_the_report(page, reporter: Reporter
     assert page.locator(".listed select.state").count() == 13
 
 
-def _report(shown) -> str:
-    return shown.locator(".text").evaluate(
-        "report => { const own = report.cloneNode(true); own.querySelectorAll('.spoken').forEach(s => s.remove()); "
-        "return own.textContent }"
-    )
-
-
 def test_contexts_side_by_side(page, world: World, reporter: Reporter) -> None:
     case = world.case("mw-50000002")
     give(page, "frontal", case.frontal)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
@@ -81,18 +80,6 @@ def test_a_local_model_is_checked_for_what_its_role_needs(tmp_path: Path):
 def test_the_checkpoint_that_the_parent_starts_from_is_looked_for(tmp_path: Path):
     for start, state in ((tmp_path, "ok"), (tmp_path / "absent", "missing")):
         assert models(changed("phantom", parent={"start": str(start)}))[4].state == state
-
-
-def test_the_package_that_quantises_is_missed(monkeypatch: pytest.MonkeyPatch):
-    def installed(name: str) -> str:
-        if name == "bitsandbytes":
-            raise PackageNotFoundError
-        return version(name)
-
-    monkeypatch.setattr("pacer.cli.doctor.version", installed)
-    assert "bitsandbytes" not in found("Machine", changed("phantom"))
-    row = found("Machine", changed("phantom", train={"quantization": "nf4"}))["bitsandbytes"]
-    assert row.state == "missing" and "'.[nf4]'" in row.detail
 
 
 @pytest.mark.parametrize(("role", "name", "reason"), listed_cases(__file__, "families"))

@@ -51,12 +51,9 @@ def released(params: Params, alike: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_the_checkpoint_holds_upstreams_weights_and_decodes_directly(params, released, alike, tmp_path) -> None:
-    """And without quantization, whatever the settings say."""
-    values = params.model_dump()
-    values["train"]["quantization"] = "nf4"
-    weights = adopt_llm_rg4(released, parse_params(values), alike, tmp_path / "llm_rg4")
+    weights = adopt_llm_rg4(released, params, alike, tmp_path / "llm_rg4")
     model, record = load_model(tmp_path / "llm_rg4", alike)
-    assert (record.phase, record.step, record.model.quantization) == ("parent", 9, None)
+    assert (record.phase, record.step) == ("parent", 9)
     assert record.model.refine.variant == "endpoint"
     assert record.model.commit.route == "direct"
     assert record.model.prompt == params.prompt.model_copy(update={"truncation": "upstream"})

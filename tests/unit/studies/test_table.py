@@ -346,16 +346,6 @@ def test_each_group_has_its_own_control() -> None:
         study(rows=rows, metrics=["f1"], against="off")
 
 
-def test_an_undefined_difference_is_no_test_and_counts_as_none() -> None:
-    found = {"f1": difference(None, None), "bleu4": difference(p=0.02)}
-    runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(2)]
-    lines, _, _ = compared(study(against="one", rows=[{"name": "one"}, {"name": "two"}]), runs, lambda repeats: found)
-    assert [line[1:] for line in lines] == [
-        ("F1", "–", "–", "–", "–"),
-        ("B@4", "−0.012", "−0.020 to +0.001", "0.020", "0.020"),
-    ]
-
-
 def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None:
     rows = [
         {"name": "ours"},
@@ -378,18 +368,6 @@ def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None
         collect(settings, Repository(tiny.folder), tiny.folder / "state")
 
 
-def test_a_row_that_was_edited_since_it_was_run_is_told() -> None:
-    rows = [{"name": "one", "set": {"calibrate.gate_inputs": "h"}}, {"name": "two"}]
-    settings = study(rows=rows, metrics=["f1"])
-    runs = [scored(row, sn={"f1": 0.5}) for row in range(2)]
-    for row, run in enumerate(runs):
-        run.record.update({"target": None, "overrides": settings.overrides(row, "1")})
-    assert not any("changed" in note for note in built(settings, runs).notes)
-    rows[0]["set"]["calibrate.gate_inputs"] = "hz"
-    told = [note for note in built(study(rows=rows, metrics=["f1"]), runs).notes if "changed" in note]
-    assert told == ["one: its definition changed since it was run; `pacer study run mine`."]
-
-
 def test_both_formats_have_the_scores_and_the_differences(tmp_path: Path) -> None:
     """Cells, marks and notes in either format: the tests of tables."""
     runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in (0, 1)]
@@ -402,13 +380,12 @@ def test_both_formats_have_the_scores_and_the_differences(tmp_path: Path) -> Non
 
 
 def test_a_study_takes_any_score_and_marks_the_better_one() -> None:
-    """A registered score without a test, one where lower is better, and columns of the user with and without a
-    direction; a key that no run has is told."""
+    """Registered scores, one where lower is better, columns of the user, and a key that no run has."""
     keys = ["cider", "fallback_rate", "radgraph", "crimson", "typo"]
     values = [dict(zip(keys[:4], numbers, strict=True)) for numbers in ((10.5, 0.1, 0.2, 0.3), (9.4, 0.2, 0.1, 0.4))]
     runs = [scored(row, sn=numbers) for row, numbers in enumerate(values)]
     rows = [{"name": "one"}, {"name": "two"}]
-    table = built(study(rows=rows, metrics=keys, better={"radgraph": "higher"}), runs)
+    table = built(study(rows=rows, metrics=keys), runs)
     assert table.columns == ("Model", "CIDEr", "Fallback", "radgraph", "crimson", "typo")
-    assert {place for place, mark in table.marks.items() if mark == "best"} == {(0, 1), (0, 2), (0, 3)}
+    assert {place for place, mark in table.marks.items() if mark == "best"} == {(0, 1), (0, 2)}
     assert "No run has the score typo." in table.notes
