@@ -277,7 +277,7 @@ def make_batch(
         pieces.append((Span.END, np.array([EOS])))
         spans = np.concatenate([np.full(len(ids), span, dtype=np.int8) for span, ids in pieces])
         emphasis = ((spans == Span.REPORT) & (rng.random(len(spans)) < 0.3)).astype(np.float32)
-        targets.append(Trajectory(np.concatenate([ids for _, ids in pieces]), spans, emphasis, commit, cut=False))
+        targets.append(Trajectory(np.concatenate([ids for _, ids in pieces]), spans, emphasis, commit))
         after = records.after_commit[row] if commit else records.after[row]
         prompt = PromptIds(words(records.before[row]).tolist(), words(after).tolist())
         prefixes.append(prompt.prefix(BOS, preset.queries))

@@ -30,17 +30,8 @@ from pacer.model.checkpoint import (
     weights_hash,
 )
 from pacer.serving.card import model_card
-from pacer.serving.layout import BACKBONES, CARD, FINDINGS, SETTINGS, TOKENIZER
-from pacer.serving.package import (
-    GENERATED,
-    NOT_EXPORTED,
-    TOKENIZER_FILES,
-    VERSION,
-    PackageSettings,
-    States,
-    Texts,
-    write_manifest,
-)
+from pacer.serving.layout import BACKBONES, CARD, FINDINGS, SETTINGS
+from pacer.serving.package import GENERATED, NOT_EXPORTED, VERSION, PackageSettings, States, Texts, write_manifest
 
 #: Decoding settings that affect the text of a report.
 _DECIDING = Decode.model_fields.keys() - NOT_EXPORTED - {"engine", "batch_size"}
@@ -96,19 +87,13 @@ def export_model(
     card = model_card(record, settings, records, origins, scores, with_backbones=with_backbones)
     about = {
         "software": {"pacer": version_of("pacer"), **package_versions()},
-        "phase": record.phase,
-        "step": record.step,
         GENERATED: bool(read_about(records).get("generated")),
-        "backbones": "copied" if with_backbones else "referred to",
     }
     with atomic_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         if reader is not None:
             reader.save(directory / FINDINGS, {"weights": checkpoint_hash(directory)})
         write_json(directory / SETTINGS, settings.written())
-        language = resolve(backbones / "language")
-        names = [file.name for pattern in TOKENIZER_FILES for file in language.glob(pattern)]
-        _copy(names, language, directory / TOKENIZER)
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
         for name, content in scores.items():

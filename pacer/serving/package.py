@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -18,16 +18,14 @@ from pacer.config.strict import Tokens
 from pacer.core.contexts import Context
 from pacer.core.errors import BackboneError, CheckpointError
 from pacer.core.io import hash_file, read_json, write_json
-from pacer.core.pointers import POINTER, Pointer, hashes_of, provenance, read_pointer
+from pacer.core.pointers import POINTER, Pointer, provenance, read_pointer
 from pacer.features import prepare
 from pacer.features.store import ROUNDING_VERSION
 from pacer.model.assemble import FROZEN
-from pacer.serving.layout import BACKBONES, MANIFEST, SETTINGS, TOKENIZER, check_exported
+from pacer.serving.layout import BACKBONES, MANIFEST, SETTINGS, check_exported
 
 #: Version of this layout; increases with every change that older software cannot read.
 VERSION = 1
-#: Files of a language model's directory that its tokenizer may read.
-TOKENIZER_FILES = "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "config.json"
 #: Entry of the manifest: whether the model was trained on a generated corpus (absent: unknown).
 GENERATED = "generated_corpus"
 #: Keys of the group ``decode`` that do not change a report and are not exported, and their values here.
@@ -111,25 +109,6 @@ def write_manifest(directory: Path, about: dict[str, Any]) -> None:
         if path.is_file()
     }
     write_json(directory / MANIFEST, {"version": VERSION, **about, "files": files})
-
-
-def check_tokenizer(directory: Path, language: Path) -> None:
-    """Compare the tokenizer of an exported model with the files of its language model, by their recorded hashes.
-
-    Args:
-        language: the language model's directory or pointer, whose fingerprint was compared with the checkpoint's.
-
-    Raises:
-        CheckpointError: a file differs, is missing, or does not belong to the language model.
-    """
-    files = read_pointer(language).files if (language / POINTER).is_file() else hashes_of(language)
-    expected = {name: digest for name, digest in files.items() if any(map(PurePath(name).match, TOKENIZER_FILES))}
-    different = expected.items() ^ hashes_of(directory / TOKENIZER).items()
-    if different:
-        raise CheckpointError(
-            f"{directory / TOKENIZER}: {min(different)[0]} is not that of the language model that this model was "
-            "trained with; copy the folder again"
-        )
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import read_list
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
@@ -23,11 +22,11 @@ from pacer.data.readers.views import parse_view
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
-from pacer.model.assemble import load_model
+from pacer.model.assemble import load_model, load_tokenizer
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, View
 from pacer.serving.features import CaseFeatures
-from pacer.serving.layout import FINDINGS, MANIFEST, TOKENIZER
-from pacer.serving.package import GENERATED, check_tokenizer, frozen_models, read_settings
+from pacer.serving.layout import FINDINGS, MANIFEST
+from pacer.serving.package import GENERATED, frozen_models, read_settings
 from pacer.serving.sources import load_image, load_prior, load_text
 
 
@@ -66,14 +65,13 @@ class Reporter:
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
-            check_tokenizer(directory, root / "language")
+            tokenizer = load_tokenizer(root)
             reader = read_reader(directory / FINDINGS, directory) if (directory / FINDINGS).is_dir() else None
             self._features = CaseFeatures(
                 ImageEncoder(resolve(root / "vision"), states.depths, self.device, states.precision),
                 TextEncoder(resolve(root / "text"), states.prior_tokens, self.device, states.precision),
                 states.dtype,
             )
-        tokenizer = read_tokenizer(directory / TOKENIZER)
         arguments = model, tokenizer, self._features, record.model, settings.decoding, self.device
         self._generator = Generator(*arguments, reader)
         self.commit, self.depths = self._generator.commit, tuple(states.depths)
@@ -114,6 +112,8 @@ class Reporter:
         history = load_text(case.history, f"history of {name}")
         if case.commitment is not None and not self.commit:
             raise DataError(f"{name}: the model was trained without Commit and writes no report for a list of findings")
+        parsed = parse_view(case.view)  # in any of the words that tables use
+        stated = parsed.view if parsed is not None and parsed.kind == "frontal" else case.view
         prepared = Prepared(
             name=name,
             frontal=frontal,
@@ -121,7 +121,7 @@ class Reporter:
             prior=prior,
             indication=indication,
             history=history,
-            view=_one_of(_direction(case.view) or view or "other", get_args(View), f"view of {name}"),
+            view=_one_of(stated or view or "other", get_args(View), f"view of {name}"),
             sections=_one_of(case.sections or target, get_args(Sections), f"sections of {name}"),
             notes=tuple(notes),
             commitment=None if case.commitment is None else read_list(case.commitment),
@@ -227,12 +227,6 @@ class Reporter:
             weights.float().view(rows, columns, -1).numpy(),
             self.depths,
         )
-
-
-def _direction(view: Any) -> Any:
-    """Return the direction of a frontal view, in any of the words that tables use, and anything else unchanged."""
-    parsed = parse_view(view)
-    return parsed.view if parsed is not None and parsed.kind == "frontal" else view
 
 
 def _one_of(value: Any, allowed: tuple[Any, ...], name: str) -> Any:

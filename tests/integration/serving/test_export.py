@@ -21,7 +21,6 @@ from pacer.decoding.run import decode_records, trained_generator
 from pacer.features.encode import build_store
 from pacer.metrics.scores import scores_at
 from pacer.model.checkpoint import weights_hash
-from pacer.serving import export
 from pacer.serving.export import export_model
 from pacer.serving.package import MANIFEST, NOT_EXPORTED, SETTINGS
 from pacer.serving.reporter import Reporter
@@ -107,31 +106,6 @@ def test_published_models_are_found_in_the_hub_cache(
 
 def missing(name: str, **options) -> str:
     raise hub.LocalEntryNotFoundError("not there")
-
-
-def test_existing_files_are_never_touched(world: World, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "mine.txt").write_text("mine")
-    for target, said in ((out, "out holds mine.txt, which would be lost"), (out / "mine.txt", "is a file")):
-        with pytest.raises(DataError, match=said):
-            export_model(target, world.decode, **world.inputs)
-    assert [p.name for p in out.iterdir()] == ["mine.txt"] and (out / "mine.txt").read_text() == "mine"
-
-
-def test_it_is_written_whole_or_not_at_all(world: World, tmp_path: Path, monkeypatch) -> None:
-    def fails(*arguments) -> None:
-        raise OSError("the disk is full")
-
-    out = tmp_path / "out"
-    out.mkdir()
-    with monkeypatch.context() as patched:
-        patched.setattr(export, "write_manifest", fails)
-        with pytest.raises(OSError, match="the disk is full"):
-            export_model(out, world.decode, **world.inputs)
-    assert not list(out.iterdir())
-    export_model(out, world.decode, **world.inputs)
-    assert (out / MANIFEST).is_file() and [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.parametrize("phase", ["parent", "reference"])
@@ -224,7 +198,7 @@ def test_scores_go_into_the_card_when_they_are_of_these_weights_and_this_search(
     assert "None: the run" in (tmp_path / "weights" / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer/tokenizer.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "findings/reader.safetensors"])
 def test_a_changed_or_missing_file_is_named(folder: Path, name: str) -> None:
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1

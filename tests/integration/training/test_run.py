@@ -189,21 +189,6 @@ def test_auto_is_bfloat16_on_a_gpu_that_has_it(
     assert run.mixed_precision("bfloat16") == "bf16"
 
 
-@pytest.fixture
-def stopped(phase, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Params], None]:
-    """Starts a phase that is stopped before its first update."""
-
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    def start(name: str, params: Params) -> None:
-        with pytest.raises(KeyboardInterrupt):
-            phase(name, params, None)
-
-    monkeypatch.setattr(run, "train", interrupted)
-    return start
-
-
 def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFrame, tmp_path: Path) -> None:
     only = records.with_columns(split=pl.lit("val"))
     write_table(tmp_path / "corpus" / "records.parquet", only, RECORD_SCHEMA)
@@ -211,11 +196,17 @@ def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFram
         phase("warmup", parameters(), None)
 
 
-def test_what_does_not_matter_does_not_start_anew(stopped, tmp_path: Path) -> None:
+def test_what_does_not_matter_does_not_start_anew(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings that change no weight, and those of other stages, keep the state of a stopped run."""
 
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "train", interrupted)
+
     def folders(params: Params) -> set[str]:
-        stopped("parent", params)
+        with pytest.raises(KeyboardInterrupt):
+            phase("parent", params, None)
         return {path.name for path in (tmp_path / "parent.scratch").iterdir() if path.is_dir()}
 
     params = parameters()

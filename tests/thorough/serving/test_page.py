@@ -197,41 +197,6 @@ def test_contexts_side_by_side(page, world: World, reporter: Reporter) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 420, "the page is wider than the window"
 
 
-def test_examples_map_and_notice_by_keyboard_alone(page) -> None:
-    """An example, its report, the depth slider and the tabs without a mouse; the notice stays while one scrolls."""
-    page.focus("#example-1")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#shown-lateral img")
-    assert page.input_value("#prior")
-    page.focus("#write")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#report .result")
-    assert page.inner_text("#state").startswith("Done")  # announced
-    assert page.locator("#report .map.shown").count() == 0
-    page.focus("#report .depth")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    assert page.inner_text("#report .controls output") == "block 2"
-    assert page.locator("#report .map.shown").count() == 2
-    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-    assert page.locator(".notice").evaluate("notice => notice.getBoundingClientRect().top") == 0
-    assert "Not for clinical decisions" in page.inner_text(".notice")
-    page.focus("#tab-own")
-    page.keyboard.press("ArrowRight")
-    assert page.is_visible("#contexts") and page.is_hidden("#report")
-    reached = set()
-    page.evaluate("window.scrollTo(0, 0); document.activeElement.blur()")
-    for _ in range(40):
-        page.keyboard.press("Tab")
-        outline = "e => getComputedStyle(e.closest('.drop') ?? e).outlineStyle"
-        reached.add(page.evaluate("document.activeElement.id"))
-        if page.evaluate("document.activeElement !== document.body"):
-            assert page.evaluate(f"({outline})(document.activeElement)") != "none", page.evaluate(
-                "document.activeElement"
-            )
-    assert {"write", "compare", "example-0", "prior", "with-lateral", "with-prior", "remove-frontal"} <= reached
-
-
 @pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1400, "light")])
 def test_axe_finds_nothing_serious(page, world: World, width: int, scheme: str) -> None:
     """With a report and the contexts, and with a file that was refused."""

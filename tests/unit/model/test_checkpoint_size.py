@@ -12,7 +12,7 @@ import torch
 
 from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, load_model
-from pacer.model.checkpoint import CheckpointRecord, load_strictly, load_weights, read_record, save_checkpoint
+from pacer.model.checkpoint import load_strictly, load_weights, read_record
 from pacer.model.pacer import Pacer
 from tests.support.models import moved_model, save_model, specification
 
@@ -65,16 +65,6 @@ def test_a_checkpoint_is_no_larger_than_what_was_trained(name: str, written: tup
     assert size - start == numbers  # nothing beside the trained numbers
     assert size <= 1.05 * numbers
     assert set(described) - {"__metadata__"} == set(trained)
-
-
-def test_a_view_is_saved_without_what_it_is_a_view_of(tmp_path: Path) -> None:
-    big = torch.randn(1000, 100)
-    record = CheckpointRecord(phase="warmup", step=1, model=PARENT, frozen={}, parent=None, versions={})
-    save_checkpoint(tmp_path / "a", {"row": big[3], "column": big[:, 5], "twice": big[3]}, record)
-    start, _ = header(tmp_path / "a" / "model.safetensors")
-    assert (tmp_path / "a" / "model.safetensors").stat().st_size - start == 4 * (100 + 1000 + 100)
-    _, weights = load_weights(tmp_path / "a")
-    assert torch.equal(weights["row"], big[3]) and torch.equal(weights["column"], big[:, 5])
 
 
 def test_calibrate_comes_back_with_its_parent(saved, backbones: Path) -> None:

@@ -19,6 +19,7 @@ from pacer.studies.paired import PATIENTS_NOTE, REPLICATES_NOTE, Compare, RowDif
 from pacer.studies.study import Study
 from pacer.studies.table import build_table, collect, study_curve, write_table
 from pacer.studies.worktree import Repository
+from tests.support.cases import listed_cases
 from tests.support.studies import TinyRepository
 
 SIGNATURE = {
@@ -200,27 +201,11 @@ def test_runs_on_the_papers_own_data_stand_beside_the_published_rows_with_a_note
     assert not any("decoded" in note for note in components(foreign).notes)
 
 
-@pytest.mark.parametrize(
-    ("run", "reason"),
-    [
-        (on_mimic(corpus={"source": "phantom"}), "the corpus is not MIMIC-RG4"),
-        (on_mimic(corpus={"format": "openi"}), "the corpus is not MIMIC-RG4"),
-        (on_mimic(corpus={"limit": 100}), "not all records were used"),
-        (on_mimic(limit=50), "not all records were used"),
-        (on_mimic(split="val"), "scored on split val"),
-        (on_mimic(PAPER | {"mw": 827}), "records (published): MW 827 (828)"),
-        (on_mimic({"sn": 2357}), "the mean lacks SW, MN, MW"),
-        (on_mimic(signature=REAL | {"standin_labeller": True}), "the labeller is not CheXbert as published"),
-        (on_mimic(signature=REAL | {"clinical": {"convention": "r2gen"}}), "label convention r2gen, published llm-rg4"),
-        (on_mimic(signature=REAL | {"language": REAL["language"] | {"target": "findings"}}), "target findings"),
-        (on_mimic(signature=REAL | {"language": REAL["language"] | {"cleaner": "iu_xray"}}), "cleaning iu_xray"),
-        (
-            on_mimic(signature=REAL | {"language": REAL["language"] | {"unseen_comparisons": "strip"}}),
-            "unseen comparisons strip",
-        ),
-    ],
-)
-def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: ScoredRun, reason: str) -> None:
+@pytest.mark.parametrize(("changes", "reason"), listed_cases(__file__, "apart"))
+def test_scores_that_cannot_stand_beside_the_published_ones_say_why(changes: dict[str, Any], reason: str) -> None:
+    given = {"signature": {}, "language": {}, "n": PAPER} | changes
+    signature = {**REAL, **given.pop("signature"), "language": REAL["language"] | given.pop("language")}
+    run = on_mimic(given.pop("n"), signature, **given)
     table = components(run)
     assert [block.title for block in blocks(table)] == [""]
     [note] = [note for note in table.notes if note.startswith("Published rows are not shown")]
@@ -229,17 +214,6 @@ def test_scores_that_cannot_stand_beside_the_published_ones_say_why(run: ScoredR
     both = built(study(rows=rows, metrics=["f1"], published="components"), [on_mimic(), run._replace(row=1)])
     assert blocks(both)[1].published  # one of the rows can stand there
     assert any(note.startswith("Not all of our rows can be compared") and reason in note for note in both.notes)
-
-
-def test_foreign_scores_are_known_by_the_number_of_their_records() -> None:
-    rows = [{"name": "theirs", "files": "theirs"}]
-    theirs = on_mimic()._replace(record=None, replicate=None)
-    [_, block] = blocks(built(study(rows=rows, metrics=["f1"], published="components"), [theirs]))
-    assert block.title == "Components (published)"
-    findings = REAL | {"language": REAL["language"] | {"target": "findings"}}
-    alone = on_mimic({"sn": 2000}, findings)._replace(record=None, replicate=None)
-    settings = study(rows=rows, metrics=["f1"], published="transfer", layout="contexts")
-    assert any("not recorded of which corpus" in note for note in built(settings, [alone]).notes)
 
 
 def test_the_form_of_original_references_is_told_where_they_have_columns() -> None:
@@ -251,14 +225,7 @@ def test_the_form_of_original_references_is_told_where_they_have_columns() -> No
     assert not any("Original" in note for note in built(study(layout="contexts"), [run]).notes)
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"language": {"target": "findings", "cleaner": "upstream"}},
-        {"counts": {"sn": {"n": 7}}},
-        {"data": {"records": "b"}},
-    ],
-)
+@pytest.mark.parametrize("part", listed_cases(__file__, "differently"))
 def test_rows_that_were_scored_differently_are_told(part: dict) -> None:
     signature = SIGNATURE | {"counts": {"sn": {"n": 8}}, "data": {"records": "a", "predictions/sn": "x"}}
     runs = [scored(0, signature=signature, sn={"f1": 0.5}), scored(1, signature=signature | part, sn={"f1": 0.5})]

@@ -38,9 +38,9 @@ def test_long_reports_and_histories_are_measured_as_they_are_cut(setting, record
 
 def test_a_record_is_measured_once_and_only_if_its_window_is_needed(setting) -> None:
     _, examples = setting("parent")
-    measured: list[tuple[str, bool]] = []
+    measured: list[tuple[int, bool]] = []
     build = examples._sequence
-    examples._sequence = lambda record, commit: measured.append((record["record_id"], commit)) or build(record, commit)
+    examples._sequence = lambda number, commit: measured.append((number, commit)) or build(number, commit)
     sampler = Sampler(phase_of("parent", parameters(batches={"window": 2})), examples)
     late = next(sampler.from_update(5))[0]  # the last window of its epoch
     assert len(measured) < 2 * 24
