@@ -77,11 +77,11 @@ def nearest(
             "subjects are needed: lower ragpt.bank.neighbours"
         )
     parts = zip(queries.split(_QUERIES), of_queries.split(_QUERIES), strict=True)
-    found = [
+    indices = [
         (part @ keys.T).masked_fill_(subject[:, None] == of_keys, -torch.inf).topk(k, dim=1).indices
         for part, subject in parts
     ]
-    return torch.cat(found)
+    return torch.cat(indices)
 
 
 def build_bank(

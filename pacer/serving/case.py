@@ -144,7 +144,7 @@ class Result:
             return {}
         return {finding: polarity for polarity in POLARITIES for finding in getattr(self.commitment, polarity)}
 
-    def unkept(self) -> dict[str, str | None]:
+    def departures(self) -> dict[str, str | None]:
         """Return each finding of the commitment to which the report gives another polarity, with that polarity as the
         rules read it; None: not mentioned. Empty if the report agrees with its commitment, or one of them is absent."""
         committed, read = {} if self.fallback else self.findings(), extract_anchor(self.report)
@@ -155,7 +155,11 @@ class Result:
     def contradictions(self) -> list[str]:
         """Return the findings that the commitment affirms and the report denies, or the reverse."""
         committed, opposite = self.findings(), {"positive": "negative", "negative": "positive"}
-        return [finding for finding, said in self.unkept().items() if said == opposite.get(committed[finding], "")]
+        return [
+            finding
+            for finding, polarity in self.departures().items()
+            if polarity == opposite.get(committed[finding], "")
+        ]
 
     def routing(self) -> dict[str, Routing]:
         """Return the routing by image: ``frontal``, and ``lateral`` if there is one."""
@@ -190,7 +194,7 @@ def notes_of(results: Collection[Result]) -> list[str]:
     """Return the results' notes without repeats, then warnings about single reports, which begin with the context."""
     notes = [note for result in results for note in result.notes]
     for result in results:
-        if result.given and (unsaid := result.unkept()):
+        if result.given and (unsaid := result.departures()):
             notes.append(f"{result.context.upper()}: the report does not say what is listed of {', '.join(unsaid)}")
         if not result.report:
             notes.append(f"{result.context.upper()}: the report is empty: every sentence affirms what is not listed")

@@ -137,11 +137,11 @@ def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[Publish
         beside.append((block.context if study.layout == "contexts" else block.name, shown))
     if study.layout == "contexts":
         contexts = contexts_in(runs[0].scores) if runs else []
-        own = [(context, context.upper(), context, study.rows) for context in contexts]
+        ours = [(context, context.upper(), context, study.rows) for context in contexts]
     else:
         groups = dict.fromkeys(row.group for row in study.rows)
-        own = [(group, group or "", MEAN, [row for row in study.rows if row.group == group]) for group in groups]
-    for belongs, title, context, members in own:
+        ours = [(group, group or "", MEAN, [row for row in study.rows if row.group == group]) for group in groups]
+    for belongs, title, context, members in ours:
         values = {row.name: _values(study, runs, study.rows.index(row), context) for row in members}
         blocks.append(Block(Heading(title), ranked(values, [score.better for score in study.columns])))
         blocks += [block for name, block in beside if name == belongs]

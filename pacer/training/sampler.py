@@ -144,7 +144,8 @@ class Sampler:
         more = phase.batches.positive_repeats - 1
         if examples.table.labelled and more:
             affirms = examples.table.frame["positive"].list.len().to_numpy() > 0
-            rows = {name: np.concatenate([own, np.repeat(own[affirms[own]], more)]) for name, own in rows.items()}
+            for context, numbers in rows.items():
+                rows[context] = np.concatenate([numbers, np.repeat(numbers[affirms[numbers]], more)])
         self.order = Order(
             rows, phase.schedule.batch_size, phase.batches.window, phase.batches.mix, phase.train.seed, phase.name
         )

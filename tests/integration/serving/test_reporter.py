@@ -60,7 +60,9 @@ def test_a_report_is_written_for_a_persons_list(
     assert results[1].commitment == expected and results[1].as_dict()["commitment_given"]
     assert results[1].generated.startswith(render_anchor(expected)) and results[1].generated != plain[1].generated
     assert [results[place].as_dict() for place in (0, 2)] == [plain[place].as_dict() for place in (0, 2)]
-    unsaid = [finding for field in expected.as_dict().values() for finding in field if finding in results[1].unkept()]
+    unsaid = [
+        finding for field in expected.as_dict().values() for finding in field if finding in results[1].departures()
+    ]
     assert any(f"does not say what is listed of {', '.join(unsaid)}" in n for n in notes_of(results)) == bool(unsaid)
 
 

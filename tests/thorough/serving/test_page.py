@@ -12,7 +12,7 @@ import pytest
 from pacer.data.findings import FINDINGS
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
-from tests.integration.serving.test_page import Site, serving, site
+from tests.integration.serving.test_page import Site, site
 from tests.support.browser import CHROMIUM
 from tests.support.world import World
 
@@ -169,7 +169,7 @@ def test_a_finding_that_is_switched_rewrites_the_report(page, reporter: Reporter
     expected = reporter(case.frontal, commitment=f"{state}: edema")
     assert report_of(shown) == plain(saved["report"]) == plain(expected.report) != before
     assert saved["changed"] == {"edema": {"model": own, "person": state}} and saved["commitment_given"]
-    assert ("not said so" in row.inner_text()) == ("edema" in expected.unkept())
+    assert ("not said so" in row.inner_text()) == ("edema" in expected.departures())
     for finding in [name for name in FINDINGS if name != "edema"][:8]:
         page.select_option(f"select.state[aria-label='{finding}']", state)
         page.wait_for_selector("#cancel", state="hidden")
@@ -220,19 +220,3 @@ def test_axe_finds_nothing_serious(page, world: World, width: int, scheme: str) 
     page.set_input_files("#drop-lateral", {"name": "x.png", "mimeType": "image/png", "buffer": b"none"})
     page.wait_for_selector("#shown-lateral .problem")
     check("refused")
-
-
-def test_a_model_of_frontal_views_alone(browser, reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its page neither asks for other sources nor fills them from an example; what holds for every report is said."""
-    monkeypatch.setattr(reporter, "contexts", ("sn",))
-    monkeypatch.setattr(reporter, "notes", ("it learnt from <nothing>",))
-    with serving(reporter) as site:
-        opened = browser.new_page()
-        opened.goto(site.address)
-        for place in ("drop-lateral", "with-lateral", "prior", "with-prior"):
-            assert opened.locator(f"#{place}").count() == 0
-        opened.click("#example-0")
-        opened.wait_for_selector("#shown-frontal img")
-        assert written(opened).get_attribute("data-context") == "sn"
-        assert "Note: it learnt from <nothing>." in opened.inner_text(".notice")
-        opened.close()
