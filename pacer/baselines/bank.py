@@ -23,8 +23,8 @@ from torch.nn import functional as F
 
 from pacer.config.baselines import Bank
 from pacer.core.devices import compute_device
-from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import atomic_directory, atomic_path, hash_file, hash_json, read_json, write_json
+from pacer.core.errors import DataError
+from pacer.core.io import atomic_directory, atomic_path, hash_file, hash_json, write_json
 from pacer.core.progress import Ticker
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
@@ -152,19 +152,14 @@ class Retrieval:
     """A bank on disk, which gives the neighbours of a frontal image.
 
     Args:
-        directory: output of :func:`build_bank`. parent: the checkpoint that it must have been built with.
+        directory: output of :func:`build_bank`.
 
     Attributes:
         hash: of the bank's inputs.
-
-    Raises:
-        CheckpointError: the bank was built with another parent.
     """
 
-    def __init__(self, directory: Path, parent: Path):
+    def __init__(self, directory: Path):
         self.hash = hash_file(directory / _ABOUT)
-        if read_json(directory / _ABOUT)["parent"] != checkpoint_hash(parent):
-            raise CheckpointError(f"{directory} was made with another parent than {parent}; run stage `ragpt_bank`")
         table = pl.read_parquet(directory / _NEIGHBOURS)
         self._entries = np.array(table["entries"].to_list(), dtype=np.int64)
         self._place = {image: number for number, image in enumerate(table["frontal"])}

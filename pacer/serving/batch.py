@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -84,11 +82,9 @@ def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:
         How many reports were truncated at the token limit.
 
     Raises:
-        DataError: cases cannot be used (the message lists the first, with reasons). FileExistsError: ``out`` exists.
+        DataError: cases cannot be used (the message lists the first, with reasons).
         PacerError: another process writes ``out``.
     """
-    if out.exists():
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(out))
     keys, problems = list[str](), list[str]()
     with Ticker("check cases", len(cases)) as ticker:
         for case in cases:

@@ -16,9 +16,6 @@ from pacer.reporting.published import load_published
 #: Prefix of keys for the baselines' own parameters, as with `dvc exp run -S`; other keys are PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
 
-#: Names that a study must not have: folders of `studies/results/` that all studies share.
-_SHARED = ("logs", "runs", "slots", "stages")
-
 #: Parameter -> value.
 Overrides = dict[str, JsonValue]
 
@@ -140,6 +137,4 @@ def load_study(folder: Path, name: str) -> Study:
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(names_in(folder, 'studies'))}")
-    if name in _SHARED:
-        raise ConfigError(f"{path}: a study may not have the name {name}; rename the file")
     return read_params(path, Study).model_copy(update={"name": name})

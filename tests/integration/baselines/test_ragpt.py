@@ -51,7 +51,7 @@ def make(records: pl.DataFrame, inputs: dict[str, Path], parent: Path, out: Path
     build_bank(
         Bank(**{"neighbours": K} | settings), "float32", records, inputs["backbones"], inputs["features"], parent, out
     )
-    return Retrieval(out, parent)
+    return Retrieval(out)
 
 
 @pytest.fixture
@@ -99,13 +99,6 @@ def test_too_few_entries_of_other_subjects_are_refused() -> None:
     keys = F.normalize(torch.randn(5, 4), dim=-1)
     with pytest.raises(DataError, match=r"ragpt\.bank\.neighbours"):
         nearest(keys, keys, "aabbc", "aabbc", 4)
-
-
-def test_a_bank_of_another_parent_is_refused(retrieval: Retrieval, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "model.safetensors").write_bytes(b"x")
-    with pytest.raises(CheckpointError, match="another parent"):
-        Retrieval(tmp_path / "bank", tmp_path / "other")
 
 
 # -- the modules -----------------------------------------------------------------------------------------------------
@@ -233,7 +226,7 @@ def test_it_is_trained_and_decoded_with_its_bank(
     config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["another_patient"])
 
     def decode(name: str, bank: Path = bank) -> str:
-        generator = ragpt_generator(bank, parent)
+        generator = ragpt_generator(bank)
         decode_records(out, backbones, cases, inputs["features"], config, tmp_path / name, generator)
         assert read_json(tmp_path / name / "manifest.json")["baseline"] == baseline
         return "".join((tmp_path / name / f"{context}.jsonl").read_text() for context in ("sn", "sw", "mn", "mw"))
@@ -260,7 +253,7 @@ def test_it_retrieves_and_trains_in_half_precision(
     half = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
     AcceleratorState._reset_state(reset_partial_state=True)
     build_bank(own.ragpt.bank, "bfloat16", several, inputs["backbones"], inputs["features"], parent, tmp_path / "bank")
-    assert Retrieval(tmp_path / "bank", parent).read(["f0.jpg"]).dtype == torch.bfloat16
+    assert Retrieval(tmp_path / "bank").read(["f0.jpg"]).dtype == torch.bfloat16
     logged: list = []
     train_ragpt(own.ragpt, half, Inputs(**inputs, start=parent), tmp_path / "bank", tmp_path / "ragpt", log(logged))
     AcceleratorState._reset_state(reset_partial_state=True)
