@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 #: Columns of the records that training does not use, or reads from ``emphasis.parquet`` instead.
 _UNUSED = ("report_raw", "findings_original", "emphasis", "emphasis_text")
 COMMITMENT_COLUMNS = ("positive", "negative", "uncertain")
-_SEQUENCES_KEPT = 2**12
+_TEXTS_KEPT = 2**13
 
 
 class RecordTable:
@@ -92,6 +92,18 @@ def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFr
     return records.hstack(other.drop("record_id"))
 
 
+class CachedTokenizer:
+    """A tokenizer that keeps the ids of recent texts: batches need again what their window's lengths needed."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        self.bos_token_id, self.eos_token_id = tokenizer.bos_token_id, tokenizer.eos_token_id
+        self._ids = lru_cache(_TEXTS_KEPT)(lambda text: tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def __call__(self, text: str, *, add_special_tokens: Literal[False]) -> dict[str, list[int]]:
+        """Return ``input_ids`` without special tokens; they must not be modified."""
+        return {"input_ids": self._ids(text)}
+
+
 class MicroBatch(NamedTuple):
     """Row numbers of one micro-batch, and how often this phase has already used each row."""
 
@@ -115,19 +127,18 @@ class Examples:
         specification: ModelSpecification,
     ):
         self.table, self.features, self.prompt = table, features, specification.prompt
-        self.tokenizer, self.num_queries = tokenizer, specification.interface.num_queries
-        self.builder = TrajectoryBuilder(tokenizer, specification.trajectory.report_tokens)
-        # batches need again what the lengths of their window needed
-        self._sequence = lru_cache(_SEQUENCES_KEPT)(self._make_sequence)
+        self.tokenizer: Any = CachedTokenizer(tokenizer)
+        self.num_queries = specification.interface.num_queries
+        self.builder = TrajectoryBuilder(self.tokenizer, specification.trajectory.report_tokens)
         self._lengths = np.zeros((len(table), 2), dtype=np.int32)
 
     def lengths(self, rows: np.ndarray) -> np.ndarray:
         """Return the tokens of each row's sequence on the direct and on the commitment-first route (0 without
         commitments), int32 [n, 2]. A row is measured when it is first asked for."""
         unknown = np.unique(rows[self._lengths[rows, 0] == 0])
-        for number in unknown.tolist():
+        for number, record in zip(unknown, self.table.frame[unknown].iter_rows(named=True), strict=True):
             for commit in (False, True)[: 1 + self.table.labelled]:
-                prefix, _, target = self._sequence(number, commit)
+                prefix, _, target = self._sequence(record, commit)
                 self._lengths[number, int(commit)] = len(prefix) + len(target.ids)
         return self._lengths[rows]
 
@@ -142,14 +153,13 @@ class Examples:
 
     def batch(self, rows: Sequence[int] | np.ndarray, commits: Sequence[bool], lambda_q: float) -> TrainingBatch:
         """Build the batch of these rows; ``commits`` gives the route of each (True: commitment first)."""
-        sequences = [self._sequence(int(number), commit) for number, commit in zip(rows, commits, strict=True)]
-        prefixes, starts, targets = zip(*sequences, strict=True)
         records = [self.table.row(int(number)) for number in rows]
+        sequences = [self._sequence(record, commit) for record, commit in zip(records, commits, strict=True)]
+        prefixes, starts, targets = zip(*sequences, strict=True)
         return collate(prefixes, starts, targets, records, self.features, lambda_q)
 
-    def _make_sequence(self, number: int, commit: bool) -> tuple[list[int], int, Trajectory]:
+    def _sequence(self, record: Row, commit: bool) -> tuple[list[int], int, Trajectory]:
         """Return the ids left of ``||``, the place of the first visual token among them, and the target."""
-        record = self.table.row(number)
         prompt = self._prompt(record, commit)
         commitment = (
             render_anchor(Anchor(*(tuple(record[column]) for column in COMMITMENT_COLUMNS))) if commit else None

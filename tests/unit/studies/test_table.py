@@ -162,11 +162,6 @@ def test_contexts_make_blocks_that_are_ranked_apart_with_the_published_rows_belo
     assert found[1].published and found[1].lines["LLM-RG4"] == [("0.609", "second")]
 
 
-def test_the_protocol_of_a_published_block_is_told() -> None:
-    settings = study(metrics=["f1"], layout="contexts", published="conventional_sn")
-    assert "each under its own protocol, metric definitions and averaging" in built(settings, []).markdown()
-
-
 def test_groups_are_ranked_apart_beside_the_published_group() -> None:
     rows = [{"name": name, "group": "Refine" if name in "ab" else "Commit"} for name in "abcd"]
     runs = [on_mimic(row=i, f1=value) for i, value in enumerate((0.1, 0.2, 0.4, 0.3))]

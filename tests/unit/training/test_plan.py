@@ -28,9 +28,9 @@ def test_measured_lengths_are_those_of_the_batches(name: str, setting) -> None:
 
 def test_a_record_is_measured_once_and_only_if_its_window_is_needed(setting) -> None:
     _, examples = setting("parent")
-    measured: list[tuple[int, bool]] = []
+    measured: list[tuple[str, bool]] = []
     build = examples._sequence
-    examples._sequence = lambda number, commit: measured.append((number, commit)) or build(number, commit)
+    examples._sequence = lambda record, commit: measured.append((record["record_id"], commit)) or build(record, commit)
     sampler = Sampler(phase_of("parent", parameters(batches={"window": 2})), examples)
     late = next(sampler.from_update(5))[0]  # the last window of its epoch
     assert len(measured) < 2 * 24
