@@ -27,7 +27,7 @@ from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, 
 from pacer.serving.features import CaseFeatures
 from pacer.serving.layout import FINDINGS, MANIFEST
 from pacer.serving.package import GENERATED, frozen_models, read_settings
-from pacer.serving.sources import load_image, load_prior, load_text
+from pacer.serving.sources import load_image, load_text
 
 
 class Reporter:
@@ -189,7 +189,7 @@ class Reporter:
         return self.prepare(case) if isinstance(case, Case) else case
 
     def _prior(self, text: str | None, name: str) -> str | None:
-        loaded = load_prior(text, name)
+        loaded = load_text(text, name)
         if loaded is None:
             return None
         cleaned = CLEANERS[self.settings.texts.cleaner](loaded)

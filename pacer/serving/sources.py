@@ -27,9 +27,6 @@ MAX_CHARACTERS = 20_000
 #: Pillow's names of the formats accepted besides DICOM; others start programs or contain videos.
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP")
 
-#: A word that contains a slash or ends like a file name.
-_PATH = re.compile(r"\S*/\S*|\S+\.\w+")
-
 
 def load_image(source: ImageSource, name: str) -> tuple[Image.Image, View | None]:
     """Return one radiograph as training sees it, mode "L" or "RGB", and the view that a DICOM file names.
@@ -83,16 +80,3 @@ def load_text(text: str | None, name: str) -> str | None:
         raise DataError(f"{name}: {fault}")
     text = re.sub(LINE_ENDS, " ", text)
     return None if not text.strip() or is_absent(text) else text
-
-
-def load_prior(text: str | None, name: str) -> str | None:
-    """Return a previous report, as :func:`load_text` does.
-
-    Raises:
-        DataError: as for :func:`load_text`, or the text is a file path, which would be read as a report.
-    """
-    loaded = load_text(text, name)
-    words = [] if loaded is None else loaded.split()
-    if len(words) == 1 and _PATH.fullmatch(words[0]):
-        raise DataError(f'{name}: this looks like the path of a file; give its text, in a shell as "$(cat FILE)"')
-    return loaded

@@ -47,12 +47,10 @@ class RecordTable:
         """Read rows of ``contexts`` from ``records.parquet``, ``emphasis.parquet`` and ``anchors.parquet`` (or None).
 
         Raises:
-            DataError: there is no record, a file is unreadable, or one of the other two does not have one row per
+            DataError: a file is unreadable, or one of the other two does not have one row per
                 record, in the records' order.
         """
         frame = read_records(records).drop(_UNUSED)
-        if frame.is_empty():
-            raise DataError(f"{records} holds no record")
         frame = _joined(frame, _columns(emphasis, "emphasis"), "emphasis")
         if anchors is not None:
             frame = _joined(frame, _columns(anchors, *COMMITMENT_COLUMNS), "anchors")

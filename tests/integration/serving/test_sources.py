@@ -14,7 +14,7 @@ from pacer.core.errors import DataError
 from pacer.serving import sources
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
-from pacer.serving.sources import load_image, load_prior, load_text
+from pacer.serving.sources import load_image, load_text
 from tests.support.cases import listed_cases
 
 SMALL = Image.linear_gradient("L")
@@ -58,19 +58,6 @@ def test_texts_that_are_refused() -> None:
 def test_a_word_for_no_text_and_one_without_a_visible_character_are_none(reporter: Reporter, texts: tuple) -> None:
     prepared = reporter.prepare(Case(SMALL, **dict(zip(("prior", "indication", "history"), texts, strict=True))))
     assert (prepared.context, prepared.prior, prepared.indication, prepared.history) == ("sn", None, None, None)
-
-
-@pytest.mark.parametrize("text", listed_cases(__file__, "reports"))
-def test_what_is_a_report(text: str) -> None:
-    assert load_prior(text, "x") == text
-
-
-@pytest.mark.parametrize("text", listed_cases(__file__, "paths"))
-def test_a_text_is_never_a_file(text: str) -> None:
-    """A previous report that looks like the path of one is refused; an indication may be such a word."""
-    assert load_text(text, "x") == text
-    with pytest.raises(DataError, match=r"^x: this looks like the path of a file; give its text"):
-        load_prior(text, "x")
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,3 @@ def test_rows_of_other_records_are_refused(files, stage: str, place: int) -> Non
         other.write_parquet(files[place])
         with pytest.raises(DataError, match=f"{stage}: its records are not those of the corpus"):
             RecordTable.read(*files, CONTEXTS)
-
-
-def test_no_records(files) -> None:
-    pl.DataFrame(schema=RECORD_SCHEMA).write_parquet(files[0])
-    with pytest.raises(DataError, match="holds no record"):
-        RecordTable.read(*files, CONTEXTS)
