@@ -81,7 +81,7 @@ def phase_of(name: str, params: Params) -> Phase:
         trains = ("router.", "interface.", "language.")
         losses = LossWeights(lambda_q=schedule.lambda_q, lambda_tlw=tlw)
         rho = fixed or DirectProbability(schedule.rho_start, schedule.rho_end, schedule.rho_updates)
-    else:
+    elif name == "calibrate":
         contexts, schedule = CONTEXTS, params.calibrate
         trains = TRAINED[schedule.trains]
         losses = LossWeights(
@@ -91,6 +91,8 @@ def phase_of(name: str, params: Params) -> Phase:
             lambda_drift=schedule.lambda_drift,
         )
         rho = fixed or DirectProbability(schedule.rho, schedule.rho)
+    else:
+        raise ValueError(f"phase {name!r} is not warmup, parent or calibrate")
     return Phase(name, contexts, name == "warmup", trains, schedule, losses, rho, params.train, params.batches)
 
 
