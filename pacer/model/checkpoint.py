@@ -165,10 +165,8 @@ def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Ten
     weights: dict[str, Tensor] = {}
     if record.parent is not None:
         parent = directory / record.parent.path
-        if not (parent / WEIGHTS).exists():
-            raise CheckpointError(f"{directory} builds on {parent}, which has no {WEIGHTS}")
-        if checkpoint_hash(parent) != record.parent.sha256:
-            raise CheckpointError(f"{parent} has changed since {directory} was trained on it; train {directory} again")
+        if not (parent / WEIGHTS).exists() or checkpoint_hash(parent) != record.parent.sha256:
+            raise CheckpointError(f"{parent} is not the model that {directory} builds on; train {directory} again")
         weights |= load_weights(parent)[1]
     if (directory / WEIGHTS).exists():
         weights |= read_weights(directory / WEIGHTS)

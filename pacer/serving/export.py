@@ -152,17 +152,13 @@ def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]
 def _bring(source: Path, out: Path, *, copy: bool) -> None:
     """Write a frozen model as a copy of its files or a pointer with their hashes; both keep the model's fingerprint."""
     target = resolve(source)
+    names = [file.name for file in target.iterdir() if file.is_file() and file.name != PROVENANCE]
     if (source / POINTER).is_file():
-        names = sorted(read_pointer(source).files)
-    else:
-        names = sorted(file.name for file in target.iterdir() if file.is_file() and file.name != PROVENANCE)
-    _copy(names if copy else [], target, out)
-    if not copy:
-        write_pointer(target, names, out)
-    write_json(out / PROVENANCE, provenance(source))
-
-
-def _copy(names: list[str], source: Path, out: Path) -> None:
+        names = list(read_pointer(source).files)
     out.mkdir(parents=True)
-    for name in names:
-        shutil.copyfile(source / name, out / name)
+    if copy:
+        for name in names:
+            shutil.copyfile(target / name, out / name)
+    else:
+        write_pointer(target, sorted(names), out)
+    write_json(out / PROVENANCE, provenance(source))
