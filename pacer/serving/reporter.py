@@ -46,7 +46,7 @@ class Reporter:
 
     Raises:
         CheckpointError: the directory is not an exported model or not complete, or the frozen models do not belong to
-            it. BackboneError: a frozen model is missing. ConfigError: the batch size is below 1.
+            it. BackboneError: a frozen model is missing.
     """
 
     def __init__(
