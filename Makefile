@@ -65,8 +65,8 @@ check: $(READY)  ## layout, lint and types
 bench: $(READY)  ## measure the building blocks on this machine (some minutes)
 	for script in train decode features; do echo "== $$script" && $(BIN)/python bench/$$script.py || exit 1; done
 
-gpu: $(READY)  ## tests and measurements that need a GPU: 40 minutes at most (PARTS="tests decode": these; MINUTES=9: some)
-	$(BIN)/python bench/gpu.py $(PARTS) $(if $(MINUTES),--minutes $(MINUTES))
+gpu: $(READY)  ## tests and measurements that need a GPU: 40 minutes at most (PARTS="tests decode": these)
+	$(BIN)/python bench/gpu.py $(PARTS)
 
 release-check: $(READY)  ## fail if dvc.lock or a figure in the docs is not of this code
 	$(BIN)/python bench/release_check.py

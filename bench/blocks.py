@@ -1,9 +1,8 @@
-"""The element-wise part of a language model's block: bytes computed from shapes, and a pass timed on a GPU.
+"""A pass forward and backward through one frozen block of the language model, timed on a GPU in three ways.
 
     python bench/blocks.py [--miniature]
 
-The bytes are those of a forward pass in four ways (`bench/shapes.py`). Where there is a GPU, a pass forward and
-backward through one frozen block is timed in the three ways that need no other library, at two lengths.
+`bench/results/parts.md` has the bytes that its element-wise part moves in each, computed from shapes.
 """
 
 from __future__ import annotations
@@ -14,20 +13,12 @@ from collections.abc import Callable
 
 import torch
 from measuring import Bench, device_of, table
-from shapes import GPU, TRAFFIC, elementwise_bytes, miniature
+from shapes import GPU, miniature
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
 #: Positions of a sample: about the mean of the published batches, and a longer one.
 LENGTHS = (284, 320)
-
-
-def computed(batch: int, d_model: int, d_ffn: int) -> list[list[str]]:
-    """Return the rows of the bytes, and of the products' FLOPs beside which they stand."""
-    positions = batch * LENGTHS[0]
-    products = 2 * positions * (4 * d_model**2 + 3 * d_model * d_ffn)
-    sizes = {way: elementwise_bytes(way, positions, d_model, d_ffn) for way in TRAFFIC}
-    return [[way, f"{size / 1e9:.2f}", f"{products / size:,.0f}"] for way, size in sizes.items()]
 
 
 def timed(bench: Bench) -> list[list[str]]:
@@ -70,19 +61,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--miniature", action="store_true", help="tiny shapes on the CPU: does it run?")
     preset = miniature(GPU) if parser.parse_args().miniature else GPU
-    lines = [
-        "# The element-wise part of a block",
-        "",
-        f"Forward pass of a layer at {preset.batch_size} × {LENGTHS[0]} positions, width {preset.d_model}, computed.",
-        "",
-        *table(
-            ["way", "GB", "FLOPs of the products a byte"], computed(preset.batch_size, preset.d_model, preset.d_ffn)
-        ),
-    ]
     if torch.cuda.is_available():
         header = ["ms, forward and backward", *(f"{preset.batch_size} × {length}" for length in LENGTHS)]
-        lines += ["", *table(header, timed(Bench(preset, device_of(preset))))]
-    print("\n".join(lines))
+        print("\n".join(["# A block", "", *table(header, timed(Bench(preset, device_of(preset))))]))
 
 
 if __name__ == "__main__":

@@ -13,20 +13,15 @@ else the two sides round differently and diverge when scores are nearly equal.
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Unequal, device_of, hardware, in_turns, ratio, table
+from measuring import Unequal, device_of, given, in_turns, publish, ratio, table
 from shapes import PARAMS
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -47,10 +42,9 @@ class Preset:
         device: None: a GPU if there is one. vocabulary, width, ffn, layers, heads, groups: of the language model
             (groups: key-value heads). spread: standard deviation of its weights.
         prefix: least and most positions of a prefix. tokens: generated for each record. beams: of a search.
-        batch: size that both sides use in the comparison of equal batches. batches: sizes tried for each side's best.
-        repeats: of the two comparisons, in turns. compare_layers: of the model whose tokens are compared in double
-            precision before half precision is timed.
-        limits: least values of the bars, by name.
+        batch: size that both sides use. repeats: of the comparison, in turns.
+        limit: least ratio of the speeds.
+        compare_layers: of the model whose tokens are compared in double precision before half precision is timed.
     """
 
     device: str | None
@@ -64,15 +58,13 @@ class Preset:
     prefix: tuple[int, int]
     tokens: int
     batch: int
-    batches: tuple[int, ...]
     repeats: int
-    limits: Mapping[str, float]
+    limit: float
     spread: float = 0.04
     beams: int = PAPER.num_beams
     compare_layers: int = 2
 
 
-EQUAL, BEST = "equal batch over generate", "best batch over generate"
 PRESETS = {
     "cpu": Preset(
         device="cpu",
@@ -86,9 +78,8 @@ PRESETS = {
         prefix=(170, 210),
         tokens=60,
         batch=8,
-        batches=(4, 8, 16, 32),
         repeats=2,
-        limits={EQUAL: 1.5, BEST: 2.0},
+        limit=1.5,
     ),
     "gpu": Preset(
         device=None,
@@ -102,9 +93,8 @@ PRESETS = {
         prefix=(170, 210),
         tokens=130,
         batch=64,
-        batches=(16, 32, 64, 128),
         repeats=3,
-        limits={EQUAL: 4.0},
+        limit=4.0,
         spread=0.02,
     ),
 }
@@ -124,7 +114,6 @@ def miniature(preset: Preset) -> Preset:
         prefix=(3, 6),
         tokens=7,
         batch=2,
-        batches=(1, 3),
         repeats=1,
         spread=0.3,
     )
@@ -142,7 +131,7 @@ class Bench:
         self.model = self.make_model(preset.layers, preset.dtype)
         draw = torch.Generator().manual_seed(1)
         least, most = preset.prefix
-        lengths = torch.randint(least, most + 1, (max(*preset.batches, preset.batch),), generator=draw)
+        lengths = torch.randint(least, most + 1, (preset.batch,), generator=draw)
         self.prefixes = [
             torch.randn(n, preset.width, generator=draw).to(self.device, preset.dtype)
             for n in sorted(lengths.tolist(), reverse=True)
@@ -175,16 +164,10 @@ class Bench:
     def say(self, text: str) -> None:
         print(f"[{time.perf_counter() - self.started:6.1f} s] {text}", file=sys.stderr, flush=True)
 
-    def settings(self, batch: int, tokens: int | None = None) -> Decode:
-        tokens = tokens or self.preset.tokens
-        return PAPER.model_copy(
-            update={
-                "batch_size": batch,
-                "min_new_tokens": tokens,
-                "max_new_tokens": tokens,
-                "num_beams": self.preset.beams,
-            }
-        )
+    def settings(self, tokens: int) -> Decode:
+        preset = self.preset
+        lengths = {"min_new_tokens": tokens, "max_new_tokens": tokens}
+        return PAPER.model_copy(update=lengths | {"batch_size": preset.batch, "num_beams": preset.beams})
 
     def compare(self) -> None:
         """Compare the tokens of both sides, on the timed model or, for half precision, on a smaller one.
@@ -194,26 +177,23 @@ class Bench:
         """
         whole = self.preset.dtype == torch.float32
         model = self.model if whole else self.make_model(self.preset.compare_layers, torch.float64)
-        prefixes = [prefix.to(model.dtype) for prefix in self.prefixes[: self.preset.batch]]
-        decode = self.settings(self.preset.batch, max(2, self.preset.tokens // 3))
+        prefixes = [prefix.to(model.dtype) for prefix in self.prefixes]
+        decode = self.settings(max(2, self.preset.tokens // 3))
         same("before timing", *(dict(side(model, decode, EOS)(prefixes)) for side in (BeamSearch, Generate)))
 
-    def side(self, engine: Any, found: dict[int, dict]) -> Callable[[int], float]:
-        """Return a function that times an engine for one batch of a given size, and puts its tokens into ``found``."""
+    def in_turns(self, repeats: int) -> list[list[float]]:
+        """Return the seconds of our side and of `generate`, in turns."""
+        tokens: dict[Any, dict] = {}
 
-        def search(batch: int) -> None:
-            found[batch] = dict(engine(self.model, self.settings(batch), EOS)(self.prefixes[:batch]))
+        def side(engine: Any) -> Callable[[None], float]:
+            def search() -> None:
+                tokens[engine] = dict(engine(self.model, self.settings(self.preset.tokens), EOS)(self.prefixes))
 
-        return lambda batch: self.timed(lambda: search(batch))
+            return lambda _: self.timed(search)
 
-    def in_turns(self, items: Sequence[tuple[int, int]], repeats: int) -> list[list[float]]:
-        """Return the seconds of our side and of `generate` over pairs of batch sizes, in turns."""
-        ours: dict[int, dict] = {}
-        theirs: dict[int, dict] = {}
-        seconds = in_turns([self.side(BeamSearch, ours), self.side(Generate, theirs)], items, repeats)
+        seconds = in_turns([side(BeamSearch), side(Generate)], [(None, None)], repeats)
         if self.preset.dtype == torch.float32:
-            for batch in set(ours) & set(theirs):
-                same(f"batch {batch}", ours[batch], theirs[batch])
+            same("while timing", tokens[BeamSearch], tokens[Generate])
         return seconds
 
     def timed(self, work: Callable[[], object]) -> float:
@@ -237,80 +217,27 @@ def same(what: str, ours: dict[int, list[int]], theirs: dict[int, list[int]]) ->
         raise Unequal(f"{what}: tokens of {len(unlike)} of {len(theirs)} records differ, the first is {unlike[:1]}")
 
 
-def measure(bench: Bench) -> tuple[list[str], dict[str, float]]:
-    """Return the tables, and the measured value of each bar."""
+def measure(bench: Bench) -> tuple[list[str], float]:
+    """Return the table, and the ratio of the speeds."""
     preset = bench.preset
     bench.say("comparing tokens")
     bench.compare()
-    values: dict[str, float] = {}
 
-    bench.say(f"batch {preset.batch} on both sides")
     if bench.device.type == "cuda":
-        bench.in_turns([(preset.batch, preset.batch)], 1)  # warm up
-    ours, theirs = bench.in_turns([(preset.batch, preset.batch)], preset.repeats)
-    values[EQUAL] = ratio(theirs, ours)[0]
-    rows = [
-        [
-            "same batch",
-            str(preset.batch),
-            rate(preset.batch, ours),
-            str(preset.batch),
-            rate(preset.batch, theirs),
-            ratio(theirs, ours)[1],
-        ]
-    ]
-
-    # seconds per record, by side and batch
-    known: tuple[dict[int, list[float]], ...] = ({}, {})
-
-    def note(pairs: Sequence[int], turns: Sequence[Sequence[float]]) -> None:
-        for side, batch, seconds in zip(known, pairs, turns):
-            side.setdefault(batch, []).extend(second / batch for second in seconds)
-
-    for batch in preset.batches:
-        bench.say(f"looking for the best batch: {batch}")
-        note((batch, batch), bench.in_turns([(batch, batch)], 1))
-    best = [min(side, key=lambda batch: min(side[batch])) for side in known]
-    bench.say(f"best batches: {best[0]} against {best[1]}")
-    note(best, bench.in_turns([(best[0], best[1])], preset.repeats))
-    fastest = [min(side[batch]) for side, batch in zip(known, best)]
-    values[BEST] = fastest[1] / fastest[0]
-    rows.append(
-        [
-            "each side's best",
-            str(best[0]),
-            f"{1 / fastest[0]:.3g}",
-            str(best[1]),
-            f"{1 / fastest[1]:.3g}",
-            f"{values[BEST]:.2f}",
-        ]
-    )
-    header = ["", "our batch", "records/s", "batch of `generate`", "records/s", "ours over `generate`"]
-    lines = table(header, rows)
-    lines += ["Each side's best is its fastest run at its fastest batch.", ""]
-    return lines, values
+        bench.in_turns(1)  # warm up
+    bench.say(f"batch {preset.batch} on both sides")
+    ours, theirs = bench.in_turns(preset.repeats)
+    value, shown = ratio(theirs, ours)
+    rates = [f"{preset.batch / statistics.median(seconds):.3g}" for seconds in (ours, theirs)]
+    header = ["batch", "records/s", "records/s of `generate`", "ours over `generate`"]
+    return table(header, [[str(preset.batch), *rates, shown]]), value
 
 
-def rate(batch: int, seconds: Sequence[float]) -> str:
-    """Return the records per second."""
-    return f"{batch / statistics.median(seconds):.3g}"
-
-
-def report(bench: Bench, lines: Sequence[str], values: Mapping[str, float], command: str, load: float) -> str:
+def report(bench: Bench, lines: Sequence[str], value: float) -> list[str]:
     """Return the results as Markdown."""
     preset, config = bench.preset, bench.model.config
     parameters = sum(p.numel() for p in bench.model.parameters())
-    bars = [
-        [name, f"≥ {limit:.3g}", f"{values[name]:.3g}", "met" if values[name] >= limit else "**missed**"]
-        for name, limit in preset.limits.items()
-    ]
-    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
-    report = [
-        "# Decoding: our beam search beside `generate`",
-        "",
-        f"`{command}`, {time.strftime('%Y-%m-%d')}. {hardware(bench.device)}; load average {load:.2f} at the start, "
-        f"{os.getloadavg()[0]:.2f} at the end. Python {platform.python_version()}, {packages}.",
-        "",
+    return [
         f"Random weights, {parameters / 1e6:,.0f}M parameters ({config.num_hidden_layers} layers, width "
         f"{config.hidden_size}, {config.num_attention_heads} heads over {config.num_key_value_heads}, vocabulary "
         f"{config.vocab_size:,}), {str(preset.dtype).removeprefix('torch.')}; prefixes of {preset.prefix[0]} to "
@@ -318,41 +245,25 @@ def report(bench: Bench, lines: Sequence[str], values: Mapping[str, float], comm
         f"penalty {PAPER.repetition_penalty:g}, length penalty {PAPER.length_penalty:g}. Tokens of both sides compared "
         "first, and equal.",
         "",
-        "Same batch: sides in turns; medians, in brackets the range of the turns"
+        "Sides in turns; medians, in brackets the range of the turns"
         f"{'' if bench.device.type == 'cuda' else '; CPU seconds of one thread'}.",
         "",
         *lines,
-        "## Bars",
-        "",
-        *table(["bar", "asked", "measured", ""], bars),
+        f"Asked: at least {preset.limit:.3g}; {'met' if value >= preset.limit else '**missed**'}.",
     ]
-    return "\n".join(report).rstrip() + "\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--preset", choices=PRESETS, default="cpu")
-    parser.add_argument("--miniature", action="store_true", help="tiny shapes on the CPU: does it run?")
-    parser.add_argument("--out", type=Path, help="also write the results here")
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    options = parser.parse_args(given)
-    preset = PRESETS[options.preset]
-    preset = miniature(preset) if options.miniature else preset
-    load = os.getloadavg()[0]
+def main() -> None:
+    preset, out = given(__doc__, PRESETS, miniature)
     bench = Bench(preset)
     try:
-        lines, values = measure(bench)
+        lines, value = measure(bench)
     except Unequal as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    text = report(bench, lines, values, " ".join(["python bench/decode.py", *given]), load)
-    print(text)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text)
+    publish("Decoding: our beam search beside `generate`", bench.device, report(bench, lines, value), out)
     bench.say("done")
-    if "missed" in text:
-        raise SystemExit(1)
+    raise SystemExit(value < preset.limit)
 
 
 if __name__ == "__main__":

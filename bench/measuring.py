@@ -1,7 +1,8 @@
-"""Measurement in `bench/train.py`: agreement of two sides, seconds in turns, peak memory, bars, tables."""
+"""Measurement in the benches: options, results, agreement of two sides, seconds in turns, peak memory, bars, tables."""
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import platform
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,28 @@ def milliseconds(values: Sequence[float], count: int = 1) -> str:
 def megabytes(amount: float) -> str:
     """Return bytes as text in megabytes."""
     return f"{amount / 1e6:,.1f}"
+
+
+def given(doc: str | None, presets: Mapping[str, Any], miniature: Callable[[Any], Any]) -> tuple[Any, Path | None]:
+    """Return the preset that the command line names, and the file for the results."""
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    parser.add_argument("--preset", choices=presets, default="cpu")
+    parser.add_argument("--miniature", action="store_true", help="tiny shapes on the CPU: does it run?")
+    parser.add_argument("--out", type=Path, help="also write the results here")
+    options = parser.parse_args()
+    preset = presets[options.preset]
+    return miniature(preset) if options.miniature else preset, options.out
+
+
+def publish(title: str, device: torch.device, lines: Sequence[str], out: Path | None) -> None:
+    """Print the results as Markdown, below a title, the command, the machine and the versions; also write them."""
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "peft"))
+    about = f"`python {' '.join(sys.argv)}`, {time.strftime('%Y-%m-%d')}. {hardware(device)}; load average"
+    about += f" {os.getloadavg()[0]:.2f} at the end. Python {platform.python_version()}, {versions}."
+    text = "\n".join([f"# {title}", "", about, "", *lines]).rstrip() + "\n"
+    print(text)
+    if out:
+        out.write_text(text)
 
 
 def device_of(preset: Preset) -> torch.device:

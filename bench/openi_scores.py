@@ -67,15 +67,6 @@ QUESTIONS = {
     "Does a kept commitment help?": [(System(AGREEMENT), System(PACER))],
 }
 
-#: Comparisons added after the test reports were scored, for the row with the highest F1 of reports.
-AFTERWARDS = {
-    "The best row": [
-        (System("Commit only"), System(NEAREST)),
-        (System("Commit only"), System("Commit only", REPORT, ANOTHER)),
-        (System("Commit only", COMMITMENT), System("Commit only", COMMITMENT, ANOTHER)),
-    ]
-}
-
 
 @cache
 def stated(text: str) -> tuple[bool, ...]:
@@ -271,7 +262,6 @@ def main() -> None:
         print(f"# Scores of {title} ({', '.join(f'{n} in {context}' for context, n in counts.rows())})\n")
         print("\n".join(["## Findings", "", *findings_table(corpus, rows, chosen)]))
         print("\n".join(["## Planned differences", "", *questions_table(corpus, QUESTIONS, chosen)]))
-        print("\n".join(["## Differences that were not planned", "", *questions_table(corpus, AFTERWARDS, chosen)]))
         print("\n".join(["## Language", "", *language_table(corpus, rows, chosen)]))
 
 

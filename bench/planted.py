@@ -3,9 +3,6 @@
 ``python bench/planted.py WORK`` generates each dataset, makes its probe, lets every system write a report for every
 row, and prints how often each verdict was given, and how often wrongly by :data:`RIGHT`, which was committed before the
 first run. In every report each finding is flipped with probability .1 and the wording is drawn, so twins differ.
-
-``--encoder FOLDER`` instead measures how well a linear probe on the states of an encoder tells covered pictures from
-uncovered ones, where the covering hides no finding (``covered elsewhere``), and the two coverings from each other.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from PIL import Image
-from scipy.stats import rankdata
 
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.config import load_params
@@ -68,11 +64,11 @@ AFFIRMED = ("there is {} .", "{} is seen .", "{} is present .", "the study shows
 DENIED = ("there is no {} .", "no {} .", "no evidence of {} .")
 
 
-def dataset(seed: int, folder: Path, patients: int, size: int) -> None:
+def dataset(seed: int, folder: Path) -> None:
     """Generate a synthetic dataset, nearly all of it test, with its probe."""
     corpus = load_params().corpus
     world = corpus.phantom.model_copy(
-        update={"patients": patients, "image_size": size, "val_fraction": 0.01, "test_fraction": 0.98}
+        update={"patients": PATIENTS, "image_size": SIZE, "val_fraction": 0.01, "test_fraction": 0.98}
     )
     generate_phantom(world, seed, folder / "source")
     build_corpus(corpus.model_copy(update={"phantom": world, "seed": seed}), folder / "source", folder / "corpus")
@@ -199,52 +195,17 @@ def summary(found: list[dict[str, list[FindingUse]]]) -> list[str]:
     return lines
 
 
-def separation(folder: Path, encoder: Path) -> list[str]:
-    """Return the areas under the curve of linear probes on an encoder's mean patch state, halves of the patients in
-    turn."""
-    import torch
-    from transformers import AutoImageProcessor, AutoModel
-
-    model, processor = AutoModel.from_pretrained(encoder).eval(), AutoImageProcessor.from_pretrained(encoder)
-    inputs = pl.read_csv(folder / "probe" / INPUTS, infer_schema=False).select("probe_id", file="frontal")
-    rows = read_probe(folder / "probe")[0].join(inputs, on="probe_id").unique("file", maintain_order=True)
-    rows = rows.filter(pl.col("twin").is_in([GIVEN, COVERED, ELSEWHERE]))
-    states = []
-    with torch.inference_mode():
-        for batch in rows["file"].to_frame().iter_slices(64):
-            pictures = [Image.open(file).convert("RGB") for file in batch["file"]]
-            states.append(model(**processor(pictures, return_tensors="pt")).last_hidden_state[:, 1:].mean(1).numpy())
-    rows = rows.with_columns(half=pl.col("subject_id").rank("dense") % 2)
-    values, lines = np.concatenate(states), []
-    for one, other in ((GIVEN, ELSEWHERE), (GIVEN, COVERED), (ELSEWHERE, COVERED)):
-        chosen = rows["twin"].is_in([one, other]).to_numpy()
-        x, y = values[chosen], (rows["twin"] == other).to_numpy()[chosen].astype(float)
-        half, areas = rows["half"].to_numpy()[chosen], []
-        for fold in (0, 1):
-            train = half == fold
-            scaled = (x - x[train].mean(0)) / (x[train].std(0) + 1e-6)
-            ridge = scaled[train].T @ scaled[train] + 0.01 * train.sum() * np.eye(x.shape[1])
-            score = scaled[~train] @ np.linalg.solve(ridge, scaled[train].T @ (y[train] - y[train].mean()))
-            ranks, yes = rankdata(score), y[~train] == 1
-            areas.append((ranks[yes].sum() - yes.sum() * (yes.sum() + 1) / 2) / (yes.sum() * (~yes).sum()))
-        lines.append(f"| {one} against {other} | {len(x)} | {np.mean(areas):.2f} |")
-    return ["| Pictures | n | area under the curve |", "|:---|---:|---:|", *lines]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path, help="folder for the datasets; those that are there are used again")
-    parser.add_argument("--encoder", type=Path, help="models/backbones/vision of a run of the default profile")
     options = parser.parse_args()
-    seeds = SEEDS[:1] if options.encoder else SEEDS
     found = []
-    for seed in seeds:
-        folder = options.work / f"{seed}{'-encoder' if options.encoder else ''}"
+    for seed in SEEDS:
+        folder = options.work / f"{seed}"
         if not (folder / "probe").is_dir():
-            dataset(seed, folder, *((150, 112) if options.encoder else (PATIENTS, SIZE)))
-        if not options.encoder:
-            found.append(judged(folder, seed))
-    print("\n".join(separation(folder, options.encoder) if options.encoder else summary(found)))
+            dataset(seed, folder)
+        found.append(judged(folder, seed))
+    print("\n".join(summary(found)))
 
 
 if __name__ == "__main__":

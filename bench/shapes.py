@@ -42,13 +42,12 @@ class Texts:
     """Lengths in tokens of one kind of training records; pairs are inclusive bounds.
 
     Attributes:
-        name: as in the tables. direct: share of records on the direct route.
+        direct: share of records on the direct route.
         before: text left of the image, log-normal around ``before_median``. after, after_commit: text right of it.
         anchor: the commitment with its delimiters. report: without BOS and EOS, log-normal around ``report_median``.
         pad_before, pad_target: fixed lengths of the baseline's padding.
     """
 
-    name: str
     direct: float
     before: tuple[int, int] = (10, 50)
     before_median: float = 24
@@ -62,8 +61,8 @@ class Texts:
 
 
 #: Direct reports in at most 100 positions, as in LLM-RG4's training; and PACER's two routes.
-UPSTREAM = Texts("LLM-RG4's", direct=1.0)
-PACERS = Texts("PACER's", direct=0.45, pad_target=1 + 60 + OPENING + 98 + CLOSING + 1)
+UPSTREAM = Texts(direct=1.0)
+PACERS = Texts(direct=0.45, pad_target=1 + 60 + OPENING + 98 + CLOSING + 1)
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,7 @@ class Preset:
 
     Attributes:
         device: None: a GPU if there is one. dtype: of the frozen language model; trainable parts are float32.
-        d_hidden: of the source projector. texts: the kinds of records on which Commit steps are timed.
-        calibrate_texts: the same for Calibrate.
+        d_hidden: of the source projector.
         records: in the synthetic epoch. batches: number of its batches that are timed. repeats: of each comparison.
         tolerances: relative, of losses and of gradients, in the checks before anything is timed.
         limits: bars by name: ``(">=" or "<=", value)``.
@@ -98,8 +96,6 @@ class Preset:
     batches: int
     repeats: int
     tolerances: tuple[float, float]
-    texts: tuple[Texts, ...] = (UPSTREAM, PACERS)
-    calibrate_texts: tuple[Texts, ...] = (PACERS,)
     limits: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
 
@@ -123,7 +119,7 @@ CPU = Preset(
     batches=2,
     repeats=3,
     tolerances=FLOAT32,
-    limits={"Commit, LLM-RG4's texts: times faster": (">=", 2.2), "Commit, PACER's texts: times faster": (">=", 2.5)},
+    limits={"Commit: times faster": (">=", 2.5)},
 )
 
 #: The shapes of lmsys/vicuna-7b-v1.5 and microsoft/rad-dino.
@@ -147,13 +143,7 @@ GPU = Preset(
     batches=6,
     repeats=5,
     tolerances=(1e-2, 1.5e-1),
-    calibrate_texts=(UPSTREAM, PACERS),
-    limits={
-        "Commit, LLM-RG4's texts: times faster": (">=", 1.7),
-        "Commit, LLM-RG4's texts: share of the peak": ("<=", 0.75),
-        "Commit, PACER's texts: times faster": (">=", 1.7),
-        "Commit, PACER's texts: share of the peak": ("<=", 0.75),
-    },
+    limits={"Commit: times faster": (">=", 1.7), "Commit: share of the peak": ("<=", 0.75)},
 )
 
 PRESETS = {preset.name: preset for preset in (CPU, GPU)}
@@ -287,7 +277,7 @@ def make_batch(
         pieces.append((Span.END, np.array([EOS])))
         spans = np.concatenate([np.full(len(ids), span, dtype=np.int8) for span, ids in pieces])
         emphasis = ((spans == Span.REPORT) & (rng.random(len(spans)) < 0.3)).astype(np.float32)
-        targets.append(Trajectory(np.concatenate([ids for _, ids in pieces]), spans, emphasis, commit, cut=False))
+        targets.append(Trajectory(np.concatenate([ids for _, ids in pieces]), spans, emphasis, commit))
         after = records.after_commit[row] if commit else records.after[row]
         prompt = PromptIds(words(records.before[row]).tolist(), words(after).tolist())
         prefixes.append(prompt.prefix(BOS, preset.queries))
@@ -334,41 +324,3 @@ def make_model(preset: Preset, device: torch.device) -> Pacer:
             elif name == "calibrator.up.weight":
                 parameter.normal_(std=0.2)
     return model
-
-
-#: Bytes that a layer's element-wise operations read and write in a forward pass for each number of its input: as eager
-#: operations on a float32 residual, and in three other ways.
-TRAFFIC = {
-    "eager, float32 residual": {
-        "two norms: square, mean, product, weight": 2 * (8 + 4 + 8 + 8),
-        "casts to bfloat16 for q, k, v, gate, up": 5 * 6,
-        "rotary q and k: two products, half-turn, sum": 2 * (6 + 6 + 6 + 10),
-        "casts of q and k": 2 * 6,
-        "two sums of the residual": 2 * 10,
-    },
-    "fused norm and rotary": {
-        "two norms": 2 * 8,
-        "casts to bfloat16 for q, k, v, gate, up": 5 * 6,
-        "rotary q and k": 2 * 4,
-        "two sums of the residual": 2 * 10,
-    },
-    "compiled block": {
-        "two norms, with their casts": 2 * (4 + 4 + 2),
-        "rotary q and k": 2 * 4,
-        "two sums of the residual": 2 * 10,
-    },
-    "eager, bfloat16 residual": {
-        "two norms: cast, square, mean, product, cast, weight": 2 * (6 + 8 + 4 + 8 + 6 + 4),
-        "rotary q and k: two products, half-turn, sum": 2 * (4 + 6 + 4 + 6),
-        "two sums of the residual": 2 * 6,
-    },
-}
-#: The same of SwiGLU, for each number of its width: activation and product, apart or in one.
-SWIGLU = {"compiled block": 6}
-SWIGLU_EAGER = 10
-
-
-def elementwise_bytes(way: str, positions: int, d_model: int, d_ffn: int) -> float:
-    """Return the bytes that the element-wise part of a layer's forward pass moves, without LoRA (:data:`TRAFFIC`)."""
-    swiglu = SWIGLU.get(way, SWIGLU_EAGER)
-    return positions * (d_model * sum(TRAFFIC[way].values()) + d_ffn * swiglu)

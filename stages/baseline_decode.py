@@ -28,6 +28,6 @@ def main() -> None:
     if name == "simmlm":
         open_generator = partial(trained_generator, load=partial(load_adapted, SimMLM))
     elif name == "ragpt":
-        open_generator = ragpt_generator(MODELS / "ragpt_bank", Path("models/parent"))
+        open_generator = ragpt_generator(MODELS / "ragpt_bank")
     out = Path("baselines/predictions") / name
     decode_records(MODELS / name, Path("models/backbones"), records, features, config, out, open_generator)

@@ -3,10 +3,7 @@
 import sys
 from pathlib import Path
 
-import polars as pl
-
 from pacer.config import load_params
-from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import PacerError
 from pacer.metrics.score import score_decoded
 from pacer.metrics.signature import ScoreInputs
@@ -27,10 +24,6 @@ def main() -> None:
     )
     records = Path("data/corpus/records.parquet")
     result = score_decoded(records, home / "predictions" / name, home / "metrics" / name, inputs, settings)
-    if not name:  # for `dvc plots`, which draws rows
-        scores = result.scores
-        by_context = [{"context": context, **scores[context]} for context in CONTEXTS if context in scores]
-        pl.DataFrame(by_context, infer_schema_length=None).write_csv("metrics/by_context.csv")
     if result.signature.left_out:  # an output of the pipeline does not depend on how busy the machine is
         reasons = "; ".join(f"{key}: {reason}" for key, reason in result.signature.left_out.items())
         raise PacerError(f"every other score is written, but {reasons}")

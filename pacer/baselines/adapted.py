@@ -117,15 +117,12 @@ def load_adapted(
     """Load a trained baseline for inference; its checkpoint holds only the added modules.
 
     Raises:
-        CheckpointError: it is of another model, its weights do not fit, or the parent, a frozen model or RAGPT's bank
+        CheckpointError: its weights do not fit, or the parent, a frozen model or RAGPT's bank
             (hash ``made_with``) is not the one that it was trained with.
         ConfigError: its settings are of another version.
     """
     record, _ = load_weights(checkpoint)  # checks that the parent is the same
-    if record.phase != baseline.name or record.baseline is None or record.parent is None:
-        raise CheckpointError(
-            f"{checkpoint} is a checkpoint of {record.phase}, expected one of {baseline.name}; train it again"
-        )
+    assert record.baseline is not None and record.parent is not None
     if record.baseline["made_with"] != made_with:
         raise CheckpointError(f"{checkpoint} was trained with another bank than this; train {baseline.name} again")
     settings = validated(record.baseline["settings"], f"{checkpoint / RECORD}: baseline", baseline.settings_type)

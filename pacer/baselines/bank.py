@@ -23,8 +23,8 @@ from torch.nn import functional as F
 
 from pacer.config.baselines import Bank
 from pacer.core.devices import compute_device
-from pacer.core.errors import CheckpointError, DataError
-from pacer.core.io import atomic_directory, atomic_path, hash_file, hash_json, read_json, write_json
+from pacer.core.errors import DataError
+from pacer.core.io import atomic_directory, atomic_path, hash_file, hash_json, write_json
 from pacer.core.progress import Ticker
 from pacer.features.online import open_features
 from pacer.features.store import content_hash
@@ -51,8 +51,8 @@ def bank_entries(records: pl.DataFrame) -> pl.DataFrame:
     entries = complete.filter(~pl.col("subject_id").is_in(elsewhere.to_list()))
     if entries.is_empty():
         raise DataError(
-            "RAGPT's bank is made of train records with a lateral view and a previous report (context mw): "
-            + ("there are none" if complete.is_empty() else "another split has all of their subjects")
+            "RAGPT's bank is made of train records with a lateral view and a previous report (context mw), of subjects "
+            "in no other split: there are none"
         )
     return entries
 
@@ -77,11 +77,11 @@ def nearest(
             "subjects are needed: lower ragpt.bank.neighbours"
         )
     parts = zip(queries.split(_QUERIES), of_queries.split(_QUERIES), strict=True)
-    found = [
+    indices = [
         (part @ keys.T).masked_fill_(subject[:, None] == of_keys, -torch.inf).topk(k, dim=1).indices
         for part, subject in parts
     ]
-    return torch.cat(found)
+    return torch.cat(indices)
 
 
 def build_bank(
@@ -93,13 +93,10 @@ def build_bank(
         precision: ``train.precision``. records: of all splits; each of their frontal images gets its neighbours.
 
     Raises:
-        DataError: see :func:`bank_entries`, :func:`nearest`; or an image belongs to two subjects.
+        DataError: see :func:`bank_entries`, :func:`nearest`.
     """
     entries = bank_entries(records)
     images = records.select("frontal", "subject_id").unique(maintain_order=True)
-    if images["frontal"].n_unique() != len(images):
-        twice = images.filter(pl.col("frontal").is_duplicated())["frontal"][0]
-        raise DataError(f"frontal image {twice} belongs to two subjects; look at the corpus audit")
     precision = mixed_precision(precision)
     about = {
         "parent": checkpoint_hash(parent),
@@ -155,19 +152,14 @@ class Retrieval:
     """A bank on disk, which gives the neighbours of a frontal image.
 
     Args:
-        directory: output of :func:`build_bank`. parent: the checkpoint that it must have been built with.
+        directory: output of :func:`build_bank`.
 
     Attributes:
         hash: of the bank's inputs.
-
-    Raises:
-        CheckpointError: the bank was built with another parent.
     """
 
-    def __init__(self, directory: Path, parent: Path):
+    def __init__(self, directory: Path):
         self.hash = hash_file(directory / _ABOUT)
-        if read_json(directory / _ABOUT)["parent"] != checkpoint_hash(parent):
-            raise CheckpointError(f"{directory} was made with another parent than {parent}; run stage `ragpt_bank`")
         table = pl.read_parquet(directory / _NEIGHBOURS)
         self._entries = np.array(table["entries"].to_list(), dtype=np.int64)
         self._place = {image: number for number, image in enumerate(table["frontal"])}
@@ -175,15 +167,7 @@ class Retrieval:
         self._sources = [load_file(path)[_TENSOR] for path in sorted((directory / _SOURCES).iterdir())]
 
     def read(self, frontals: Sequence[str]) -> Tensor:
-        """Return the compressed sources [B, k, 3, Q, d_v] of each image's neighbours, the nearest first.
-
-        Raises:
-            DataError: the bank has no neighbours of an image.
-        """
-        if unknown := [image for image in frontals if image not in self._place]:
-            raise DataError(
-                f"RAGPT's bank has no neighbours of image {unknown[0]}; make it for this corpus (stage `ragpt_bank`)"
-            )
+        """Return the compressed sources [B, k, 3, Q, d_v] of each image's neighbours, the nearest first."""
         entries = self._entries[[self._place[image] for image in frontals]]
         rows = [self._sources[entry // _BLOCK][entry % _BLOCK] for entry in entries.ravel().tolist()]
         return torch.stack(rows).unflatten(0, entries.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,17 +24,12 @@ from pacer.training.trajectory import RouteSeed
 DRAWS = (("sw", "sn"), ("mn", "sn"), ("mw", "sn"), ("sw", "sn"), ("mw", "sw"), ("mn", "sn"), ("mw", "mn"))
 
 
-def pair_draws(contexts: Collection[str]) -> list[tuple[str, str]]:
-    """Return the draws that these contexts allow."""
-    return [(more, fewer) for more, fewer in DRAWS if more in contexts and fewer in contexts]
-
-
 class PairTable(RecordTable):
     """Records, followed by pairs of train records with the same frontal image, numbered after the last record.
 
     Each pair has three parts. The first is the record with more sources. The second is the record with fewer, and the
     third is the second with the sources of the first. The ranking compares these two, which have the same target.
-    ``parts_of`` gives the numbers of a pair's parts. Each draw of :func:`pair_draws` has separate numbers, so taking a
+    ``parts_of`` gives the numbers of a pair's parts. Each draw of ``draws`` has separate numbers, so taking a
     micro-batch of each draw in turn keeps the published frequencies.
 
     Args:
@@ -49,7 +44,7 @@ class PairTable(RecordTable):
         train = self.frame.with_row_index("row").filter(pl.col("split") == "train")
         train = train.unique(["context", "frontal"], keep="first", maintain_order=True)
         by_context = {str(name): rows.select("row", "frontal") for (name,), rows in train.group_by("context")}
-        self.draws = pair_draws(by_context)
+        self.draws = [draw for draw in DRAWS if by_context.keys() >= {*draw}]
         joined = [
             by_context[more].join(by_context[fewer], on="frontal", suffix="_fewer", maintain_order="left")
             for more, fewer in self.draws

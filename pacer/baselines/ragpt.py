@@ -211,24 +211,19 @@ class RetrievedGenerator(Generator):
 def train_ragpt(
     settings: RAGPTSettings, params: Params, inputs: Inputs, bank: Path, out: Path, open_log: OpenLog
 ) -> None:
-    """Train RAGPT with the ``bank`` of its parent; see :func:`~pacer.baselines.adapted.train_adapted`.
-
-    Raises:
-        CheckpointError: the bank was made with another parent.
-    """
-    assert inputs.start is not None
-    retrieval = Retrieval(bank, inputs.start)
+    """Train RAGPT with the ``bank`` of its parent; see :func:`~pacer.baselines.adapted.train_adapted`."""
+    retrieval = Retrieval(bank)
     places = SOURCES * settings.prompt_tokens
     make_examples = partial(RetrievedExamples, retrieval=retrieval, places=places)
     train_adapted(RAGPT, settings, params, inputs, out, open_log, make_examples, made_with=retrieval.hash)
 
 
-def ragpt_generator(bank: Path, parent: Path) -> OpenGenerator:
-    """Return a :func:`~pacer.decoding.run.trained_generator` for RAGPT, with the ``bank`` of its ``parent``.
+def ragpt_generator(bank: Path) -> OpenGenerator:
+    """Return a :func:`~pacer.decoding.run.trained_generator` for RAGPT, with the ``bank`` of its parent.
 
     Raises:
-        CheckpointError: the bank was made with another parent, or (on opening) the checkpoint with another bank.
+        CheckpointError: on opening, the checkpoint was made with another bank.
     """
-    retrieval = Retrieval(bank, parent)
+    retrieval = Retrieval(bank)
     load = partial(load_adapted, RAGPT, made_with=retrieval.hash)
     return partial(trained_generator, load=load, make_generator=partial(RetrievedGenerator, retrieval=retrieval))

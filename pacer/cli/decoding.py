@@ -140,8 +140,7 @@ def import_llm_rg4(
 
     check_replaceable(out, (RECORD, WEIGHTS))
     weights = adopt_llm_rg4(file, params, BACKBONES, out)
-    settings = ", ".join(f"{name} {value}" for name, value in weights.settings.items())
-    console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA ({settings})")
+    console.print(f"{len(weights.interface)} tensors of the source interface, {len(weights.lora)} of LoRA")
     for name in weights.unused:
         say(f"unused: {name}")
     console.print(f"written to {out}; decode with `pacer decode --model {out}`, or set parent.start: {out}")

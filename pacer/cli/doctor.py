@@ -43,12 +43,11 @@ class Finding(NamedTuple):
 
 def diagnose(params: Params) -> Iterator[tuple[str, list[Finding]]]:
     """Yield a title and its findings, one after the other. Nothing is sent or downloaded, and no weights are loaded."""
-    packages = PACKAGES + (("bitsandbytes",) if params.train.quantization == "nf4" else ())
     yield (
         "Machine",
         [
             Finding("Python", "ok", platform.python_version()),
-            *(_look(name, partial(version, name)) for name in packages),
+            *(_look(name, partial(version, name)) for name in PACKAGES),
             Finding("CPU cores", "ok", str(core_count())),
             _gpus(),
             Finding("Disk", "ok", f"{decimal(shutil.disk_usage('.').free)} free"),
@@ -104,8 +103,7 @@ def _look(what: str, look: Callable[[], str]) -> Finding:
     try:
         return Finding(what, "ok", look())
     except PackageNotFoundError:
-        remedy = "pip install -c constraints.txt -e '.[nf4]'" if what == "bitsandbytes" else "make setup"
-        return Finding(what, "missing", f"not installed; in the clone, `{remedy}` installs it")
+        return Finding(what, "missing", "not installed; in the clone, `make setup` installs it")
     except PacerError as error:
         return Finding(what, "missing", str(error))
 

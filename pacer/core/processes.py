@@ -52,5 +52,5 @@ def _check_launcher() -> None:
         raise ConfigError(
             f"the accelerate configuration asks for {' and '.join(asked)}; the frozen language model is not split, and "
             "precision is a parameter: set distributed_type: MULTI_GPU (NO for one GPU) and mixed_precision: 'no' "
-            "there, and in params.yaml train.precision, or train.checkpointing and train.quantization to save memory"
+            "there, and in params.yaml train.precision, or train.checkpointing to save memory"
         )

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import is_bitsandbytes_available
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from pacer.backbones.families import final_norm, load_vision
 from pacer.backbones.tokenizer import read_tokenizer
-from pacer.core.errors import BackboneError, ConfigError
+from pacer.core.errors import ConfigError
 from pacer.core.io import read_json
 from pacer.core.pointers import fingerprint, load_frozen, resolve
 from pacer.model.calibrate import PrefixCalibrator
@@ -57,40 +56,10 @@ def build_model(backbones: str | Path, specification: ModelSpecification, dtype:
             machine share its pages. Trainable parts are float32.
     """
     backbones = Path(backbones)
-    directory = resolve(backbones / "language")
-    if specification.quantization == "nf4":
-        language = load_nf4(directory, dtype)
-    else:
-        language = load_frozen(AutoModelForCausalLM, directory, dtype=dtype)
-    vision = resolve(backbones / "vision")
-    d_text = read_json(resolve(backbones / "text") / "config.json")["hidden_size"]
+    vision, text = (resolve(backbones / name) for name in ("vision", "text"))
+    language = load_frozen(AutoModelForCausalLM, resolve(backbones / "language"), dtype=dtype)
+    d_text = read_json(text / "config.json")["hidden_size"]
     return from_modules(language, load_endpoint_norm(vision), d_text, specification)
-
-
-def load_nf4(directory: Path, dtype: torch.dtype) -> PreTrainedModel:
-    """Load a language model with its blocks' matrices in 4-bit NormalFloat and doubly quantised scales (QLoRA,
-    arXiv:2305.14314, section 3); products are in ``dtype``.
-
-    Raises:
-        BackboneError: bitsandbytes is not installed.
-    """
-    if not is_bitsandbytes_available():
-        raise BackboneError(
-            "train.quantization = nf4 needs the package bitsandbytes, which is not installed; in the clone: "
-            "`pip install -c constraints.txt -e '.[nf4]'`"
-        )
-    how = BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
-    )
-    language = load_frozen(AutoModelForCausalLM, directory, dtype=dtype, quantization_config=how)
-    for module in language.modules():
-        if hasattr(module, "support_avx512bf16_for_cpu"):
-            # some CPUs would pack the weights in the first pass without gradients, and then cannot compute gradients:
-            # Calibrate runs the parent's pass before the pass that it learns from
-            module.support_avx512bf16_for_cpu = False
-            # return results in this type, as autocast does for ordinary matrices, not in the type of the inputs
-            module.register_forward_pre_hook(lambda _, inputs: (inputs[0].to(dtype),))
-    return language
 
 
 def from_modules(

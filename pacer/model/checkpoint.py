@@ -35,7 +35,6 @@ class ModelSpecification(Strict):
     """The groups of ``params.yaml`` that define a model.
 
     ``lora``, ``prompt`` and ``commit`` are None in the warm-up; ``calibrate`` is None in the warm-up and the parent.
-    ``quantization`` is that of the frozen language model in training; None if it was not quantised.
     """
 
     features: TappedDepths
@@ -46,7 +45,6 @@ class ModelSpecification(Strict):
     prompt: Prompt | None = None
     commit: Commit | None = None
     calibrate: Calibrator | None = None
-    quantization: Literal["nf4"] | None = None
 
     @property
     def commits(self) -> bool:
@@ -71,7 +69,6 @@ def specification_of(phase: str, params: Params) -> ModelSpecification:
         calibrate=Calibrator(**params.calibrate.model_dump(include=set(Calibrator.model_fields)))
         if calibrated
         else None,
-        quantization=None if params.train.quantization == "none" else params.train.quantization,
     )
 
 
@@ -168,10 +165,8 @@ def load_weights(directory: str | Path) -> tuple[CheckpointRecord, dict[str, Ten
     weights: dict[str, Tensor] = {}
     if record.parent is not None:
         parent = directory / record.parent.path
-        if not (parent / WEIGHTS).exists():
-            raise CheckpointError(f"{directory} builds on {parent}, which has no {WEIGHTS}")
-        if checkpoint_hash(parent) != record.parent.sha256:
-            raise CheckpointError(f"{parent} has changed since {directory} was trained on it; train {directory} again")
+        if not (parent / WEIGHTS).exists() or checkpoint_hash(parent) != record.parent.sha256:
+            raise CheckpointError(f"{parent} is not the model that {directory} builds on; train {directory} again")
         weights |= load_weights(parent)[1]
     if (directory / WEIGHTS).exists():
         weights |= read_weights(directory / WEIGHTS)

@@ -4,17 +4,6 @@ LLM-RG4 saves its trainable weights as a ``.pth`` (``{"model": state, "config", 
 the complete model as a ``.ckpt`` (``{"state_dict": state, ...}``). Both hold the source interface under upstream's
 names and the LoRA matrices under PEFT's. A ``.ckpt`` also holds the frozen models, which are ignored here. Only files
 of its second stage are complete: the first trains only the frontal interface.
-
-    upstream                                PACER (SourceInterface)
-    APPA_visual_query_tokens [1, Q, d_v]    queries [Q, d_v]
-    APPA_, lateral_, text_                  frontal., lateral., prior.
-      crossattention_block.*                  attention.*
-      layernorm_768_1                         attention_norm
-      llama_proj_1                            mix
-      layernorm_768_2                         mix_norm
-      llama_proj_2, llama_proj_3              up, project
-      layernorm_4096_1                        project_norm
-    iit_proj, iit_layernorm                 fusion, fusion_norm
 """
 
 from __future__ import annotations
@@ -77,14 +66,14 @@ class UpstreamWeights:
         interface: state of a :class:`~pacer.model.interface.SourceInterface`.
         lora: state of the LoRA matrices, named below the language model (``model.layers.0...lora_A.default.weight``).
         unused: sorted names in the file that PACER does not use and that belong to no frozen model.
-        settings: ``num_queries``, ``d_hidden`` and, with LoRA, ``lora_rank``, from the shapes; ``lora_alpha`` and
-            ``step`` if the file has them.
+        alpha: of LoRA, None if the file does not say. step: number of updates, 0 if it does not say.
     """
 
     interface: dict[str, Tensor]
     lora: dict[str, Tensor]
     unused: tuple[str, ...]
-    settings: dict[str, int]
+    alpha: int | None
+    step: int
 
 
 def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
@@ -114,7 +103,9 @@ def import_llm_rg4(source: str | Path | Mapping[str, Any]) -> UpstreamWeights:
     }
     used = {*names.values(), *adapted}
     unused = tuple(sorted(name for name in state if name not in used and not name.startswith(FROZEN)))
-    return UpstreamWeights(interface, lora, unused, _settings(interface, lora, content))
+    config = content.get("config") or content.get("hyper_parameters") or {}
+    alpha = (vars(config) if isinstance(config, argparse.Namespace) else config).get("llm_alpha")
+    return UpstreamWeights(interface, lora, unused, alpha, content.get("step", content.get("global_step", 0)))
 
 
 def interface_names() -> dict[str, str]:
@@ -127,19 +118,6 @@ def interface_names() -> dict[str, str]:
     for layer, place in (("iit_proj", "fusion"), ("iit_layernorm", "fusion_norm")):
         names |= {f"{place}.{part}": f"{layer}.{part}" for part in ("weight", "bias")}
     return names
-
-
-def _settings(interface: dict[str, Tensor], lora: dict[str, Tensor], content: Mapping[str, Any]) -> dict[str, int]:
-    config = content.get("config") or content.get("hyper_parameters") or {}
-    config = vars(config) if isinstance(config, argparse.Namespace) else config
-    values = {
-        "num_queries": len(interface["queries"]),
-        "d_hidden": len(interface["frontal.up.weight"]),
-        "lora_rank": next((len(tensor) for name, tensor in lora.items() if ".lora_A." in name), None),
-        "lora_alpha": config.get("llm_alpha"),
-        "step": content.get("step", content.get("global_step")),
-    }
-    return {name: int(value) for name, value in values.items() if value is not None}
 
 
 def _state(content: Any, origin: str) -> dict[str, Tensor]:
@@ -184,13 +162,13 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
         CheckpointError: the file is not such a checkpoint, or does not fit the parameters; the message lists how.
     """
     weights = import_llm_rg4(source)
-    _compare(weights, params, source)
+    if weights.alpha not in (None, params.lora.alpha):  # no shape tells it
+        raise CheckpointError(f"{source}: lora.alpha is {params.lora.alpha}, the file has {weights.alpha}")
     specification = specification_of("parent", params).model_copy(
         update={
             "refine": params.refine.model_copy(update={"variant": "endpoint"}),
             "prompt": params.prompt.model_copy(update={"truncation": "upstream"}),
             "commit": Commit(route="direct"),
-            "quantization": None,  # whatever the settings: the weights were trained with a bfloat16 language model
         }
     )
     model = build_model(backbones, specification)
@@ -199,7 +177,7 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
     load_strictly(model, state, source)
     record = CheckpointRecord(
         phase="parent",
-        step=weights.settings.get("step", 0),
+        step=weights.step,
         model=specification,
         frozen=frozen_fingerprints(backbones),
         parent=None,
@@ -209,19 +187,3 @@ def adopt_llm_rg4(source: Path, params: Params, backbones: Path, out: Path) -> U
     with atomic_directory(out) as directory:
         save_checkpoint(directory, state, record)
     return weights
-
-
-def _compare(weights: UpstreamWeights, params: Params, source: Path) -> None:
-    """Check that the parameters match the weights, and name the settings to change (mismatched shapes would not)."""
-    settings = weights.settings
-    wanted = {
-        "interface.num_queries": (settings["num_queries"], params.interface.num_queries),
-        "interface.d_hidden": (settings["d_hidden"], params.interface.d_hidden),
-        "lora.rank": (settings.get("lora_rank"), params.lora.rank),
-        "lora.alpha": (settings.get("lora_alpha", params.lora.alpha), params.lora.alpha),
-    }
-    wrong = [f"{key} is {ours}, the file has {theirs}" for key, (theirs, ours) in wanted.items() if theirs != ours]
-    if wrong:
-        raise CheckpointError(f"{source} does not fit the parameters: {'; '.join(wrong)}")
-    if not all(torch.isfinite(tensor).all() for tensor in weights.interface.values()):
-        raise CheckpointError(f"{source} holds weights that are not finite")

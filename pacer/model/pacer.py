@@ -91,11 +91,8 @@ class Pacer(nn.Module):
     def merge_lora(self) -> None:
         """Merge LoRA into the frozen weights: the same function, with no extra work per step.
 
-        Each sum is computed in float32 and rounded once to the type of the weights. LoRA on quantised weights is not
-        merged: quantising the sum again would change the function.
+        Each sum is computed in float32 and rounded once to the type of the weights.
         """
-        if getattr(self.language, "is_quantized", False):
-            return
         for module in self.language.modules():
             if isinstance(module, LoraLayer):
                 module.merge()  # type: ignore[call-non-callable]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +13,7 @@ from pacer.core.hygiene import EMPTY_CELL, LONGEST_ID, id_fault, name_on_disk
 from pacer.core.io import hash_bytes, hash_json, remove_scratch, scratch_directory, write_jsonl
 from pacer.core.journal import Journal, read_journal
 from pacer.core.progress import Ticker
-from pacer.data.tables import open_table, other_separator
+from pacer.data.tables import open_table
 from pacer.serving.case import Case, Prepared
 
 if TYPE_CHECKING:
@@ -32,22 +30,14 @@ def read_cases(path: Path) -> list[Case]:
     """Read the cases of a table in order, with distinct names. Image paths are relative to the table's folder.
 
     Raises:
-        DataError: the table cannot be read, has no case, an unknown, repeated or missing column, or two cases with the
-            same name; or a case has no frontal image, a name that cannot be shown, or a previous report that is a file
-            name. The message lists the first of these cases.
+        DataError: the table cannot be read, has no case, an unknown or missing column, or two cases with the same
+            name; or a case has no frontal image or a name that cannot be shown. The message lists the first of these.
     """
     table = open_table(path)
     # the inputs of a probe are cases
     columns = [re.sub(r"^probe_id$", "case", column.strip().lower()) for column in table.columns]
-    if separator := other_separator(columns):
-        raise DataError(
-            f"{path}: its only column has a name with a {separator}; separate cells by commas (.csv) or tabs (.tsv), "
-            "or name the sign in a first line such as sep=;"
-        )
     if unknown := [column for column in columns if column not in COLUMNS]:
         raise DataError(f"{path} has an unknown column {unknown[0]!r:.40}; expected {', '.join(COLUMNS)}")
-    if len(set(columns)) != len(columns):
-        raise DataError(f"{path} has a column twice")
     if "frontal" not in columns:
         raise DataError(f"{path} has no column frontal")
     cases, problems = list[Case](), list[str]()
@@ -64,8 +54,6 @@ def read_cases(path: Path) -> list[Case]:
             problems.append(f"the case {name[:LONGEST_ID]!a} has a name that cannot be used: {fault}; give it another")
         elif row["frontal"] is None:
             problems.append(f"{name} ({place}) names no frontal image")
-        elif row["prior"] and os.path.isfile(_file(row["prior"], path)):
-            problems.append(f"the previous report of {name} ({place}) is the name of a file; give its text")
         else:
             lateral = _file(row["lateral"], path) if row["lateral"] else None
             others = {column: row[column] for column in _OTHERS}
@@ -94,11 +82,9 @@ def report_cases(reporter: Reporter, cases: Sequence[Case], out: Path) -> int:
         How many reports were truncated at the token limit.
 
     Raises:
-        DataError: cases cannot be used (the message lists the first, with reasons). FileExistsError: ``out`` exists.
+        DataError: cases cannot be used (the message lists the first, with reasons).
         PacerError: another process writes ``out``.
     """
-    if out.exists():
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(out))
     keys, problems = list[str](), list[str]()
     with Ticker("check cases", len(cases)) as ticker:
         for case in cases:

@@ -57,8 +57,8 @@ def model_card(
 
 def _origin(origin: dict[str, Any]) -> str:
     if is_standin(origin):
-        made = f": {origin['model']}, trained on {origin['data']}" if {"model", "data"} <= origin.keys() else ""
-        return f"a small stand-in made by the pipeline{made}"
+        recipe = f": {origin['model']}, trained on {origin['data']}" if {"model", "data"} <= origin.keys() else ""
+        return f"a small stand-in made by the pipeline{recipe}"
     if origin.get("provider") == "hub":
         return f"{origin.get('id')}, revision {origin.get('commit') or origin.get('revision')}"
     return f"provider {origin.get('provider', 'unknown')}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -58,13 +58,6 @@ class Case:
         return {"frontal": self.frontal} | ({} if self.lateral is None else {"lateral": self.lateral})
 
 
-class Truncation(NamedTuple):
-    """Numbers of tokens cut off, as in training: of the previous report, and of indication and history together."""
-
-    prior_tokens: int
-    clinical_context_tokens: int
-
-
 @dataclass(frozen=True)
 class Prepared:
     """A checked case: images [1 or 3, H, W] uint8 as the encoder sees them, texts as the model reads them, and
@@ -79,16 +72,7 @@ class Prepared:
     view: View
     sections: Sections
     notes: tuple[str, ...]
-    truncation: Truncation
     commitment: Anchor | None = None
-
-    def all_notes(self) -> tuple[str, ...]:
-        """Return sentences about anything unexpected: the notes about the files, and what was cut off."""
-        return self.notes + tuple(
-            f"{count:,} tokens of the {what} were cut off, as in training"
-            for count, what in zip(self.truncation, ("previous report", "indication and history"))
-            if count
-        )
 
     @property
     def context(self) -> Context:
@@ -97,10 +81,7 @@ class Prepared:
     def in_context(self, context: Context) -> Prepared:
         """Return the case without the sources that the context lacks."""
         lateral, prior = availability(context)
-        truncation = self.truncation if prior else self.truncation._replace(prior_tokens=0)
-        return replace(
-            self, lateral=self.lateral if lateral else None, prior=self.prior if prior else None, truncation=truncation
-        )
+        return replace(self, lateral=self.lateral if lateral else None, prior=self.prior if prior else None)
 
 
 @dataclass(frozen=True)
@@ -132,9 +113,8 @@ class Result:
             (a model without Commit, or a text without one).
         fallback: whether no report was found in the text, so that ``report`` is the whole text.
         truncated: whether the token limit was reached, so the end may be missing. tokens: number generated.
-        truncation: tokens cut off from the inputs.
-        notes: sentences about anything unexpected: truncation, DICOM files that name another view or part of the
-            body, and notes that apply to every report of the model.
+        notes: sentences about anything unexpected: DICOM files that name another view or part of the body, and notes
+            that apply to every report of the model.
         gate: of Calibrate, 0 to 1; None without it. frontal, lateral: routing; ``lateral`` is None without that view.
         context, view, sections: what the model was given and asked for.
         probabilities: of each finding, as read from the sources; None without the stage ``findings``.
@@ -149,7 +129,6 @@ class Result:
     fallback: bool
     truncated: bool
     tokens: int
-    truncation: Truncation
     notes: tuple[str, ...]
     gate: float | None
     view: View
@@ -165,7 +144,7 @@ class Result:
             return {}
         return {finding: polarity for polarity in POLARITIES for finding in getattr(self.commitment, polarity)}
 
-    def unkept(self) -> dict[str, str | None]:
+    def departures(self) -> dict[str, str | None]:
         """Return each finding of the commitment to which the report gives another polarity, with that polarity as the
         rules read it; None: not mentioned. Empty if the report agrees with its commitment, or one of them is absent."""
         committed, read = {} if self.fallback else self.findings(), extract_anchor(self.report)
@@ -176,7 +155,11 @@ class Result:
     def contradictions(self) -> list[str]:
         """Return the findings that the commitment affirms and the report denies, or the reverse."""
         committed, opposite = self.findings(), {"positive": "negative", "negative": "positive"}
-        return [finding for finding, said in self.unkept().items() if said == opposite.get(committed[finding], "")]
+        return [
+            finding
+            for finding, polarity in self.departures().items()
+            if polarity == opposite.get(committed[finding], "")
+        ]
 
     def routing(self) -> dict[str, Routing]:
         """Return the routing by image: ``frontal``, and ``lateral`` if there is one."""
@@ -199,7 +182,6 @@ class Result:
             "fallback": self.fallback,
             "truncated": self.truncated,
             "tokens": self.tokens,
-            "cut": self.truncation._asdict(),
             "notes": list(self.notes),
             "gate": self.gate,
             "view": self.view,
@@ -212,7 +194,7 @@ def notes_of(results: Collection[Result]) -> list[str]:
     """Return the results' notes without repeats, then warnings about single reports, which begin with the context."""
     notes = [note for result in results for note in result.notes]
     for result in results:
-        if result.given and (unsaid := result.unkept()):
+        if result.given and (unsaid := result.departures()):
             notes.append(f"{result.context.upper()}: the report does not say what is listed of {', '.join(unsaid)}")
         if not result.report:
             notes.append(f"{result.context.upper()}: the report is empty: every sentence affirms what is not listed")

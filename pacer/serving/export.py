@@ -30,17 +30,8 @@ from pacer.model.checkpoint import (
     weights_hash,
 )
 from pacer.serving.card import model_card
-from pacer.serving.layout import BACKBONES, CARD, FINDINGS, SETTINGS, TOKENIZER
-from pacer.serving.package import (
-    GENERATED,
-    NOT_EXPORTED,
-    TOKENIZER_FILES,
-    VERSION,
-    PackageSettings,
-    States,
-    Texts,
-    write_manifest,
-)
+from pacer.serving.layout import BACKBONES, CARD, FINDINGS, SETTINGS
+from pacer.serving.package import GENERATED, NOT_EXPORTED, VERSION, PackageSettings, States, Texts, write_manifest
 
 #: Decoding settings that affect the text of a report.
 _DECIDING = Decode.model_fields.keys() - NOT_EXPORTED - {"engine", "batch_size"}
@@ -96,19 +87,13 @@ def export_model(
     card = model_card(record, settings, records, origins, scores, with_backbones=with_backbones)
     about = {
         "software": {"pacer": version_of("pacer"), **package_versions()},
-        "phase": record.phase,
-        "step": record.step,
         GENERATED: bool(read_about(records).get("generated")),
-        "backbones": "copied" if with_backbones else "referred to",
     }
     with atomic_directory(out) as directory:
         save_checkpoint(directory, weights, record.model_copy(update={"parent": None}))
         if reader is not None:
             reader.save(directory / FINDINGS, {"weights": checkpoint_hash(directory)})
         write_json(directory / SETTINGS, settings.written())
-        language = resolve(backbones / "language")
-        names = [file.name for pattern in TOKENIZER_FILES for file in language.glob(pattern)]
-        _copy(names, language, directory / TOKENIZER)
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
         for name, content in scores.items():
@@ -120,11 +105,9 @@ def export_model(
 
 def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> PackageSettings:
     trained = set(read_records(records).filter(split="train")["context"])
-    if not trained:
-        raise DataError(f"{records} has no record in split train, so the contexts of the model are not known")
     about = read_about(records)
-    if not {"cleaner", "target"} <= about.keys():
-        raise DataError(f"{records} does not say how its texts were cleaned; run the corpus stage")
+    if not trained or not {"cleaner", "target"} <= about.keys():
+        raise DataError(f"{records} has no train record, or does not say how its texts were cleaned; run stage corpus")
     return PackageSettings(
         version=VERSION,
         contexts=[context for context in CONTEXTS if context in trained],
@@ -136,24 +119,16 @@ def _settings(records: Path, features: Path, record: CheckpointRecord, decode: D
 
 def _states(features: Path, record: CheckpointRecord) -> States:
     """Return how the states in the store were computed, which training and decoding read."""
-    encoding = FeatureStore(features).encoding
-    if any(record.frozen.get(name) != fingerprint for name, fingerprint in encoding.encoders.items()):
+    encoding, recipes = FeatureStore(features).encoding, read_json(features / STORE).get("recipes")
+    made_with = encoding.encoders, encoding.depths, encoding.rounding, recipes and recipes["images"]["preparation"]
+    encoders = {name: record.frozen[name] for name in encoding.encoders}
+    if made_with != (encoders, record.model.features.depths, ROUNDING_VERSION, prepare.VERSION):
         raise DataError(
-            f"{features} was made with other encoders than the model was trained on; run `dvc repro features` "
-            "with the settings of that training, or train again"
+            f"{features} was made with encoders or depths other than those of the model's training, or by another "
+            "version of this software; run `dvc repro features` with the settings of that training, or train again"
         )
-    depths = record.model.features.depths
-    if encoding.depths != depths:
-        raise DataError(
-            f"{features} has depths {encoding.depths}, and the model was trained on {depths}; run `dvc repro "
-            "features` with the settings of that training, or train again"
-        )
-    recipes = read_json(features / STORE).get("recipes")
-    versions = prepare.VERSION, ROUNDING_VERSION
-    if not recipes or (recipes["images"]["preparation"], encoding.rounding) != versions:
-        raise DataError(f"{features} was made by another version of this software; run the features stage again")
     return States(
-        depths=depths,
+        depths=encoding.depths,
         dtype=encoding.dtype,
         precision=encoding.precision,
         prior_tokens=recipes["priors"]["prior_tokens"],
@@ -177,17 +152,13 @@ def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]
 def _bring(source: Path, out: Path, *, copy: bool) -> None:
     """Write a frozen model as a copy of its files or a pointer with their hashes; both keep the model's fingerprint."""
     target = resolve(source)
+    names = [file.name for file in target.iterdir() if file.is_file() and file.name != PROVENANCE]
     if (source / POINTER).is_file():
-        names = sorted(read_pointer(source).files)
-    else:
-        names = sorted(file.name for file in target.iterdir() if file.is_file() and file.name != PROVENANCE)
-    _copy(names if copy else [], target, out)
-    if not copy:
-        write_pointer(target, names, out)
-    write_json(out / PROVENANCE, provenance(source))
-
-
-def _copy(names: list[str], source: Path, out: Path) -> None:
+        names = list(read_pointer(source).files)
     out.mkdir(parents=True)
-    for name in names:
-        shutil.copyfile(source / name, out / name)
+    if copy:
+        for name in names:
+            shutil.copyfile(target / name, out / name)
+    else:
+        write_pointer(target, sorted(names), out)
+    write_json(out / PROVENANCE, provenance(source))

@@ -7,7 +7,7 @@ from pathlib import Path
 from pacer.core.errors import CheckpointError
 
 FINDINGS = "findings"  # the folder of the stage of this name
-SETTINGS, MANIFEST, CARD, TOKENIZER, BACKBONES = "reporter.json", "manifest.json", "README.md", "tokenizer", "backbones"
+SETTINGS, MANIFEST, CARD, BACKBONES = "reporter.json", "manifest.json", "README.md", "backbones"
 
 
 def check_exported(directory: Path) -> None:

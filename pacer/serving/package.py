@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -16,18 +16,16 @@ from pacer.config import Backbone, Decode, Positive, Strict, read_params
 from pacer.config.corpus import Cleaner
 from pacer.config.strict import Tokens
 from pacer.core.contexts import Context
-from pacer.core.errors import BackboneError, CheckpointError, ConfigError
+from pacer.core.errors import BackboneError, CheckpointError
 from pacer.core.io import hash_file, read_json, write_json
-from pacer.core.pointers import POINTER, Pointer, hashes_of, provenance, read_pointer
+from pacer.core.pointers import POINTER, Pointer, provenance, read_pointer
 from pacer.features import prepare
 from pacer.features.store import ROUNDING_VERSION
 from pacer.model.assemble import FROZEN
-from pacer.serving.layout import BACKBONES, MANIFEST, SETTINGS, TOKENIZER, check_exported
+from pacer.serving.layout import BACKBONES, MANIFEST, SETTINGS, check_exported
 
 #: Version of this layout; increases with every change that older software cannot read.
 VERSION = 1
-#: Files of a language model's directory that its tokenizer may read.
-TOKENIZER_FILES = "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "config.json"
 #: Entry of the manifest: whether the model was trained on a generated corpus (absent: unknown).
 GENERATED = "generated_corpus"
 #: Keys of the group ``decode`` that do not change a report and are not exported, and their values here.
@@ -81,18 +79,14 @@ def read_settings(directory: Path) -> PackageSettings:
     """
     check_exported(directory)
     manifest = read_json(directory / MANIFEST)
-    version = manifest.get("version") if isinstance(manifest, dict) else None
-    if version != VERSION:
+    if manifest["version"] != VERSION:
         raise CheckpointError(
-            f"{directory} has version {version!r} of the layout, and this software reads version "
+            f"{directory} has version {manifest['version']!r} of the layout, and this software reads version "
             f"{VERSION}; export the model again, or use the software that it was exported with"
         )
-    listed = manifest.get("files")
-    if not isinstance(listed, dict):
-        raise CheckpointError(f"{directory / MANIFEST} does not say which files there are; copy the folder again")
     # excludes files behind a link to a folder and files outside the directory
     there = {str(PurePosixPath(path.relative_to(directory))) for path in directory.rglob("*") if path.is_file()}
-    for name, expected in listed.items():
+    for name, expected in manifest["files"].items():
         if name not in there:
             raise CheckpointError(f"{directory} is incomplete: {name:.200} is missing; copy the folder again")
         if hash_file(directory / name) != expected:
@@ -117,25 +111,6 @@ def write_manifest(directory: Path, about: dict[str, Any]) -> None:
     write_json(directory / MANIFEST, {"version": VERSION, **about, "files": files})
 
 
-def check_tokenizer(directory: Path, language: Path) -> None:
-    """Compare the tokenizer of an exported model with the files of its language model, by their recorded hashes.
-
-    Args:
-        language: the language model's directory or pointer, whose fingerprint was compared with the checkpoint's.
-
-    Raises:
-        CheckpointError: a file differs, is missing, or does not belong to the language model.
-    """
-    files = read_pointer(language).files if (language / POINTER).is_file() else hashes_of(language)
-    expected = {name: digest for name, digest in files.items() if any(map(PurePath(name).match, TOKENIZER_FILES))}
-    different = expected.items() ^ hashes_of(directory / TOKENIZER).items()
-    if different:
-        raise CheckpointError(
-            f"{directory / TOKENIZER}: {min(different)[0]} is not that of the language model that this model was "
-            "trained with; copy the folder again"
-        )
-
-
 @contextmanager
 def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
     """Yield a temporary folder ``{vision,language,text}`` from which the frozen models can be loaded.
@@ -147,11 +122,8 @@ def frozen_models(directory: Path, given: Path | None) -> Generator[Path]:
         given: a folder with some or all of the three, which are used instead of the directory's own.
 
     Raises:
-        ConfigError: ``given`` is not a folder. BackboneError: a frozen model was not found; the message says how to
-            get it.
+        BackboneError: a frozen model was not found; the message says how to get it.
     """
-    if given is not None and not given.is_dir():
-        raise ConfigError(f"backbones {given} is not a folder; name one that holds vision, language and text")
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         for name in FROZEN:

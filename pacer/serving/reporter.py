@@ -10,26 +10,24 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from pacer.backbones.tokenizer import read_tokenizer
 from pacer.commitments.anchor import read_list
 from pacer.core.contexts import CONTEXTS, Context, availability, contexts_within
 from pacer.core.devices import compute_device
-from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.core.errors import DataError
 from pacer.core.io import hash_file, read_json
 from pacer.core.pointers import resolve
 from pacer.data.cleaning import CLEANERS
 from pacer.data.greyscale import NOTES
-from pacer.data.prompt import instruction
 from pacer.data.readers.views import parse_view
 from pacer.decoding.generate import Generated, Generator
 from pacer.decoding.reader import read_reader
 from pacer.features.encoder import ImageEncoder, TextEncoder
-from pacer.model.assemble import load_model
-from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Truncation, View
+from pacer.model.assemble import load_model, load_tokenizer
+from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, View
 from pacer.serving.features import CaseFeatures
-from pacer.serving.layout import FINDINGS, MANIFEST, TOKENIZER
-from pacer.serving.package import GENERATED, check_tokenizer, frozen_models, read_settings
-from pacer.serving.sources import load_image, load_prior, load_text
+from pacer.serving.layout import FINDINGS, MANIFEST
+from pacer.serving.package import GENERATED, frozen_models, read_settings
+from pacer.serving.sources import load_image, load_text
 
 
 class Reporter:
@@ -48,7 +46,7 @@ class Reporter:
 
     Raises:
         CheckpointError: the directory is not an exported model or not complete, or the frozen models do not belong to
-            it. BackboneError: a frozen model is missing. ConfigError: the batch size is below 1.
+            it. BackboneError: a frozen model is missing.
     """
 
     def __init__(
@@ -61,22 +59,19 @@ class Reporter:
         directory = Path(directory)
         self.settings = settings = read_settings(directory)
         self.batch_size = settings.decoding.batch_size if batch_size is None else batch_size
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size = {batch_size}: expected at least 1")
         self.device = torch.device(device or compute_device())
         self.fingerprint = hash_file(directory / MANIFEST)
         self.notes = (GENERATED_NOTE,) if read_json(directory / MANIFEST).get(GENERATED) else ()
         states = settings.states
         with frozen_models(directory, None if backbones is None else Path(backbones)) as root:
             model, record = load_model(directory, root)
-            check_tokenizer(directory, root / "language")
+            tokenizer = load_tokenizer(root)
             reader = read_reader(directory / FINDINGS, directory) if (directory / FINDINGS).is_dir() else None
             self._features = CaseFeatures(
                 ImageEncoder(resolve(root / "vision"), states.depths, self.device, states.precision),
                 TextEncoder(resolve(root / "text"), states.prior_tokens, self.device, states.precision),
                 states.dtype,
             )
-        tokenizer = read_tokenizer(directory / TOKENIZER)
         arguments = model, tokenizer, self._features, record.model, settings.decoding, self.device
         self._generator = Generator(*arguments, reader)
         self.commit, self.depths = self._generator.commit, tuple(states.depths)
@@ -117,6 +112,8 @@ class Reporter:
         history = load_text(case.history, f"history of {name}")
         if case.commitment is not None and not self.commit:
             raise DataError(f"{name}: the model was trained without Commit and writes no report for a list of findings")
+        parsed = parse_view(case.view)  # in any of the words that tables use
+        stated = parsed.view if parsed is not None and parsed.kind == "frontal" else case.view
         prepared = Prepared(
             name=name,
             frontal=frontal,
@@ -124,10 +121,9 @@ class Reporter:
             prior=prior,
             indication=indication,
             history=history,
-            view=_one_of(_direction(case.view) or view or "other", get_args(View), f"view of {name}"),
+            view=_one_of(stated or view or "other", get_args(View), f"view of {name}"),
             sections=_one_of(case.sections or target, get_args(Sections), f"sections of {name}"),
             notes=tuple(notes),
-            truncation=self._truncation(prior, indication, history),
             commitment=None if case.commitment is None else read_list(case.commitment),
         )
         if prepared.context not in self.contexts:
@@ -149,7 +145,7 @@ class Reporter:
         """Generate the reports of several cases, in their order.
 
         Raises:
-            DataError: as :meth:`prepare`, for the first case that cannot be used. PacerError: as :meth:`stream`.
+            DataError: as :meth:`prepare`, for the first case that cannot be used.
         """
         prepared = [self._prepared(case) for case in cases]
         results = dict(self.stream(prepared, max(1, min(len(prepared), self.batch_size))))
@@ -162,7 +158,7 @@ class Reporter:
         ``batch_size`` cases; None: the reporter's.
 
         Raises:
-            DataError: as :meth:`prepare`, when the case's turn comes. PacerError: the device has too little memory.
+            DataError: as :meth:`prepare`, when the case's turn comes.
         """
         batch_size = batch_size or self.batch_size
         self._generator.decode = self._generator.decode.model_copy(update={"batch_size": batch_size})
@@ -186,36 +182,20 @@ class Reporter:
                     "commitment": case.commitment,
                 }
 
-        try:
-            for number, generated in self._generator.stream(records()):
-                yield number, self._result(generated, waiting.pop(number))
-        except torch.OutOfMemoryError:
-            raise PacerError(
-                f"{self.device} has too little memory for {batch_size} cases at a time; choose a smaller batch size"
-            ) from None
+        for number, generated in self._generator.stream(records()):
+            yield number, self._result(generated, waiting.pop(number))
 
     def _prepared(self, case: Case | Prepared) -> Prepared:
         return self.prepare(case) if isinstance(case, Case) else case
 
     def _prior(self, text: str | None, name: str) -> str | None:
-        loaded = load_prior(text, name)
+        loaded = load_text(text, name)
         if loaded is None:
             return None
         cleaned = CLEANERS[self.settings.texts.cleaner](loaded)
         if not any(character.isalnum() for character in cleaned):
             raise DataError(f"{name}: no words are left after cleaning; give the report, or leave it out")
         return cleaned
-
-    def _truncation(self, prior: str | None, indication: str | None, history: str | None) -> Truncation:
-        """Return what the text encoder and the prompt cut off; they cut nothing where view and sections stand."""
-        before, _ = instruction(
-            view="other", sections="findings", indication=indication, history=history, commit=self.commit
-        )
-        words = self._features.texts.tokenizer(prior, truncation=False, verbose=False)["input_ids"] if prior else ()
-        pieces = self._generator.tokenizer(before, add_special_tokens=False, verbose=False)["input_ids"]
-        return Truncation(
-            max(0, len(words) - self._features.texts.tokens), max(0, len(pieces) - self._generator.prompt.before_tokens)
-        )
 
     def _result(self, generated: Generated, case: Prepared) -> Result:
         extracted = self._generator.extract(generated.text)
@@ -228,8 +208,7 @@ class Reporter:
             fallback=extracted.fallback,
             truncated=generated.tokens >= self.settings.decoding.max_new_tokens,
             tokens=generated.tokens,
-            truncation=case.truncation,
-            notes=self.notes + case.all_notes(),
+            notes=self.notes + case.notes,
             gate=generated.gate,
             view=case.view,
             sections=case.sections,
@@ -248,12 +227,6 @@ class Reporter:
             weights.float().view(rows, columns, -1).numpy(),
             self.depths,
         )
-
-
-def _direction(view: Any) -> Any:
-    """Return the direction of a frontal view, in any of the words that tables use, and anything else unchanged."""
-    parsed = parse_view(view)
-    return parsed.view if parsed is not None and parsed.kind == "frontal" else view
 
 
 def _one_of(value: Any, allowed: tuple[Any, ...], name: str) -> Any:

@@ -50,9 +50,11 @@ def result_page(result: Result, model: Anchor | None = None, commits: bool = Tru
         for name, routing in result.routing().items()
     ]
     commitment = _commitment(result)
-    said = [] if commitment is None else sorted(statements(result.report) - commitment)
-    listed, own = result.findings(), model or result.commitment or Anchor()
-    rows = {finding: {"model": own.polarity(finding) or "", "person": listed.get(finding, "")} for finding in FINDINGS}
+    uncommitted = [] if commitment is None else sorted(statements(result.report) - commitment)
+    listed, generated = result.findings(), model or result.commitment or Anchor()
+    rows = {
+        finding: {"model": generated.polarity(finding) or "", "person": listed.get(finding, "")} for finding in FINDINGS
+    }
     changed = {finding: states for finding, states in rows.items() if states["model"] != states["person"]}
     return render(
         "result.html",
@@ -64,7 +66,7 @@ def result_page(result: Result, model: Anchor | None = None, commits: bool = Tru
         overlays=overlays,
         spans=_marked(result),
         sources=SOURCES[result.context],
-        unbacked=[(finding, kind) for finding, kind in said if kind != LONGITUDINAL],
+        unbacked=[(finding, kind) for finding, kind in uncommitted if kind != LONGITUDINAL],
         notes=notes_of([result]),
     )
 

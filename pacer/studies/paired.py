@@ -52,12 +52,11 @@ class ScoredRun(NamedTuple):
 
 class RowDifference(NamedTuple):
     """A difference in ``metric``, ``label`` "row − base": over patients, or over replicates if each has its own
-    records. ``over_replicates``: also over replicates, if possible."""
+    records."""
 
     label: str
     metric: str
     difference: Difference
-    over_replicates: Difference | None
 
 
 def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> tuple[list[RowDifference], list[str]]:
@@ -84,17 +83,17 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
             notes[f"{row} was not tested against {against}: {error}."] = None
             continue
         for metric in study.metrics:
-            apart = [
-                second - first
-                for one, two in pairs.values()
-                if (first := context_mean(one.scores, metric)) is not None
-                and (second := context_mean(two.scores, metric)) is not None
-            ]
-            replicates = _student(apart) if len(apart) == len(pairs) else None
-            difference = tested.get(metric) if over_patients else replicates
+            difference = tested.get(metric)
+            if not over_patients:
+                apart = [
+                    second - first
+                    for one, two in pairs.values()
+                    if (first := context_mean(one.scores, metric)) is not None
+                    and (second := context_mean(two.scores, metric)) is not None
+                ]
+                difference = _student(apart) if len(apart) == len(pairs) else None
             if difference is not None:
-                besides = replicates if over_patients and len(pairs) >= ENOUGH else None
-                lines.append(RowDifference(f"{row} − {against}", metric, difference, besides))
+                lines.append(RowDifference(f"{row} − {against}", metric, difference))
         notes[PATIENTS_NOTE if over_patients else REPLICATES_NOTE] = None
         if len(pairs) < len(study.labels) and None not in pairs:
             notes[f"{row} was tested only with {', '.join(map(str, pairs))}."] = None
@@ -112,17 +111,15 @@ def _student(apart: Sequence[float]) -> Difference:
 
 def difference_table(title: str, tested: Sequence[RowDifference]) -> Table:
     """Return the table of the tested differences; p by Holm allows for the number of rows tested on a score."""
-    heads = ("Compared", "Score", "Difference", "95 % interval", "p", "p (Holm)", "95 % over replicates")
-    shown = len(heads) if any(line.over_replicates is not None for line in tested) else len(heads) - 1
+    heads = ("Compared", "Score", "Difference", "95 % interval", "p", "p (Holm)")
     adjusted = {
         metric: iter(holm([line.difference.p for line in tested if line.metric == metric]))
         for metric in {line.metric for line in tested}
     }
     rows = []
-    for label, metric, difference, over_replicates in tested:
+    for label, metric, difference in tested:
         cells = (signed(difference.difference), *difference_cells(difference)[1:], p_value(next(adjusted[metric])))
-        replicates = difference_cells(over_replicates)[1] if over_replicates else "–"
-        rows.append((label, score_of(metric).column, *cells, replicates)[:shown])
-    numeric = (False, False, *(True,) * (shown - 2))
+        rows.append((label, score_of(metric).column, *cells))
+    numeric = (False, False, *(True,) * (len(heads) - 2))
     caption = f"{title}: differences, case by case"
-    return Table(heads[:shown], tuple(rows), caption, numeric, rules=first_cell_changes(rows))
+    return Table(heads, tuple(rows), caption, numeric, rules=first_cell_changes(rows))

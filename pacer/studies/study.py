@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,15 +10,12 @@ from pydantic import Field, JsonValue, model_validator
 from pacer.config import Strict, read_params
 from pacer.config.profiles import names_in
 from pacer.core.errors import ConfigError
-from pacer.metrics.score_kinds import Direction, Score
+from pacer.metrics.score_kinds import Score
 from pacer.metrics.scores import score_of
 from pacer.reporting.published import load_published
 
 #: Prefix of keys for the baselines' own parameters, as with `dvc exp run -S`; other keys are PACER's.
 BASELINE_KEY = "baselines/params.yaml:"
-
-#: Names that a study must not have: folders of `studies/results/` that all studies share.
-_SHARED = ("logs", "runs", "slots", "stages")
 
 #: Parameter -> value.
 Overrides = dict[str, JsonValue]
@@ -54,8 +50,7 @@ class Study(Strict):
     """A study; its ``name`` is that of its file.
 
     ``layout``: one block of rows per context, or the plain mean over contexts. ``metrics``: keys of ``scores.json``,
-    also of the user's own columns; ``better`` says of these whether higher or lower values are. ``set``: parameters
-    that all rows share.
+    also of the user's own columns. ``set``: parameters that all rows share.
     ``replicates``: each row is run with each of these (seeds of the training, or of a generated corpus and its models).
     ``published``: the table of ``pacer/reporting/published.yaml`` to compare with. ``against``: the row that the other
     rows are tested against, or one row per group. ``compared``: additional pairs of rows; the first is tested against
@@ -67,7 +62,6 @@ class Study(Strict):
     title: Name
     layout: Literal["contexts", "mean"]
     metrics: Annotated[list[Name], Field(min_length=1)]
-    better: dict[Name, Direction] = Field(default_factory=dict)
     replicates: Annotated[list[Overrides], Field(min_length=1)] = Field(default_factory=lambda: [{}])
     set: Overrides = Field(default_factory=dict)
     published: Name | None = None
@@ -79,8 +73,6 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Study:
-        if any(one in self.replicates[:place] for place, one in enumerate(self.replicates)):
-            raise ValueError("replicates holds the same values twice")
         for key in {key for replicate in self.replicates for key in replicate}:
             if any(key not in replicate for replicate in self.replicates):
                 raise ValueError(f"replicates: {key} must be set in each")
@@ -93,12 +85,9 @@ class Study(Strict):
             raise ValueError("two rows of one group have the same name")
         if self.layout == "contexts" and any(row.group for row in self.rows):
             raise ValueError("layout: contexts makes a group of every context; its rows have no group")
-        if unused := self.better.keys() - set(self.metrics):
-            raise ValueError(f"better: {', '.join(sorted(unused))} is not one of its metrics")
         if unknown := set(self.curve) - {row.name for row in self.rows}:
             raise ValueError(f"curve: {', '.join(sorted(unknown))} is not one of its rows")
-        if any(row == base for row, base in self.tested()):
-            raise ValueError("compared: a row cannot be tested against itself")
+        self.tested()  # refuses rows that there are not
         if self.published is not None and self.published not in load_published():
             raise ValueError(f"published: {self.published} is not one of {', '.join(load_published())}")
         return self
@@ -106,8 +95,7 @@ class Study(Strict):
     @property
     def columns(self) -> list[Score]:
         """The scores of its columns."""
-        known = map(score_of, self.metrics)
-        return [replace(score, better=self.better.get(score.key, score.better)) for score in known]
+        return [score_of(metric) for metric in self.metrics]
 
     @property
     def labels(self) -> list[str]:
@@ -150,6 +138,4 @@ def load_study(folder: Path, name: str) -> Study:
     path = folder / f"{name}.yaml"
     if not path.is_file():
         raise ConfigError(f"unknown study {name!r}; {folder}/ contains {', '.join(names_in(folder, 'studies'))}")
-    if name in _SHARED:
-        raise ConfigError(f"{path}: a study may not have the name {name}; rename the file")
     return read_params(path, Study).model_copy(update={"name": name})

@@ -80,7 +80,7 @@ def build_table(
     opening = dict(zip(starts, blocks, strict=False))
     lines = [line for block in blocks for line in block.rows.items()]
     tested, test_notes = compare_rows(study, runs, compare) if compare is not None else ([], [])
-    notes = _notes(study, runs) + _changed(study, runs) + _published_notes(published, beside)
+    notes = _notes(study, runs) + _published_notes(published, beside)
     table = Table(
         ("Model", *(score.column for score in study.columns)),
         tuple((label, *(cell.text or "–" for cell in cells)) for label, cells in lines),
@@ -130,11 +130,11 @@ def _blocks(study: Study, runs: Sequence[ScoredRun], published: Sequence[Publish
         beside.append((block.context if study.layout == "contexts" else block.name, shown))
     if study.layout == "contexts":
         contexts = contexts_in(runs[0].scores) if runs else []
-        own = [(context, context.upper(), context, study.rows) for context in contexts]
+        ours = [(context, context.upper(), context, study.rows) for context in contexts]
     else:
         groups = dict.fromkeys(row.group for row in study.rows)
-        own = [(group, group or "", MEAN, [row for row in study.rows if row.group == group]) for group in groups]
-    for belongs, title, context, members in own:
+        ours = [(group, group or "", MEAN, [row for row in study.rows if row.group == group]) for group in groups]
+    for belongs, title, context, members in ours:
         values = {row.name: _values(study, runs, study.rows.index(row), context) for row in members}
         blocks.append(Block(Heading(title), ranked(values, [score.better for score in study.columns])))
         blocks += [block for name, block in beside if name == belongs]
@@ -222,18 +222,6 @@ def _published_notes(published: PublishedTable | None, beside: Sequence[bool]) -
     if not all(beside):
         notes.append(f"Not all of our rows can be compared with them, which are of {measured}.")
     return notes
-
-
-def _changed(study: Study, runs: Sequence[ScoredRun]) -> list[str]:
-    """Return notes on rows whose definition changed since they were run."""
-    changed = dict.fromkeys(
-        study.rows[run.row].name
-        for run in runs
-        if run.record is not None and run.replicate is not None and "overrides" in run.record
-        if run.record["target"] != study.rows[run.row].target
-        or run.record["overrides"] != study.overrides(run.row, run.replicate)
-    )
-    return [f"{name}: its definition changed since it was run; `pacer study run {study.name}`." for name in changed]
 
 
 def _missing(study: Study, runs: Sequence[ScoredRun]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -48,12 +47,10 @@ class RecordTable:
         """Read rows of ``contexts`` from ``records.parquet``, ``emphasis.parquet`` and ``anchors.parquet`` (or None).
 
         Raises:
-            DataError: there is no record, a file is unreadable, or one of the other two does not have one row per
+            DataError: a file is unreadable, or one of the other two does not have one row per
                 record, in the records' order.
         """
         frame = read_records(records).drop(_UNUSED)
-        if frame.is_empty():
-            raise DataError(f"{records} holds no record")
         frame = _joined(frame, _columns(emphasis, "emphasis"), "emphasis")
         if anchors is not None:
             frame = _joined(frame, _columns(anchors, *COMMITMENT_COLUMNS), "anchors")
@@ -80,11 +77,6 @@ class RecordTable:
         numbered = self.frame.select("context", "split", row=pl.int_range(pl.len(), dtype=pl.Int32)).filter(split=split)
         return {context: numbered.filter(context=context)["row"].to_numpy() for context in contexts}
 
-    def positive_repeated(self, rows: np.ndarray, times: int) -> np.ndarray:
-        """Return ``rows`` (int32), with rows whose commitment has a positive finding repeated ``times`` times."""
-        positive = rows[self.frame["positive"].list.len().gather(rows).to_numpy() > 0]
-        return np.concatenate([rows, np.repeat(positive, times - 1)])
-
 
 def _columns(path: Path, *columns: str) -> pl.DataFrame:
     with readable(path):
@@ -94,11 +86,7 @@ def _columns(path: Path, *columns: str) -> pl.DataFrame:
 def _joined(records: pl.DataFrame, other: pl.DataFrame, stage: str) -> pl.DataFrame:
     """Add the output columns of a ``stage``, which must have one row per record, in the records' order."""
     if not records["record_id"].equals(other["record_id"]):
-        pairs = zip_longest(records["record_id"], other["record_id"])
-        row, (expected, given) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
-        raise DataError(
-            f"{stage}: row {row} is of record {given}, expected {expected}; run the stage {stage} on these records"
-        )
+        raise DataError(f"{stage}: its records are not those of the corpus; run the stage {stage} again")
     return records.hstack(other.drop("record_id"))
 
 

@@ -348,11 +348,6 @@ class _Run:
         """Compute the validation losses; keep the best weights if ``train.checkpoint`` is ``best``."""
         losses = validate(self.model, self.examples, self.phase, self.accelerator)
         mean = losses.get("validation/mean", math.inf)
-        if losses and not math.isfinite(mean):
-            raise PacerError(
-                f"{self.phase.name}: validation after update {self.done} gave {losses}; lower "
-                f"{self.phase.name}.learning_rate, or look for values that are not finite in the feature store"
-            )
         if self.phase.train.checkpoint == "best" and (self.best is None or mean < self.best["loss"]):
             self.best = {"loss": mean, "weights": self.trained}
         return losses

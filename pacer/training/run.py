@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from pacer.config import Params
-from pacer.core.errors import CheckpointError, PacerError
+from pacer.core.errors import CheckpointError
 from pacer.core.io import hash_file, hash_json, publish, scratch_directory
 from pacer.core.processes import open_accelerator, process_state
 from pacer.features.online import open_features
@@ -146,12 +146,6 @@ def run_training(job: Job) -> None:
         model = job.build(torch.bfloat16 if half else torch.float32).to(accelerator.device)
         if phase.train.checkpointing == "on":
             model.checkpoint_blocks()
-        accelerator.wait_for_everyone()
-        if not directory.exists():
-            raise PacerError(
-                f"process {accelerator.process_index} does not see {directory}, which the first process made; all "
-                "nodes must run in one shared working tree"
-            )
         table = RecordTable.read(inputs.corpus / "records.parquet", inputs.emphasis, inputs.anchors, phase.contexts)
         features = open_features(inputs.features, inputs.backbones, accelerator.device)
         examples = job.make_examples(table, load_tokenizer(inputs.backbones), features, record.model)
@@ -168,19 +162,11 @@ def run_training(job: Job) -> None:
 
 
 def _opening(phase: Phase, table: RecordTable, record: CheckpointRecord, start: Path | None) -> str:
-    train = table.frame.filter(split="train")
-    words = f"{phase.name}: {len(train):,} train records"
+    words = f"{phase.name}: {len(table.frame.filter(split='train')):,} train records"
     before = read_record(start).precision if start else record.precision
     if before != record.precision:
         words += (
             f"\n{phase.name}: computes in {record.precision}, but {start} was trained in {before} (train.precision)"
-        )
-    if phase.losses.lambda_tlw and not (train["emphasis"].list.slice(1).list.max() > 0).any():
-        words += f"\n{phase.name}: L_TLW is 0: no target has emphasised tokens; emphasis.source: computed marks them"
-    if phase.schedule.updates < phase.schedule.warmup_updates:
-        words += (
-            f"\nwarning: {phase.name}.updates = {phase.schedule.updates} is below {phase.name}.warmup_updates = "
-            f"{phase.schedule.warmup_updates}: the learning rate never reaches {phase.schedule.learning_rate:.2g}"
         )
     return words
 
@@ -201,12 +187,6 @@ def _start_from(model: torch.nn.Module, start: Path, new: CheckpointRecord) -> s
         if different := _differences(record, new):
             raise CheckpointError(f"{start} does not fit the parameters: {'; '.join(different)}")
         weights = {name: tensor for name, tensor in weights.items() if not name.startswith("calibrator.")}
-    if record.model.quantization != new.model.quantization:
-        before, now = (quantization or "none" for quantization in (record.model.quantization, new.model.quantization))
-        raise CheckpointError(
-            f"{start} was trained with train.quantization: {before}, but the settings say {now}; all phases train on "
-            f"one frozen model: set train.quantization: {before}, or start from another checkpoint"
-        )
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in weights)
     load_strictly(model, weights, start)

@@ -141,8 +141,11 @@ class Sampler:
                 f"the corpus has no record of split train in {', '.join(phase.contexts)}, which {phase.name} trains "
                 "on; look at the corpus audit"
             )
-        if examples.table.labelled and phase.batches.positive_repeats > 1:
-            rows = {c: examples.table.positive_repeated(r, phase.batches.positive_repeats) for c, r in rows.items()}
+        more = phase.batches.positive_repeats - 1
+        if examples.table.labelled and more:
+            affirms = examples.table.frame["positive"].list.len().to_numpy() > 0
+            for context, numbers in rows.items():
+                rows[context] = np.concatenate([numbers, np.repeat(numbers[affirms[numbers]], more)])
         self.order = Order(
             rows, phase.schedule.batch_size, phase.batches.window, phase.batches.mix, phase.train.seed, phase.name
         )

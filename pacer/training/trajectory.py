@@ -56,14 +56,13 @@ class Trajectory(NamedTuple):
     """One target sequence tau. Arrays have one entry per token, BOS first.
 
     ``ids`` int64, ``spans`` int8 (:class:`Span`), ``s`` float32 (emphasised tokens, zero outside the report),
-    ``commit``: whether it is commitment-first (xi = 1), ``cut``: whether the report was cut at the token limit.
+    ``commit``: whether it is commitment-first (xi = 1).
     """
 
     ids: np.ndarray
     spans: np.ndarray
     s: np.ndarray
     commit: bool
-    cut: bool
 
     def omega(self, lambda_q: float) -> np.ndarray:
         """Return float32 weights: lambda_q on Omega_Q, 1 on Omega_Y, 0 on BOS (ignored by cross-entropy)."""
@@ -125,4 +124,4 @@ class TrajectoryBuilder:
         s = np.zeros(len(ids), dtype=np.float32)
         scored = np.flatnonzero((spans == Span.REPORT) | (spans == Span.END))[: len(scores)]
         s[scored] = scores[: len(scored)]
-        return Trajectory(ids, spans, s, commitment is not None, cut)
+        return Trajectory(ids, spans, s, commitment is not None)

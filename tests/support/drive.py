@@ -44,11 +44,6 @@ ROOT = Path(__file__).parents[2]
 MEASURED = ("tokens_per_second", "loader_wait", "memory_gb")
 #: Seconds after which a process that should have ended counts as hanging.
 PATIENCE = 120.0
-#: Functions of torch.distributed that send tensors or objects.
-COLLECTIVES = (
-    *("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "broadcast", "broadcast_object_list"),
-    *("reduce", "reduce_scatter", "reduce_scatter_tensor", "gather", "scatter", "all_to_all", "send", "recv"),
-)
 #: Starts a script as a user does.
 ACCELERATE = (str(Path(sys.executable).with_name("accelerate")), "launch", "--quiet")
 #: The same, two processes of this machine.
@@ -115,8 +110,8 @@ def job(phase: str, params: Params, inputs: dict[str, str], out: Path, **more: A
     Args:
         more: ``stop``: {"point", "number", "signal", "rank", "parent"}, the signal that the process sends itself, or
             its parent, when it reaches that point for that time. ``watch``: file for the points that were passed, with
-            the files then in scratch. ``record``: prefix of files with gradients, digests of the weights and
-            collectives of each update, one per rank. ``backend``: of several processes, instead of the one that
+            the files then in scratch. ``record``: prefix of files with gradients and digests of the weights of
+            each update, one per rank. ``backend``: of several processes, instead of the one that
             accelerate chooses.
     """
     before = {"parent": "warmup", "calibrate": "parent"}.get(phase)
@@ -296,13 +291,12 @@ class Points:
 
 
 class Recorder:
-    """Gradients, weights and collectives of each update, as the optimiser meets them."""
+    """Gradients and weights of each update, as the optimiser meets them."""
 
     def __init__(self) -> None:
         self.gradients: list[torch.Tensor] = []
         self.stepped: list[list[bool]] = []
         self.digests: list[str] = []
-        self.collectives: list[list[tuple[str, int]]] = [[]]
         step = torch.optim.AdamW.step
 
         def recorded(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -310,24 +304,11 @@ class Recorder:
             self.stepped.append([p.grad is not None for p in own])
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
             self.gradients.append(torch.cat([gradient.detach().flatten() for gradient in gradients]))
-            self.collectives.append([])
             result = step(optimizer, *args, **kwargs)
             self.digests.append(hash_bytes(b"".join(p.detach().numpy().tobytes() for p in own)))
             return result
 
         torch.optim.AdamW.step = recorded
-        for name in COLLECTIVES:
-            self._count(name)
-
-    def _count(self, name: str) -> None:
-        real = getattr(torch.distributed, name)
-
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            size = sum(a.nbytes for a in [*args, *kwargs.values()] if isinstance(a, torch.Tensor))
-            self.collectives[-1].append((name, size))
-            return real(*args, **kwargs)
-
-        setattr(torch.distributed, name, counted)
 
     def save(self, path: str) -> None:
         torch.save(vars(self), path)
@@ -341,13 +322,12 @@ def perform_all(paths: list[str]) -> None:
     from accelerate import Accelerator
 
     end = Accelerator.end_training
-    step, functions = torch.optim.AdamW.step, dict(vars(torch.distributed))
+    step = torch.optim.AdamW.step
     for number, path in enumerate(paths):
         last = number == len(paths) - 1
         Accelerator.end_training = end if last else lambda self: None
         perform(read_json(path))
         torch.optim.AdamW.step = step
-        vars(torch.distributed).update(functions)
 
 
 # -- a process that forks one for each job --------------------------------------------------------------------------

@@ -26,13 +26,11 @@ from pacer.baselines.ragpt import (
 from pacer.config.baselines import Bank
 from pacer.core.errors import CheckpointError, DataError
 from pacer.core.io import read_json
-from pacer.data.schemas import RECORD_SCHEMA, write_table
 from pacer.decoding.run import decode_records
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.batch import Batch, read_sources
 from pacer.training.run import Inputs
 from tests.support.baselines import compressed_by
-from tests.support.made_records import anchors_of
 from tests.support.models import QUERIES, specification
 from tests.support.searches import settings as decode_settings
 from tests.support.training import record_table
@@ -53,7 +51,7 @@ def make(records: pl.DataFrame, inputs: dict[str, Path], parent: Path, out: Path
     build_bank(
         Bank(**{"neighbours": K} | settings), "float32", records, inputs["backbones"], inputs["features"], parent, out
     )
-    return Retrieval(out, parent)
+    return Retrieval(out)
 
 
 @pytest.fixture
@@ -101,22 +99,6 @@ def test_too_few_entries_of_other_subjects_are_refused() -> None:
     keys = F.normalize(torch.randn(5, 4), dim=-1)
     with pytest.raises(DataError, match=r"ragpt\.bank\.neighbours"):
         nearest(keys, keys, "aabbc", "aabbc", 4)
-
-
-def test_an_image_of_two_subjects_is_refused(several: pl.DataFrame, inputs, parent: Path, tmp_path: Path) -> None:
-    """It would be its other subject's nearest entry, and bring that record its own study."""
-    shared = several.with_columns(frontal=pl.lit("x.jpg"))
-    with pytest.raises(DataError, match=r"frontal image x\.jpg belongs to two subjects"):
-        make(shared, inputs, parent, tmp_path / "bank")
-
-
-def test_a_bank_of_another_parent_and_an_unknown_image_are_refused(retrieval: Retrieval, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"unknown\.jpg"):
-        retrieval.read(["unknown.jpg"])
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "model.safetensors").write_bytes(b"x")
-    with pytest.raises(CheckpointError, match="another parent"):
-        Retrieval(tmp_path / "bank", tmp_path / "other")
 
 
 # -- the modules -----------------------------------------------------------------------------------------------------
@@ -244,7 +226,7 @@ def test_it_is_trained_and_decoded_with_its_bank(
     config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["another_patient"])
 
     def decode(name: str, bank: Path = bank) -> str:
-        generator = ragpt_generator(bank, parent)
+        generator = ragpt_generator(bank)
         decode_records(out, backbones, cases, inputs["features"], config, tmp_path / name, generator)
         assert read_json(tmp_path / name / "manifest.json")["baseline"] == baseline
         return "".join((tmp_path / name / f"{context}.jsonl").read_text() for context in ("sn", "sw", "mn", "mw"))
@@ -264,19 +246,6 @@ def test_it_is_trained_and_decoded_with_its_bank(
         load_adapted(RAGPT, out, backbones, retrieval.hash)
 
 
-def test_a_generator_of_what_no_record_misses_may_stay_untrained(
-    own, params, inputs, retrieval: Retrieval, parent: Path, records: pl.DataFrame, tmp_path: Path, log
-) -> None:
-    """Every train record has a lateral, so nothing ever asks for a generated one."""
-    with_lateral = pl.col("context").is_in(["mn", "mw"]) | (pl.col("split") != "train")
-    kept = records.filter(with_lateral)
-    write_table(inputs["corpus"] / "records.parquet", kept, RECORD_SCHEMA)
-    anchors_of(kept).write_parquet(inputs["anchors"])
-    bank, logged = tmp_path / "bank", []
-    train_ragpt(own.ragpt, params, Inputs(**inputs, start=parent), bank, tmp_path / "ragpt", log(logged))
-    assert logged[-1][0] == 4
-
-
 def test_it_retrieves_and_trains_in_half_precision(
     own, params, inputs, several: pl.DataFrame, parent: Path, tmp_path: Path, log, monkeypatch, features
 ) -> None:
@@ -284,7 +253,7 @@ def test_it_retrieves_and_trains_in_half_precision(
     half = params.model_copy(update={"train": params.train.model_copy(update={"precision": "bfloat16"})})
     AcceleratorState._reset_state(reset_partial_state=True)
     build_bank(own.ragpt.bank, "bfloat16", several, inputs["backbones"], inputs["features"], parent, tmp_path / "bank")
-    assert Retrieval(tmp_path / "bank", parent).read(["f0.jpg"]).dtype == torch.bfloat16
+    assert Retrieval(tmp_path / "bank").read(["f0.jpg"]).dtype == torch.bfloat16
     logged: list = []
     train_ragpt(own.ragpt, half, Inputs(**inputs, start=parent), tmp_path / "bank", tmp_path / "ragpt", log(logged))
     AcceleratorState._reset_state(reset_partial_state=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +9,24 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from pacer.baselines.adapted import load_adapted
 from pacer.baselines.pairs import PairedExamples
-from pacer.baselines.ragpt import RAGPT
 from pacer.baselines.simmlm import ResidualExperts, SimMLM, paired_objective, train_simmlm
 from pacer.config.baselines import BaselineParams, load_baseline_params
 from pacer.config.baselines import SimMLM as SimMLMSettings
-from pacer.core.errors import CheckpointError, ConfigError
+from pacer.core.errors import ConfigError
 from pacer.core.io import read_json
-from pacer.decoding.run import decode_records, trained_generator
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.model.batch import Batch, RefinedSources
-from pacer.model.checkpoint import read_record
 from pacer.model.pacer import Pacer
 from pacer.training.examples import MicroBatch
 from pacer.training.losses import EPSILON, LossWeights, Objective, divisors_of
 from pacer.training.run import Inputs
 from pacer.training.trajectory import RouteSeed
 from tests.support.models import QUERIES, moved, padded, specification
-from tests.support.searches import settings as decode_settings
 from tests.support.training import record_table, stepped
 
 D, Q = 24, 3
@@ -208,10 +203,6 @@ def test_a_checkpoint_holds_the_added_modules_alone_and_names_its_parent(
     assert not any(parameter.requires_grad for parameter in model.parameters())
     for name, tensor in weights.items():
         assert torch.equal(dict(model.named_parameters())[name], tensor)
-    with pytest.raises(CheckpointError, match="is a checkpoint of parent, expected one of simmlm"):
-        load_adapted(SimMLM, parent, backbones)
-    with pytest.raises(CheckpointError, match="is a checkpoint of simmlm, expected one of ragpt"):
-        load_adapted(RAGPT, tmp_path / "simmlm", backbones)
 
 
 def test_no_weight_moves_for_a_source_that_no_row_has(
@@ -230,25 +221,6 @@ def test_no_weight_moves_for_a_source_that_no_row_has(
     for (name, index, contexts), taken in zip(blocks, steps, strict=True):
         assert all(moved == bool(present & contexts) for present, moved in taken), (name, index, taken)
         assert len(contexts) == 4 or {moved for _, moved in taken} == {False, True}
-
-
-def test_decoding_writes_the_settings_and_asks_the_experts(
-    own, params, inputs, parent: Path, backbones: Path, records: pl.DataFrame, tmp_path: Path, log
-) -> None:
-    train_simmlm(own.simmlm, params, Inputs(**inputs, start=parent), tmp_path / "simmlm", log([]))
-    record, weights = read_record(tmp_path / "simmlm"), load_file(tmp_path / "simmlm" / "model.safetensors")
-    save_file({name: tensor + 1.0 for name, tensor in weights.items()}, tmp_path / "simmlm" / "model.safetensors")
-    record.write(tmp_path / "simmlm")
-    cases = records.with_columns(split=pl.lit("test"))
-    config = decode_settings(max_new_tokens=20, batch_size=3, examples=1, controls=["no_lateral"])
-    generator = partial(trained_generator, load=partial(load_adapted, SimMLM))
-    decode_records(tmp_path / "simmlm", backbones, cases, inputs["features"], config, tmp_path / "out", generator)
-    manifest = read_json(tmp_path / "out" / "manifest.json")
-    assert manifest["checkpoint"] == "simmlm" and manifest["baseline"]["settings"] == own.simmlm.model_dump()
-    decode_records(parent, backbones, cases, inputs["features"], config, tmp_path / "base")
-    texts = {name: (tmp_path / name / "mw.jsonl").read_text() for name in ("out", "base")}
-    assert texts["out"].count("\n") == texts["base"].count("\n") == 8 and texts["out"] != texts["base"]
-    assert (tmp_path / "out" / "controls" / "no_lateral" / "mn.jsonl").exists()
 
 
 def test_an_odd_micro_batch_is_refused(own) -> None:

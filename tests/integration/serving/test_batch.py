@@ -104,8 +104,6 @@ def test_a_stopped_run_continues(
     assert sorted(asked) == sorted({case.name for case in cases} - set(finished))
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("out")] == ["out.jsonl"]
-    with pytest.raises(FileExistsError):
-        report_cases(reporter, cases, out)
 
 
 @pytest.fixture
@@ -142,13 +140,3 @@ def test_a_table_of_cases(table, tmp_path: Path) -> None:
 def test_tables_that_are_refused(table, text: str, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         read_cases(table(text))
-
-
-def test_a_previous_report_that_is_the_name_of_a_file_is_refused(table, tmp_path: Path) -> None:
-    (tmp_path / "prior one.txt").write_text("No effusion.")
-    long = "No effusion. " * 500
-    path = table(f"case,frontal,prior\na,1.png,prior one.txt\nb,2.png,{long}\n")
-    with pytest.raises(
-        DataError, match=r"1 of 2 cases .*\n  the previous report of a \(line 2\) is the name of a file"
-    ):
-        read_cases(path)

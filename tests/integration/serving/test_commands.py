@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
-from pacer.cli.serving import show_summary
 from pacer.core.io import read_jsonl
 from pacer.data.schemas import ABOUT, read_about
 from pacer.serving.case import GENERATED_NOTE
@@ -56,7 +55,6 @@ def test_one_case_on_the_terminal(world: World, generate) -> None:
     for text in (
         "MW: frontal + lateral + previous report; view other",
         f"gate {line['gate']:.3f}",
-        "tokens of the indication and history were cut off",
         "For research only",
     ):
         assert text in shown.out
@@ -89,11 +87,6 @@ def test_a_table_of_cases(world: World, generate, tmp_path: Path) -> None:
     assert again.code == 1 and "out.jsonl exists; name another file" in again.error
 
 
-def test_reports_that_end_at_the_token_limit_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    show_summary(5, 2, tmp_path / "out.jsonl", ())
-    assert "note: 2 reports stopped at the token limit" in capsys.readouterr().out
-
-
 def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, pacer, tmp_path: Path) -> None:
     """The corpus says that it was generated, the export carries that, and every way to a report shows it."""
     table = pq.read_table(world.inputs["records"])
@@ -110,10 +103,6 @@ def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, p
     done = pacer(*command, "--cases", tmp_path / "cases.csv", "--out", tmp_path / "out.jsonl")
     assert GENERATED_NOTE in " ".join(done.out.split())
     assert GENERATED_NOTE in read_jsonl(tmp_path / "out.jsonl")[0]["notes"]
-
-
-def test_a_model_of_a_real_corpus_says_nothing_of_generated_ones(reporter, world: World) -> None:
-    assert reporter.notes == () and GENERATED_NOTE not in reporter.generate([world.case("sn-50000002")])[0].notes
 
 
 @pytest.mark.parametrize(("arguments", "sentence"), listed_cases(__file__, "not_together"))

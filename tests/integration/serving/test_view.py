@@ -43,26 +43,26 @@ def test_a_report_stands_beside_its_commitment(result: Result) -> None:
     assert "agrees with its commitment" not in shown
 
 
-@pytest.mark.parametrize(("report", "unkept", "contradictions"), listed_cases(__file__, "departures"))
+@pytest.mark.parametrize(("report", "departures", "contradictions"), listed_cases(__file__, "departures"))
 def test_a_result_says_where_its_report_departs_from_its_commitment(
-    result: Result, report: str, unkept: dict[str, str | None], contradictions: list[str]
+    result: Result, report: str, departures: dict[str, str | None], contradictions: list[str]
 ) -> None:
     """As the scores do (:mod:`pacer.metrics.commitments`), and the page in words."""
     departs = replace(result, report=report, commitment=COMMITMENT, fallback=False)
     opposite = {"positive": "negative", "negative": "positive"}
-    unkept |= {finding: opposite[COMMITMENT.polarity(finding) or ""] for finding in contradictions}
-    assert departs.unkept() == unkept and departs.contradictions() == contradictions
+    departures |= {finding: opposite[COMMITMENT.polarity(finding) or ""] for finding in contradictions}
+    assert departs.departures() == departures and departs.contradictions() == contradictions
     sides = {"anchor": COMMITMENT, "report": extract_anchor(report)}
     row = {f"{side}_{name}": [found] for side, anchor in sides.items() for name, found in anchor.as_dict().items()}
     cases = pl.DataFrame(row, schema=dict.fromkeys(row, pl.List(pl.String)))
     assert sorted(metrics.contradictions(cases)[0]) == sorted(contradictions)
     shown = view.result_page(departs)
-    assert ("The report agrees with its commitment." in shown) is (not unkept)
+    assert ("The report agrees with its commitment." in shown) is (not departures)
     assert shown.count("the report says the opposite)") == len(contradictions)
     for page in (shown, view.contexts_page({departs.context: departs})):  # on the chip, and in the report
         assert page.count('contradicts" title="the report says the opposite"') == len(contradictions)
         assert page.count("the commitment says the opposite") == len(contradictions)
-    assert replace(departs, fallback=True).unkept() == replace(departs, commitment=None).unkept() == {}
+    assert replace(departs, fallback=True).departures() == replace(departs, commitment=None).departures() == {}
 
 
 def test_contexts_mark_what_the_first_does_not_say(result: Result) -> None:

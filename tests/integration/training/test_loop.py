@@ -193,38 +193,6 @@ def test_the_gradient_is_clipped_to_its_limit(limit: float | None, run, monkeypa
     assert norms == pytest.approx(logged if limit is None else [limit] * 6, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["parent", "calibrate"])
-def test_half_precision_trains_as_float32_does(name: str, setting, device_accelerator, tmp_path: Path) -> None:
-    """Frozen weights in bfloat16, what is trained in float32, and what it gives the language model too."""
-    params = parameters()
-    curves = {}
-    kinds: set[torch.dtype] = set()
-    for precision in ("no", "bf16"):
-        model, examples = setting(name, dropout=0.0)
-        if precision == "bf16":
-            model.language.to(torch.bfloat16)
-            for parameter_name, parameter in model.named_parameters():
-                if "lora_" in parameter_name:
-                    parameter.data = parameter.data.float()
-        losses: list[float] = []
-        model.language.model.layers[0].register_forward_pre_hook(lambda module, inputs: kinds.add(inputs[0].dtype))
-        folder = tmp_path / precision
-        folder.mkdir()
-        weights = loop.train(
-            model,
-            examples,
-            phase_of(name, params),
-            device_accelerator(mixed_precision=precision),
-            folder,
-            lambda v, s, losses=losses: losses.append(v["loss"]),
-        )
-        assert {weight.dtype for weight in weights.values()} == {torch.float32}
-        curves[precision] = losses
-    assert kinds == {torch.float32}
-    assert curves["bf16"] == pytest.approx(curves["no"], rel=0.02)
-    assert curves["bf16"] != curves["no"]
-
-
 def test_more_processes_than_records_are_refused(run, accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(accelerator), "num_processes", 5)
     with pytest.raises(ConfigError, match=r"parent.batch_size = 4 .* at least the number of processes, 5"):
@@ -256,12 +224,6 @@ def test_everything_worth_watching_is_logged(run) -> None:
         for what in ("weight", "favourite"):
             assert sum(values[f"depth_{what}/{k}"] for k in range(3)) == pytest.approx(1, abs=1e-5)
         assert 0 < values["gate/sn"] < 1 and values["memory_gb"] > 0.01 and 0 <= values["loader_wait"] < 1
-
-
-def test_a_validation_loss_that_is_not_finite_stops(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "validate", lambda *arguments: {"validation/sn": 1.0, "validation/mean": float("nan")})
-    with pytest.raises(PacerError, match="validation after update 3 gave"):
-        run("parent", train={"checkpoint": "best"})
 
 
 @pytest.mark.parametrize(

@@ -110,12 +110,6 @@ def test_a_parent_sees_the_contexts_that_it_is_given(phase, tmp_path: Path, monk
 #: What a start differs in: setting of its record, its value there, and the words of the refusal.
 OTHER_STARTS = {
     "a frozen model": ("frozen", "vision", "another", "trained with another vision model"),
-    "the quantization": (
-        "model",
-        "quantization",
-        "nf4",
-        r"trained with train.quantization: nf4, but the settings say none",
-    ),
     "what weights mean": (
         "model",
         "lora",
@@ -195,38 +189,6 @@ def test_auto_is_bfloat16_on_a_gpu_that_has_it(
     assert run.mixed_precision("bfloat16") == "bf16"
 
 
-@pytest.fixture
-def stopped(phase, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Params], None]:
-    """Starts a phase that is stopped before its first update."""
-
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    def start(name: str, params: Params) -> None:
-        with pytest.raises(KeyboardInterrupt):
-            phase(name, params, None)
-
-    monkeypatch.setattr(run, "train", interrupted)
-    return start
-
-
-def test_a_corpus_without_marks_is_told_that_nothing_is_emphasised(
-    stopped, records: pl.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A mark of BOS, and those of other splits, are not trained on."""
-    params = parameters()
-    stopped("warmup", params)
-    assert "warmup: 6 train records\n" in capsys.readouterr().out
-    only = pl.when(split="val").then(pl.lit([0.0, 1.0])).otherwise(pl.lit([1.0, 0.0]))
-    for marks in (pl.lit(None), only):
-        marked = records.with_columns(emphasis=marks.cast(pl.List(pl.Float32)))
-        write_table(tmp_path / "corpus" / "records.parquet", marked, RECORD_SCHEMA)
-        stopped("warmup", params)
-        assert "warmup: L_TLW is 0: no target has emphasised tokens" in capsys.readouterr().out
-    stopped("warmup", changed(params, "train", lambda_tlw=0.0))
-    assert "L_TLW" not in capsys.readouterr().out
-
-
 def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFrame, tmp_path: Path) -> None:
     only = records.with_columns(split=pl.lit("val"))
     write_table(tmp_path / "corpus" / "records.parquet", only, RECORD_SCHEMA)
@@ -234,11 +196,17 @@ def test_a_phase_without_training_records_is_refused(phase, records: pl.DataFram
         phase("warmup", parameters(), None)
 
 
-def test_what_does_not_matter_does_not_start_anew(stopped, tmp_path: Path) -> None:
+def test_what_does_not_matter_does_not_start_anew(phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings that change no weight, and those of other stages, keep the state of a stopped run."""
 
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "train", interrupted)
+
     def folders(params: Params) -> set[str]:
-        stopped("parent", params)
+        with pytest.raises(KeyboardInterrupt):
+            phase("parent", params, None)
         return {path.name for path in (tmp_path / "parent.scratch").iterdir() if path.is_dir()}
 
     params = parameters()

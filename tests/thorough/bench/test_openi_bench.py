@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import polars as pl
 import pytest
-from PIL import Image
 
 from pacer.commitments.rules.extract import extract_anchor
-from pacer.data.schemas import IMAGE_SCHEMA, of_split
+from pacer.data.schemas import of_split
 from tests.support.made_records import few_records
 
 
@@ -34,23 +32,6 @@ def corpus() -> pl.DataFrame:
     return records.with_columns(
         split=pl.when(last).then(pl.lit("test")).otherwise(pl.lit("train")), report=pl.col("report") + added
     )
-
-
-def test_the_mean_radiograph_is_that_of_each_view(bench: ModuleType, corpus: pl.DataFrame, tmp_path: Path) -> None:
-    rows = []
-    for number in range(5):
-        for view, grey in (("f", 20 * number), ("l", 100 + 20 * number)):
-            path = tmp_path / f"{view}{number}.png"
-            image = Image.new("L", (30, 20), grey)
-            image.paste(grey + 50, (15, 0, 30, 20))
-            image.save(path)
-            rows.append((path.name, str(path), path.stat().st_size, 30, 20))
-    images = pl.DataFrame(rows, IMAGE_SCHEMA, orient="row")
-    means = bench.mean_radiographs(of_split(corpus, "train"), images, tmp_path)
-    assert means.schema == images.schema and means["image_id"].to_list() == ["frontal", "lateral"]
-    for path, grey in zip(means["path"], (40, 140), strict=True):
-        mean = np.asarray(Image.open(path))
-        assert set(mean[:, 5:60].ravel()) == {grey} and set(mean[:, -60:-5].ravel()) == {grey + 50}
 
 
 def written(row: str, replicate: str | None, control: str, reports: dict[str, str], *, committed: bool) -> list[dict]:

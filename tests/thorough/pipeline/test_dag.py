@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -48,56 +45,6 @@ def test_a_clone_pulls_all_outputs_but_the_features_from_a_remote_and_runs_nothi
     assert ran(clone.run("dvc", "repro", "--allow-missing")) == ()
     for persisted in ("data/anchors/llm_cache.jsonl", "data/emphasis/attributions.jsonl"):
         assert (clone.folder / persisted).read_bytes() == (repository.folder / persisted).read_bytes()
-
-
-def test_a_study_that_is_killed_three_times_ends_as_if_it_was_not(repository: Repository, orphans_stay: None) -> None:
-    """The rows of Table 3; the workspace, with an edit of its own, is the same at every moment."""
-    study = repository.folder / "studies" / "components.yaml"
-    study.write_text(study.read_text().replace("decode.limit: null", "decode.limit: 4"))
-    params = repository.folder / "params.yaml"
-    params.write_text(params.read_text() + "# mine\n")
-    command = (sys.executable, "-c", "from pacer.cli import main; main()", "study")
-    results = repository.folder / "studies" / "results"
-    before = repository.run("git", "status", "--porcelain")
-    assert before.splitlines() == [" M params.yaml", " M studies/components.yaml"]
-
-    def begun(stage: str) -> int:
-        return sum(path.read_text().count(f"Running stage '{stage}'") for path in results.glob("logs/*.txt"))
-
-    for stage in ("warmup", "parent", "decode"):
-        known = begun(stage)
-        process = subprocess.Popen(
-            [*command, "run", "components", "--jobs", "2"],
-            cwd=repository.folder,
-            env=repository.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        while begun(stage) == known:
-            assert process.poll() is None, process.communicate()[0]
-            assert repository.run("git", "status", "--porcelain") == before
-            time.sleep(0.2)
-        process.kill()
-        process.communicate()
-        assert "half-made; if no study runs, resume: `pacer study run components`" in repository.run(*command, "list")
-    told = repository.run(*command, "run", "components", "--jobs", "2")
-    assert repository.run("git", "status", "--porcelain") == before and "experiment components-" in told
-    assert ran(repository.run("dvc", "repro")) == ()
-    assert "nothing to do" in repository.run(*command, "run", "components")
-    table = (results / "components" / "table.md").read_text()
-
-    names = repository.run("dvc", "exp", "list", "--name-only").split()
-    assert len(names) == 5
-    assert all(name in repository.run("dvc", "exp", "show", "--csv") for name in names)
-    two = [name for name in names if name.startswith(("components-base-", "components-refine_only-"))]
-    assert "refine.variant" in repository.run("dvc", "params", "diff", *two)
-    repository.run("dvc", "exp", "remove", "--all-commits")
-    shutil.rmtree(results)
-    repository.run("git", "worktree", "prune")
-    shutil.rmtree(repository.folder / ".dvc" / "cache" / "runs")  # so all is made once more, one row after another
-    repository.run(*command, "run", "components")
-    assert (results / "components" / "table.md").read_text() == table
 
 
 def test_the_other_baselines_are_made_decoded_and_scored(repository: Repository) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pacer.data.findings import FINDINGS
 from pacer.serving.case import Case
 from pacer.serving.reporter import Reporter
-from tests.integration.serving.test_page import Site, serving, site
+from tests.integration.serving.test_page import Site, site
 from tests.support.browser import CHROMIUM
 from tests.support.world import World
 
@@ -169,19 +169,12 @@ def test_a_finding_that_is_switched_rewrites_the_report(page, reporter: Reporter
     expected = reporter(case.frontal, commitment=f"{state}: edema")
     assert report_of(shown) == plain(saved["report"]) == plain(expected.report) != before
     assert saved["changed"] == {"edema": {"model": own, "person": state}} and saved["commitment_given"]
-    assert ("not said so" in row.inner_text()) == ("edema" in expected.unkept())
+    assert ("not said so" in row.inner_text()) == ("edema" in expected.departures())
     for finding in [name for name in FINDINGS if name != "edema"][:8]:
         page.select_option(f"select.state[aria-label='{finding}']", state)
         page.wait_for_selector("#cancel", state="hidden")
     page.wait_for_selector("#report .problem:has-text('at most 8')")
     assert page.locator(".listed select.state").count() == 13
-
-
-def _report(shown) -> str:
-    return shown.locator(".text").evaluate(
-        "report => { const own = report.cloneNode(true); own.querySelectorAll('.spoken').forEach(s => s.remove()); "
-        "return own.textContent }"
-    )
 
 
 def test_contexts_side_by_side(page, world: World, reporter: Reporter) -> None:
@@ -202,41 +195,6 @@ def test_contexts_side_by_side(page, world: World, reporter: Reporter) -> None:
     assert set(shown.locator(".changes tbody th").all_inner_texts()) == differing
     page.set_viewport_size({"width": 420, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= 420, "the page is wider than the window"
-
-
-def test_examples_map_and_notice_by_keyboard_alone(page) -> None:
-    """An example, its report, the depth slider and the tabs without a mouse; the notice stays while one scrolls."""
-    page.focus("#example-1")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#shown-lateral img")
-    assert page.input_value("#prior")
-    page.focus("#write")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#report .result")
-    assert page.inner_text("#state").startswith("Done")  # announced
-    assert page.locator("#report .map.shown").count() == 0
-    page.focus("#report .depth")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    assert page.inner_text("#report .controls output") == "block 2"
-    assert page.locator("#report .map.shown").count() == 2
-    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-    assert page.locator(".notice").evaluate("notice => notice.getBoundingClientRect().top") == 0
-    assert "Not for clinical decisions" in page.inner_text(".notice")
-    page.focus("#tab-own")
-    page.keyboard.press("ArrowRight")
-    assert page.is_visible("#contexts") and page.is_hidden("#report")
-    reached = set()
-    page.evaluate("window.scrollTo(0, 0); document.activeElement.blur()")
-    for _ in range(40):
-        page.keyboard.press("Tab")
-        outline = "e => getComputedStyle(e.closest('.drop') ?? e).outlineStyle"
-        reached.add(page.evaluate("document.activeElement.id"))
-        if page.evaluate("document.activeElement !== document.body"):
-            assert page.evaluate(f"({outline})(document.activeElement)") != "none", page.evaluate(
-                "document.activeElement"
-            )
-    assert {"write", "compare", "example-0", "prior", "with-lateral", "with-prior", "remove-frontal"} <= reached
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1400, "light")])
@@ -262,19 +220,3 @@ def test_axe_finds_nothing_serious(page, world: World, width: int, scheme: str) 
     page.set_input_files("#drop-lateral", {"name": "x.png", "mimeType": "image/png", "buffer": b"none"})
     page.wait_for_selector("#shown-lateral .problem")
     check("refused")
-
-
-def test_a_model_of_frontal_views_alone(browser, reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its page neither asks for other sources nor fills them from an example; what holds for every report is said."""
-    monkeypatch.setattr(reporter, "contexts", ("sn",))
-    monkeypatch.setattr(reporter, "notes", ("it learnt from <nothing>",))
-    with serving(reporter) as site:
-        opened = browser.new_page()
-        opened.goto(site.address)
-        for place in ("drop-lateral", "with-lateral", "prior", "with-prior"):
-            assert opened.locator(f"#{place}").count() == 0
-        opened.click("#example-0")
-        opened.wait_for_selector("#shown-frontal img")
-        assert written(opened).get_attribute("data-context") == "sn"
-        assert "Note: it learnt from <nothing>." in opened.inner_text(".notice")
-        opened.close()

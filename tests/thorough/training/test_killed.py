@@ -6,27 +6,13 @@ The processes are real and so are their kills (SIGKILL); ``drive`` only chooses 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
-from pacer.core.io import read_json
 from tests.support import drive
-from tests.support.killed import (
-    HALF_STATE,
-    PHASES,
-    STATE_RENAMED,
-    STEP,
-    UPDATES,
-    Setting,
-    assert_like,
-    put_older,
-    scratch,
-    setting,
-    steps,
-)
+from tests.support.killed import HALF_STATE, PHASES, STEP, UPDATES, Setting, assert_like, put_older, setting, steps
 from tests.support.models import MODEL
 
 __all__ = ["setting"]
@@ -70,26 +56,6 @@ def test_killed_at_every_point(phase: str, setting: Setting) -> None:
             assert steps(task) in reference.left(index), (point, number)
 
 
-def test_killed_time_after_time(setting: Setting) -> None:
-    phase = "calibrate"
-    task = setting.task(f"{phase}-again", phase)
-    # in this order on one scratch; the numbers count within each process
-    for point, number in (
-        (HALF_STATE, 0),
-        (STEP, 3),
-        (STATE_RENAMED, 0),
-        (HALF_STATE, 0),
-        (STEP, 3),
-        (STEP, 0),
-        ("half of save_file model.safetensors", 0),
-        ("os.replace out", 0),
-    ):
-        setting.kill((task, point, number))
-    setting.server.finish(task)
-    assert steps(task) == 0  # all was in the state by then, so the weights are those of resumed runs
-    assert_like(task, setting.reference(phase))
-
-
 def test_a_second_process_is_refused_and_the_first_unharmed(setting: Setting) -> None:
     task = setting.task("shared", "parent")
     other = setting.task("shared", "parent", drive.parameters(MODEL, train={"lambda_tlw": 0.5}))
@@ -101,55 +67,3 @@ def test_a_second_process_is_refused_and_the_first_unharmed(setting: Setting) ->
     os.kill(first, signal.SIGCONT)
     assert setting.server.wait(first) == 0, setting.server.output(first)
     assert_like(task, setting.reference("parent"))
-
-
-def test_a_second_process_that_comes_while_the_first_removes_its_scratch(setting: Setting) -> None:
-    reference = setting.reference("parent")
-    task = setting.task("leaving", "parent")
-    points = [(point, number) for point, number, _ in reference.points]
-    first = setting.start_and_stop(task, *points[points.index(("os.unlink lock", 0)) + 1])
-    late = task | {"stop": {"point": "save_file model.safetensors", "number": 0, "signal": "SIGSTOP"}}
-    second = setting.server.start(late)
-    setting.server.until_still(second)  # refused, or well into its work
-    os.kill(first, signal.SIGCONT)
-    assert setting.server.wait(first) == 0, setting.server.output(first)
-    os.kill(second, signal.SIGCONT)
-    code, output = setting.server.wait(second), setting.server.output(second)
-    assert code == 0 or "is in use by another process" in output, output
-    assert drive.weights(task) == reference.weights
-
-
-def test_changed_features_never_meet_the_old_state(setting: Setting) -> None:
-    phase = "parent"
-    features = setting.folder / f"{phase}-features"
-    shutil.copytree(setting.inputs["features"], features)
-    task, fresh = (setting.task(f"{phase}-{name}", phase, features=str(features)) for name in ("images", "other"))
-    setting.kill((task, STEP, 4))
-    drive.write_features(
-        features,
-        setting.folder / f"{phase}-other-images",
-        Path(setting.inputs["backbones"]),
-        drive.parameters(MODEL),
-        seed=1,
-    )
-    before = {path.name for path in scratch(task).iterdir() if path.is_dir()}
-    setting.server.finish(task, fresh)
-    assert drive.weights(task) == drive.weights(fresh) and drive.logged(task) == drive.logged(fresh)
-    assert steps(task) == UPDATES
-    files = next(files for point, _, files in read_json(task["watch"]) if point == STEP)
-    assert files and not before & {Path(name).parts[0] for name in files}  # gone before the first update
-    assert drive.weights(fresh) != setting.reference(phase).weights
-
-
-def test_kills_during_the_write_of_the_state_do_not_fill_the_disk(setting: Setting) -> None:
-    reference = setting.reference("parent")
-    task = setting.task("parent-halves", "parent")
-    for _ in range(5):
-        setting.kill((task, HALF_STATE, 0))
-    setting.kill((task, STEP, 3))  # a state was written since
-    left = {path.name: path.stat().st_size for path in scratch(task).rglob("*") if "state.pt" in path.name}
-    seen = [files.items() for _, _, files in reference.points]
-    state = max(size for files in seen for name, size in files if name.endswith("/state.pt"))
-    assert sum(left.values()) <= 2 * state, left
-    setting.server.finish(task)
-    assert_like(task, reference)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
@@ -77,16 +76,12 @@ def test_the_checkpoint_that_the_parent_starts_from_is_looked_for(tmp_path: Path
         assert models(changed("phantom", parent={"start": str(start)}))[4].state == state
 
 
-def test_the_package_that_quantises_is_missed(monkeypatch: pytest.MonkeyPatch):
-    def installed(name: str) -> str:
-        if name == "bitsandbytes":
-            raise PackageNotFoundError
-        return version(name)
-
-    monkeypatch.setattr("pacer.cli.doctor.version", installed)
-    assert "bitsandbytes" not in found("Machine", changed("phantom"))
-    row = found("Machine", changed("phantom", train={"quantization": "nf4"}))["bitsandbytes"]
-    assert row.state == "missing" and "'.[nf4]'" in row.detail
+@pytest.mark.parametrize(("role", "name", "reason"), listed_cases(__file__, "families"))
+def test_a_family_that_is_refused_is_never_downloaded(role: str, name: str, reason: str):
+    backbone = {"provider": "hub", "id": name, "revision": "0" * 40}
+    row = {finding.what: finding for finding in models(changed("mimic_rg4", backbones={role: backbone}))}[role]
+    assert row.state == "missing" and reason in row.detail
+    assert ("hf download" in row.detail) == ("hf download" in reason)
 
 
 def test_files_of_the_corpus_are_looked_for(here: Path):

@@ -78,7 +78,7 @@ def teacher_forced(generator: Generator, records: list[dict], sequences: list[li
     for tokens in sequences:
         ids = np.array([generator.tokenizer.bos_token_id, *tokens], dtype=np.int64)
         spans = np.array([Span.BOS, *[Span.REPORT] * len(tokens)], dtype=np.int8)
-        targets.append(Trajectory(ids, spans, np.zeros(len(ids), dtype=np.float32), commit=True, cut=False))
+        targets.append(Trajectory(ids, spans, np.zeros(len(ids), dtype=np.float32), commit=True))
     prefixes = [prompt.prefix(generator.tokenizer.bos_token_id, QUERIES) for prompt in prompts]
     starts = [1 + len(prompt.before) for prompt in prompts]
     batch = collate(prefixes, starts, targets, records, generator.features, lambda_q=1.0)

@@ -69,18 +69,6 @@ def test_every_variant_starts_as_the_model_without_it(variant: str, cues: str, e
 # ---------------------------------------------------------------------------------------------------- target-blindness
 
 
-def test_target_embeddings_that_are_not_numbers_leave_the_prefix_as_it_is(examples, backbones) -> None:
-    model, batch = moved_model(backbones), examples.batch(ROWS, COMMITS, 0.35)
-    with torch.no_grad():
-        embedded = model.embed(batch)
-        clean, gate, _ = model.calibrate(embedded, batch)
-        inside = torch.arange(batch.ids.shape[1]) < batch.prefix_length.unsqueeze(1)
-        spoilt = torch.where(inside.unsqueeze(-1), embedded.inputs, float("nan"))
-        again, spoilt_gate, residual = model.calibrate(embedded._replace(inputs=spoilt), batch)
-    assert torch.equal(clean[inside], again[inside]) and torch.equal(gate, spoilt_gate)
-    assert residual.isfinite().all()
-
-
 def test_a_later_token_changes_no_earlier_logit(examples, backbones) -> None:
     """Bit for bit: the shapes stay the same, and what is masked out of attention has a weight of exactly zero."""
     model, batch = moved_model(backbones), examples.batch(ROWS, COMMITS, 0.35)

@@ -89,14 +89,6 @@ def test_rows_and_columns_are_those_of_the_published_tables() -> None:
     assert all(system in " ".join(conventional.notes) for system in literature.rows)
 
 
-def test_a_baselines_own_seed_follows_the_replicate() -> None:
-    for run in planned(load_study(STUDIES, "main"), yaml_of("phantom").replace("seed: 42", "seed: 7")):
-        assert run.values["params.yaml"]["train"]["seed"] == 42
-        if "baselines/params.yaml" in run.values:
-            own = run.values["baselines/params.yaml"]
-            assert (own["simmlm"]["seed"], own["ragpt"]["seed"], own["ragpt"]["updates"]) == (42, 42, 20_000)
-
-
 def test_mechanisms_differ_in_one_mechanism_and_share_their_control() -> None:
     study = load_study(STUDIES, "mechanisms")
     switches = {(row.group, row.name): tuple(row.set.values()) for row in study.rows}
@@ -158,18 +150,6 @@ def test_a_wrong_study_says_what_is_wrong(tmp_path: Path, old: str, new: str, sa
     with pytest.raises(ConfigError, match=r"mine\.yaml") as error:
         read(tmp_path, GOOD.replace(old, new))
     assert said in str(error.value)
-
-
-def test_names_of_studies(tmp_path: Path) -> None:
-    """An unknown one names those that are there; folders of results are none."""
-    read(tmp_path, GOOD)
-    (tmp_path / "slots.yaml").write_text(GOOD)
-    with pytest.raises(ConfigError, match=r"slots\.yaml: a study may not have the name slots"):
-        load_study(tmp_path, "slots")
-    with pytest.raises(ConfigError, match=r"unknown study 'yours'.*mine"):
-        load_study(tmp_path, "yours")
-    with pytest.raises(ConfigError, match="root of the repository"):
-        names_in(tmp_path / "elsewhere", "studies")
 
 
 def test_overrides_change_their_values_alone_and_keep_the_comments() -> None:

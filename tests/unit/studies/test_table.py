@@ -19,6 +19,7 @@ from pacer.studies.paired import PATIENTS_NOTE, REPLICATES_NOTE, Compare, RowDif
 from pacer.studies.study import Study
 from pacer.studies.table import build_table, collect, study_curve, write_table
 from pacer.studies.worktree import Repository
+from tests.support.cases import listed_cases
 from tests.support.studies import TinyRepository
 
 SIGNATURE = {
@@ -158,11 +159,6 @@ def test_contexts_make_blocks_that_are_ranked_apart_with_the_published_rows_belo
     assert found[1].published and found[1].lines["LLM-RG4"] == [("0.609", "second")]
 
 
-def test_the_protocol_of_a_published_block_is_told() -> None:
-    settings = study(metrics=["f1"], layout="contexts", published="conventional_sn")
-    assert "each under its own protocol, metric definitions and averaging" in built(settings, []).markdown()
-
-
 def test_groups_are_ranked_apart_beside_the_published_group() -> None:
     rows = [{"name": name, "group": "Refine" if name in "ab" else "Commit"} for name in "abcd"]
     runs = [on_mimic(row=i, f1=value) for i, value in enumerate((0.1, 0.2, 0.4, 0.3))]
@@ -232,14 +228,7 @@ def test_the_form_of_original_references_is_told_where_they_have_columns() -> No
     assert not any("Original" in note for note in built(study(layout="contexts"), [run]).notes)
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"language": {"target": "findings", "cleaner": "upstream"}},
-        {"counts": {"sn": {"n": 7}}},
-        {"data": {"records": "b"}},
-    ],
-)
+@pytest.mark.parametrize("part", listed_cases(__file__, "differently"))
 def test_rows_that_were_scored_differently_are_told(part: dict) -> None:
     signature = SIGNATURE | {"counts": {"sn": {"n": 8}}, "data": {"records": "a", "predictions/sn": "x"}}
     runs = [scored(0, signature=signature, sn={"f1": 0.5}), scored(1, signature=signature | part, sn={"f1": 0.5})]
@@ -289,7 +278,7 @@ def test_three_replicates_have_an_interval_by_students_t(worlds: bool) -> None:
     if worlds:
         assert lines == [("two − one", "F1", "+0.030", student, "0.122", "0.122")] and REPLICATES_NOTE in notes
     else:
-        assert lines == [("two − one", "F1", "−0.012", "−0.020 to +0.001", "< 0.001", "< 0.001", student)]
+        assert lines == [("two − one", "F1", "−0.012", "−0.020 to +0.001", "< 0.001", "< 0.001")]
     assert not any("not scored" in note for note in notes)
     few = [run for run in runs if run.replicate != "3"]
     lines, _, notes = compared(settings, few, lambda repeats: {"f1": difference()})
@@ -327,16 +316,6 @@ def test_each_group_has_its_own_control() -> None:
         study(rows=rows, metrics=["f1"], against="off")
 
 
-def test_an_undefined_difference_is_no_test_and_counts_as_none() -> None:
-    found = {"f1": difference(None, None), "bleu4": difference(p=0.02)}
-    runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in range(2)]
-    lines, _, _ = compared(study(against="one", rows=[{"name": "one"}, {"name": "two"}]), runs, lambda repeats: found)
-    assert [line[1:] for line in lines] == [
-        ("F1", "–", "–", "–", "–"),
-        ("B@4", "−0.012", "−0.020 to +0.001", "0.020", "0.020"),
-    ]
-
-
 def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None:
     rows = [
         {"name": "ours"},
@@ -359,18 +338,6 @@ def test_scores_of_other_outputs_stand_beside_runs(tiny: TinyRepository) -> None
         collect(settings, Repository(tiny.folder), tiny.folder / "state")
 
 
-def test_a_row_that_was_edited_since_it_was_run_is_told() -> None:
-    rows = [{"name": "one", "set": {"calibrate.gate_inputs": "h"}}, {"name": "two"}]
-    settings = study(rows=rows, metrics=["f1"])
-    runs = [scored(row, sn={"f1": 0.5}) for row in range(2)]
-    for row, run in enumerate(runs):
-        run.record.update({"target": None, "overrides": settings.overrides(row, "1")})
-    assert not any("changed" in note for note in built(settings, runs).notes)
-    rows[0]["set"]["calibrate.gate_inputs"] = "hz"
-    told = [note for note in built(study(rows=rows, metrics=["f1"]), runs).notes if "changed" in note]
-    assert told == ["one: its definition changed since it was run; `pacer study run mine`."]
-
-
 def test_both_formats_have_the_scores_and_the_differences(tmp_path: Path) -> None:
     """Cells, marks and notes in either format: the tests of tables."""
     runs = [scored(row, sn={"f1": 0.5, "bleu4": 0.1}) for row in (0, 1)]
@@ -383,13 +350,12 @@ def test_both_formats_have_the_scores_and_the_differences(tmp_path: Path) -> Non
 
 
 def test_a_study_takes_any_score_and_marks_the_better_one() -> None:
-    """A registered score without a test, one where lower is better, and columns of the user with and without a
-    direction; a key that no run has is told."""
+    """Registered scores, one where lower is better, columns of the user, and a key that no run has."""
     keys = ["cider", "fallback_rate", "radgraph", "crimson", "typo"]
     values = [dict(zip(keys[:4], numbers, strict=True)) for numbers in ((10.5, 0.1, 0.2, 0.3), (9.4, 0.2, 0.1, 0.4))]
     runs = [scored(row, sn=numbers) for row, numbers in enumerate(values)]
     rows = [{"name": "one"}, {"name": "two"}]
-    table = built(study(rows=rows, metrics=keys, better={"radgraph": "higher"}), runs)
+    table = built(study(rows=rows, metrics=keys), runs)
     assert table.columns == ("Model", "CIDEr", "Fallback", "radgraph", "crimson", "typo")
-    assert {place for place, mark in table.marks.items() if mark == "best"} == {(0, 1), (0, 2), (0, 3)}
+    assert {place for place, mark in table.marks.items() if mark == "best"} == {(0, 1), (0, 2)}
     assert "No run has the score typo." in table.notes

@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import islice
 
 import numpy as np
-import polars as pl
 import pytest
 
 from pacer.training.phases import phase_of
 from pacer.training.sampler import Sampler
-from tests.support.training import parameters, record_table
+from tests.support.training import parameters
 
 
 @pytest.mark.parametrize("name", ["warmup", "parent", "calibrate"])
@@ -25,15 +24,6 @@ def test_measured_lengths_are_those_of_the_batches(name: str, setting) -> None:
         assert batch.length.tolist() == asked[np.arange(len(asked)), np.array(commits, dtype=int)].tolist()
         routes |= set(commits)
     assert routes == ({False} if name == "warmup" else {False, True})
-
-
-def test_long_reports_and_histories_are_measured_as_they_are_cut(setting, records, anchors) -> None:
-    _, examples = setting("parent")
-    long = records.with_columns(report=pl.lit("no edema . " * 60), history=pl.lit("fever " * 90))
-    examples.table = record_table(long, anchors)
-    for commit in (False, True):
-        batch = examples.batch([0, 9, 18], [commit] * 3, 0.35)
-        assert batch.length.tolist() == examples.lengths(np.array([0, 9, 18]))[:, int(commit)].tolist()
 
 
 def test_a_record_is_measured_once_and_only_if_its_window_is_needed(setting) -> None:

@@ -91,24 +91,6 @@ def test_mixed_batches_hold_several_contexts() -> None:
     assert np.mean(held) > 2
 
 
-def test_windows_bring_similar_lengths_together_although_rho_changes() -> None:
-    """Records of two lengths, of which the longer gets rarer in the course of the epoch."""
-    rng = np.random.default_rng(0)
-    short, uniform = rng.integers(30, 60, 9600), rng.random(9600)
-
-    def lengths(rows: np.ndarray, visits: np.ndarray, number: int) -> np.ndarray:
-        return short[rows] + 50 * (uniform[rows] >= 0.1 + 0.4 * number / 1200)
-
-    def share(window: int) -> float:
-        """Real tokens over padded tokens in an epoch."""
-        own = order({"sn": 9600}, window)
-        batches = enumerate(islice(micro_batches(own, lengths), own.micro_batches_per_epoch))
-        tokens = np.array([lengths(*batch, number) for number, batch in batches])
-        return tokens.sum() / (tokens.max(axis=1).sum() * own.batch_size)
-
-    assert share(30) > 0.97 > 0.85 > share(1)
-
-
 def test_a_window_asks_for_lengths_with_the_visits_of_its_records() -> None:
     asked: Counter = Counter()
 

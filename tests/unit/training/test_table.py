@@ -43,20 +43,7 @@ def test_rows_are_those_of_the_tables(files, records, anchors) -> None:
 @pytest.mark.parametrize(("stage", "place"), [("emphasis", 1), ("anchors", 2)])
 def test_rows_of_other_records_are_refused(files, stage: str, place: int) -> None:
     made = pl.read_parquet(files[place])
-    expected = pl.read_parquet(files[0])["record_id"].to_list()
-    for other, given, row in (
-        (made.reverse(), made["record_id"][-1], 0),
-        (made.head(20), None, 20),
-        (pl.concat([made, made.tail(1)]), made["record_id"][-1], 32),
-    ):
+    for other in (made.reverse(), made.head(20), pl.concat([made, made.tail(1)])):
         other.write_parquet(files[place])
-        there = expected[row] if row < len(expected) else None
-        told = rf"{stage}: row {row} is of record {given}, expected {there}; run the stage {stage} on these records"
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=f"{stage}: its records are not those of the corpus"):
             RecordTable.read(*files, CONTEXTS)
-
-
-def test_no_records(files) -> None:
-    pl.DataFrame(schema=RECORD_SCHEMA).write_parquet(files[0])
-    with pytest.raises(DataError, match="holds no record"):
-        RecordTable.read(*files, CONTEXTS)

@@ -39,24 +39,24 @@ def test_spans_and_ids(tokenizer: PreTrainedTokenizerBase, report: str, limit: i
     trajectory = builder.build(report, ANCHOR if anchored else None, None)
     parts = {span: trajectory.ids[trajectory.spans == span].tolist() for span in Span}
     alone = ids(tokenizer, report)
-    assert trajectory.cut == (len(alone) + 2 > limit)
+    cut = len(alone) + 2 > limit
     assert parts[Span.BOS] == [tokenizer.bos_token_id] and trajectory.spans[0] == Span.BOS
     assert parts[Span.REPORT] == alone[: limit - 1]
     assert parts[Span.COMMITMENT] == (ids(tokenizer, ANCHOR) if anchored else [])
-    assert parts[Span.END] == ([] if trajectory.cut else [tokenizer.eos_token_id])
+    assert parts[Span.END] == ([] if cut else [tokenizer.eos_token_id])
     assert (np.diff(trajectory.spans) >= 0).all()
     assert tokenizer.bos_token_id not in trajectory.ids[1:-1]
     assert trajectory.omega_cons.tolist() == (trajectory.spans >= Span.OPENING).tolist()
     if anchored:
         assert tokenizer.decode(parts[Span.OPENING]) == OPENING_TEXT
-    if anchored and not trajectory.cut:
+    if anchored and not cut:
         assert tokenizer.decode(parts[Span.CLOSING]) == CLOSING_TEXT
         written = tokenizer.decode(trajectory.ids[1:], skip_special_tokens=True, clean_up_tokenization_spaces=False)
         # Llama's tokenizer begins a text with a blank
         assert written.replace(f"{OPENING_TEXT} ", OPENING_TEXT) == f"{ANCHOR}{OPENING_TEXT}{report}{CLOSING_TEXT}"
         found = extract_report(written)
         assert found.report == report and not found.fallback and found.anchor is not None
-    if not anchored and not trajectory.cut:
+    if not anchored and not cut:
         written = tokenizer.decode(trajectory.ids[1:], skip_special_tokens=True, clean_up_tokenization_spaces=False)
         assert extract_report(written, commit=False).report == report
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import struct
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from pacer.core.errors import CheckpointError
 from pacer.model.assemble import build_model, load_model
-from pacer.model.checkpoint import CheckpointRecord, load_strictly, load_weights, read_record, save_checkpoint
+from pacer.model.checkpoint import load_strictly, load_weights, read_record
 from pacer.model.pacer import Pacer
 from tests.support.models import moved_model, save_model, specification
 
@@ -45,36 +45,15 @@ def saved(written: tuple[Pacer, Path], tmp_path: Path) -> tuple[Pacer, Path]:
     return model, tmp_path / "saved"
 
 
-def header(file: Path) -> tuple[int, dict]:
-    """Size and content of the header of a safetensors file."""
-    content = file.read_bytes()
-    (size,) = struct.unpack("<Q", content[:8])
-    return 8 + size, json.loads(content[8 : 8 + size])
-
-
 @pytest.mark.parametrize("name", ["parent", "calibrate"])
-def test_a_checkpoint_is_no_larger_than_what_was_trained(name: str, written: tuple[Pacer, Path]) -> None:
+def test_a_checkpoint_is_what_was_trained(name: str, written: tuple[Pacer, Path]) -> None:
     model, folder = written
-    calibrates = name == "calibrate"
-    parts = {n: p for n, p in model.named_parameters() if n.startswith("calibrator.") == calibrates}
+    parts = {n: p for n, p in model.named_parameters() if n.startswith("calibrator.") == (name == "calibrate")}
     trained = {n: p for n, p in parts.items() if p.requires_grad}
-    numbers = sum(parameter.numel() * parameter.element_size() for parameter in trained.values())
     assert sorted(file.name for file in (folder / name).iterdir()) == ["config.json", "model.safetensors"]
-    size = (folder / name / "model.safetensors").stat().st_size
-    start, described = header(folder / name / "model.safetensors")
-    assert size - start == numbers  # nothing beside the trained numbers
-    assert size <= 1.05 * numbers
-    assert set(described) - {"__metadata__"} == set(trained)
-
-
-def test_a_view_is_saved_without_what_it_is_a_view_of(tmp_path: Path) -> None:
-    big = torch.randn(1000, 100)
-    record = CheckpointRecord(phase="warmup", step=1, model=PARENT, frozen={}, parent=None, versions={})
-    save_checkpoint(tmp_path / "a", {"row": big[3], "column": big[:, 5], "twice": big[3]}, record)
-    start, _ = header(tmp_path / "a" / "model.safetensors")
-    assert (tmp_path / "a" / "model.safetensors").stat().st_size - start == 4 * (100 + 1000 + 100)
-    _, weights = load_weights(tmp_path / "a")
-    assert torch.equal(weights["row"], big[3]) and torch.equal(weights["column"], big[:, 5])
+    assert load_file(folder / name / "model.safetensors").keys() == trained.keys()
+    size = sum(parameter.numel() * parameter.element_size() for parameter in trained.values())
+    assert size < (folder / name / "model.safetensors").stat().st_size <= 1.05 * size
 
 
 def test_calibrate_comes_back_with_its_parent(saved, backbones: Path) -> None:
@@ -94,11 +73,10 @@ def test_calibrate_comes_back_with_its_parent(saved, backbones: Path) -> None:
 def test_another_parent_in_the_parents_place_is_refused(saved, backbones: Path) -> None:
     _, directory = saved
     shutil.rmtree(directory / "parent")
-    with pytest.raises(CheckpointError, match=r"builds on .*parent, which has no model\.safetensors"):
-        load_model(directory / "calibrate", backbones)
-    save_model(directory / "parent", moved_model(backbones, PARENT, seed=4), backbones, PARENT)
-    with pytest.raises(CheckpointError, match=r"has changed since .*calibrate was trained on it"):
-        load_model(directory / "calibrate", backbones)
+    for _ in range(2):  # none, then another
+        with pytest.raises(CheckpointError, match=r"parent is not the model that .*calibrate builds on"):
+            load_model(directory / "calibrate", backbones)
+        save_model(directory / "parent", moved_model(backbones, PARENT, seed=4), backbones, PARENT)
 
 
 @pytest.mark.parametrize("name", ["vision", "language", "text"])
