@@ -140,12 +140,6 @@ class Corpus(Strict):
         unset = [key for key, path in paths.items() if path is None and key not in keys.optional]
         if unset:
             raise ValueError(f"format: {self.format} needs {', '.join(f'corpus.{group}.{key}' for key in unset)}")
-        for key in ("reports", "split"):
-            if self.format == "rg4" and (path := getattr(self.mimic_cxr, key)) is not None:
-                raise ValueError(
-                    f"corpus.mimic_cxr.{key} is {path!r}, but has no effect with format: rg4, whose annotations hold "
-                    "the reports and splits; set it to null"
-                )
         if not keys.has_priors and {"sw", "mw"} & set(self.contexts):
             raise ValueError(f"format: {self.format} has no previous reports; set contexts: [sn] or [sn, mn]")
         return self

@@ -32,7 +32,6 @@ CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
-    "nearest_report": "Report of the nearest training radiograph",
 }
 #: Scores against the latent state of a generated world: words, with the case's own sources, and with others.
 TRUTH = (("F1: another patient's sources", "mean_f1", "another_patient_f1"),)

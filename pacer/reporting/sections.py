@@ -237,7 +237,7 @@ def commitments(results: Results) -> Section:
     parts = [
         Text(text),
         Figure("commitments", charts.polarity_chart(audit["polarities_by_context"], audit["origins"]), caption),
-        _audit(audit, audit["labelling"]),
+        _audit(audit),
     ]
     return Section("commitments", "Commitment targets", parts)
 

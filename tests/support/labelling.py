@@ -124,7 +124,6 @@ def cache_line(record_id: str, raw: str, **changes: Any) -> dict[str, Any]:
         provider="openai",
         current=True,
         raw=raw,
-        dollars=0.01,
         status="ok",
         anchor=None,
     )
