@@ -160,7 +160,7 @@ def test_an_endpoint_that_gives_no_usable_answer_does_not_use_up_the_sample(
     endpoint, label, records, reply, result, status
 ) -> None:
     """Whatever was answered earlier: 20 in a row end the run, and the endpoint is asked again when it is well."""
-    sample = sample_records(records, 40, seed=1)[0]
+    sample = sample_records(records, 40, seed=1)
     label(sample.head(1))
     endpoint.replies = lambda *_: reply
     with pytest.raises(PacerError, match=rf"127.0.0.1:\d+ gave no usable answer for 20 records in a row.*\({result}\)"):
@@ -173,7 +173,7 @@ def test_an_endpoint_that_gives_no_usable_answer_does_not_use_up_the_sample(
 
 
 def test_refusals_between_answers_are_believed(endpoint, label, records) -> None:
-    sample = sample_records(records, 40, seed=1)[0]
+    sample = sample_records(records, 40, seed=1)
     well = set(sample["record_id"].to_list()[10::15])
     endpoint.replies = lambda asked, _: good(asked) if asked["sample_uid"] in well else Reply(400, {})
     audit = label(sample, concurrency=1)
