@@ -71,8 +71,8 @@ class Form(NamedTuple):
 
     def sent(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return a configured request in this form."""
-        kept = {name: value for name, value in request.items() if name not in ("max_tokens", "response_format")}
-        return kept | {self.token_limit: request["max_tokens"]} | response_format(self.response_format)
+        others = {name: value for name, value in request.items() if name not in ("max_tokens", "response_format")}
+        return others | {self.token_limit: request["max_tokens"]} | response_format(self.response_format)
 
     def after(self, fault: Fault) -> Form | None:
         """Return the form to try after a refusal; None if another form would not help."""
@@ -152,7 +152,7 @@ def _named(fault: Fault, sent: dict[str, Any]) -> str:
 
 
 class _TimedClient(openai.DefaultHttpxClient):
-    """An HTTP client with one deadline, in seconds, for all of a request: its own would wait so long for every byte."""
+    """An HTTP client with one deadline, in seconds, for all of a request; httpx2 waits so long for every byte."""
 
     def __init__(self, deadline: float, **options: Any):
         super().__init__(**options)

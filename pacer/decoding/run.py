@@ -68,7 +68,7 @@ def trained_generator(
 
 
 #: Settings that change no finished report, so a stopped run may continue with other values. The split and the limit
-#: choose the records, which have a hash of their own.
+#: choose the records, which have their own hash.
 CHANGEABLE = frozenset({"split", "limit", "engine", "batch_size", "examples", "controls"})
 
 #: Threads that read features while the device generates.

@@ -56,8 +56,8 @@ def find_mentions(report: str) -> list[Mention]:
     mentions: list[Mention] = []
     last: tuple[str, ...] = ()
     for located in located_segments(report):
-        segment, found = in_full(*located)
-        places = found or []
+        segment, origins = in_full(*located)
+        places = origins or []
         for mention, (polarity, cue) in _readings(segment):
             named, decided = ((places[one.start], places[one.end - 1] + 1) for one in (mention, cue or mention))
             last = mention.row.findings or last
