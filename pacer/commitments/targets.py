@@ -89,7 +89,7 @@ def _audit(
     checks = [
         Check("Targets", number(len(rows))),
         Check("Targets by a labelling model", ", ".join(labelled)),
-        Check("Empty targets", number(sum(anchor == Anchor() for _, _, anchor in rows))),
+        Check("Empty targets", number([anchor for _, _, anchor in rows].count(Anchor()))),
         Check("Labelling answers", answered, statuses["ok"] == len(answers)),
     ]
     if identical:
