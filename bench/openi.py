@@ -34,7 +34,6 @@ from pacer.commitments.anchor import POLARITIES
 from pacer.core.progress import Ticker
 from pacer.data.radiographs import open_image
 from pacer.data.schemas import of_split, read_images, read_records
-from pacer.decoding.nearest import nearest_reports
 from pacer.features.store import FeatureStore
 from pacer.studies.run import finished, results_folder
 from pacer.studies.study import load_study
@@ -46,6 +45,8 @@ RESULTS = Path("bench/results/openi")
 #: Name of the control that is decoded here; the name for a run's own inputs is empty.
 MEAN_RADIOGRAPH = "mean_radiograph"
 NEAREST, CONSTANT = "nearest train report", "most frequent train report"
+#: Train records of a context that are searched for the nearest, evenly spaced by id.
+MOST = 2_000
 #: Side of the mean radiograph in pixels.
 SIDE = 256
 
@@ -120,6 +121,20 @@ def decode_mean(model: Path, folder: Path, out: Path) -> Path:
     return out
 
 
+def nearest_reports(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, str]:
+    """Return for each test record the report of the train record of its context with the nearest frontal radiograph."""
+    store = FeatureStore(FEATURES)
+    states = {image: store[image][-1].float().mean(0).numpy() for part in (train, test) for image in part["frontal"]}
+    nearest = {}
+    for context in test["context"].unique():
+        known, asked = (part.filter(context=context).sort("record_id") for part in (train, test))
+        known = known.gather_every(-(-len(known) // MOST))
+        keys, queries = (np.stack([states[image] for image in part["frontal"]]) for part in (known, asked))
+        likeness = queries @ (keys / np.linalg.norm(keys, axis=1, keepdims=True)).T
+        nearest |= dict(zip(asked["record_id"], known["report"].gather(likeness.argmax(1)), strict=True))
+    return nearest
+
+
 def constant_reports(train: pl.DataFrame, test: pl.DataFrame) -> dict[str, str]:
     """Return for each test record the most frequent train report of its context; ties go to the first in order."""
     most = {
@@ -171,7 +186,7 @@ def main() -> None:
             about = {"row": row, "replicate": replicate, "control": MEAN_RADIOGRAPH}
             lines += [about | {"record_id": record, "report": text, "commitment": c} for record, text, c in mean]
             rmtree(models)
-    untrained = {NEAREST: nearest_reports(train, test, FeatureStore(FEATURES)), CONSTANT: constant_reports(train, test)}
+    untrained = {NEAREST: nearest_reports(train, test), CONSTANT: constant_reports(train, test)}
     for row, reports in untrained.items():
         about = {"row": row, "replicate": None, "control": "", "commitment": None}
         lines += [about | {"record_id": record, "report": report} for record, report in reports.items()]

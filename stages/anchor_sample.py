@@ -4,14 +4,13 @@ from pathlib import Path
 
 from pacer.commitments.sampling import COLUMNS, sample_records
 from pacer.config import load_params
-from pacer.core.io import atomic_path, write_json
+from pacer.core.io import atomic_path
 from pacer.data.schemas import read_records
 
 
 def main() -> None:
     anchors = load_params().anchors
     records = read_records(Path("data/corpus/records.parquet"), COLUMNS)
-    sample, audit = sample_records(records, anchors.sample_per_context, anchors.seed)
+    sample = sample_records(records, anchors.sample_per_context, anchors.seed)
     with atomic_path("data/anchors/sample.parquet") as temporary:
         sample.write_parquet(temporary)
-    write_json("data/anchors/sample_audit.json", audit)

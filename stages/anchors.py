@@ -4,12 +4,10 @@ from pathlib import Path
 
 from pacer.commitments.targets import build_anchors
 from pacer.config import load_params
-from pacer.core.io import read_json, write_json
+from pacer.core.io import write_json
 
 
 def main() -> None:
     anchors = Path("data/anchors")
     records, cache, out = Path("data/corpus/records.parquet"), anchors / "llm_cache.jsonl", anchors / "anchors.parquet"
-    audit = build_anchors(records, cache, out, load_params().anchors.rules)
-    parts = {"sample": read_json(anchors / "sample_audit.json"), "labelling": read_json(anchors / "llm_audit.json")}
-    write_json(anchors / "audit.json", audit | parts)
+    write_json(anchors / "audit.json", build_anchors(records, cache, out, load_params().anchors.rules))

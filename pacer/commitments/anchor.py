@@ -117,7 +117,7 @@ def parse_anchor(text: str) -> Anchor:
     """Parse the commitment in a text; the inverse of :func:`render_anchor` for at most eight findings per field.
 
     Generated text may be imperfect. The first ``<ANCHOR>`` counts; it ends at ``</ANCHOR>``, at ``<REPORT>`` or at the
-    end of the text. Case and blanks do not matter, and unknown findings are left out. A finding in several fields is
+    end of the text. Case and spaces do not matter, and unknown findings are left out. A finding in several fields is
     resolved as in :meth:`Anchor.of`. Without a commitment (see :func:`contains_anchor`) the anchor is empty.
     """
     _, *parts = _FIELD.split(_body(text))  # name, content, name, content, ...

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -13,12 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pacer.commitments.anchor import POLARITIES, Anchor, normalize_finding
 from pacer.core.errors import DataError
+from pacer.core.journal import read_journal
 
 #: Statuses of an answer. Only ``ok`` yields an anchor.
-STATUSES: tuple[str, ...] = ("ok", "unparseable", "malformed", "other_record", "empty", "cut_off", "refused")
+STATUSES: tuple[str, ...] = ("ok", "unreadable", "other_record", "cut_off", "refused")
 
-#: Values of ``finish_reason`` if the model, or the endpoint's filter, declined to answer.
-_REFUSALS = {"refusal", "content_filter"}
 #: What a model's reasoning begins with, and what ends it: tags, and channels of gpt-oss (its format "harmony").
 _TAG = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _REASONING = re.compile(rf"\s*(?:[<◁]{_TAG}[>▷]|\[THINK\]|(?:<\|start\|>assistant)?<\|channel\|>)")
@@ -54,7 +52,6 @@ class StoredAnswer(Reply):
     request_hash: str
     provider: str
     current: bool
-    dollars: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     status: str
     anchor: dict[str, list[str]] | None
 
@@ -63,39 +60,31 @@ class Answer(NamedTuple):
     """One parsed answer.
 
     Attributes:
-        status: ``ok``; ``unparseable`` (no JSON object); ``malformed`` (a list is missing or is not a list of texts);
-            ``other_record`` (it has another record's identifier); ``empty`` (no content); ``cut_off`` (the object is
-            incomplete because of the token limit); ``refused`` (by the model or its filter).
+        status: ``ok``; ``unreadable`` (no JSON object with three lists of names); ``other_record`` (it has another
+            record's identifier); ``cut_off`` (the token limit ended it before an object); ``refused`` (by the model or
+            its filter).
         anchor: None unless ``status`` is ok.
-        off_vocabulary: number of names outside the vocabulary, which are left out.
     """
 
     status: str
     anchor: Anchor | None = None
-    off_vocabulary: int = 0
-
-    @property
-    def listed(self) -> dict[str, list[str]] | None:
-        """The anchor as stored."""
-        return None if self.anchor is None else self.anchor.as_dict()
 
 
-def read_lines(content: bytes, path: Path, kind: type[_Line]) -> list[_Line]:
-    """Parse the lines of a file of JSON objects; ``path`` is for errors.
+def validated_lines(lines: Iterable[tuple[int, Any]], path: Path, kind: type[_Line]) -> list[_Line]:
+    """Validate numbered JSON objects; ``path`` is for errors.
 
     Raises:
         DataError: a line is malformed; the message names file, line and field.
     """
-    lines = []
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    values = []
+    for number, line in lines:
         try:
-            if line.strip():
-                lines.append(kind.model_validate_json(line))
+            values.append(kind.model_validate(line))
         except ValidationError as error:
             fault = error.errors()[0]
             field = ".".join(map(str, fault["loc"])) or "the object"
             raise DataError(f"{path}, line {number}, {field}: {fault['msg']}; correct or delete the line") from None
-    return lines
+    return values
 
 
 def read_answers(path: Path) -> list[StoredAnswer]:
@@ -104,48 +93,34 @@ def read_answers(path: Path) -> list[StoredAnswer]:
     Raises:
         DataError: a line is malformed. If its line is deleted, a request is sent again.
     """
-    content = path.read_bytes() if path.exists() else b""
-    complete, _, last = content.rpartition(b"\n")
-    with suppress(ValueError, RecursionError):  # a cut-off line; a complete one may only lack its line break
-        json.loads(last)
-        complete = content
-    return read_lines(complete, path, StoredAnswer)
+    return validated_lines(read_journal(path), path, StoredAnswer)
 
 
-def restored(answer: StoredAnswer) -> StoredAnswer | None:
-    """Return an answer in a cache; None if its line holds something else, and the request must be sent again.
-
-    Earlier versions stored every HTTP 200: what was no completion to them as the whole body, with no reason for its
-    end, no model and no token counts. If the body is a completion in a form that is read now, the answer is in it.
-    """
-    reply: Reply | None = answer
-    about = answer.finish_reason, answer.model, answer.prompt_tokens, answer.completion_tokens
-    if about == (None, None, None, None) and read_answer(answer.raw, answer.record_id).status != "ok":
-        try:
-            reply = read_completion(json.loads(answer.raw))
-        except (ValueError, RecursionError):
-            reply = None
-    if reply is None:
-        return None
-    read = read_answer(reply.raw, answer.record_id, reply.finish_reason)
-    return answer.model_copy(update=reply.model_dump() | {"status": read.status, "anchor": read.listed})
+def is_answer(line: StoredAnswer) -> bool:
+    """Whether a line of a cache is an answer of the model. Earlier versions stored every HTTP 200: a body that was no
+    completion as a whole, with no reason for its end, no model and no token counts."""
+    about = line.finish_reason, line.model, line.prompt_tokens, line.completion_tokens
+    return about != (None, None, None, None) or read_answer(line.raw, line.record_id).status == "ok"
 
 
 def read_completion(completion: Any) -> Reply | None:
     """Extract the reply of a ``chat.completion`` object; None for anything else.
 
-    The text is the content, whole or in chunks, and the arguments of called tools, or what a gateway has parsed; if
-    all of these are empty, the completed reasoning. Other values of an unexpected type become None.
+    The text is the content, whole or in chunks, and the arguments of called tools; if all of these are empty, the
+    completed reasoning. Other values of an unexpected type become None.
     """
     try:
         choice, model, usage = completion["choices"][0], completion.get("model"), completion.get("usage")
         message, finish_reason = choice["message"], choice.get("finish_reason")
-        content, refusal = _content(message.get("content")), message.get("refusal")
+        content, refusal, calls = (message.get(name) for name in ("content", "refusal", "tool_calls"))
     except (LookupError, TypeError, AttributeError):
         return None
-    if content is None or not message or choice.get("error") or finish_reason == "error":
+    if not message or not isinstance(content, str | list | None) or choice.get("error") or finish_reason == "error":
         return None
-    raw = "\n".join(filter(None, [content, *_arguments(message)]))
+    if isinstance(content, list):
+        chunks = [chunk.get("text") if isinstance(chunk, dict) else chunk for chunk in content]
+        content = "".join(chunk for chunk in chunks if isinstance(chunk, str))
+    raw = "\n".join(filter(None, [content, *_arguments(calls)]))
     if not raw.strip() and not refusal and finish_reason != "length":
         reasoning = (_text(message.get(name)) for name in ("reasoning_content", "reasoning", "thinking"))
         raw = next(filter(None, reasoning), "")
@@ -159,25 +134,10 @@ def read_completion(completion: Any) -> Reply | None:
     )
 
 
-def _content(content: Any) -> str | None:
-    """Return the text of a message's content: text, null, a list of chunks, or an object that a gateway has parsed;
-    None for another form."""
-    if isinstance(content, dict):
-        return json.dumps(content)
-    if isinstance(content, list):
-        chunks = [chunk.get("text") if isinstance(chunk, dict) else chunk for chunk in content]
-        chunks = [chunk.get("value") if isinstance(chunk, dict) else chunk for chunk in chunks]
-        return "".join(chunk for chunk in chunks if isinstance(chunk, str))
-    return content or "" if isinstance(content, str | None) else None
-
-
-def _arguments(message: dict[str, Any]) -> list[str]:
-    """Return the arguments of the tools that a message calls, and the object that a gateway has parsed."""
-    calls = message.get("tool_calls")
+def _arguments(calls: Any) -> list[str]:
+    """Return the arguments of the tools that a message calls."""
     functions = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    functions.append(message.get("function_call"))
     given = [function.get("arguments") for function in functions if isinstance(function, dict)]
-    given.append(message.get("parsed"))
     return [value if isinstance(value, str) else json.dumps(value) for value in given if value]
 
 
@@ -193,30 +153,22 @@ def _count(value: Any) -> int | None:
 def read_answer(content: str, record_id: str, finish_reason: str | None = None) -> Answer:
     """Parse an answer for ``record_id``: the last JSON object after the model's reasoning that has the three lists.
 
-    One with another identifier counts only if no other has the lists; without an identifier it is the record's.
+    One with another identifier counts only if no other has the lists; without an identifier it is the record's. Names
+    outside the vocabulary are left out.
     """
-    with suppress(ValueError, RecursionError):  # a gateway may give the text as a JSON string
-        content = text if isinstance(text := json.loads(content), str) else content
     *reasoning, answer = _REASONING_END.split(content)
     if not reasoning and _REASONING.match(content):  # unfinished reasoning, which may contain draft answers
         answer = ""
     objects = list(_objects(answer))
-    if not objects:
-        if finish_reason == "length":
-            return Answer("cut_off")
-        if finish_reason in _REFUSALS:
-            return Answer("refused")
-        return Answer("unparseable" if content.strip() else "empty")
     labels = [value for value in objects if all(_is_names(value.get(polarity)) for polarity in POLARITIES)]
     if not labels:
-        return Answer("malformed")
-    own = [value for value in labels if str(value.get("sample_uid") or record_id).strip() == record_id]
-    if not own:
+        ended = {"length": "cut_off", "refusal": "refused", "content_filter": "refused"}
+        return Answer("unreadable" if objects else ended.get(finish_reason or "", "unreadable"))
+    of_record = [value for value in labels if str(value.get("sample_uid") or record_id).strip() == record_id]
+    if not of_record:
         return Answer("other_record")
-    named = {polarity: [normalize_finding(name) for name in own[-1][polarity]] for polarity in POLARITIES}
-    unknown = sum(findings.count(None) for findings in named.values())
-    known = {polarity: [finding for finding in findings if finding] for polarity, findings in named.items()}
-    return Answer("ok", Anchor.of(**known), unknown)
+    named = {polarity: map(normalize_finding, of_record[-1][polarity]) for polarity in POLARITIES}
+    return Answer("ok", Anchor.of(**{polarity: filter(None, findings) for polarity, findings in named.items()}))
 
 
 def _is_names(value: Any) -> bool:

@@ -104,9 +104,9 @@ def _phrases(sentence: re.Match[str], mentions: list[Mention]) -> Iterator[_Phra
         end = cut.start() if cut else len(text)
         part = text[start:end]
         findings = [finding for begin, _, finding in spans if start <= begin < end]
-        said = (
+        stated = (
             frozenset(value for value, pattern in values.items() if pattern.search(part))
             for values in _PATTERNS.values()
         )
-        yield _Phrase(part, findings, joined, Attributes(*said))
+        yield _Phrase(part, findings, joined, Attributes(*stated))
         start, joined = (cut.end(), cut[0].lower() == "and") if cut else (end, False)

@@ -31,6 +31,10 @@ _WEAKER = {"json_schema": "json_object", "json_object": "none"}
 _UNKNOWN_PARAMETER = (400, 404, 415, 422, 501)
 #: Refusals that may end later, or with another key or address.
 _PASSING = (401, 402, 403, 404, 408, 409, 429)
+#: Content types that are named in reasons; another could quote what was sent.
+_CONTENT_TYPES = frozenset(
+    {"application/json", "application/x-ndjson", "text/event-stream", "text/html", "text/plain", "text/xml"}
+)
 #: Parameters of a request that ``null`` leaves out.
 _OPTIONAL = ("temperature", "reasoning_effort")
 
@@ -45,26 +49,18 @@ class Outcome(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What an endpoint says of its refusal: the parameter, a code, and a message, which may quote the request."""
+    """What an endpoint says of its refusal: the parameter, a code, and all of it, which may quote the request."""
 
     param: str = ""
     code: str = ""
-    message: str = ""
+    text: str = ""
 
     @classmethod
     def of(cls, body: Any) -> Fault:
-        """Read the body of an error in the forms of OpenAI, vLLM, llama.cpp, LM Studio and FastAPI."""
+        """Read the body of an error."""
         error = (body.get("error") or body) if isinstance(body, dict) else body
-        if isinstance(error, str):
-            return cls(message=error)
-        if not isinstance(error, dict):
-            return cls()
-        detail = error.get("detail")
-        if isinstance(detail, list) and detail and isinstance(detail[0], dict):
-            place = detail[0].get("loc")
-            names = place[1:] if isinstance(place, list) else ()  # the first is "body"
-            return cls(".".join(map(str, names)), str(detail[0].get("type") or ""), str(detail[0].get("msg") or ""))
-        return cls(*(str(error.get(name) or "") for name in cls._fields))
+        fields = error if isinstance(error, dict) else {}
+        return cls(*(str(fields.get(name) or "") for name in ("param", "code")), text=json.dumps(error))
 
 
 class Form(NamedTuple):
@@ -75,14 +71,14 @@ class Form(NamedTuple):
 
     def sent(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return a configured request in this form."""
-        kept = {name: value for name, value in request.items() if name not in ("max_tokens", "response_format")}
-        return kept | {self.token_limit: request["max_tokens"]} | response_format(self.response_format)
+        others = {name: value for name, value in request.items() if name not in ("max_tokens", "response_format")}
+        return others | {self.token_limit: request["max_tokens"]} | response_format(self.response_format)
 
     def after(self, fault: Fault) -> Form | None:
         """Return the form to try after a refusal; None if another form would not help."""
-        about = fault.param or fault.message  # a message on another parameter may mention these, too
+        about = fault.param or fault.text  # a message on another parameter may mention these, too
         renamed = fault.param == "max_tokens" and fault.code.startswith("unsupported")
-        if self.token_limit == "max_tokens" and (renamed or "max_completion_tokens" in fault.message):
+        if self.token_limit == "max_tokens" and (renamed or "max_completion_tokens" in fault.text):
             return self._replace(token_limit="max_completion_tokens")
         if self.response_format in _WEAKER and "response_format" in about:
             return self._replace(response_format=_WEAKER[self.response_format])
@@ -113,7 +109,7 @@ class Endpoint:
                 if error.status_code in _UNKNOWN_PARAMETER and self._adapted(form, fault):
                     continue
                 refused = 400 <= error.status_code < 500 and error.status_code not in _PASSING
-                reason = f"HTTP {error.status_code}{self._named(fault, sent)}"
+                reason = f"HTTP {error.status_code}{_named(fault, sent)}"
                 return Outcome("refused" if refused else "failed", reason=reason)
             except openai.APIConnectionError as error:
                 late = isinstance(error, openai.APITimeoutError)
@@ -126,9 +122,10 @@ class Endpoint:
             if reply is not None:
                 return Outcome("answered", reply)
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-            about = self._unless_sent(kind if "/" in kind else "", sent) or "no known content type"
-            kind = f"HTTP {response.status_code}, {about}, {_kind_of(body)}"
-            return Outcome("failed", reason=f"{kind}{self._named(Fault.of(body), sent)}")
+            kind = kind if kind in _CONTENT_TYPES else "no known content type"
+            what = "an error" if isinstance(body, dict) and body.get("error") else "no completion"
+            reason = f"HTTP {response.status_code}, {kind}, {what}{_named(Fault.of(body), sent)}"
+            return Outcome("failed", reason=reason)
 
     def _adapted(self, form: Form, fault: Fault) -> bool:
         """Take the next form for the run, unless another thread has; return whether to send the request again."""
@@ -144,31 +141,18 @@ class Endpoint:
             print(f"labelling: the endpoint refuses {kind}", file=sys.stderr, flush=True)
             return True
 
-    def _named(self, fault: Fault, sent: dict[str, Any]) -> str:
-        """Return parameter and code of a fault, if they are names and quote nothing that was sent."""
-        param = re.split(r"[.\[]", fault.param)[0]
-        names = {"param": param if param in sent else "", "code": self._unless_sent(fault.code, sent)}
-        advice = f": set anchors.llm.{param}: null" if param in _OPTIONAL else ""
-        return "".join(f", {name} {value}" for name, value in names.items() if value) + advice
 
-    def _unless_sent(self, name: str, sent: dict[str, Any]) -> str:
-        """Return a name in an endpoint's answer; empty if it is no name, or occurs in the report or in the key."""
-        is_name = re.fullmatch(r"[\w.\[\]/+-]{1,64}", name, re.ASCII)
-        secret = f"{self.client.api_key} {sent['messages'][-1]['content']}".lower()
-        return name if is_name and not any(part in secret for part in name.lower().split("/")) else ""
-
-
-def _kind_of(body: Any) -> str:
-    """Describe a body that is no chat completion, without quoting it."""
-    if not isinstance(body, dict):
-        return "not JSON" if body is None else "not a JSON object"
-    if body.get("error"):
-        return "an error"
-    return "no message" if isinstance(body.get("choices"), list) and body["choices"] else "no choices"
+def _named(fault: Fault, sent: dict[str, Any]) -> str:
+    """Return parameter and code of a fault, if they are names: others may quote the report or the key."""
+    param = re.split(r"[.\[]", fault.param)[0]
+    param = param if param in sent else ""
+    code = fault.code if re.fullmatch(r"[a-z_]*_[a-z_]*|[0-9]{1,5}", fault.code) else ""
+    advice = f": set anchors.llm.{param}: null" if param in _OPTIONAL else ""
+    return "".join(f", {name} {value}" for name, value in (("param", param), ("code", code)) if value) + advice
 
 
 class _TimedClient(openai.DefaultHttpxClient):
-    """An HTTP client with one deadline, in seconds, for all of a request: its own would wait so long for every byte."""
+    """An HTTP client with one deadline, in seconds, for all of a request; httpx2 waits so long for every byte."""
 
     def __init__(self, deadline: float, **options: Any):
         super().__init__(**options)

@@ -30,11 +30,6 @@ class Question(NamedTuple):
     request: dict[str, Any]
     request_hash: str
 
-    @property
-    def prompt_tokens(self) -> int:
-        """Estimated number of input tokens: characters / 4, which is fewer characters per token than English has."""
-        return -(-sum(len(message["content"]) for message in self.request["messages"]) // 4)
-
 
 def build_questions(
     sample: pl.DataFrame, records: pl.DataFrame, config: Labelling, prompt: str, rules: str = "careful"

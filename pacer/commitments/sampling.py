@@ -9,8 +9,6 @@ the sample does not depend on their order in the table.
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from pacer.core.contexts import CONTEXTS
@@ -42,7 +40,7 @@ HELD_OUT_BY: tuple[str, ...] = ("record_id", "study_id", "subject_id")
 COLUMNS: tuple[str, ...] = (*HELD_OUT_BY, "context", "split", "report_raw")
 
 
-def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[pl.DataFrame, dict[str, Any]]:
+def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> pl.DataFrame:
     """Draw ``per_context`` training records of every context, or all of them if there are fewer.
 
     Args:
@@ -50,8 +48,7 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[
         seed: the sample depends only on seed and records.
 
     Returns:
-        A table of :data:`SAMPLE_SCHEMA`, sorted by context and record id, and the audit. The audit has the patterns of
-        the strata, and for each context the numbers of train records and of drawn records.
+        A table of :data:`SAMPLE_SCHEMA`, sorted by context and record id.
 
     Raises:
         DataError: a record, study or subject of the sample also occurs in val or test.
@@ -60,14 +57,12 @@ def sample_records(records: pl.DataFrame, per_context: int, seed: int) -> tuple[
     order = pl.Series([hash_bytes(f"{seed}:{record_id}".encode()) for record_id in train["record_id"]], dtype=pl.String)
     matches = [pl.col("report_raw").str.contains(f"(?i){pattern}").alias(name) for name, pattern in STRATA.items()]
     train = train.with_columns(order.alias("order"), *matches).drop("report_raw").sort("order")
-    parts = {context: train.filter(pl.col("context") == context) for context in CONTEXTS}
-    drawn = {context: _draw(part, per_context) for context, part in parts.items()}
+    drawn = [_draw(train.filter(pl.col("context") == context), per_context) for context in CONTEXTS]
     strata = pl.concat_list([pl.when(name).then(pl.lit(name)) for name in STRATA]).list.drop_nulls().alias("strata")
-    sample = pl.concat(drawn.values()).select("record_id", "context", strata)
+    sample = pl.concat(drawn).select("record_id", "context", strata)
     sample = sample.cast(pl.Schema(SAMPLE_SCHEMA)).sort("context", "record_id")
     refuse_held_out(records, sample["record_id"])
-    contexts = {name: {"train_records": len(parts[name]), "drawn": len(rows)} for name, rows in drawn.items()}
-    return sample, {"seed": seed, "per_context": per_context, "patterns": STRATA, "contexts": contexts}
+    return sample
 
 
 def refuse_held_out(records: pl.DataFrame, record_ids: pl.Series) -> None:

@@ -29,8 +29,8 @@ def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful")
         rules: ``anchors.rules``, the rule set of the records without an answer.
 
     Returns:
-        The audit: origins of the anchors, their content, the agreement of answers and rules, and its ``checks``: lines
-        of which those not marked good deserve attention.
+        The audit: origins and polarities of the anchors by context, and its ``checks``: lines of which those not
+        marked good deserve attention.
 
     Raises:
         DataError: the records are missing or malformed, or two have the same id; the cache is missing or malformed, or
@@ -46,9 +46,8 @@ def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful")
     columns = {name: [getattr(anchor, name) for anchor in anchors] for name in POLARITIES}
     frame = pl.DataFrame({"record_id": ids, **columns, "origin": origins}, schema=ANCHOR_SCHEMA)
     write_table(out, frame, ANCHOR_SCHEMA)
-    rows = list(zip(table["context"], origins, anchors, strict=True))
     both = [anchor == labelled[record_id] for record_id, anchor in zip(ids, by_rules) if record_id in labelled]
-    return _audit(answers.values(), rows, both)
+    return _audit(answers.values(), list(zip(table["context"], origins, anchors, strict=True)), both)
 
 
 def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
@@ -72,41 +71,29 @@ def _read_cache(path: Path, records: pl.DataFrame) -> dict[str, Answer]:
 def _audit(
     answers: Collection[Answer], rows: Sequence[tuple[str, str, Anchor]], identical: Sequence[bool]
 ) -> dict[str, Any]:
-    """Summarise origins and content of the anchors; a row has a record's context, origin and anchor; ``identical``:
-    whether the rules agree with each answer."""
-    contexts = [context for context in CONTEXTS if any(context == of for of, _, _ in rows)]
-    counts = Counter((context, origin) for context, origin, _ in rows)
-    origins = {context: {origin: counts[context, origin] for origin in ("llm", "rules")} for context in contexts}
-    statuses = {status: sum(answer.status == status for answer in answers) for status in STATUSES}
-    named = [[(finding, name) for name in POLARITIES for finding in getattr(anchor, name)] for _, _, anchor in rows]
-    states = Counter((context, *state) for (context, _, _), stated in zip(rows, named) for state in stated)
-    sizes = [len(stated) for stated in named]
+    """Summarise the anchors; a row has a record's context, origin and anchor; ``identical``: whether the rules agree
+    with each answer."""
+    by_context = {context: [row[1:] for row in rows if row[0] == context] for context in CONTEXTS}
+    origins, polarities = dict[str, dict[str, int]](), dict[str, dict[str, dict[str, int]]]()
+    for context, targets in by_context.items():
+        if targets:
+            origins[context] = {name: sum(origin == name for origin, _ in targets) for name in ("llm", "rules")}
+            named = [(finding, name) for _, of in targets for name in POLARITIES for finding in getattr(of, name)]
+            states = Counter(named)
+            polarities[context] = {
+                finding: {name: states[finding, name] for name in POLARITIES} for finding in FINDINGS
+            }
+    statuses = {name.replace("_", " "): sum(answer.status == name for answer in answers) for name in STATUSES}
     labelled = (f"{context} {number(by['llm'])} of {number(sum(by.values()))}" for context, by in origins.items())
-    answered = counted({status.replace("_", " "): count for status, count in statuses.items()})
+    answered = counted(statuses) or "none: all targets are by the rules"
     checks = [
         Check("Targets", number(len(rows))),
         Check("Targets by a labelling model", ", ".join(labelled)),
-        Check("Empty targets", number(sizes.count(0))),
-        Check(
-            "Findings in a target", f"{sum(sizes) / max(len(rows), 1):.1f} on average, {max(sizes, default=0)} at most"
-        ),
-        Check("Labelling answers", answered or "none: all targets are by the rules", statuses["ok"] == len(answers)),
+        Check("Empty targets", number([anchor for _, _, anchor in rows].count(Anchor()))),
+        Check("Labelling answers", answered, statuses["ok"] == len(answers)),
     ]
     if identical:
-        share = percent(sum(identical), len(identical))
-        checks.append(Check("Labels against rules", f"{share} of {number(len(identical))} targets identical"))
-    return {
-        "records": len(rows),
-        "origins": origins,
-        "answers": {
-            "read": len(answers),
-            "statuses": statuses,
-            "names_off_vocabulary": sum(answer.off_vocabulary for answer in answers),
-        },
-        "polarities_by_context": {
-            context: {finding: {name: states[context, finding, name] for name in POLARITIES} for finding in FINDINGS}
-            for context in contexts
-        },
-        "agreement": {"records": len(identical), "identical": sum(identical) / len(identical) if identical else None},
-        "checks": [check._asdict() for check in checks],
-    }
+        agreeing = f"{percent(sum(identical), len(identical))} of {number(len(identical))} targets identical"
+        checks.append(Check("Labels against rules", agreeing))
+    checks = [check._asdict() for check in checks]
+    return {"origins": origins, "polarities_by_context": polarities, "checks": checks}

@@ -22,10 +22,6 @@ class Labelling(Strict):
     timeout: PositiveFloat
     attempts: Positive
     unanswered: Literal["stop", "rules"]
-    max_requests: Natural | None
-    max_dollars: NaturalFloat | None
-    input_price: NaturalFloat
-    output_price: NaturalFloat
     send_reports_to: str | None
     prompt_file: str | None
 

@@ -39,12 +39,6 @@ class Standin(Strict):
     batch_size: Positive
     learning_rate: PositiveFloat
 
-    @model_validator(mode="after")
-    def _divides(self) -> Self:
-        if self.width % (2 * self.heads) or self.width < 4 * self.heads:
-            raise ValueError(f"width / heads must be even and at least 4; width is {self.width}, heads {self.heads}")
-        return self
-
 
 class VisionStandin(Standin):
     """A Dinov2; image and patch size in pixels, patches N = (image_size // patch_size)^2."""
@@ -52,12 +46,6 @@ class VisionStandin(Standin):
     image_size: Positive
     patch_size: Positive
     images: Annotated[int, Field(ge=2)]
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.patch_size > self.image_size:
-            raise ValueError(f"patch_size {self.patch_size} is larger than image_size {self.image_size}")
-        return self
 
 
 class TextStandin(Standin):

@@ -41,7 +41,7 @@ class Decode(Strict):
     length_penalty: LengthPenalty
     batch_size: Positive
     examples: Natural
-    controls: list[Literal["another_patient", "no_lateral", "no_prior", "nearest_report"]]
+    controls: list[Literal["another_patient", "no_lateral", "no_prior"]]
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

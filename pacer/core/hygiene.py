@@ -112,7 +112,7 @@ LONGEST_ID = 200
 def id_fault(text: str) -> str | None:
     """Return why a text cannot be the id of a record, study or patient; None if it can."""
     if text != text.strip() or not text:
-        return "an id is not blank and has no blanks at its ends"
+        return "an id is not empty and has no spaces at its ends"
     if len(text) > LONGEST_ID:
         return f"an id has {len(text):,} characters, more than {LONGEST_ID}"
     if not text.isprintable():

@@ -17,7 +17,7 @@ from pacer.core.io import hash_file, hash_json, read_json, write_json
 
 POINTER = "pointer.json"
 PROVENANCE = "provenance.json"
-#: Names of tokens that mark parts of a text; other added tokens, such as runs of blanks, are text.
+#: Names of tokens that mark parts of a text; other added tokens, such as runs of spaces, are text.
 _MARKER = re.compile(r"<[^\s<>]+>|\[[A-Z_]+\]")
 
 

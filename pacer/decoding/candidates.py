@@ -1,9 +1,9 @@
 """Several reports for one commitment, and the choice of the one that keeps it (``decode.select: agreement``).
 
-The commitment is that of the best hypothesis, or a given one. Every candidate continues it by a beam search of its own,
+The commitment is that of the best hypothesis, or a given one. Every candidate continues it by its own beam search,
 with the configured penalties.
-The first is without noise; the others rank each step's continuations with noise of their own
-(:mod:`pacer.decoding.hypotheses`). The noise depends on candidate and position alone, so a record gets the same
+The first is without noise; the others rank each step's continuations with their own noise
+(:mod:`pacer.decoding.hypotheses`). The noise depends only on candidate and position, so a record gets the same
 candidates in every batch.
 
 Shapes: C candidates of a record, K beams of a candidate, V vocabulary, T maximum number of generated tokens.
@@ -66,16 +66,16 @@ class Candidates(Hypotheses):
         """Begin these rows with the tokens of their openings; return their numbers [n]."""
         super().start(rows, prefixes)
         for row, opening in enumerate(prefixes, rows.start):
-            own, tokens = self.searches(slice(row, row + 1)), torch.tensor(opening.tokens).to(self.tokens)
-            self.tokens[own] = tokens[0]
-            self.tokens[own, :, : len(tokens)] = tokens
-            self.length[own] = len(tokens)
+            of_row, tokens = self.searches(slice(row, row + 1)), torch.tensor(opening.tokens).to(self.tokens)
+            self.tokens[of_row] = tokens[0]
+            self.tokens[of_row, :, : len(tokens)] = tokens
+            self.length[of_row] = len(tokens)
         return self.generated(rows)[:, 0]
 
     def result(self, row: int) -> list[Candidate]:
         """Return the candidates of an ended row."""
-        own = range(row * self.count, (row + 1) * self.count)
-        return [Candidate(self.finished(search), float(self.best_scores[search, 0])) for search in own]
+        searches = range(row * self.count, (row + 1) * self.count)
+        return [Candidate(self.finished(search), float(self.best_scores[search, 0])) for search in searches]
 
 
 class ListedSearch:
@@ -151,6 +151,6 @@ def distance(anchor: Anchor, report: str) -> tuple[int, int]:
     """Return the contradictions (findings that one of commitment and report affirms and the other denies), and the
     findings that only one of them affirms."""
     read = extract_anchor(report)
-    affirmed, said = set(anchor.positive), set(read.positive)
-    opposite = affirmed & set(read.negative) | set(anchor.negative) & said
-    return len(opposite), len(affirmed ^ said)
+    affirmed, stated = set(anchor.positive), set(read.positive)
+    opposite = affirmed & set(read.negative) | set(anchor.negative) & stated
+    return len(opposite), len(affirmed ^ stated)

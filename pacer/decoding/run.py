@@ -25,7 +25,6 @@ from pacer.data.schemas import SPLITS, of_split
 from pacer.data.twins import CONTROLS
 from pacer.decoding.candidates import agreement
 from pacer.decoding.generate import Generated, Generator, Row
-from pacer.decoding.nearest import NEAREST, nearest_reports
 from pacer.decoding.promise import GRID, PROMISE, make_promise, promised_thresholds
 from pacer.decoding.reader import read_reader
 from pacer.features.online import open_features
@@ -69,7 +68,7 @@ def trained_generator(
 
 
 #: Settings that change no finished report, so a stopped run may continue with other values. The split and the limit
-#: choose the records, which have a hash of their own.
+#: choose the records, which have their own hash.
 CHANGEABLE = frozenset({"split", "limit", "engine", "batch_size", "examples", "controls"})
 
 #: Threads that read features while the device generates.
@@ -118,9 +117,6 @@ def decode_records(
         lines, final = directory / "lines", directory / "out"
         if main:
             lines.mkdir(exist_ok=True)
-        wanted = main and NEAREST in config.controls
-        nearest = nearest_reports(of_split(records, "train"), cases, generator.features) if wanted else {}
-        floor = {(f"controls/{NEAREST}", key): _floor(key, report) for key, report in nearest.items()}
         state.wait_for_everyone()
         promise = _promise(generator, records, config, lines, state) if config.risk.promised else None
         if promise is not None:
@@ -130,9 +126,7 @@ def decode_records(
         if main:
             if promise is not None:
                 write_json(final / PROMISE, promise)
-            if floor:
-                runs[f"controls/{NEAREST}"] = cases
-            finished = _finished(lines) | floor
+            finished = _finished(lines)
             if empty := sum(not line["report"] for (name, _), line in finished.items() if not name):
                 print(f"decode: {empty:,} reports are empty: every sentence affirms what is not listed")
             _collect(finished, runs, final)
@@ -193,7 +187,7 @@ def plan_runs(records: pl.DataFrame, config: Decode) -> dict[str, pl.DataFrame]:
     if cases.is_empty():
         others = ", ".join(name for name in SPLITS if name in set(records["split"])) or "no split"
         raise DataError(f"split {config.split} has no record; records are in {others}: choose another decode.split")
-    runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls if name in CONTROLS}
+    runs = {"": cases} | {f"controls/{name}": CONTROLS[name](cases) for name in config.controls}
     return {name: part for name, part in runs.items() if len(part)}
 
 
@@ -229,12 +223,6 @@ def _line(record_id: str, result: Generated, generator: Generator) -> dict[str, 
         "findings": None if result.findings is None else result.findings.as_dict(),
         "agreement": agreement(anchor, report),
     }
-
-
-def _floor(record_id: str, report: str) -> dict[str, object]:
-    """Return the line of a report that no model wrote."""
-    unknown = dict.fromkeys(("anchor", "fallback", "gate", "tokens", "findings", "agreement"))
-    return {"record_id": record_id, "generated": report, "report": report} | unknown
 
 
 def _finished(folder: Path) -> dict[tuple[str, str], dict]:

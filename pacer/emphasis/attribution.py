@@ -82,7 +82,7 @@ class Attributor:
         """Return scores [rows, pieces] of ``tokens[rows]``; in the baseline every piece of the text is ``[MASK]``."""
         text = mask.bool() & (mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True))
         text[:, 0] = False
-        blank = torch.tensor(self.labeller.tokenizer.mask_token_id, device=tokens.device)
+        masked = torch.tensor(self.labeller.tokenizer.mask_token_id, device=tokens.device)
         scores = [np.zeros((0, tokens.shape[1]), dtype=np.float32)]
         size = max(1, min(self.batch_size, self.batch_size * _PIECES // tokens.shape[1]))
         for first in range(0, len(rows), size):
@@ -90,7 +90,7 @@ class Attributor:
             ids = tokens[rows[part]]
             attributed = self.method.attribute(
                 self.embedding(ids).requires_grad_(),
-                baselines=self.embedding(torch.where(text[rows[part]], blank, ids)),
+                baselines=self.embedding(torch.where(text[rows[part]], masked, ids)),
                 additional_forward_args=(mask[rows[part]], observations[part], labels[part]),
                 n_steps=self.steps,
                 internal_batch_size=size,

@@ -30,7 +30,6 @@ CONTROLS = {
     "another_patient": "Another patient's sources",
     "no_lateral": "Without the lateral view",
     "no_prior": "Without the previous report",
-    "nearest_report": "Report of the nearest training radiograph",
 }
 
 

@@ -187,8 +187,8 @@ def findings(results: Results) -> Section | None:
 
 def corpus(results: Results) -> Section:
     """The audits of the corpus, the emphasis and the targets of the commitments."""
-    audit, anchors = results.corpus_audit, results.anchors_audit
-    lines = _audit(audit, results.emphasis_audit, anchors, anchors["labelling"])
+    audit = results.corpus_audit
+    lines = _audit(audit, results.emphasis_audit, results.anchors_audit)
     return Section("corpus", "Corpus and commitment targets", [TableBlock("corpus", corpus_table(audit)), lines])
 
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import random
-import socket
-import struct
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -34,11 +31,10 @@ class Reply:
 
 @dataclass
 class Drop:
-    """Close the connection: after ``sent`` characters of a body announced in full, with a reset or an orderly end."""
+    """Close the connection after ``sent`` characters of a body announced in full."""
 
     body: Any = None
     sent: int | None = None
-    reset: bool = False
     after: float = 0.0
 
 
@@ -81,7 +77,6 @@ class Endpoint:
         self.paid: Counter[str] = Counter()
         self.seen: Counter[str] = Counter()
         self.keys: set[str] = set()
-        self.in_flight = self.most_in_flight = 0
         self.lock = threading.Lock()
         endpoint = self
 
@@ -92,14 +87,10 @@ class Endpoint:
             def do_POST(self) -> None:
                 content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 endpoint.keys.add(self.headers.get("Authorization", ""))
-                try:
-                    key, reply = endpoint.chat(json.loads(content))
-                    if isinstance(reply, Drop):
-                        self.drop(reply)
-                        return
-                finally:
-                    with endpoint.lock:
-                        endpoint.in_flight -= 1
+                key, reply = endpoint.chat(json.loads(content))
+                if isinstance(reply, Drop):
+                    self.drop(reply)
+                    return
                 is_completion = isinstance(reply.body, dict) and "choices" in reply.body
                 paid = Counter({key: 1} if reply.status == 200 and is_completion else ())
                 with endpoint.lock:
@@ -128,8 +119,6 @@ class Endpoint:
                     payload = json.dumps(drop.body).encode()
                     head = f"Content-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
                     self.wfile.write(b"HTTP/1.1 200 OK\r\n" + head.encode() + payload[: drop.sent])
-                if drop.reset:
-                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
             def log_message(self, *_: Any) -> None: ...
 
@@ -156,8 +145,6 @@ class Endpoint:
     def chat(self, request: dict[str, Any]) -> tuple[str, Reply | Drop]:
         key = hash_json(request)
         with self.lock:
-            self.in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self.in_flight)
             before = self.seen[key]
             self.seen[key] += 1
             if self.keep:
@@ -180,16 +167,15 @@ class Misbehaviour:
         if record_id in self.stuck:
             return ["error"] * 10
         page = ["page"] * (draw.random() < 0.02)  # is not retried in the same run
-        lost = draw.choices(("none", "hang", "truncated", "reset", "closed"), (96, 0.4, 1.2, 1.2, 1.2))[0]
-        kinds = draw.choices(("limit", "limit_date", "limit_ms", "error", "overloaded"), k=3)
+        lost = draw.choices(("none", "hang", "truncated"), (96, 0.4, 3.6))[0]
+        kinds = draw.choices(("limit", "error"), k=3)
         count = draw.choices((0, 1, 2, 3), (80, 12, 5, 3))[0]
         return kinds[:count] + [lost] * (lost != "none") + page
 
     def kind(self, record_id: str) -> str:
         """The kind of answer in the end."""
-        names = ("good", "prose", "foreign", "twice", "other", "empty", "refusal", "length")
-        weights = (90, 2, 2, 2, 0.5, 0.5, 1, 1)
-        return random.Random(f"{self.seed}:kind:{record_id}").choices(names, weights)[0]
+        names = ("good", "prose", "other", "refusal", "length")
+        return random.Random(f"{self.seed}:kind:{record_id}").choices(names, (95, 2, 1, 1, 1))[0]
 
     def __call__(self, asked: dict[str, Any], before: int) -> Reply | Drop:
         record_id = asked["sample_uid"]
@@ -200,15 +186,10 @@ class Misbehaviour:
         wait = random.Random(f"{record_id}:{before}").uniform(0.0, 0.02)
         replies = {
             "limit": Reply(429, {"error": {"message": asked["report"]}}, {"Retry-After": f"{wait:.3f}"}),
-            "limit_date": Reply(429, {"error": {}}, {"Retry-After": formatdate(time.time(), usegmt=True)}),
-            "limit_ms": Reply(429, {"error": {}}, {"Retry-After-Ms": f"{1000 * wait:.0f}"}),
             "error": Reply(500, {"error": {"message": asked["report"]}}),
-            "overloaded": Reply(503, b"<html>", {"Content-Type": "text/html"}),
             "page": Reply(body=b"<html>an HTTP 200 that is no API answer</html>"),
             "hang": Drop(after=self.hang),
             "truncated": Drop(whole, sent=len(json.dumps(whole)) // 2),
-            "reset": Drop(whole, sent=20, reset=True),
-            "closed": Drop(),
         }
         return replies[troubles[before]]
 
@@ -217,10 +198,7 @@ class Misbehaviour:
         bodies = {
             "good": completion(answer(asked)),
             "prose": completion("There is no JSON in this answer."),
-            "foreign": completion(answer(asked, positive=["Mass", "Edema", "nodule"])),
-            "twice": completion(answer(asked, negative=["edema", "pneumonia"], uncertain=["pneumonia"])),
             "other": completion(answer({"sample_uid": "sn-other"})),
-            "empty": completion(""),
             "refusal": completion(None, refusal="I cannot help with that."),
             "length": completion(answer(asked)[:30], finish="length"),
         }

@@ -59,7 +59,7 @@ def labelling() -> Callable[..., Labelling]:
 @pytest.fixture
 def sample(records: pl.DataFrame) -> pl.DataFrame:
     """Three records of each context."""
-    return sample_records(records, 3, seed=1)[0]
+    return sample_records(records, 3, seed=1)
 
 
 #: The API key of all tests; it must turn up nowhere.
@@ -124,7 +124,6 @@ def cache_line(record_id: str, raw: str, **changes: Any) -> dict[str, Any]:
         provider="openai",
         current=True,
         raw=raw,
-        dollars=0.01,
         status="ok",
         anchor=None,
     )

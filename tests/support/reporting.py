@@ -15,7 +15,6 @@ from ruamel.yaml import YAML
 from safetensors.numpy import save_file
 
 from pacer.commitments.anchor import POLARITIES
-from pacer.commitments.sampling import sample_records
 from pacer.commitments.targets import build_anchors
 from pacer.config import Corpus, Params
 from pacer.data.build_corpus import build_corpus
@@ -210,11 +209,9 @@ def _write_anchor_audit(path: Path, records: pl.DataFrame) -> None:
     answer = json.dumps({"positive": ["edema"], "negative": ["pneumothorax"], "uncertain": []})
     cache = path.with_name("llm_cache.jsonl")
     cache.write_text("".join(json.dumps(cache_line(name, answer)) + "\n" for name in texts))
-    labelling = {"answered": 10, "checks": [GIVEN["cost"]]}
     table = path.with_name("records.parquet")
     records.write_parquet(table)
-    audit = build_anchors(table, cache, path.with_name("anchors.parquet"))
-    _write(path, audit | {"sample": sample_records(records, 5, 1)[1], "labelling": labelling})
+    _write(path, build_anchors(table, cache, path.with_name("anchors.parquet")))
 
 
 def _write(path: Path, value: object) -> None:

@@ -56,8 +56,8 @@ def find_mentions(report: str) -> list[Mention]:
     mentions: list[Mention] = []
     last: tuple[str, ...] = ()
     for located in located_segments(report):
-        segment, found = in_full(*located)
-        places = found or []
+        segment, origins = in_full(*located)
+        places = origins or []
         for mention, (polarity, cue) in _readings(segment):
             named, decided = ((places[one.start], places[one.end - 1] + 1) for one in (mention, cue or mention))
             last = mention.row.findings or last
@@ -70,16 +70,14 @@ def _readings(segment: str) -> list[tuple[Match, Reading]]:
     text = plain = segment
     if "/" in segment:
         plain = segment.replace("/", " ").replace("and or", "and/or")
-    words = plain.split()
-    mentions = _NAMES.find(plain, words)
+    mentions = _NAMES.find(plain)
     if not mentions:
         return []
     if plain is not text:  # the stroke is a cue between two findings, and a space elsewhere
         for one, other in pairwise(mentions):
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
-                words.append("/")
-    readings = zip(mentions, read_mentions(plain, mentions, _CUES.find(plain, words)), strict=True)
+    readings = zip(mentions, read_mentions(plain, mentions, _CUES.find(plain)), strict=True)
     return [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
 
 

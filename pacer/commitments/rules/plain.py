@@ -20,7 +20,7 @@ Places = list[int] | None
 _MARKS = (*'<>&\\|~#*{"`\t', "_x000", "[/INST]", "ser:", "SER:", "uman:", "UMAN:")
 #: What the tables call the signs that they cannot show.
 _SIGNS = {"line": "\n\n", "blank": " ", "nothing": ""}
-#: Characters with a plain form of their own.
+#: Characters with a special plain form.
 _SPELLINGS = {
     letter: _SIGNS.get(row["plain"], row["plain"]).replace("\\xad", "\xad")
     for row in lines("letters.tsv")
@@ -30,7 +30,7 @@ _SPELLINGS = {
 
 @cache
 def _plain_letter(letter: str) -> str:
-    """Return a character's plain form: NFKC, one form of dashes, bullets, quotes and blanks."""
+    """Return a character's plain form: NFKC, one form of dashes, bullets, quotes and spaces."""
     if letter in _SPELLINGS:
         return _SPELLINGS[letter]
     if letter.isascii():

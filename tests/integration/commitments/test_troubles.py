@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import polars as pl
 import pytest
 
 from pacer.core.errors import PacerError
@@ -13,21 +12,10 @@ from tests.support.endpoint import Drop, Reply, good
 from tests.support.labelling import build, cached
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        Reply(429, {"error": {}}, {"Retry-After-Ms": "1"}),
-        Reply(500, b"<html>"),
-        Reply(408, {}),
-        Reply(504, {}),
-        Drop(),
-        Drop({"a": 1}, sent=3),
-        Drop({"a": 1}, sent=3, reset=True),
-    ],
-)
+@pytest.mark.parametrize("trouble", [Reply(429, {"error": {}}, {"Retry-After-Ms": "1"}), Drop({"a": 1}, sent=3)])
 def test_trouble_then_success(endpoint, label, trouble) -> None:
     endpoint.replies = lambda asked, before: good(asked) if before else trouble
-    audit = label(max_requests=6)
+    audit = label()
     assert (audit["statuses"], audit["troubles"]) == ({"ok": 6}, {})
     assert set(endpoint.seen.values()) == {2}
     assert set(endpoint.paid.values()) == {1}
@@ -36,13 +24,13 @@ def test_trouble_then_success(endpoint, label, trouble) -> None:
 @pytest.mark.parametrize(
     ("trouble", "reason"), [(Drop(after=1.0), "timeout"), (Drop({"a": 1}, sent=3), "disconnected")]
 )
-def test_requests_that_are_lost_are_counted_and_asked_again(
+def test_requests_that_are_lost_fall_to_the_rules_and_are_asked_again(
     endpoint, label, records, tmp_path, trouble, reason
 ) -> None:
     endpoint.replies = lambda asked, before: good(asked) if before else trouble
     audit = label(timeout=0.5, concurrency=6, attempts=1, unanswered="rules")
-    assert (audit["answered"], audit["unanswered"], audit["troubles"]) == (0, 6, {reason: 6})
-    assert audit["lost_and_perhaps_paid"] == 6 and cached(tmp_path) == []
+    assert (audit["answered"], audit["troubles"]) == (0, {reason: 6})
+    assert cached(tmp_path) == []
     anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
     assert set(anchors["origin"]) == {"rules"}
     endpoint.seen.clear()
@@ -65,46 +53,17 @@ def test_failed_requests_are_asked_again_and_others_are_not(endpoint, label, sam
     assert sorted(endpoint.asked()) == sorted(down)
 
 
-def test_unanswered_requests_may_fall_to_the_rules(endpoint, label, sample, records, tmp_path, capfd) -> None:
-    down = sample["record_id"][0]
-    endpoint.replies = lambda asked, _: Reply(503, {}) if asked["sample_uid"] == down else good(asked)
-    audit = label(attempts=2, unanswered="rules")
-    assert (audit["answered"], audit["unanswered"], audit["troubles"]) == (5, 1, {"HTTP 503": 1})
-    assert "83% 5/6" in capfd.readouterr().err
-    anchors, _ = build(records, tmp_path / "llm_cache.jsonl")
-    assert anchors.row(by_predicate=pl.col("record_id") == down, named=True)["origin"] == "rules"
-
-
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        *((status, {"message": "report text echoed"}) for status in (401, 402, 403, 404, 400, 307, 429)),
-        *((200, error) for error in ({"code": 502, "message": "upstream"}, {"code": 400}, "text")),
-    ],
-)
-def test_endpoint_that_refuses_everything(endpoint, label, status, error) -> None:
+@pytest.mark.parametrize("status", [401, 307, 429])
+def test_endpoint_that_fails_everything(endpoint, label, status) -> None:
     """With another address, and a wait of two hours: neither is followed."""
     headers = {"Location": endpoint.url + "/elsewhere", "Retry-After": "7200"}
-    endpoint.replies = lambda *_: Reply(status, {"error": error}, headers)
-    reason = f"HTTP {status}" + r", application/json, an error(, code \d+)?" * (status == 200)
-    expected = "gave no usable answer for 6 records in a row" if status == 400 else "6 of 6 requests got no answer"
-    with pytest.raises(PacerError, match=rf"{expected}.*\({reason}\)") as raised:
+    endpoint.replies = lambda *_: Reply(status, {"error": {"message": "report text echoed"}}, headers)
+    with pytest.raises(PacerError, match=rf"6 of 6 requests got no answer.*\(HTTP {status}\)") as raised:
         label()
     assert "echoed" not in str(raised.value)
     assert set(endpoint.seen.values()) == {1}
     endpoint.replies = good
     assert label()["statuses"] == {"ok": 6}
-
-
-def test_one_refused_report_falls_to_the_rules(endpoint, label, sample) -> None:
-    """Wherever it stands in the order, and also when it is the last one left."""
-    refused = sample["record_id"][0]
-    endpoint.replies = lambda asked, _: Reply(400, {}) if asked["sample_uid"] == refused else good(asked)
-    audit = label(concurrency=1)
-    assert (audit["statuses"], audit["unanswered"], audit["troubles"]) == ({"ok": 5}, 1, {"HTTP 400": 1})
-    assert set(endpoint.seen.values()) == {1}
-    audit = label()
-    assert (audit["statuses"], audit["reused"], audit["troubles"]) == ({"ok": 5}, 5, {"HTTP 400": 1})
 
 
 def test_nothing_more_is_asked_once_an_answer_cannot_be_stored(endpoint, label, sample, monkeypatch) -> None:
@@ -122,16 +81,6 @@ def test_nothing_more_is_asked_once_an_answer_cannot_be_stored(endpoint, label, 
     with pytest.raises(OSError, match="No space left"):
         label(concurrency=2)
     assert sum(endpoint.seen.values()) == 2
-
-
-def test_slots_are_bounded(endpoint, label) -> None:
-    def slow(asked: dict[str, Any], _: int) -> Reply:
-        time.sleep(0.05)
-        return good(asked)
-
-    endpoint.replies = slow
-    label(concurrency=3)
-    assert 1 <= endpoint.most_in_flight <= 3
 
 
 def test_an_answer_is_on_disk_before_its_slot_asks_again(endpoint, label, tmp_path) -> None:

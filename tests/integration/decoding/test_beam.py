@@ -44,6 +44,12 @@ def test_tokens_are_those_of_the_definition(seed: int, device: torch.device) -> 
     assert own(case) == expected
 
 
+@pytest.mark.parametrize("seed", [1003, 1004])
+def test_tokens_are_those_of_the_definition_in_single_precision(seed: int) -> None:
+    case = random_case(seed, dtype=torch.float32)
+    assert own(case) == alone(case)
+
+
 @cache
 def one_at_a_time(seed: int) -> list[list[int]]:
     return own(random_case(seed), batch_size=1)

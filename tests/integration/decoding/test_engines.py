@@ -60,17 +60,3 @@ def test_generate_is_used_where_the_beam_search_does_not_know_the_attention(
     for choice in ({"select": "agreement"}, {"commitment": "read"}):
         with pytest.raises(BackboneError, match="select: score and decode"):
             Generator(*named, settings(**choice))
-
-
-def test_results_come_with_their_own_record_as_they_end(generator: Generator, records) -> None:
-    generator.decode = settings(max_new_tokens=24, batch_size=3, length_penalty=0.0)
-    given = rows(records)
-    together = generator(given)
-    streamed = list(generator.stream(given))
-    places = [place for place, _ in streamed]
-    assert sorted(places) == list(range(len(given))) and places != sorted(places)
-    for place, result in streamed:
-        (single,) = generator([given[place]])
-        for other in (together[place], single):
-            assert (result.text, result.gate) == (other.text, other.gate)
-            assert torch.equal(result.depth_weights["frontal"], other.depth_weights["frontal"])

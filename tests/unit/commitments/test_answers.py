@@ -1,18 +1,22 @@
-"""Reading answers."""
+"""Reading answers and the file of answers."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pacer.commitments.anchor import Anchor
-from pacer.commitments.answers import STATUSES, read_answer, read_completion
+from pacer.commitments.answers import STATUSES, Reply, read_answer, read_answers, read_completion
+from pacer.core.errors import DataError
 from tests.support.cases import listed_cases
 from tests.support.endpoint import completion
+from tests.support.labelling import cache_line
 
+USED = {"model": "served-1", "prompt_tokens": 1000, "completion_tokens": 100}
 FITS = '{"positive": [], "negative": [], "uncertain": []}'
 
 
@@ -23,7 +27,7 @@ def test_statuses(content: str, finish: str | None, status: str) -> None:
 
 @pytest.mark.parametrize("piece", ["{", '{"a": ', '{"\\'])
 def test_braces_without_end(piece: str) -> None:
-    assert read_answer(piece * 100_000, "a").status == "unparseable"
+    assert read_answer(piece * 100_000, "a").status == "unreadable"
 
 
 def test_the_last_object_that_fits_counts() -> None:
@@ -35,7 +39,6 @@ def test_answer_in_a_code_fence() -> None:
     content = '{"positive": ["Lung Opacities"], "negative": ["mass"], "uncertain": ["lung opacity"]}'
     read = read_answer(f"```json\n{content}\n```\nDone {{", "a")
     assert read.anchor == Anchor(("lung opacity",))
-    assert read.off_vocabulary == 1
 
 
 @given(st.text())
@@ -43,12 +46,41 @@ def test_any_text_is_read(text: str) -> None:
     assert read_answer(text, "a").status in STATUSES
 
 
-def test_completions() -> None:
-    reply = read_completion(completion("hello"))
-    assert reply is not None
-    assert (reply.raw, reply.finish_reason, reply.model) == ("hello", "stop", "served-1")
-    assert (reply.prompt_tokens, reply.completion_tokens) == (1000, 100)
-    refused = read_completion(completion(None, refusal="no"))
-    assert refused is not None and refused.finish_reason == "refusal"
-    without_usage = read_completion(completion("hello") | {"usage": None})
-    assert without_usage is not None and without_usage.prompt_tokens is None
+@pytest.mark.parametrize(
+    ("finish", "change", "expected"),
+    [
+        ("stop", {}, Reply(raw="hello", finish_reason="stop", **USED)),
+        ("\ud800", {"model": "\ud800"}, Reply(raw="hello", finish_reason="?", **USED | {"model": "?"})),
+        *(
+            ("stop", {"model": 7, "usage": usage}, Reply(raw="hello", finish_reason="stop"))
+            for usage in (None, [], *({"prompt_tokens": n, "completion_tokens": n} for n in (10**400, True, 12.0, -1)))
+        ),
+    ],
+)
+def test_completions(finish: str, change: dict, expected: Reply) -> None:
+    assert read_completion(completion("hello", finish) | change) == expected
+
+
+def test_a_line_that_a_kill_cut_off_is_left_out(tmp_path: Path) -> None:
+    lines = [json.dumps(cache_line(f"sn-{number}", "{}")) for number in range(3)]
+    (tmp_path / "cache.jsonl").write_text("\n\n".join(lines)[:-9])
+    assert [answer.request_hash for answer in read_answers(tmp_path / "cache.jsonl")] == [
+        "hash of sn-0",
+        "hash of sn-1",
+    ]
+    assert read_answers(tmp_path / "none.jsonl") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (json.dumps(cache_line("sn-1", "{}") | {"raw": None}), "raw: Input should be .*; correct or delete"),
+        (json.dumps(cache_line("sn-1", "{}") | {"prompt_tokens": "1"}), "prompt_tokens: Input should be"),
+        ("[]", "the object: Input should be"),
+        ('{"record_id": "a', "is not valid JSON"),
+    ],
+)
+def test_a_line_that_is_no_answer_is_named(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "cache.jsonl").write_text(f"\n{line}\n")
+    with pytest.raises(DataError, match=rf"cache.jsonl, line 2.{{0,2}} {message}"):
+        read_answers(tmp_path / "cache.jsonl")

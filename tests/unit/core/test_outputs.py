@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError
-from pacer.core.outputs import FOLDERS, check_folders, run_stage
+from pacer.core.outputs import FOLDERS, check_folders
 
 ROOT = Path(__file__).parents[3]
 
@@ -47,24 +47,6 @@ def test_links_inside_and_links_of_files_are_none_of_our_business(tmp_path: Path
     (repository / "data" / "anchors" / "audit.json").symlink_to(tmp_path / "cached")
     (repository / "data" / "openi").symlink_to(tmp_path)
     check_folders(repository)
-
-
-def test_a_stage_stops_before_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    (tmp_path / "repository").mkdir()
-    monkeypatch.chdir(tmp_path / "repository")
-    Path("models").symlink_to(tmp_path)
-    worked: list[bool] = []
-    with pytest.raises(SystemExit):
-        run_stage(lambda: worked.append(True))
-    assert not worked and capsys.readouterr().err.startswith("error: models/backbones is a link to")
-
-
-def test_every_stage_starts_so() -> None:
-    for name in ("dvc.yaml", "baselines/stages.yaml"):
-        for stage in YAML(typ="safe").load(ROOT / name)["stages"].values():
-            assert stage["cmd"].startswith(("exec python stages/run.py ", "exec python stages/launch.py ")), stage
-    for starter in ("run.py", "launch.py"):
-        assert "    run_stage(" in (ROOT / "stages" / starter).read_text(encoding="utf-8")
 
 
 def test_git_ignores_outputs_that_are_links(tmp_path: Path) -> None:

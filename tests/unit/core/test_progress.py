@@ -19,9 +19,3 @@ def test_a_log_file_has_a_line_from_time_to_time_and_one_at_the_end(
     assert start.startswith("images:  50% 2/4 [")
     assert first.startswith("images:  75% 3/4 [") and first.endswith("loss 1.2]")
     assert second.startswith("images: 100% 4/4 [") and last.startswith("images: 100% 4/4 [")
-
-
-def test_nothing_is_shown_by_other_processes(capsys: pytest.CaptureFixture) -> None:
-    with Ticker("images", 1, shown=False) as ticker:
-        ticker.advance()
-    assert capsys.readouterr().err == ""

@@ -82,25 +82,6 @@ def test_scores_add_up_to_what_the_text_changes(labeller: CheXbert) -> None:
         assert scores.sum() == pytest.approx(end - start, rel=1e-3, abs=1e-3)
 
 
-def test_passes_over_long_reports_take_fewer_texts(labeller: CheXbert, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, passes = Attributor.chosen, []
-
-    def chosen(attributor: Attributor, embedded: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
-        passes.append(embedded.shape[:2])
-        return whole(attributor, embedded, *rest)
-
-    monkeypatch.setattr(Attributor, "chosen", chosen)
-    reports = [" ".join([text] * 20) for text in REPORTS]
-    many = Attributor(labeller, 3, 256)(reports)
-    passes.clear()
-    for own, expected in zip(Attributor(labeller, 3, 16)(reports), many, strict=True):
-        np.testing.assert_allclose(own.scores, expected.scores, rtol=1e-3, atol=1e-4)
-    assert passes[0][1] > 256 and 1 < max(rows for rows, _ in passes) <= 16 * 64 // passes[0][1]
-    passes.clear()
-    Attributor(labeller, 3, 8)(REPORTS)
-    assert max(rows for rows, _ in passes) == 8
-
-
 def test_pieces_are_places_in_the_text_and_what_is_not_read_has_none(labeller: CheXbert) -> None:
     report = "small   left effusion ."
     assert Attributor(labeller, 1, 8)([report])[0].piece_ends == [5, 12, 21, 23]
