@@ -66,14 +66,14 @@ def _check_unedited(name: str) -> None:
     """Refuse to overwrite what was edited in params.yaml.
 
     Raises:
-        ConfigError: params.yaml equals no profile, or does not load, as after a change of the keys that there are.
+        ConfigError: params.yaml equals no profile, or does not load, as after a change of the keys.
     """
     try:
         if _profile_in_use(PARAMS) is not None:
             return
         reason = f"{PARAMS} equals no profile in {CONFIGS} (edited, or written from a file of yours)"
     except ConfigError as error:
-        reason = f"{error} (a key is new or gone since {PARAMS} was written, or it was edited)"
+        reason = f"{error} ({PARAMS} is of another version, or edited)"
     raise ConfigError(
         f"{reason}; `pacer use {name} --force` overwrites it; to keep it, first `cp {PARAMS} {CONFIGS}/mine.yaml`"
     )

@@ -27,7 +27,7 @@ from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, Truncation, View
 from pacer.serving.features import CaseFeatures
-from pacer.serving.layout import FINDINGS, MANIFEST, TOKENIZER
+from pacer.serving.layout import FINDINGS, MANIFEST, TOKENIZER, located
 from pacer.serving.package import GENERATED, check_tokenizer, frozen_models, read_settings
 from pacer.serving.sources import load_image, load_prior, load_text
 
@@ -36,7 +36,8 @@ class Reporter:
     """Writes reports with an exported model. It is not thread-safe.
 
     Args:
-        directory: written by ``pacer export``. device: None: the first GPU, else the CPU.
+        directory: written by ``pacer export``, or ``org/name@revision`` of the hub, where it was uploaded.
+        device: None: the first GPU, else the CPU.
         backbones: folder with some or all of the frozen models ``vision``, ``language`` and ``text``, for a directory
             that came without them from another machine.
         batch_size: cases generated at a time; does not change a report. None: ``decode.batch_size`` of the export.
@@ -58,7 +59,7 @@ class Reporter:
         backbones: str | PathLike | None = None,
         batch_size: int | None = None,
     ):
-        directory = Path(directory)
+        directory = located(directory)
         self.settings = settings = read_settings(directory)
         self.batch_size = settings.decoding.batch_size if batch_size is None else batch_size
         if self.batch_size < 1:

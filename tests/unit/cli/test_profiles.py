@@ -231,7 +231,7 @@ def test_the_known_profiles_are_listed_without_a_name_and_after_an_unknown_one(p
         (
             "  lambda_cons: 0.05",
             "  # as before this key",
-            "params.yaml: calibrate.lambda_cons is missing (a key is new",
+            "params.yaml: calibrate.lambda_cons is missing (params.yaml is of another",
         ),
     ],
     ids=["another value", "no longer valid", "without a new key"],
