@@ -65,7 +65,6 @@ def audit_corpus(
              for topic, sources in sorted(account.notes.items())}  # fmt: skip
     originals, unset = records["findings_original"].count(), config.original_references is None
     referenced = "not available" if unset else f"for {number(originals)} of {number(records.height)} records"
-    empty = [f"{c.upper()} {s}" for c, counts in contexts.items() for s in splits if not counts[s]["records"]]
     checks = [
         _fault("Studies in two splits", _shared(overlap["study"])),
         _fault("Patients in two splits", _shared(overlap["subject"])),
@@ -76,7 +75,7 @@ def audit_corpus(
         ),
         _reused(pictures),
         *_images(images, unusable),
-        _fault("Contexts and splits without a record", ", ".join(empty)),
+        _empty(contexts, splits),
         *_repeats(present, splits),
         _wording(account.wording, config.unseen_comparisons),
         *_priors(priors, present, config, account),
@@ -174,6 +173,14 @@ def _rates(counts: Mapping[str, tuple[int, int]], limit: float) -> tuple[str, bo
     """Describe ``{context: (part, whole)}``, and return whether a part is above the limit."""
     shares = ", ".join(f"{context} {share(*pair)}" for context, pair in counts.items())
     return shares, any(part > limit * whole for part, whole in counts.values())
+
+
+def _empty(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], splits: Sequence[str]) -> Check:
+    """Name the contexts and splits without a record, and what an empty val stops."""
+    empty = [f"{c.upper()} {s}" for c, counts in contexts.items() for s in splits if not counts[s]["records"]]
+    without_val = "; training needs no val, except with train.checkpoint: best; decode.risk needs it"
+    detail = ", ".join(empty) + (without_val if any(name.endswith(" val") for name in empty) else "")
+    return _fault("Contexts and splits without a record", detail)
 
 
 def _repeats(present: Mapping[str, pl.DataFrame], splits: Sequence[str]) -> Iterator[Check]:
