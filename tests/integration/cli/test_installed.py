@@ -87,8 +87,8 @@ def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("date", ["2180-05-06", ""])
 def test_the_profile_table_is_audited_with_its_own_keys_alone(environment, tmp_path: Path, date: str) -> None:
-    """A table with the profile's names of columns, and `corpus.root`, are all that it takes, outside a clone too; dates may be
-    missing. Of the checks only the token limit, which needs a tokenizer, is left open."""
+    """A table with the profile's names of columns, and `corpus.root`, are all that it takes, outside a clone too;
+    dates may be missing. Of the checks only the token limit, which needs a tokenizer, is left open."""
     (tmp_path / "studies" / "radiographs").mkdir(parents=True)
     Image.new("L", (16, 16)).save(tmp_path / "studies" / "radiographs" / "f.png")
     rows = [f"p{number % 10},e{number},{date},PA,f.png,No acute disease." for number in range(20)]
