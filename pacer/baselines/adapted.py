@@ -28,7 +28,7 @@ from pacer.model.checkpoint import (
 )
 from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples
-from pacer.training.losses import LossWeights
+from pacer.training.losses import loss_weights
 from pacer.training.phases import DirectProbability, Phase, fixed_route
 from pacer.training.run import Inputs, Job, OpenLog, run_training
 
@@ -98,7 +98,7 @@ def train_adapted(
         frontal_only=False,
         trains=("added.",),
         schedule=settings,
-        losses=LossWeights(lambda_q=settings.lambda_q, lambda_tlw=params.train.lambda_tlw),
+        losses=loss_weights(settings, params.train),
         rho=fixed or DirectProbability(settings.rho, settings.rho),
         train=params.train.model_copy(update={"seed": settings.seed, "weight_decay": settings.weight_decay}),
         batches=params.batches.model_copy(update={"positive_repeats": 1}),

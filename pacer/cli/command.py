@@ -5,7 +5,6 @@ Heavy imports wait until a command needs them.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -57,16 +56,27 @@ def use(
         raise ConfigError(f"unknown profile {name!r}; {CONFIGS}/ contains {', '.join(names)}")
     chosen = Path(name) if is_path else CONFIGS / f"{name}.yaml"
     load_profile(chosen)  # an invalid profile is not written
-    current = None
-    with suppress(ConfigError):  # a file that does not load equals no profile
-        current = _profile_in_use(PARAMS)
-    if PARAMS.exists() and not force and current is None:
-        raise ConfigError(
-            f"{PARAMS} equals no profile in {CONFIGS} (edited, or written from a file of yours); save it with "
-            f"`cp {PARAMS} {CONFIGS}/mine.yaml` if you need it, and add --force"
-        )
+    if PARAMS.exists() and not force:
+        _check_unedited(name)
     write_text(PARAMS, profile_text(chosen))
     console.print(f"params.yaml is now the profile {name}")
+
+
+def _check_unedited(name: str) -> None:
+    """Refuse to overwrite what was edited in params.yaml.
+
+    Raises:
+        ConfigError: params.yaml equals no profile, or does not load, as after a change of the keys.
+    """
+    try:
+        if _profile_in_use(PARAMS) is not None:
+            return
+        reason = f"{PARAMS} equals no profile in {CONFIGS} (edited, or written from a file of yours)"
+    except ConfigError as error:
+        reason = f"{error} ({PARAMS} is of another version, or edited)"
+    raise ConfigError(
+        f"{reason}; `pacer use {name} --force` overwrites it; to keep it, first `cp {PARAMS} {CONFIGS}/mine.yaml`"
+    )
 
 
 def _profile_in_use(params: Path) -> str | None:

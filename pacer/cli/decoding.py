@@ -34,12 +34,15 @@ if TYPE_CHECKING:
 
 #: The pipeline's own feature store, which `dvc repro` fills.
 STORE = Path("data/features")
+TRAINED = Path("models/calibrate")
 
 
 def decode(
     out: Annotated[Path, typer.Option(help="Folder for the predictions; replaced.")],
     records: RecordsFile = CORPUS,
-    model: Annotated[Path, typer.Option(help="Trained model, of the pipeline or exported.")] = Path("models/calibrate"),
+    model: Annotated[
+        Path, typer.Option(help="Trained model, of the pipeline or exported; or org/name@revision.")
+    ] = Path("models/calibrate"),
     backbones: Annotated[Path | None, typer.Option(help="Frozen models; default: those of the model.")] = None,
     split: Annotated[str, typer.Option(help="Split to decode: test, val or all.")] = "test",
     context: ContextNames = None,
@@ -52,10 +55,12 @@ def decode(
     options = {"split": split, "limit": limit, "controls": []}
     decoding = validated(config.decode.model_dump() | options, "pacer decode", Decode)
     encoding = config.features
+    from pacer.serving.layout import FINDINGS, located
+
+    model = located(model)
     check_exists(records, model, backbones, remedy=FROM_STAGE)
     from pacer.data.schemas import read_records
     from pacer.decoding.run import OUTPUTS, decode_records, plan_runs, trained_generator
-    from pacer.serving.layout import FINDINGS
     from pacer.serving.package import NOT_EXPORTED, SETTINGS, frozen_models, read_settings
 
     check_replaceable(out, OUTPUTS)

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from pacer.serving.case import Case, Result
     from pacer.serving.reporter import Reporter
 
-ExportedModel = Annotated[Path, typer.Option("--model", help="Exported model (`pacer export`).")]
+ExportedModel = Annotated[
+    Path, typer.Option("--model", help="Exported model (`pacer export`), or org/name@revision of the hub.")
+]
 MovedBackbones = Annotated[
     Path | None,
     typer.Option("--backbones", exists=True, file_okay=False, help="Frozen models, if they moved since the export."),
@@ -63,6 +65,7 @@ def export(
     if with_backbones:
         frozen = "the frozen models are in it"
     say(f"model written to {out}; {frozen}")
+    say(f"to share it: `hf upload ORG/NAME {out} --private`; others name it ORG/NAME@REVISION")
     if not scored:
         say(
             f"note: {metrics} has no scores of this model with these decoding settings, so the model card has none",
@@ -92,8 +95,9 @@ def generate(
 ) -> None:
     """Write reports for one X-ray, or for many. For research only; not for clinical decisions."""
     from pacer.serving.case import Case
-    from pacer.serving.layout import check_exported
+    from pacer.serving.layout import check_exported, located
 
+    model = located(model)
     check_exported(model)
     if cases is not None:
         if any((frontal, lateral, prior, indication, history, view, commitment, as_json, all_contexts)) or out is None:
@@ -194,8 +198,9 @@ def serve(
     import signal
     import sys
 
-    from pacer.serving.layout import check_exported
+    from pacer.serving.layout import check_exported, located
 
+    model = located(model)
     check_exported(model)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):

@@ -2,9 +2,21 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pacer.config.strict import Fraction, Positive, PositiveFloat, Size, Strict
+
+#: How the depths of a patch are weighted, by name in ``refine.variant``: the class of :mod:`pacer.model` that does it.
+MIXERS = {
+    "patchwise": "pacer.model.mixers:Patchwise",  # the paper's
+    "global": "pacer.model.mixers:Global",  # one mixture for all patches
+}
+
+
+def _known_variant(name: str) -> str:
+    if name not in (known := [*MIXERS, "endpoint"]):
+        raise ValueError(f"must be {', '.join(known[:-1])} or {known[-1]}")
+    return name
 
 
 class Prompt(Strict):
@@ -24,7 +36,7 @@ class Commit(Strict):
 class Refine(Strict):
     """The group ``refine``: router over depths; alpha_D starts at init_scale < max_scale, its bound."""
 
-    variant: Literal["patchwise", "global", "endpoint"]
+    variant: Annotated[str, AfterValidator(_known_variant)]
     d_routing: Size | None
     max_scale: PositiveFloat
     init_scale: PositiveFloat

@@ -4,6 +4,7 @@ The key ``extends`` of such a file names the profile that it modifies.
 """
 
 import io
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -74,7 +75,7 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
         )
     name = name.removesuffix(".yaml")
     places = [path.with_name(f"{name}.yaml"), CONFIGS / f"{name}.yaml"]
-    base = next((file for file in places if file.exists() and file != path), None)
+    base = next((file for file in (*places, *_installed(name)) if file.exists() and file != path), None)
     if base is None:
         looked = " or ".join(dict.fromkeys(str(file.resolve()) for file in places if file != path))
         raise ConfigError(
@@ -87,6 +88,15 @@ def _merged(path: Path, yaml: YAML, extending: tuple[Path, ...] = ()) -> Comment
     _overlay(merged, values)
     merged.ca.comment = values.ca.comment  # the comment at the top of the file
     return merged
+
+
+def _installed(name: str) -> list[Path]:
+    """Return the profile that came with an installed package, outside a clone."""
+    try:
+        listed = files("pacer-cxr") or []
+    except PackageNotFoundError:
+        return []
+    return [Path(str(file.locate())) for file in listed if file.match(f"share/pacer/configs/{name}.yaml")]
 
 
 def _overlay(base: CommentedMap, values: CommentedMap) -> None:

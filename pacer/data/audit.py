@@ -64,7 +64,6 @@ def audit_corpus(
              for topic, sources in sorted(account.notes.items())}  # fmt: skip
     originals, unset = records["findings_original"].count(), config.original_references is None
     referenced = "not available" if unset else f"for {number(originals)} of {number(records.height)} records"
-    empty = [f"{c.upper()} {s}" for c, counts in contexts.items() for s in splits if not counts[s]["records"]]
     checks = [
         _fault("Studies in two splits", _shared(overlap["study"])),
         _fault("Patients in two splits", _shared(overlap["subject"])),
@@ -75,7 +74,7 @@ def audit_corpus(
         ),
         _reused(pictures),
         *_images(images, unusable),
-        _fault("Contexts and splits without a record", ", ".join(empty)),
+        _empty(contexts, splits),
         _wording(account.wording, config.unseen_comparisons),
         *_priors(priors, set(records["context"]), config, account),
         *(_note(topic, by_source, config.format) for topic, by_source in notes.items()),
@@ -165,6 +164,14 @@ def _images(images: pl.DataFrame, unusable: pl.DataFrame) -> Iterator[Check]:
     smallest, largest = (f"{width} × {height}" for width, height in (sizes.min().row(0), sizes.max().row(0)))
     pixels = smallest if smallest == largest else f"{smallest} to {largest}"
     yield Check("Images", f"{number(images.height)}, {decimal(sum(images['bytes']))}, {pixels} pixels")
+
+
+def _empty(contexts: Mapping[str, Mapping[str, Mapping[str, Any]]], splits: Sequence[str]) -> Check:
+    """Name the contexts and splits without a record, and what an empty val stops."""
+    empty = [f"{c.upper()} {s}" for c, counts in contexts.items() for s in splits if not counts[s]["records"]]
+    without_val = "; training needs no val, except with train.checkpoint: best; decode.risk needs it"
+    detail = ", ".join(empty) + (without_val if any(name.endswith(" val") for name in empty) else "")
+    return _fault("Contexts and splits without a record", detail)
 
 
 def _wording(wording: Mapping[str, tuple[int, int]], treated: str) -> Check:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from importlib import import_module
 
 import torch
 from torch import Tensor, nn
 
-Variant = Literal["patchwise", "global", "endpoint"]
+from pacer.config.model import MIXERS
+from pacer.model.mixers import Mixer
 
 
 class DepthRouter(nn.Module):
@@ -27,8 +28,8 @@ class DepthRouter(nn.Module):
     Initialisation: P_k is the identity (its upper-left part when d_r != d_v), all biases, w, beta, W_o and b_o
     are zero, norms are (1, 0), eta = logit(init_scale / max_scale). So at the start ``refined == endpoint`` exactly.
 
-    Variants: ``patchwise`` as above; ``global`` learns one softmax over depths, shared by all patches and samples
-    (without w); ``endpoint`` returns the endpoint and has no parameters.
+    Variants: the names of ``MIXERS`` compute pi, ``patchwise`` as above, others in their own way
+    (:mod:`pacer.model.mixers`); ``endpoint`` returns the endpoint and has no parameters.
 
     Args:
         num_depths: K, number of tapped depths.
@@ -45,7 +46,7 @@ class DepthRouter(nn.Module):
         d_vision: int,
         d_routing: int | None = None,
         *,
-        variant: Variant = "patchwise",
+        variant: str = "patchwise",
         max_scale: float = 0.5,
         init_scale: float = 0.1,
     ):
@@ -60,9 +61,10 @@ class DepthRouter(nn.Module):
             nn.init.eye_(linear.weight)
             nn.init.zeros_(linear.bias)
         self.align = nn.ModuleList(align)
-        if variant == "patchwise":
-            self.route_vector = nn.Parameter(torch.zeros(d_routing))
-        self.depth_bias = nn.Parameter(torch.zeros(num_depths))
+        module, _, name = MIXERS[variant].partition(":")
+        self.mixer: type[Mixer] = getattr(import_module(module), name)
+        for part, values in self.mixer.parts(num_depths, d_routing).items():
+            setattr(self, part, values)
         self.mix_norm = nn.LayerNorm(d_routing)
         self.out = nn.Linear(d_routing, d_vision)
         ratio = init_scale / max_scale
@@ -97,9 +99,6 @@ class DepthRouter(nn.Module):
             [align(norm(depths[:, k])) for k, (norm, align) in enumerate(zip(self.norms, self.align, strict=True))],
             dim=2,
         )  # [B, N, K, d_r]
-        scores = self.depth_bias.expand(batch, num_patches, num_depths)
-        if self.variant == "patchwise":
-            scores = scores + aligned @ self.route_vector
-        weights = scores.softmax(dim=-1)
+        weights = self.mixer.weights(self, aligned)
         mixed = torch.einsum("bnk,bnkd->bnd", weights, aligned)
         return endpoint + self.scale * self.out(self.mix_norm(mixed)), weights

@@ -1,13 +1,39 @@
-"""File names of an exported model, and a check that a folder is one; importable without torch."""
+"""File names of an exported model, where it is, and a check that a folder is one; importable without torch."""
 
 from __future__ import annotations
 
+import re
+from os import PathLike
 from pathlib import Path
 
 from pacer.core.errors import CheckpointError
 
 FINDINGS = "findings"  # the folder of the stage of this name
 SETTINGS, MANIFEST, CARD, BACKBONES = "reporter.json", "manifest.json", "README.md", "backbones"
+
+#: An exported model on the hub: a revision is a tag, a branch or a commit.
+_ON_HUB = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[\w./-]+)")
+
+
+def located(model: str | PathLike) -> Path:
+    """Return the folder of a model: a path as it is; ``org/name@revision`` of the hub is downloaded to its cache.
+
+    Raises:
+        CheckpointError: the hub's cache does not have it, and it cannot be downloaded.
+    """
+    match = _ON_HUB.fullmatch(str(model))
+    if match is None or Path(model).exists():
+        return Path(model)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return Path(snapshot_download(match["repo"], revision=match["revision"]))
+    except (OSError, HFValidationError) as error:
+        raise CheckpointError(
+            f"{model} is not in the Hugging Face cache and cannot be downloaded ({type(error).__name__}); check name "
+            "and revision, the network and, for a private model, `hf auth login`"
+        ) from None
 
 
 def check_exported(directory: Path) -> None:

@@ -25,7 +25,7 @@ from pacer.features.encoder import ImageEncoder, TextEncoder
 from pacer.model.assemble import load_model, load_tokenizer
 from pacer.serving.case import GENERATED_NOTE, Case, Prepared, Result, Routing, Sections, View
 from pacer.serving.features import CaseFeatures
-from pacer.serving.layout import FINDINGS, MANIFEST
+from pacer.serving.layout import FINDINGS, MANIFEST, located
 from pacer.serving.package import GENERATED, frozen_models, read_settings
 from pacer.serving.sources import load_image, load_text
 
@@ -34,7 +34,8 @@ class Reporter:
     """Writes reports with an exported model. It is not thread-safe.
 
     Args:
-        directory: written by ``pacer export``. device: None: the first GPU, else the CPU.
+        directory: written by ``pacer export``, or ``org/name@revision`` of the hub, where it was uploaded.
+        device: None: the first GPU, else the CPU.
         backbones: folder with some or all of the frozen models ``vision``, ``language`` and ``text``, for a directory
             that came without them from another machine.
         batch_size: cases generated at a time; does not change a report. None: ``decode.batch_size`` of the export.
@@ -56,7 +57,7 @@ class Reporter:
         backbones: str | PathLike | None = None,
         batch_size: int | None = None,
     ):
-        directory = Path(directory)
+        directory = located(directory)
         self.settings = settings = read_settings(directory)
         self.batch_size = settings.decoding.batch_size if batch_size is None else batch_size
         self.device = torch.device(device or compute_device())

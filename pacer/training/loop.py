@@ -33,7 +33,7 @@ from pacer.core.stops import request_stop, saved_when_stopped, stop_requested, u
 from pacer.model.batch import TrainingBatch
 from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples, MicroBatch
-from pacer.training.losses import Divisors, divisors_of
+from pacer.training.losses import divisors_of
 from pacer.training.phases import Phase
 from pacer.training.sampler import Sampler
 from pacer.training.validation import validate
@@ -277,7 +277,7 @@ class _Run:
         count = torch.full((), float(self.accelerator.is_main_process), device=device)
         for (_, batch), of_batch in zip(micros, divisors, strict=True):
             batch = batch.to(device)
-            named = {"frontal_only": self.phase.frontal_only, "divisors": Divisors(*of_batch)}
+            named = {"frontal_only": self.phase.frontal_only, "divisors": tuple(of_batch)}
             result = self.phase.objective(self.model, batch, self.phase.losses, **named)
             (result.total / len(micros)).backward()
             totals.append(result.total.detach())

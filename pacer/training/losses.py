@@ -7,12 +7,13 @@ that they add up to its loss.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from pacer.config import Strict
 from pacer.core.contexts import CONTEXTS, availability
 from pacer.model.batch import Batch, TrainingBatch
 from pacer.model.calibrate import PrefixCalibrator
@@ -31,29 +32,16 @@ class LossWeights:
         lambda_cons: of the divergence from the frozen parent. lambda_drift: of the prefix drift. None: no such term.
     """
 
-    lambda_q: float
-    lambda_tlw: float
+    lambda_q: float = 1.0
+    lambda_tlw: float = 0.0
     lambda_cons: float | None = None
     lambda_drift: float | None = None
 
 
-class Divisors(NamedTuple):
-    """Denominators of the losses of a micro-batch, float64 scalars, to be added up over the processes that share it.
-
-    ``omega``: sum(omega) + sum(kappa). ``s``: sum(s). ``consistent``: |Omega_cons|. ``prefix``: sum(m).
-    """
-
-    omega: Tensor
-    s: Tensor
-    consistent: Tensor
-    prefix: Tensor
-
-
-def divisors_of(batch: TrainingBatch) -> Divisors:
-    """Return the denominators of a batch."""
-    summed = (batch.omega, batch.kappa, batch.s, batch.omega_cons, batch.prefix_length)
-    omega, kappa, s, consistent, prefix = (tensor.sum(dtype=torch.float64) for tensor in summed)
-    return Divisors(omega + kappa, s, consistent, prefix)
+def loss_weights(schedule: Strict, train: Strict) -> LossWeights:
+    """Return the weights that are keys of a phase's own group or of the group ``train``."""
+    known = train.model_dump() | schedule.model_dump()
+    return LossWeights(**{field.name: known[field.name] for field in fields(LossWeights) if field.name in known})
 
 
 def ratio(terms: Tensor, divisor: Tensor, eps: float = EPSILON) -> Tensor:
@@ -68,6 +56,60 @@ def ratio(terms: Tensor, divisor: Tensor, eps: float = EPSILON) -> Tensor:
 def drifts(residual: Tensor, prefix_mask: Tensor) -> Tensor:
     """Return ``||residual||^2 / d`` of each position, 0 outside the prefix: [B, P, d], m [B, P] bool -> [B, P]."""
     return torch.where(prefix_mask, residual.square().mean(-1), 0)
+
+
+class Computed(NamedTuple):
+    """What the terms of a batch, or of a process's share of it, are computed from.
+
+    ``nll`` [n] of the predicted tokens; ``divergence`` [n] from the parent, None if that is not evaluated; ``residual``
+    [B, P, d] of the prefix, None without a calibrator; ``embedded`` has the depth weights.
+    """
+
+    batch: TrainingBatch
+    embedded: Embedded
+    nll: Tensor
+    divergence: Tensor | None
+    residual: Tensor | None
+
+
+class Term(NamedTuple):
+    """A term of the objective: its weight times ``sum(values) / (sum(counted) + eps)``.
+
+    The sum of ``counted`` is over the whole micro-batch, that of ``values`` over a process's share of it. So each value
+    must depend on its own sample only, or the shares would not add up to the term.
+
+    Attributes:
+        values: of what was computed; None: there is no such term.
+        counted: of a batch. weight: field of :class:`LossWeights`; None: 1. eps: as in :func:`ratio`.
+    """
+
+    values: Callable[[Computed], Tensor | None]
+    counted: Callable[[TrainingBatch], Tensor]
+    weight: str | None = None
+    eps: float = EPSILON
+
+
+def _drift(output: Computed) -> Tensor | None:
+    return None if output.residual is None else drifts(output.residual, output.batch.prefix_mask)
+
+
+#: The terms of equation (complete-objective) by name; the first two are (trajectory-objective).
+TERMS = {
+    "trajectory": Term(
+        lambda output: output.batch.omega * output.nll, lambda batch: torch.cat([batch.omega, batch.kappa])
+    ),
+    "emphasis": Term(lambda output: output.batch.s * output.nll, lambda batch: batch.s, "lambda_tlw"),
+    "consistency": Term(lambda output: output.divergence, lambda batch: batch.omega_cons, "lambda_cons", eps=0),
+    "drift": Term(_drift, lambda batch: batch.prefix_length, "lambda_drift", eps=0),
+}
+
+#: Denominators of the terms of a micro-batch, float64 scalars, to be added up over the processes that share it.
+Divisors = tuple[Tensor, ...]
+
+
+def divisors_of(batch: TrainingBatch) -> Divisors:
+    """Return the denominators of a batch, in the order of :data:`TERMS`."""
+    return tuple(term.counted(batch).sum(dtype=torch.float64) for term in TERMS.values())
 
 
 class Objective(NamedTuple):
@@ -105,8 +147,7 @@ def objective(
         frontal_only: as in :meth:`Pacer.embed`.
         divisors: of the micro-batch that ``batch`` is part of; None: it is all.
     """
-    by, teacher = Divisors(*(each.to(batch.omega.dtype) for each in divisors or divisors_of(batch))), None
-    embedded = model.embed(batch, frontal_only=frontal_only)
+    embedded, teacher = model.embed(batch, frontal_only=frontal_only), None
     inputs, gate, residual = model.calibrate(embedded, batch)
     if residual is not None and losses.lambda_cons:
         with torch.no_grad():
@@ -114,14 +155,14 @@ def objective(
     states, compared = model.predicting_states(inputs, batch), (batch.omega_cons, batch.consistent)
     nll, divergence = token_terms(states, model.language.lm_head.weight, batch.targets, teacher, *compared)
 
-    parts = {"trajectory": ratio(batch.omega * nll, by.omega), "emphasis": ratio(batch.s * nll, by.s)}
-    total = parts["trajectory"] + losses.lambda_tlw * parts["emphasis"]
-    if teacher is not None and losses.lambda_cons:
-        parts["consistency"] = ratio(divergence, by.consistent, eps=0)
-        total = total + losses.lambda_cons * parts["consistency"]
-    if residual is not None and losses.lambda_drift is not None:
-        parts["drift"] = ratio(drifts(residual, batch.prefix_mask), by.prefix, eps=0)
-        total = total + losses.lambda_drift * parts["drift"]
+    computed = Computed(batch, embedded, nll, None if teacher is None else divergence, residual)
+    total, parts = nll.new_zeros(()), {}
+    for (name, term), divisor in zip(TERMS.items(), divisors or divisors_of(batch), strict=True):
+        weight = 1.0 if term.weight is None else getattr(losses, term.weight)
+        values = None if weight is None else term.values(computed)
+        if values is not None:
+            parts[name] = ratio(values, divisor.to(batch.omega.dtype), term.eps)
+            total = total + weight * parts[name]
 
     means = _depth_weights(embedded) | ({} if gate is None else _gates(gate, batch))
     return Objective(total, {name: part.detach() for name, part in parts.items()}, means, nll)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pacer.config import Params
 from pacer.config.training import Batches, Schedule, Train
 from pacer.core.contexts import CONTEXTS
-from pacer.training.losses import Loss, LossWeights, objective
+from pacer.training.losses import Loss, LossWeights, loss_weights, objective
 
 
 @dataclass(frozen=True)
@@ -70,29 +70,22 @@ class Phase:
 
 def phase_of(name: str, params: Params) -> Phase:
     """Return the phase ``warmup``, ``parent`` or ``calibrate`` with the values of ``params``."""
-    tlw, fixed = params.train.lambda_tlw, fixed_route(params.commit.route)
+    fixed = fixed_route(params.commit.route)
     if name == "warmup":
-        contexts, schedule = ("sn",), params.warmup
+        contexts, schedule, rho = ("sn",), params.warmup, DirectProbability(1.0, 1.0)
         trains = ("router.", "interface.queries", "interface.frontal.")
-        losses, rho = LossWeights(lambda_q=1.0, lambda_tlw=tlw), DirectProbability(1.0, 1.0)
     elif name == "parent":
         schedule = params.parent
         contexts = tuple(c for c in CONTEXTS if c in (schedule.contexts or CONTEXTS))
         trains = ("router.", "interface.", "language.")
-        losses = LossWeights(lambda_q=schedule.lambda_q, lambda_tlw=tlw)
         rho = fixed or DirectProbability(schedule.rho_start, schedule.rho_end, schedule.rho_updates)
     elif name == "calibrate":
         contexts, schedule = CONTEXTS, params.calibrate
         trains = TRAINED[schedule.trains]
-        losses = LossWeights(
-            lambda_q=schedule.lambda_q,
-            lambda_tlw=tlw,
-            lambda_cons=schedule.lambda_cons,
-            lambda_drift=schedule.lambda_drift,
-        )
         rho = fixed or DirectProbability(schedule.rho, schedule.rho)
     else:
         raise ValueError(f"phase {name!r} is not warmup, parent or calibrate")
+    losses = loss_weights(schedule, params.train)
     return Phase(name, contexts, name == "warmup", trains, schedule, losses, rho, params.train, params.batches)
 
 

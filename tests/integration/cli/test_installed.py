@@ -42,19 +42,21 @@ def clone(folder: Path) -> None:
     """Copy what an installation reads."""
     for name in ("pyproject.toml", "README.md", "LICENSE", "constraints.txt"):
         shutil.copy(ROOT / name, folder)
-    shutil.copytree(ROOT / "pacer", folder / "pacer", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pacer", "configs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> dict[str, str]:
-    """The wheel, built and installed into a folder of its own, in front of everything else."""
+    """The wheel, built and installed into a folder, in front of everything else."""
     folder = tmp_path_factory.mktemp("installed")
     clone(folder)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
-    options = ["--no-build-isolation", "--no-deps", "--target", str(folder / "site")]
+    options = ["--no-build-isolation", "--no-deps", "--ignore-installed", "--prefix", str(folder / "site")]
     subprocess.run([*pip, *options, str(folder)], check=True, capture_output=True)
-    (folder / "site" / "sitecustomize.py").write_text(BLOCK)
-    return dict(os.environ) | {"PYTHONPATH": str(folder / "site"), "PYTHONSAFEPATH": "1"}
+    [site] = (folder / "site").glob("lib/python*/site-packages")
+    (site / "sitecustomize.py").write_text(BLOCK)
+    return dict(os.environ) | {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"}
 
 
 def ran(environment: dict[str, str], folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -85,13 +87,12 @@ def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("date", ["2180-05-06", ""])
 def test_the_profile_table_is_audited_with_its_own_keys_alone(environment, tmp_path: Path, date: str) -> None:
-    """A table with the profile's names of columns, and `corpus.root`, are all that it takes; dates may be missing. Of
-    the checks only the token limit, which needs a tokenizer, is left open."""
+    """A table with the profile's names of columns, and `corpus.root`, are all that it takes, outside a clone too;
+    dates may be missing. Of the checks only the token limit, which needs a tokenizer, is left open."""
     (tmp_path / "studies" / "radiographs").mkdir(parents=True)
     Image.new("L", (16, 16)).save(tmp_path / "studies" / "radiographs" / "f.png")
     rows = [f"p{number % 10},e{number},{date},PA,f.png,No acute disease." for number in range(20)]
     (tmp_path / "studies" / "studies.csv").write_text("\n".join(["patient_id,exam_id,date,view,file,findings", *rows]))
-    shutil.copytree(ROOT / "configs", tmp_path / "configs")
     (tmp_path / "mine.yaml").write_text("extends: table\ncorpus: {root: studies}\n")
     found = ran(environment, tmp_path, RUN, "audit", "--params", "mine.yaml", "--out", "read")
     assert found.returncode == 0, found.stderr

@@ -59,6 +59,20 @@ def test_a_labs_corpus(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
         assert records["indication"].drop_nulls().str.contains("60 year old").all()
 
 
+def test_a_table_with_the_models_of_the_profile_micro(tmp_path: Path) -> None:
+    """The first table of the document, by the keys that take it through every stage."""
+    (tmp_path / "radiographs" / "71").mkdir(parents=True)
+    Image.new("L", (16, 16)).save(tmp_path / "radiographs" / "71" / "front.png")
+    rows = [f"{n},7{n},71/front.png,PA,2019-05-06,A tube 2.5 cm above.,,cough" for n in range(20)]
+    header = re.search(r"studies\.csv: (\S+)", DOCS.read_text(encoding="utf-8"))[1]
+    (tmp_path / "studies.csv").write_text("\n".join([header, *rows]))
+    _, records, _ = build("Every stage in minutes", tmp_path)
+    assert records.height == 20 and set(records["report"]) == {"a tube 2.5 cm above ."}
+    params = load_profile(tmp_path / "mine.yaml")
+    assert params.anchors.llm.provider == "none" and params.warmup.updates == 4
+    assert {model.provider for model in (params.backbones.vision, params.backbones.language)} == {"bundled"}
+
+
 @cases(__file__, "collections")
 def test_a_public_collection(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
     for name, content in case["files"].items():

@@ -25,6 +25,8 @@ OTHERS = {
     ("experiments.md", "--local"),
     ("pipeline.md", "--allow-missing"),
     ("pipeline.md", "--user"),
+    ("serving.md", "--remote"),
+    ("serving.md", "--remote-config"),
     ("training.md", "--cpu"),
     ("evaluation.md", "--metrics"),
 }

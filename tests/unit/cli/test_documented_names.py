@@ -37,7 +37,7 @@ HISTORY = git("cat-file", "-e", "1271a7b")  # not a shallow clone
 def prose(page: Path) -> list[str]:
     """The lines of a page outside blocks of code, without formulas."""
     text = re.sub(r"\$`.*?`\$", "", page.read_text(encoding="utf-8"))
-    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE).splitlines()
+    return re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE).splitlines()
 
 
 LINES = [(page.relative_to(REPOSITORY).as_posix(), line) for page in PAGES for line in prose(page)]

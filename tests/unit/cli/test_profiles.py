@@ -221,16 +221,24 @@ def test_the_known_profiles_are_listed_without_a_name_and_after_an_unknown_one(p
 
 
 @pytest.mark.parametrize(
-    "edit",
-    [lambda text: text.replace("lambda_cons: 0.05", "lambda_cons: 0.1"), lambda text: text + "\nnot yaml: ["],
-    ids=["another value", "no longer valid"],
+    ("written", "edited", "reason"),
+    [
+        ("lambda_cons: 0.05", "lambda_cons: 0.1", "params.yaml equals no profile in configs (edited"),
+        ("  lambda_cons: 0.05", "  not yaml: [", "params.yaml cannot be read as YAML"),
+        (
+            "  lambda_cons: 0.05",
+            "  # as before this key",
+            "params.yaml: calibrate.lambda_cons is missing (params.yaml is of another",
+        ),
+    ],
+    ids=["another value", "no longer valid", "without a new key"],
 )
-def test_an_edited_file_is_kept_unless_forced(pacer, repository: Path, edit):
+def test_an_edited_file_is_kept_unless_forced(pacer, repository: Path, written: str, edited: str, reason: str):
     params = repository / "params.yaml"
-    edited = edit(params.read_text())
+    edited = params.read_text().replace(written, edited)
     params.write_text(edited)
     outcome = pacer("use", "micro")
-    assert outcome.code == 1 and "params.yaml equals no profile in configs" in outcome.error
-    assert "and add --force" in outcome.error and params.read_text() == edited
+    assert outcome.code == 1 and reason in outcome.error and len(outcome.error.splitlines()) == 1
+    assert "`pacer use micro --force` overwrites it" in outcome.error and params.read_text() == edited
     assert pacer("use", "micro", "--force").code == 0
     assert params.read_text() != edited

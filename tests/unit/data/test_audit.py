@@ -41,5 +41,13 @@ def test_reasons_beyond_the_first_are_counted() -> None:
     assert shown.startswith("21: 6 × field 0: no") and shown.endswith("; 1 for another reason")
 
 
+@pytest.mark.parametrize(("val", "said"), [(0, "SN val, MN train; training needs no val, except"), (4, "MN train")])
+def test_an_empty_val_is_named_with_what_it_stops(val: int, said: str) -> None:
+    counts = {"sn": {"train": 3, "val": val}, "mn": {"train": 0, "val": 2}}
+    contexts = {c: {split: {"records": n} for split, n in splits.items()} for c, splits in counts.items()}
+    check = audit._empty(contexts, ("train", "val"))
+    assert check.detail.startswith(said) and check.detail.count(";") == 2 * (val == 0) and not check.good
+
+
 def test_long_words_are_cut_and_lines_joined() -> None:
     assert audit.plain("a\nb\x00c" + "d" * 200, 10) == "a b cdddd…"

@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pacer.config.model import MIXERS
 from pacer.model.assemble import build_model
 from pacer.model.batch import Batch
 from pacer.model.pacer import Pacer
@@ -47,7 +48,7 @@ def assert_near(one: Tensor, other: Tensor) -> None:
 # ------------------------------------------------------------------------------------------------------------ the start
 
 
-@pytest.mark.parametrize("variant", ["patchwise", "global"])
+@pytest.mark.parametrize("variant", MIXERS)
 @pytest.mark.parametrize("cues", ["h", "he", "hz", "hze"])
 def test_every_variant_starts_as_the_model_without_it(variant: str, cues: str, examples, backbones) -> None:
     batch = examples.batch(ROWS, COMMITS, 0.35)

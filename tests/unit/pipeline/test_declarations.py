@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from pacer.config.model import MIXERS
 from tests.support.stage_deps import DEFINITIONS, ROOT, imports, script_of, with_deps
 
 PIPELINE = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
@@ -42,6 +43,13 @@ def test_no_stage_on_a_gpu_lists_what_it_does_not_need(stage: str) -> None:
     elsewhere = ("data/readers", "data/build_corpus", "phantom", "commitments/endpoint", "metrics", "reporting")
     assert not [d for d in STAGES[stage]["deps"] if d.startswith(tuple(f"pacer/{path}" for path in elsewhere))]
     assert not {"pacer/data", "pacer/commitments", "pacer"} & set(STAGES[stage]["deps"])
+
+
+@pytest.mark.parametrize("stage", ["warmup", "parent", "calibrate", "findings", "decode"])
+def test_a_stage_with_the_model_notices_an_edit_of_a_mixer(stage: str) -> None:
+    """A mixer is named in a table, not imported."""
+    assert "pacer/model" in STAGES[stage]["deps"]
+    assert all(place.startswith("pacer.model.") for place in MIXERS.values())
 
 
 def parameters_read(script: Path) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from types import MethodType
 from typing import Any
 
@@ -15,7 +16,7 @@ from pacer.data.prompt import instruction
 from pacer.model.assemble import from_modules
 from pacer.model.pacer import Pacer
 from pacer.training.examples import Examples
-from pacer.training.losses import Divisors, LossWeights, divisors_of, objective
+from pacer.training.losses import TERMS, LossWeights, Term, divisors_of, objective
 from pacer.training.phases import TRAINED
 from tests.support import reference
 from tests.support.models import WIDTH, moved, moved_model, specification
@@ -183,15 +184,32 @@ def in_float64(batch: Any) -> None:
             setattr(batch, name, getattr(batch, name).double())
 
 
-def test_two_processes_compute_the_objective_of_their_whole_batch(backbones, examples) -> None:
-    """With one row and with three. The stabiliser is counted once: else each process would add its own."""
-    model, rows, commits = moved_model(backbones), [0, 9, 18, 27], [True, False, True, False]
-    batches = [examples.batch(rows[part], commits[part], COMMITMENT) for part in (slice(4), slice(1), slice(1, 4))]
+#: Every term with a weight of its own.
+ALL_TERMS = LossWeights(**{field.name: 0.1 + 0.2 * place for place, field in enumerate(fields(LossWeights))})
+
+
+def wrong_shares(model: Pacer, examples: Examples) -> list[str]:
+    """The terms that two processes, with one row and with three, do not compute as one does with their whole batch."""
+    rows, commits, parts = [0, 9, 18, 27], [True, False, True, False], (slice(4), slice(1), slice(1, 4))
+    batches = [examples.batch(rows[part], commits[part], COMMITMENT) for part in parts]
+    own = [divisors_of(batch) for batch in batches[1:]]
+    assert all(one != other for one, other in zip(*own, strict=True))  # each is divided unevenly
+    divisors = tuple(map(sum, zip(*own, strict=True)))
     with torch.no_grad():
-        whole = objective(model, batches[0], PHASES["calibrate"][0]).parts
-        own = [divisors_of(batch) for batch in batches[1:]]
-        assert all(one != other for one, other in zip(*own, strict=True))  # each is divided unevenly
-        whole_batch = Divisors(*map(sum, zip(*own, strict=True)))
-        shares = [objective(model, batch, PHASES["calibrate"][0], divisors=whole_batch).parts for batch in batches[1:]]
-    for name, value in whole.items():
-        torch.testing.assert_close(sum(share[name] for share in shares), value, rtol=1e-5, atol=0)
+        whole, *shares = [objective(model, batch, ALL_TERMS, divisors=divisors) for batch in batches]
+    assert whole.parts.keys() == TERMS.keys()
+    values = {"total": whole.total, **whole.parts}
+    added = {"total": shares[0].total + shares[1].total}
+    added |= {name: shares[0].parts[name] + shares[1].parts[name] for name in TERMS}
+    return [name for name, value in values.items() if not torch.isclose(added[name], value, rtol=1e-5, atol=0)]
+
+
+def test_two_processes_compute_the_objective_of_their_whole_batch(backbones, examples) -> None:
+    """The stabiliser is counted once: else each process would add its own."""
+    assert wrong_shares(moved_model(backbones), examples) == []
+
+
+def test_a_term_that_is_no_sum_over_samples_is_found(backbones, examples, monkeypatch: pytest.MonkeyPatch) -> None:
+    square = Term(lambda output: output.nll.mean().square(), lambda batch: batch.omega, "lambda_tlw")
+    monkeypatch.setitem(TERMS, "square of a mean", square)
+    assert wrong_shares(moved_model(backbones), examples) == ["total", "square of a mean"]

@@ -1,0 +1,87 @@
+"""An exported model that lies on the hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pacer.core.io import read_jsonl
+from tests.support.hub import hub_of
+from tests.support.world import ROOT, World
+
+#: Writes the report of a case, or what is said, with each of some models; then decodes with the first.
+CODE = """
+import json, sys
+from pacer import Reporter
+from pacer.cli.command import app
+from pacer.core.errors import PacerError
+from pacer.serving.layout import located
+
+models, case, arguments = map(json.loads, sys.argv[1:])
+said = {}
+for model in models:
+    try:
+        said[model] = Reporter(model, device="cpu")(**case).generated
+    except PacerError as error:
+        said[model] = str(error)
+app(["decode", "--model", models[0], *arguments], standalone_mode=False)
+print(json.dumps(said))
+"""
+
+
+def ran(folder: Path, endpoint: str, code: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    known = {"HF_ENDPOINT": endpoint, "HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1"}
+    environment = dict(os.environ) | known | more
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def changed(exported: Path, tmp_path: Path) -> Path:
+    """An exported model with another file than its manifest says."""
+    folder = Path(shutil.copytree(exported, tmp_path / "changed"))
+    with open(folder / "README.md", "a") as file:
+        file.write("\n")
+    return folder
+
+
+def test_a_model_on_the_hub_is_used_by_name_and_revision(
+    world: World, exported: Path, changed: Path, tmp_path: Path
+) -> None:
+    """What arrives is compared with the manifest, and kept: later the hub need not be there."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    line = world.predictions("sn")[0]
+    case = world.case(line["record_id"])
+    sources = {"frontal": str(case.frontal), "indication": case.indication, "history": case.history}
+    sources |= {"view": case.view, "sections": case.sections}
+    options = ["--records", str(world.inputs["records"]), "--out", "decoded", "--context", "sn"]
+    models = ["lab/pacer@v1", "lab/pacer@changed", "lab/pacer@v2", "lab/other@v1"]
+    with hub_of({"v1": exported, "changed": changed}) as endpoint:
+        done = ran(tmp_path, endpoint, CODE, *map(json.dumps, (models, sources, options)))
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said.pop("lab/pacer@v1") == line["generated"]
+    assert "README.md has changed since it was exported" in said.pop("lab/pacer@changed")
+    for model, message in said.items():
+        assert f"{model} is not in the Hugging Face cache and cannot be downloaded (" in message
+        assert "NotFoundError); check name and revision" in message
+    assert read_jsonl(tmp_path / "decoded" / "sn.jsonl") == world.predictions("sn")
+    code = "from pacer.serving.layout import located; print(located('lab/pacer@v1') / 'manifest.json')"
+    for more in ({}, {"HF_HUB_OFFLINE": "1"}):
+        later = ran(tmp_path, endpoint, code, **more)
+        assert later.returncode == 0 and Path(later.stdout.strip()).exists(), later.stderr
+
+
+def test_a_folder_of_that_name_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pacer.serving.layout import located
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "mine@v1").mkdir(parents=True)
+    for name in ("models/mine@v1", "models/mine", "/models/mine@v1", "mine@v1"):
+        assert located(name) == Path(name)
