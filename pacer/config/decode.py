@@ -64,3 +64,4 @@ class Score(Strict):
     batch_size: Positive
     precision: Literal["float32", "bfloat16"]
     columns: str | None
+    metrics: list[str] = []

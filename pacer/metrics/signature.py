@@ -276,6 +276,7 @@ def reading_notes(signature: Signature) -> list[str]:
         missing = protocol.get("missing_hypotheses", 0)
         notes.append(f"warning: {empty} of {pairs} reports are empty, {missing} of them because they are missing")
     notes += [f"warning: {key} is left out: {reason}" for key, reason in signature.left_out.items()]
+    notes += [f"{name}: {signature.scores[name]}" for name in signature.score_columns if name in signature.scores]
     if signature.groups and signature.clinical is None:
         notes.append(
             f"note: {', '.join(signature.groups)} made no groups: F1 by group needs a labeller, --chexbert DIR"

@@ -222,8 +222,11 @@ def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str,
         name for name in {**first.versions, **second.versions} if first.clinical or _CHANGES.get(name) != _LABELS_CHANGE
     ]
     pairs = {name: tuple(run.versions.get(name) or "not recorded" for run in (first, second)) for name in names}
+    known = [name for name in first.score_columns if name in {*second.score_columns} and name in first.scores]
+    pairs |= {name: (first.scores[name], second.scores.get(name, "not recorded")) for name in known}
+    changes = _CHANGES | dict.fromkeys(known, "they may not compute the same")
     return [
-        (name, (one, other), _CHANGES.get(name, "it can change any score"))
+        (name, (one, other), changes.get(name, "it can change any score"))
         for name, (one, other) in pairs.items()
         if one != other
     ]
