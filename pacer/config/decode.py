@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from pacer.config.corpus import Cleaner
 from pacer.config.strict import Beams, LengthPenalty, Natural, Positive, PositiveFloat, Share, Strict, Tokens
@@ -64,4 +64,4 @@ class Score(Strict):
     batch_size: Positive
     precision: Literal["float32", "bfloat16"]
     columns: str | None
-    metrics: list[str] = []
+    metrics: list[str] = Field(default_factory=list)

@@ -35,7 +35,7 @@ from pacer.metrics.cases import (
     is_labelled,
 )
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean
-from pacer.metrics.columns import Metric, column_scores, count_of, metric_columns, metrics_of, read_score_columns
+from pacer.metrics.columns import Function, column_scores, count_of, metric_columns, metrics_of, read_score_columns
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.meteor import MeteorError
 from pacer.metrics.nlg import corpus_meteor, single_line, with_meteor, with_rouge
@@ -138,7 +138,7 @@ def score_cases(
     origin: Origin,
     train: Collection[str] | None = None,
     without: Iterable[str] = (),
-    metrics: Mapping[str, Metric] = MappingProxyType({}),
+    metrics: Mapping[str, Function] = MappingProxyType({}),
 ) -> Result:
     """Score paired reports and write the result into the folder ``out``, if one is given: first without METEOR, whose
     program can fail, then with it. If it fails the signature says why (``left_out``).
@@ -157,7 +157,7 @@ def score_cases(
     """
     left_out = dict.fromkeys(without, "not asked for")
     check_keys(left_out)
-    metrics = metrics_of(settings.metrics) | metrics
+    metrics = {**metrics_of(settings.metrics), **metrics}
     columns = pl.DataFrame()
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
@@ -165,14 +165,14 @@ def score_cases(
     settled = {"token_limit": ("max_new_tokens", pl.Int64), "threshold": ("threshold", pl.Float64)}
     taken = _taken(cases) | {*columns.columns, *(score.key for score in SCORES)}
     cases = _with_texts(cases, train)
-    columns = pl.DataFrame([*columns, *metric_columns(metrics, cases, taken)])
+    computed, meanings = metric_columns(metrics, cases, taken)
+    columns = pl.DataFrame([*columns, *computed])
     cases = _with_labels(cases, inputs, settings).with_columns(
         pl.lit(origin.decoding.get(key), kind).alias(name) for name, (key, kind) in settled.items()
     )
     cases = with_rouge(cases).hstack(columns)
     if inputs.truth is not None:
         cases = with_truth(cases, inputs.truth)
-    meanings = {name: f"mean of your score, {metric.origin}" for name, metric in metrics.items()}
     scored = _Scored(cases, _against_originals(cases, settings), columns, meanings, inputs, settings, origin)
     if "meteor" in left_out:
         return scored.result(out, left_out)
@@ -238,7 +238,7 @@ class _Scored:
             self.origin,
             counts={name: _counts(part) for name, part in by_context(self.cases).items()},
             undefined=[name for name, value in dotted(content).items() if value is None],
-            definitions=definitions({key: None for values in kept.values() for key in values}) | self.meanings,
+            definitions={**definitions({key: None for values in kept.values() for key in values}), **self.meanings},
             left_out=left_out,
         )
         rows = case_table(self.cases, (*CASE_COLUMNS, *self.columns.columns))
