@@ -148,6 +148,9 @@ def score(
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     columns: Annotated[Path | None, typer.Option(help="Your scores and groups, CSV or Parquet.")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Further score, of a package that offers it as pacer.scores; repeat it.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the scores of other reports in OUT.")] = False,
     without: Annotated[list[str] | None, typer.Option(help="Score to leave out, such as meteor; repeat it.")] = None,
     params: Annotated[Path | None, typer.Option(help="Settings; default: params.yaml with --records.")] = None,
@@ -160,6 +163,8 @@ def score(
     if params is None and records and PARAMS.exists():
         params = PARAMS
     settings = DEFAULTS if params is None else load_profile(params).score
+    if metric:
+        settings = settings.model_copy(update={"metrics": metric})
     chosen = check_contexts(context)
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
@@ -211,7 +216,9 @@ def _print_scores(result: Result, out: Path, convention: str) -> None:
         f"Against the original findings ({signature.language['original_references']})": score_table(
             scores, scores_at("originals")
         ),
-        "Your columns (--columns): mean over the records with a value": column_table(scores, signature.score_columns),
+        "Your scores (--columns, --metric): mean over the records with a value": column_table(
+            scores, signature.score_columns
+        ),
         "By label convention": convention_table(scores),
         "Polarity of the findings, and comparison with earlier examinations": score_table(
             scores, scores_at("contents")

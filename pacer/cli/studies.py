@@ -26,22 +26,31 @@ study = typer.Typer(no_args_is_help=True, help="Run many experiments into one ta
 def run(
     name: Name,
     row: Annotated[list[str] | None, typer.Option(help="Run only this row; may be given more than once.")] = None,
+    replicate: Annotated[list[str] | None, typer.Option(help="Run only this replicate, such as its seed.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
     devices: Annotated[
         str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among them; default: all.")
     ] = None,
+    print_only: Annotated[
+        bool, typer.Option("--print", help="Print a command for each missing run, for a cluster; nothing is run.")
+    ] = False,
 ) -> None:
     """Make the missing runs of a study, and write its table. Ctrl-C stops it; the same command continues."""
-    from pacer.studies.run import run_study
+    from pacer.studies.run import commands, run_study
     from pacer.studies.study import load_study
 
     chosen = load_study(STUDIES, name)
+    if print_only:
+        for line in commands(chosen, Path.cwd()):
+            print(line)
+        return
     # after the imports: polars sets its own handler; `kill` and a closed terminal stop a study like Ctrl-C
     for number in _STOPPING:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not under nohup
             signal.signal(number, _stop)
     try:
-        run_study(chosen, Path.cwd(), say, rows=frozenset(row or ()), jobs=jobs, devices=devices)
+        only = {"rows": frozenset(row or ()), "replicates": frozenset(replicate or ())}
+        run_study(chosen, Path.cwd(), say, **only, jobs=jobs, devices=devices)
     except KeyboardInterrupt:
         say("stopped; run the same command again to continue")
         raise typer.Exit(130) from None

@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from pacer.config.corpus import Cleaner
 from pacer.config.strict import Beams, LengthPenalty, Natural, Positive, PositiveFloat, Share, Strict, Tokens
@@ -62,3 +62,4 @@ class Score(Strict):
     convention: Literal["llm-rg4", "r2gen", "nicolson", "top5", "weighted"]
     originals: Literal[Cleaner, "lowercase", "as_is"]
     columns: str | None
+    metrics: list[str] = Field(default_factory=list)

@@ -28,7 +28,7 @@ def decimal(value: float, decimals: int) -> str:
     """Format a number with some decimals; one below .01 that would lose digits with two significant digits, as
     ``0.0012`` or ``1.2e-07``."""
     rounded = f"{value:.{decimals}f}"
-    if not decimals or value == 0 or abs(value) >= 0.01:
+    if not decimals or abs(value) < 1e-12 or abs(value) >= 0.01:  # 1e-16: BLEU where no word matches
         return rounded
     exact = f"{value:.1e}" if abs(value) < 1e-4 else f"{value:.{1 - math.floor(math.log10(abs(value)))}f}"
     return exact if float(exact) != float(rounded) else rounded

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import sys
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +20,10 @@ Locks = Literal["auto", "none"]
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 #: Seconds for a second try, after the mark of a process that was killed has been removed.
 _SECOND_TRY = 0.1
+
+
+class Busy(PacerError):
+    """Another process holds a lock."""
 
 
 class _Chosen:
@@ -37,7 +43,7 @@ def locked(path: Path, refusal: str) -> Generator[None]:
     of the same machine takes it over.
 
     Raises:
-        PacerError: another process holds the lock (the message begins with ``refusal``), or the file cannot be locked.
+        Busy: another process holds the lock; the message begins with ``refusal``. PacerError: it cannot be locked.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if _Chosen.locks == "none":
@@ -47,18 +53,33 @@ def locked(path: Path, refusal: str) -> Generator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise PacerError(refusal) from None
+            raise Busy(refusal) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise PacerError(f"{path} cannot be locked: {error.strerror}") from None
             from filelock import SoftFileLock, Timeout  # takes 50 ms, and few need it
 
             marker = path.with_name(f"{path.name}.held")
-            print(f"{path.parent} is on a file system without locks; {marker} marks it as in use", file=sys.stderr)
             try:
                 marked.enter_context(SoftFileLock(marker, timeout=_SECOND_TRY))
             except Timeout:
                 holder = " on ".join(marker.read_text(errors="replace").split()[:2])
                 advice = f"{marker} names process {holder or 'unknown'}; if that has ended, delete it"
-                raise PacerError(f"{refusal}. {advice}") from None
+                raise Busy(f"{refusal}. {advice}") from None
+            print(f"{path.parent} is on a file system without locks; {marker} marks it as in use", file=sys.stderr)
+        yield
+
+
+@contextmanager
+def awaited(path: Path, waiting: Callable[[int], object]) -> Generator[None]:
+    """Hold a lock on a file as soon as nobody else does; until then ``waiting`` is called every second, with the number
+    of calls before, and may raise. Raises a :class:`PacerError` if the file cannot be locked."""
+    with ExitStack() as held:
+        for tries in count():
+            try:
+                held.enter_context(locked(path, str(path)))
+                break
+            except Busy:
+                waiting(tries)
+                time.sleep(1)
         yield

@@ -14,6 +14,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.core.io import hash_file
 from pacer.data.cleaning import CLEANERS
 from pacer.data.schemas import read_about
+from pacer.metrics.columns import Function, metrics_of
 from pacer.metrics.pairing import Protocol, pair_reports
 from pacer.metrics.report_files import HYPOTHESIS_COLUMNS, REFERENCE_COLUMNS, Reports, Source, reports_of
 from pacer.metrics.score import score_cases
@@ -31,6 +32,7 @@ def score(
     chexbert: str | Path | None = None,
     labels: str | Path | None = None,
     columns: str | Path | None = None,
+    metrics: Mapping[str, Function] | Iterable[str] = (),
     settings: Score = DEFAULTS,
     force: bool = False,
     without: Iterable[str] = (),
@@ -46,7 +48,10 @@ def score(
             reports in it.
         chexbert: folder of the labeller; None: no scores of its labels. labels: file for the references' labels; it is
             created if it does not exist.
-        columns: table with your own scores and groups by ``record_id``. without: keys of scores to leave out, such as
+        columns: table with your own scores and groups by ``record_id``.
+        metrics: your own scores: name -> function of references and reports (two lists of texts, each on one line) that
+            returns one number for each pair; or names of those that installed packages offer as ``pacer.scores``.
+        without: keys of scores to leave out, such as
             ``["meteor"]``.
         protocol: fields of :class:`~pacer.metrics.pairing.Protocol`, such as ``missing="empty"``.
 
@@ -72,7 +77,8 @@ def score(
     applied = read | chosen.model_dump() | counts | {"pairing": "by id" if "id" in generated.columns else "by position"}
     origin = Origin(dict(zip(files, paths, strict=True)), about, protocol=applied)
     train, folder = _train_reports(expected, chosen), None if out is None else Path(out)
-    return Scores(*score_cases(cases, folder, inputs, settings, origin, train, without), settings.convention)
+    result = score_cases(cases, folder, inputs, settings, origin, train, without, metrics_of(metrics))
+    return Scores(*result, settings.convention)
 
 
 def check_replaced(out: Path, reports: Iterable[Path]) -> None:

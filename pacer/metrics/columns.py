@@ -1,18 +1,21 @@
-"""User-supplied columns by record, next to the scores: numbers become scores, texts become groups.
+"""The user's numbers by record, next to the scores: columns of a file, and functions of references and reports.
 
-This is how numbers and groups that were computed elsewhere enter scores, tables and comparisons.
+Numbers become scores, in tables and comparisons too; the texts of a file become groups.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib.metadata import entry_points, packages_distributions, version
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from pacer.core.errors import DataError
+from pacer.core.errors import ConfigError, DataError
 from pacer.data.tables import open_table, shown_columns
 from pacer.metrics.predictions import check_pairs
 
@@ -25,6 +28,10 @@ _ABSENT = ["", "NA", "N/A", "n/a", "#N/A", "None", "none", "NONE", "null", "Null
 _OF_CONTROLS = ("_hypothesis", "_labels", "_unchanged")
 #: Maximum number of distinct values in a column of texts; with more, the groups are too small to be informative.
 _MOST_VALUES = 20
+#: The entry points by which an installed package offers metrics.
+ENTRY_POINTS = "pacer.scores"
+#: References and reports in the same order, each on one line -> one number for each pair.
+Function = Callable[[list[str], list[str]], Iterable[float]]
 
 
 def read_score_columns(path: str | Path, ids: Sequence[str], taken: Collection[str]) -> pl.DataFrame:
@@ -47,6 +54,67 @@ def read_score_columns(path: str | Path, ids: Sequence[str], taken: Collection[s
     check_pairs(ids, table[_ID].to_list(), "the scored records", str(path))
     table = pl.DataFrame({_ID: ids}).join(table, on=_ID, how="left", maintain_order="left")
     return pl.DataFrame([_checked(column, table[_ID], path, taken) for column in table.drop(_ID)])
+
+
+def metrics_of(given: Mapping[str, Function] | Iterable[str]) -> dict[str, Function]:
+    """Return functions by name; those that are only named are of installed packages, their :data:`ENTRY_POINTS`.
+
+    Raises:
+        ConfigError: no package offers a metric of this name, or it cannot be imported.
+    """
+    if isinstance(given, Mapping):
+        return dict(given)
+    offered, functions = {point.name: point for point in entry_points(group=ENTRY_POINTS)}, {}
+    for name in given:
+        if name not in offered:
+            known = ", ".join(offered) or "there are none"
+            raise ConfigError(f"metrics: no installed package offers {name} in {ENTRY_POINTS}; known: {known}")
+        try:
+            functions[name] = offered[name].load()
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"metrics: {name}, {offered[name].value}, cannot be imported: {error}") from None
+    return functions
+
+
+def _origin(function: Function) -> str:
+    """Return where a function is defined: its module, and the installed package that this is of, with its version."""
+    module = getattr(function, "__module__", None) or type(function).__module__
+    packages = packages_distributions().get(module.partition(".")[0], [])
+    name = f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"
+    return " of ".join([name, *(f"{package} {version(package)}" for package in packages[:1])])
+
+
+def metric_columns(
+    metrics: Mapping[str, Function], cases: pl.DataFrame, taken: Collection[str]
+) -> tuple[list[pl.Series], dict[str, str]]:
+    """Return the numbers of each metric for ``cases``, which have ``record_id``, ``reference`` and ``hypothesis``; and
+    what it means and where it is defined, by name.
+
+    Raises:
+        DataError: a name is ``taken``; a function fails, or returns anything but one finite number for each pair. The
+            message has no text of a report.
+    """
+    columns, meanings = [], {}
+    for name, function in metrics.items():
+        origin = _origin(function)
+        where, meanings[name] = f"metrics: {name} ({origin})", f"mean of your score, {origin}"
+        if name in taken or not name.strip() or name.endswith(_OF_CONTROLS):
+            raise DataError(f"{where} has the name of another score or a column of cases.parquet, or none; rename it")
+        try:
+            values = function(cases["reference"].to_list(), cases["hypothesis"].to_list())
+            numbers = np.asarray(values)
+        except Exception as error:  # its message could hold a report
+            file, line, *_ = extract_tb(error.__traceback__)[:2][-1]
+            place = f"{type(error).__name__}, {Path(file).name}, line {line}"
+            raise DataError(f"{where} raised {place}; it is called once, with two lists of texts") from None
+        if numbers.shape != (len(cases),) or numbers.dtype.kind not in "biuf":
+            returned = f"{type(values).__name__}, {numbers.dtype}, of shape {numbers.shape}"
+            raise DataError(f"{where}: expected {len(cases)} numbers, one for each pair of texts, got {returned}")
+        if len(bad := np.flatnonzero(~np.isfinite(numbers))):
+            record, value = cases["record_id"][int(bad[0])], numbers[bad[0]]
+            raise DataError(f"{where}: expected a finite number for each pair of texts, got {value} for {record}")
+        columns.append(pl.Series(name, numbers.astype(float)))
+    return columns, meanings
 
 
 def column_scores(columns: pl.DataFrame, taken: Collection[str]) -> dict[str, float | None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -32,7 +33,7 @@ from pacer.metrics.cases import (
     is_labelled,
 )
 from pacer.metrics.clinical import CONVENTIONS, RATIOS, case_efficacy, plain_mean
-from pacer.metrics.columns import column_scores, count_of, read_score_columns
+from pacer.metrics.columns import Function, column_scores, count_of, metric_columns, metrics_of, read_score_columns
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.meteor import MeteorError
 from pacer.metrics.nlg import corpus_meteor, single_line, with_meteor, with_rouge
@@ -127,6 +128,7 @@ def score_cases(
     origin: Origin,
     train: Collection[str] | None = None,
     without: Iterable[str] = (),
+    metrics: Mapping[str, Function] = MappingProxyType({}),
 ) -> Result:
     """Score paired reports and write the result into the folder ``out``, if one is given: first without METEOR, whose
     program can fail, then with it. If it fails the signature says why (``left_out``).
@@ -135,6 +137,7 @@ def score_cases(
         cases: records (``report`` is the reference) with the columns of :func:`~pacer.metrics.predictions.read_cases`.
         train: reports of the training split, used to detect copies; ``None``: not known.
         without: keys of scores to leave out, each with the same score against the original findings.
+        metrics: further scores, beside those of ``settings.metrics``.
 
     Returns:
         The result. Its scores are ``{context: {score: number}, "mean": {...}}``, ``"conventions"`` (convention ->
@@ -143,18 +146,23 @@ def score_cases(
     """
     left_out = dict.fromkeys(without, "not asked for")
     check_keys(left_out)
+    metrics = {**metrics_of(settings.metrics), **metrics}
     columns = pl.DataFrame()
     if settings.columns is not None:
         origin = replace(origin, files={**origin.files, "columns": Path(settings.columns)})
         columns = read_score_columns(settings.columns, cases["record_id"].to_list(), _taken(cases))
     settled = {"token_limit": ("max_new_tokens", pl.Int64), "threshold": ("threshold", pl.Float64)}
-    cases = _with_labels(_with_texts(cases, train), inputs).with_columns(
+    taken = _taken(cases) | {*columns.columns, *(score.key for score in SCORES)}
+    cases = _with_texts(cases, train)
+    computed, meanings = metric_columns(metrics, cases, taken)
+    columns = pl.DataFrame([*columns, *computed])
+    cases = _with_labels(cases, inputs).with_columns(
         pl.lit(origin.decoding.get(key), kind).alias(name) for name, (key, kind) in settled.items()
     )
     cases = with_rouge(cases).hstack(columns)
     if inputs.truth is not None:
         cases = with_truth(cases, inputs.truth)
-    scored = _Scored(cases, _against_originals(cases, settings), columns, inputs, settings, origin)
+    scored = _Scored(cases, _against_originals(cases, settings), columns, meanings, inputs, settings, origin)
     if "meteor" in left_out:
         return scored.result(out, left_out)
     if out is not None:
@@ -180,11 +188,12 @@ class _Scored:
         cases: pl.DataFrame,
         originals: pl.DataFrame,
         columns: pl.DataFrame,
+        meanings: Mapping[str, str],
         inputs: ScoreInputs,
         settings: Score,
         origin: Origin,
     ):
-        self.cases, self.originals, self.columns = cases, originals, columns
+        self.cases, self.originals, self.columns, self.meanings = cases, originals, columns, meanings
         self.inputs, self.settings, self.origin = inputs, settings, origin
         contexts, of_originals = by_context(cases), by_context(originals)
         self.scores = {
@@ -217,7 +226,7 @@ class _Scored:
             self.settings,
             self.origin,
             counts={name: _counts(part) for name, part in by_context(self.cases).items()},
-            definitions=definitions({key: None for values in kept.values() for key in values}),
+            definitions={**definitions({key: None for values in kept.values() for key in values}), **self.meanings},
             left_out=left_out,
         )
         rows = case_table(self.cases, (*CASE_COLUMNS, *self.columns.columns))

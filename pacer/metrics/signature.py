@@ -241,6 +241,7 @@ def reading_notes(signature: Signature) -> list[str]:
     ]
     pairs = sum(context.get("n", 0) for context in signature.counts.values())
     notes += [f"warning: {key} is left out: {reason}" for key, reason in signature.left_out.items()]
+    notes += [f"{name}: {signature.scores[name]}" for name in signature.score_columns if name in signature.scores]
     if signature.groups and signature.clinical is None:
         notes.append(
             f"note: {', '.join(signature.groups)} made no groups: F1 by group needs a labeller, --chexbert DIR"

@@ -45,7 +45,8 @@ def scores(results: Results) -> Section:
     columns = score_tables.column_table(
         values,
         signature.score_columns,
-        "Means of the numbers in the file of score.columns, over the records that have one.",
+        "Means of your numbers, over the records that have one: "
+        + "; ".join(f"{name}, {signature.scores.get(name, 'score.columns')}" for name in signature.score_columns),
         results.intervals,
     )
     parts: list[Part] = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from pacer.commitments.anchor import POLARITIES, Anchor
 from pacer.commitments.rules.extract import extract_anchor
 from pacer.core.contexts import Context, availability, context_of
+from pacer.core.display import Displayed, Shown, three_decimals
 from pacer.serving.sources import ImageSource
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ class Routing:
         return {depth: float(mean) for depth, mean in zip(self.depths, self.weights.mean((0, 1)), strict=True)}
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(Displayed):
     """The model's result for one case.
 
     Attributes:
@@ -133,10 +134,16 @@ class Result:
     gate: float | None
     view: View
     sections: Sections
-    frontal: Routing = field(repr=False)
-    lateral: Routing | None = field(repr=False)
+    frontal: Routing
+    lateral: Routing | None
     probabilities: Probabilities | None = None
     given: bool = False
+
+    def _shown(self) -> Shown:
+        committed = {} if self.commitment is None else self.commitment.as_dict()
+        rows = [("report", self.report), *((polarity, ", ".join(names)) for polarity, names in committed.items())]
+        rows += [("contradicted by the report", ", ".join(self.contradictions()))] * bool(self.contradictions())
+        return (self.context.upper(), self.name), [*rows, ("gate", three_decimals(self.gate))], self.notes
 
     def findings(self) -> dict[str, str]:
         """Return each finding of the commitment with its polarity: positive, negative or uncertain."""

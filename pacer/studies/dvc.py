@@ -9,20 +9,18 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from pacer.core.errors import ConfigError, PacerError
-from pacer.core.locks import locked
 from pacer.core.machine import core_count
 
 #: DVC's output for a stage that it runs, or finds in its run cache.
 _STAGE = re.compile(r"(Running stage|Stage) '(.+)'(?::| is cached - skipping run)")
-LOCK = "study.lock"
 #: Environment variable of every process that a study starts: its working folder.
 MARK = "PACER_STUDY_FOLDER"
 #: Import the checkout's own code, not the installed package.
@@ -67,13 +65,13 @@ def _part(things: list, job: int, jobs: int) -> list:
 
 
 class Dvc:
-    """DVC in the worktrees below the folder ``state``; may be used from any number of threads."""
+    """DVC in worktrees; may be used from any number of threads."""
 
-    def __init__(self, state: Path):
+    def __init__(self) -> None:
         command = shutil.which("dvc")
         if command is None:
             raise ConfigError("the command `dvc` is not on the PATH; add the environment's bin folder to it")
-        self._command, self._state = command, state
+        self._command, self._folders = command, set[Path]()
         self._starting, self._stopped = threading.Lock(), False
 
     def cache(self, root: Path) -> str:
@@ -96,8 +94,8 @@ class Dvc:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as written:
             with self._starting:
-                if self._stopped:
-                    raise PacerError("the study was stopped")
+                self.check_stopped()
+                self._folders.add(folder)
                 process = subprocess.Popen(
                     [*WITHOUT_GIT, *variables, "sh", "-c", _WITH_CHECKOUT, str(folder), self._command, *arguments],
                     cwd=folder,
@@ -123,11 +121,17 @@ class Dvc:
                 f"{log}, and ends with:\n{''.join(last).rstrip()}"
             )
 
+    def check_stopped(self) -> None:
+        """Raise a :class:`PacerError` if the study was stopped."""
+        if self._stopped:
+            raise PacerError("the study was stopped")
+
     def stop(self) -> None:
         """End all processes, and do not start any more."""
         with self._starting:
             self._stopped = True
-        end_processes(self._state)
+        for folder in self._folders:
+            end_processes(folder)
 
 
 def output_of(folder: Path, *command: str, remedy: str = "") -> str:
@@ -140,19 +144,6 @@ def output_of(folder: Path, *command: str, remedy: str = "") -> str:
     if done.returncode:
         raise PacerError(f"{' '.join(command[:3])} failed: {done.stderr.strip()}{remedy}")
     return done.stdout
-
-
-@contextmanager
-def only_study(state: Path) -> Generator[None]:
-    """Hold the folder ``state`` as the only study of its repository; processes left by a killed study are ended.
-
-    Raises:
-        PacerError: another study is running.
-    """
-    refusal = "another `pacer study` is running in this repository; wait for it or stop it first"
-    with locked(state / LOCK, refusal):
-        end_processes(state)
-        yield
 
 
 def end_processes(folder: Path) -> None:

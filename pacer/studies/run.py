@@ -3,40 +3,42 @@
 A run is done if git has an experiment whose name ends in its hash. So a study resumes where it stopped, and studies and
 rows with the same inputs share a run. DVC's run cache restores every stage that another run has made, so rows that
 differ only after some phase share the stages up to it.
+
+Any number of processes may make runs at the same time, also on several machines with one file system. A lock on its
+slot, on itself and on each stage that it makes keep a run from the others.
 """
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
-from itertools import chain, count, groupby
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from pacer.core.errors import ConfigError
 from pacer.core.io import atomic_directory, read_json, write_json
-from pacer.studies.dvc import Dvc, Share, only_study, shares
+from pacer.core.locks import Busy, awaited, locked
+from pacer.studies.dvc import Dvc, Share, end_processes, shares
 from pacer.studies.plan import PARAMS, Run, hash_of, plan
 from pacer.studies.study import Study
-from pacer.studies.worktree import Repository, Worktree
+from pacer.studies.worktree import Repository, Worktree, results_folder
 
 #: Files kept next to an experiment for tests between rows; git has only its scores.
 SIGNATURE = "signature.json"
 KEPT = ("cases.parquet", SIGNATURE)
 #: File with the latest planned runs of a study.
 INDEX = "runs.json"
+#: Folder with what `dvc.lock` says of each stage that was made.
+STAGES = "stages"
 
 Report = Callable[[str], None]
-
-
-def results_folder(root: Path) -> Path:
-    """Return the folder of tables, worktrees and files kept from runs; none of it is in git."""
-    return root.resolve() / "studies" / "results"
 
 
 def run_study(
@@ -45,38 +47,76 @@ def run_study(
     report: Report,
     *,
     rows: frozenset[str] = frozenset(),
+    replicates: frozenset[str] = frozenset(),
     jobs: int = 1,
     devices: str | None = None,
 ) -> None:
     """Make every missing run of ``study`` with the current code and parameters.
 
     Args:
-        rows: names of the rows to run; empty: all. jobs: number of runs made in parallel.
+        rows, replicates: names of those to run; empty: all. jobs: number of runs made in parallel.
         devices: GPUs to share among them, as in :func:`pacer.studies.dvc.shares`.
 
     Raises:
-        PacerError: another study is running, a stage failed, or the study does not fit the parameters.
+        PacerError: a stage failed, or the study does not fit the parameters.
         KeyboardInterrupt: it was stopped; all processes that it started have ended.
     """
-    if unknown := sorted(rows - {row.name for row in study.rows}):
-        names = ", ".join(row.name for row in study.rows)
-        raise ConfigError(f"study {study.name} has no row {unknown[0]!r}; its rows are {names}")
-    state = results_folder(root)
-    with only_study(state):
-        dvc, repository = Dvc(state), Repository(root)
-        runs = plan(study, repository.read, repository.hashes)
-        write_json(state / study.name / INDEX, [_record(study, run) for run in runs])
-        for place, row in enumerate(study.rows):
-            if row.needs and all(run.row != place for run in runs):
-                report(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
-        wanted = {run.key: run for run in reversed(runs) if not rows or study.rows[run.row].name in rows}
-        done = set(map(hash_of, repository.experiments()))
-        missing = [run for run in runs if run is wanted.get(run.key) and run.key not in done]
-        if not missing:
-            report(f"{study.name}: nothing to do, all {len(wanted)} runs exist")
-            return
-        report(f"{study.name}: {len(missing)} of {len(wanted)} runs to make")
-        StudyRunner(study, repository, state, dvc, missing, report).run_all(shares(devices, min(jobs, len(missing))))
+    for kind, given, names in (("row", rows, [r.name for r in study.rows]), ("replicate", replicates, study.labels)):
+        if unknown := sorted(given - {*names}):
+            raise ConfigError(f"study {study.name} has no {kind} {unknown[0]!r}; its {kind}s are {', '.join(names)}")
+    state, dvc, repository = results_folder(root), Dvc(), Repository(root)
+    for slot, _, _ in stopped(state):
+        with suppress(Busy), _locked_slot(state, slot):
+            pass
+    runs = plan(study, repository.read, repository.hashes)
+    write_json(state / study.name / INDEX, [_record(study, run) for run in runs])
+    for place, row in enumerate(study.rows):
+        if row.needs and all(run.row != place for run in runs):
+            report(f"{study.name}: {row.name} is left out; it needs {', '.join(row.needs)}")
+    chosen = [
+        run
+        for run in runs
+        if (not rows or study.rows[run.row].name in rows) and (not replicates or run.replicate in replicates)
+    ]
+    missing = _missing(chosen, repository)
+    if not missing:
+        report(f"{study.name}: nothing to do, all {len({run.key for run in chosen})} runs exist")
+        return
+    report(f"{study.name}: {len(missing)} of {len({run.key for run in chosen})} runs to make")
+    StudyRunner(study, repository, state, dvc, missing, report).run_all(shares(devices, min(jobs, len(missing))))
+
+
+def _missing(runs: list[Run], repository: Repository) -> list[Run]:
+    """Return the first of the runs with each hash that has no experiment."""
+    done = set(map(hash_of, repository.experiments()))
+    first = {run.key: run for run in reversed(runs)}
+    return [run for run in runs if run is first[run.key] and run.key not in done]
+
+
+def commands(study: Study, root: Path) -> list[str]:
+    """Return a command for each missing run, and in a comment the lines that make stages which it needs."""
+    state, repository, lines = results_folder(root), Repository(root), []
+    makers: dict[str, int] = {}
+    for line, run in enumerate(_missing(plan(study, repository.read, repository.hashes), repository), start=1):
+        words = ["pacer", "study", "run", study.name, "--row", study.rows[run.row].name]
+        words += ["--replicate", run.replicate] * (len(study.labels) > 1)
+        unmade = [key for key in run.keys.values() if not (state / STAGES / f"{key}.json").is_file()]
+        after = sorted({makers.setdefault(key, line) for key in unmade} - {line})
+        lines.append(shlex.join(words) + (f"  # after {', '.join(map(str, after))}" if after else ""))
+    return lines
+
+
+@contextmanager
+def _locked_slot(state: Path, slot: str) -> Generator[Path]:
+    """Hold the folder of a slot; processes of a killed study in it are ended.
+
+    Raises:
+        Busy: a run is being made in it.
+    """
+    folder = state / "slots" / slot
+    with locked(folder.with_suffix(".lock"), f"slot {slot} is in use"):
+        end_processes(folder)
+        yield folder
 
 
 def _record(study: Study, run: Run) -> dict[str, Any]:
@@ -108,18 +148,13 @@ def stopped(state: Path) -> list[tuple[str, str, str]]:
 
 
 class StudyRunner:
-    """Makes the ``missing`` runs, one at a time per share of the machine. If several of them share stages, one makes
-    the stages and the others wait for it."""
+    """Makes the ``missing`` runs, one at a time per share of the machine. If several share a stage, also with runs of
+    other processes, one makes the stage and the others wait for it."""
 
     def __init__(self, study: Study, repository: Repository, state: Path, dvc: Dvc, missing: list[Run], report: Report):
         self._study, self._repository, self._state, self._dvc = study, repository, state, dvc
         self._waiting, self._count, self._report = list(missing), len(missing), report
-        self._cache, self._taking, self._busy = dvc.cache(repository.root), threading.Lock(), dict[str, Run]()
-        self._sharers: dict[str, list[str]] = defaultdict(list)
-        for run in missing:
-            for key in run.keys.values():
-                self._sharers[key].append(run.name)
-        self._making = {tuple(names): threading.Lock() for names in self._sharers.values()}
+        self._cache, self._taking, self._busy = dvc.cache(repository.root), threading.Lock(), list[Run]()
 
     def run_all(self, machine: list[Share]) -> None:
         """Make all runs. The first failure is raised after the runs in progress have ended."""
@@ -139,44 +174,66 @@ class StudyRunner:
     def _work(self, share: Share) -> None:
         """Make one run after another, until none is left or one fails."""
         while (following := self._take()) is not None:
-            number, run, slot = following
+            number, run = following
             label = f"[{number}/{self._count}] {self._study.rows[run.row].name}, {run.replicate}"
             try:
-                self._make(run, slot, share, label)
+                with self._only_one(run.key, label):
+                    if run.key in map(hash_of, self._repository.experiments()):
+                        self._report(f"{label}: another process has made it")
+                    else:
+                        with self._slot(run) as folder:
+                            self._make(run, folder, share, label)
             except BaseException:
                 self._drop_waiting()
                 raise
             finally:
                 with self._taking:
-                    del self._busy[slot]
+                    self._busy.remove(run)
 
     def _drop_waiting(self) -> None:
         with self._taking:
             self._waiting.clear()
 
-    def _take(self) -> tuple[int, Run, str] | None:
-        """Return a run with its number, and a slot: the one in which it was interrupted, else an unused one.
-
-        It is the first run of those that share the fewest stages with runs in progress, so that few wait for others.
-        """
+    def _take(self) -> tuple[int, Run] | None:
+        """Return a run with its number: the first of those that share the fewest stages with runs in progress, so that
+        few wait for others."""
         with self._taking:
             if not self._waiting:
                 return None
-            making = {key for run in self._busy.values() for key in run.keys.values()}
+            making = {key for run in self._busy for key in run.keys.values()}
             run = min(self._waiting, key=lambda run: len(making.intersection(run.keys.values())))
             self._waiting.remove(run)
-            # compare without hashes: half-trained state is also usable after code edits
-            slots = {slot: name.rpartition("-")[0] for slot, _, name in stopped(self._state)}
-            resumed = [slot for slot, name in slots.items() if name == run.name.rpartition("-")[0]]
-            new = (slot for slot in map(str, count()) if slot not in slots)
-            slot = next(slot for slot in chain(resumed, new) if slot not in self._busy)
-            self._busy[slot] = run
-            return self._count - len(self._waiting), run, slot
+            self._busy.append(run)
+            return self._count - len(self._waiting), run
 
-    def _make(self, run: Run, slot: str, share: Share, label: str) -> None:
+    @contextmanager
+    def _slot(self, run: Run) -> Generator[Path]:
+        """Hold the folder of the slot in which a run was interrupted, else of an unused one."""
+        # compare without hashes: half-trained state is also usable after code edits
+        slots = {slot: name.rpartition("-")[0] for slot, _, name in stopped(self._state)}
+        resumed = [slot for slot, name in slots.items() if name == run.name.rpartition("-")[0]]
+        new = (slot for slot in map(str, count()) if slot not in slots)
+        with ExitStack() as held:
+            for slot in chain(resumed, new):
+                with suppress(Busy):
+                    folder = held.enter_context(_locked_slot(self._state, slot))
+                    break
+            yield folder
+
+    def _only_one(self, key: str, label: str) -> AbstractContextManager[None]:
+        """Hold the run or the stage with a key, as soon as no other process and no other job does."""
+
+        def waiting(tries: int) -> None:
+            self._dvc.check_stopped()
+            if not tries:
+                self._report(f"{label}: waits until another run has made it")
+
+        return awaited(self._state / STAGES / f"{key}.lock", waiting)
+
+    def _make(self, run: Run, folder: Path, share: Share, label: str) -> None:
         """Make a run, keep the files that tests need, and record its experiment."""
-        started, folder = time.monotonic(), self._state / "slots" / slot
-        tree = Worktree(self._repository, folder, self._cache, self._state / "stages")
+        started = time.monotonic()
+        tree = Worktree(self._repository, folder, self._cache, self._state / STAGES)
 
         def report(stage: str, restored: bool) -> None:
             self._report(f"{label}: {stage} {'was made before' if restored else 'runs'}")
@@ -190,14 +247,13 @@ class StudyRunner:
 
         tree.prepare(self._study.name, run)
         check_out()  # discards what an interrupted stage left half-made
-        for sharers, group in groupby(run.keys, lambda stage: tuple(self._sharers[run.keys[stage]])):
-            stages = list(group)
-            with self._making[sharers]:
+        for stage in run.keys:
+            with self._only_one(run.keys[stage], f"{label}: {stage}"):
                 if tree.adopt(run):
                     check_out()
-                if len(sharers) == 1 or not tree.knows(run, stages):  # the last stages check all earlier ones
-                    dvc("repro", *stages)
-                    tree.record(run, stages)
+                if stage == run.stages[-1].name or not tree.knows(run, [stage]):  # the last one checks all earlier ones
+                    dvc("repro", stage)
+                    tree.record(run, [stage])
         with atomic_directory(self._state / "runs" / run.name) as beside:
             for name in KEPT:
                 shutil.copyfile(tree.tree / run.stages[-1].scores / name, beside / name)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
-import threading
 from collections.abc import Collection, Generator, Iterable, Iterator
 from configparser import RawConfigParser
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from ruamel.yaml import YAML
 
 from pacer.core.errors import ConfigError, PacerError
 from pacer.core.io import read_json, write_json, write_text
+from pacer.core.locks import awaited
 from pacer.studies.dvc import output_of
 from pacer.studies.plan import (
     BASELINE_DEFINITION,
@@ -38,19 +38,29 @@ from pacer.studies.plan import (
 LOCK = "dvc.lock"
 
 
+def results_folder(root: Path) -> Path:
+    """Return the folder of tables, worktrees and files kept from runs; none of it is in git."""
+    return root.resolve() / "studies" / "results"
+
+
 class Repository:
     """The repository ``root`` with its edits; ``head`` is the commit they are based on."""
 
     def __init__(self, root: Path):
         self.root = root.resolve()
         self.head = git(root, "rev-parse", "HEAD").strip()
-        self.adding = threading.Lock()  # git reads all worktrees when it adds one, and fails on a half-made one
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Hold a lock for commands of git that fail while another runs: some write the index, and the one that adds a
+        worktree reads all others, of which one may be half-made."""
+        return awaited(results_folder(self.root) / "git.lock", lambda tries: None)
 
     @cached_property
     def commit(self) -> str:
         """Commit with the tracked files, as they were when this was first read."""
-        git(self.root, "update-index", "-q", "--refresh")  # without this, all files of a copied repository look changed
-        return git(self.root, "stash", "create").strip() or self.head
+        with self.exclusive():  # without the first command, all files of a copied repository look changed
+            git(self.root, "update-index", "-q", "--refresh")
+            return git(self.root, "stash", "create").strip() or self.head
 
     def read(self, path: str, commit: str = "") -> str:
         """Return the text of a file, as it is now or in ``commit``."""
@@ -97,7 +107,7 @@ class Worktree:
         """
         commit = self._repository.commit
         self._resumed = self.marker.is_file()
-        with self._repository.adding:
+        with self._repository.exclusive():
             if not self._is_ours():
                 shutil.rmtree(self._folder, ignore_errors=True)
                 git(self._repository.root, "worktree", "add", "-f", "-f", "--detach", str(self.tree), commit)

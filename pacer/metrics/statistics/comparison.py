@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from pacer.commitments.anchor import POLARITIES
+from pacer.core.display import Displayed, Shown, three_decimals
 from pacer.core.errors import ConfigError, DataError
-from pacer.metrics.cases import MEAN
+from pacer.metrics.cases import MEAN, contexts_of
 from pacer.metrics.clinical import CONVENTIONS
 from pacer.metrics.predictions import check_pairs
 from pacer.metrics.result import read_result
-from pacer.metrics.scores import summed_scores
+from pacer.metrics.scores import SCORES, score_of, summed_scores
 from pacer.metrics.signature import Signature, reading_notes
 from pacer.metrics.statistics.bootstrap import Difference, Key, Summed, differences
 from pacer.metrics.statistics.intervals import Intervals, context_sums, resampled_units, score_intervals
@@ -40,8 +41,8 @@ _CHANGES = {
 }
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Displayed):
     """Result of a comparison.
 
     ``scores``: context (and ``mean``) -> score -> difference. ``versions``: name, both versions and what that can
@@ -61,9 +62,23 @@ class Comparison:
     partial: dict[str, int] = field(default_factory=dict)
     is_standin: bool = False
 
+    def _shown(self) -> Shown:
+        rows = []
+        for context, scores in self.scores.items():
+            for key, tested in scores.items():
+                cells = map(three_decimals, (tested.first, tested.second, tested.difference, tested.low, tested.high))
+                p = "< 0.001" if tested.p is not None and tested.p < 0.001 else three_decimals(tested.p)
+                rows.append((context, score_of(key).heading, *cells, p))
+        notes = [
+            f"{self.records:,} records, resampled by {self.unit} ({self.units:,}); p is not corrected for many rows"
+        ]
+        notes += [f"{name}: only one of the two has this score" for name in self.left_out]
+        notes += [f"{name}: {' and '.join(both)}; {changed}" for name, both, changed in self.versions]
+        return ("context", "score", "first", "second", "difference", "from", "to (95 %)", "p"), rows, notes
 
-@dataclass(frozen=True)
-class Scores:
+
+@dataclass(frozen=True, repr=False)
+class Scores(Displayed):
     """The scores of one system.
 
     ``scores``: context (``all`` unless the references name the four) -> score -> number. ``cases``: one row per case.
@@ -71,9 +86,19 @@ class Scores:
     """
 
     scores: dict[str, dict[str, Any]]
-    cases: pl.DataFrame = field(repr=False)
-    signature: Signature = field(repr=False)
+    cases: pl.DataFrame
+    signature: Signature
     convention: str
+
+    def _shown(self) -> Shown:
+        contexts = {name: self.scores[name] for name in (*contexts_of(self.cases), MEAN) if name in self.scores}
+        known = [score for score in SCORES if score.place in ("scores", "contents")]
+        rows = [
+            (score.heading, *(three_decimals(values.get(score.key)) for values in contexts.values()))
+            for score in [*known, *map(score_of, self.signature.score_columns)]
+            if any(values.get(score.key) is not None for values in contexts.values())
+        ]
+        return ("score", *contexts), rows, ["more in .scores, .intervals, .cases and .notes"]
 
     @property
     def notes(self) -> list[str]:
@@ -211,8 +236,11 @@ def _versions(first: Signature, second: Signature) -> list[tuple[str, tuple[str,
         name for name in {**first.versions, **second.versions} if first.clinical or _CHANGES.get(name) != _LABELS_CHANGE
     ]
     pairs = {name: tuple(run.versions.get(name) or "not recorded" for run in (first, second)) for name in names}
+    known = [name for name in first.score_columns if name in {*second.score_columns} and name in first.scores]
+    pairs |= {name: (first.scores[name], second.scores.get(name, "not recorded")) for name in known}
+    changes = _CHANGES | dict.fromkeys(known, "they may not compute the same")
     return [
-        (name, (one, other), _CHANGES.get(name, "it can change any score"))
+        (name, (one, other), changes.get(name, "it can change any score"))
         for name, (one, other) in pairs.items()
         if one != other
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 
 from pacer.commitments.anchor import Anchor, render_anchor
 from pacer.core.contexts import CONTEXTS
+from pacer.core.display import three_decimals
 from pacer.core.errors import ConfigError, DataError
 from pacer.decoding.generate import Generator
 from pacer.decoding.reader import read_reader
@@ -40,7 +42,8 @@ def test_reports_are_those_of_the_decode_stage(world: World, reporter: Reporter,
         assert (result.generated, result.report, result.tokens) == (line["generated"], line["report"], line["tokens"])
         commitment = None if result.commitment is None else result.commitment.as_dict()
         assert (commitment, result.fallback) == (line["anchor"], line["fallback"])
-        assert result.gate == line["gate"]
+        assert result.gate == line["gate"] and three_decimals(result.gate) in repr(result)
+        assert escape(result.report) in result._repr_html_()
         assert result.probabilities is not None and result.probabilities.as_dict() == line["findings"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -68,8 +69,6 @@ def test_a_killed_study_goes_on_and_the_users_tree_is_never_touched(tiny: TinyRe
     process = tiny.start()
     wait_until_it_hangs(tiny, process)
     assert tiny.state() == before
-    with pytest.raises(PacerError, match="another `pacer study` is running"):
-        run(tiny)
     process.kill()
     process.communicate()
     assert working(tiny) and tiny.state() == before  # DVC and its stage go on
@@ -185,6 +184,23 @@ def test_what_cannot_be_run_is_refused_before_any_work(tiny: TinyRepository, mon
     assert not (tiny.told / "runs").exists()
 
 
+def test_commands_of_a_study_run_at_the_same_time_and_make_each_stage_once(tiny: TinyRepository) -> None:
+    """As `parallel` and `sbatch` start them; one run is asked of two of them."""
+    tiny.write("studies/tiny.yaml", STUDY.replace("name: SimMLM, target", "name: Sim MLM, target"))
+    lines = tiny.call("study", "run", "tiny", "--print").splitlines()
+    before, *comments = (line.partition("  # ")[2] for line in lines)
+    assert lines[0] == "pacer study run tiny --row 'no gate' --replicate 10" and len(lines) == 8
+    assert not before and comments == [*["after 1"] * 5, "after 1, 5", "after 1, 5"]
+    processes = [tiny.start(*shlex.split(line, comments=True)[4:]) for line in [*lines, lines[0]]]
+    told = [process.communicate(timeout=300)[0] for process in processes]
+    assert not any(process.returncode for process in processes), told
+    assert len(tiny.ran("source")) == 1 and len(tiny.ran("train")) == 4
+    assert len(tiny.ran("score")) == 6 and len(tiny.ran("simmlm")) == 2
+    assert any("waits until another run has made it" in text for text in told)
+    assert tiny.call("study", "run", "tiny", "--print") == ""
+    assert cells(tiny)["gated"] == "0.815 ± 0.007" and working(tiny) == []
+
+
 def test_the_slot_of_a_stopped_row_is_for_that_row(tiny: TinyRepository) -> None:
     """Of another study too."""
     slots = results_folder(tiny.folder) / "slots"
@@ -206,5 +222,5 @@ def test_dvc_and_its_stages_keep_to_the_cores_of_their_share(tmp_path: Path, mon
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     core = min(os.sched_getaffinity(0))
     log = tmp_path / "log.txt"
-    Dvc(tmp_path)("repro", folder=tmp_path, log=log, share=Share(cores=(core,)), report=print)
+    Dvc()("repro", folder=tmp_path, log=log, share=Share(cores=(core,)), report=print)
     assert log.read_text().endswith(f"affinity list: {core}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 import pacer
 from pacer.core.errors import ConfigError, DataError
+from pacer.reporting.tables import score_cell
 
 REFERENCES = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
 REPORTS = {"c": "a tube .", "a": "no effusion . no edema .", "b": "the heart is normal ."}
@@ -37,6 +39,18 @@ def test_mappings_sequences_frames_and_paths_give_the_same_scores(tmp_path, quic
         pacer.score(REFERENCES | {"b": "nan"}, REPORTS)
     with pytest.raises(ConfigError, match=r"pacer\.score"):
         pacer.score(REFERENCES, REPORTS, missng="empty")
+
+
+def test_results_are_shown_as_tables_with_three_decimals(quick_meteor) -> None:
+    nothing = pacer.score(REFERENCES, dict.fromkeys(REFERENCES, "zzz"))
+    assert 0 < nothing.scores["all"]["bleu1"] < 1e-15 and "BLEU-1              0\n" in repr(nothing)
+    scored = pacer.score(REFERENCES, REPORTS)
+    assert "BLEU-1              0.714\n" in repr(scored) and "Side agrees" not in repr(scored)
+    assert "<td>BLEU-1            </td><td>0.714</td>" in scored._repr_html_()
+    compared = pacer.compare(scored, nothing, resamples=20)
+    assert re.search(r"all +ROUGE-L +0\.836 +0 +-0\.836 +– +– +\d\.\d{3}\n", repr(compared))
+    assert "<p>3 records, resampled by record (3);" in compared._repr_html_()
+    assert score_cell(nothing.scores["all"]["bleu1"]) == "0.000"  # in other tables
 
 
 def test_labels_are_commitments() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
-from pacer.core.io import read_json
+from pacer.core.errors import DataError
+from pacer.core.io import read_json, write_json
+from pacer.metrics.result import read_scores
 
 ROOT = Path(__file__).parents[3]
 BENCH = runpy.run_path(str(ROOT / "bench" / "expected.py"))
@@ -34,6 +37,16 @@ def test_figures_of_the_committed_run_are_those_of_its_scores() -> None:
     scores = read_json(ROOT / "metrics" / "scores.json")
     assert any(NAMED.search(text) for text in PAGES.values())
     assert {name: wrong for name, text in PAGES.items() if (wrong := unknown_figures(text, scores))} == {}
+
+
+def test_scores_and_signature_of_the_committed_run_belong_together(tmp_path: Path) -> None:
+    scores, signature = read_scores(ROOT / "metrics")
+    assert signature.run and scores["mean"]["f1"] > 0
+    for name in ("scores.json", "signature.json"):
+        shutil.copy(ROOT / "metrics" / name, tmp_path)
+    write_json(tmp_path / "scores.json", scores | {"mean": scores["mean"] | {"f1": 0.9}})
+    with pytest.raises(DataError, match="are of two runs"):
+        read_scores(tmp_path)
 
 
 def test_readme_gives_the_range_that_was_seen() -> None:
