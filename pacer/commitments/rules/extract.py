@@ -70,14 +70,16 @@ def _readings(segment: str) -> list[tuple[Match, Reading]]:
     text = plain = segment
     if "/" in segment:
         plain = segment.replace("/", " ").replace("and or", "and/or")
-    mentions = _NAMES.find(plain)
+    words = plain.split()
+    mentions = _NAMES.find(plain, words)
     if not mentions:
         return []
     if plain is not text:  # the stroke is a cue between two findings, and a space elsewhere
         for one, other in pairwise(mentions):
             if text[one.end : other.start] == "/" and one.row.findings != other.row.findings:
                 plain = f"{plain[: one.end]}/{plain[other.start :]}"
-    readings = zip(mentions, read_mentions(plain, mentions, _CUES.find(plain)), strict=True)
+                words.append("/")
+    readings = zip(mentions, read_mentions(plain, mentions, _CUES.find(plain, words)), strict=True)
     return [(mention, reading) for mention, reading in readings if mention.row.says != "nothing"]
 
 

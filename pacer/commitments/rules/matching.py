@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import lru_cache, reduce
+from importlib import import_module
+from operator import or_
+from typing import Any, NamedTuple
 
 from pacer.commitments.rules.table import Row
+
+#: The parser of the standard library's regular expressions.
+_parser: Any = import_module("re._parser")
+
+_END: Any = (None, None)
+
+#: Maximum number of distinct words whose rows are cached.
+_WORDS = 1 << 16
 
 
 class Match(NamedTuple):
@@ -17,18 +28,75 @@ class Match(NamedTuple):
     row: Row
 
 
+def literals(words: str) -> list[frozenset[str]]:
+    """Return at most two sets of pieces of words: every match of a regular expression contains a piece of each. Text
+    without need not be searched. An empty set asks for nothing."""
+    return sorted(_choices(_parser.parse(words)), key=_telling)[-2:] or [frozenset()]
+
+
+def _telling(pieces: frozenset[str]) -> int:
+    return min(map(len, pieces), default=0)
+
+
+def _choices(items: Any) -> list[frozenset[str]]:
+    """Return the sets of pieces that a sequence of parsed items requires."""
+    choices: list[frozenset[str]] = []
+    run = ""
+    for operation, value in [*items, _END]:
+        if operation is _parser.LITERAL and chr(value) not in " -":
+            run += chr(value)
+            continue
+        if run:
+            choices.append(frozenset((run,)))
+            run = ""
+        if operation is _parser.SUBPATTERN:
+            choices += _choices(value[-1])
+        elif operation is _parser.BRANCH:
+            branches = [max(_choices(branch), key=_telling, default=frozenset[str]()) for branch in value[1]]
+            choices.append(frozenset[str]().union(*branches) if all(branches) else frozenset())
+        elif operation in (_parser.MAX_REPEAT, _parser.MIN_REPEAT) and value[0] > 0:
+            choices += _choices(value[2])
+    return choices
+
+
 class Patterns:
-    """The rows of a table as one regular expression. If two matches overlap, the earlier start wins, then the earlier
-    row."""
+    """The rows of a table. If two matches overlap, the earlier start wins, then the earlier row.
+
+    The words of a text determine which rows can match, and this is cached by word: so a text costs one look-up per
+    word, and only the few searches that its words require.
+    """
 
     def __init__(self, rows: Sequence[Row]):
-        anywhere = [row for row in rows if row.anywhere]
-        self._rows = [*rows, *anywhere]
-        # the empty group that ends an alternative tells which row has matched
-        at_word, inside = ("|".join(f"(?:{row.words})()" for row in part) for part in (rows, anywhere))
-        self._expression = re.compile(f"(?<= )(?:{at_word})" + (f"|{inside}" if anywhere else ""))
+        self._rows = rows
+        expressions = [f"(?:{row.words})" if row.anywhere else f" (?:{row.words})" for row in rows]
+        self._searches = [(rank, re.compile(text).finditer) for rank, text in enumerate(expressions)]
+        self._bits: dict[str, int] = {}
+        for rank, row in enumerate(rows):
+            needed = literals(row.words)
+            for place, pieces in enumerate((needed[0], needed[-1])):
+                for piece in pieces or ("",):  # nothing at all is a piece of every word
+                    self._bits[piece] = self._bits.get(piece, 0) | 1 << rank + place * len(rows)
+        self._called_for = lru_cache(maxsize=_WORDS)(self._rows_of)
+        self._of_mask = lru_cache(maxsize=_WORDS)(lambda mask: [s for s in self._searches if mask >> s[0] & 1])
 
-    def find(self, text: str) -> list[Match]:
-        """Find the matches in a text of words with single spaces between them, in order and without overlaps."""
-        matches = self._expression.finditer(f" {text}")
-        return [Match(match.start() - 1, match.end() - 1, self._rows[(match.lastindex or 0) - 1]) for match in matches]
+    def find(self, text: str, words: list[str]) -> list[Match]:
+        """Find the matches in ``text`` (``words`` joined by single blanks), in order and without overlaps."""
+        bits = reduce(or_, map(self._called_for, words), 0)
+        mask = bits & bits >> len(self._rows)
+        if not mask:
+            return []
+        padded, hits = f" {text}", []
+        for rank, search in self._of_mask(mask):
+            for match in search(padded):
+                start, end = match.span()
+                hits.append((start if padded[start] == " " else start - 1, rank, end - 1))
+        free, matches = 0, []
+        for start, rank, end in sorted(hits):
+            if start >= free:
+                matches.append(Match(start, end, self._rows[rank]))
+                free = end
+        return matches
+
+    def _rows_of(self, word: str) -> int:
+        """Return the rows of which a word can hold a first piece, one bit each, then those of a second piece."""
+        return reduce(or_, (bits for piece, bits in self._bits.items() if piece in word), 0)

@@ -60,9 +60,3 @@ def test_sentences(sentence: Sentence) -> None:
     glued = re.search(r"\.[A-Z]", sentence.text)  # the cleaner joins what no blank parts
     for text in (sentence.text, clean_report(sentence.text)) if sentence.cleaned and not glued else (sentence.text,):
         assert (extract_anchor(text) == anchor_of(sentence.reading)) != misread, text
-
-
-def test_of_overlapping_rows_the_earlier_start_wins_then_the_earlier_row() -> None:
-    one, two, three, four = (Row("names", words, "", "") for words in ("b c", "b", "c d", "d"))
-    found = Patterns([one, two, three._replace(anywhere=True), four]).find("a b c d")
-    assert found == [Match(2, 5, one), Match(6, 7, four)]
