@@ -76,14 +76,6 @@ def test_the_checkpoint_that_the_parent_starts_from_is_looked_for(tmp_path: Path
         assert models(changed("phantom", parent={"start": str(start)}))[4].state == state
 
 
-@pytest.mark.parametrize(("role", "name", "reason"), listed_cases(__file__, "families"))
-def test_a_family_that_is_refused_is_never_downloaded(role: str, name: str, reason: str):
-    backbone = {"provider": "hub", "id": name, "revision": "0" * 40}
-    row = {finding.what: finding for finding in models(changed("mimic_rg4", backbones={role: backbone}))}[role]
-    assert row.state == "missing" and reason in row.detail
-    assert ("hf download" in row.detail) == ("hf download" in reason)
-
-
 def test_files_of_the_corpus_are_looked_for(here: Path):
     detail = found("Corpus", changed("table"))["corpus.root"].detail
     assert "my-studies is not a folder; set it to the folder that contains the corpus" in detail
