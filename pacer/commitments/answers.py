@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -106,8 +107,8 @@ def is_answer(line: StoredAnswer) -> bool:
 def read_completion(completion: Any) -> Reply | None:
     """Extract the reply of a ``chat.completion`` object; None for anything else.
 
-    The text is the content, whole or in chunks, and the arguments of called tools; if all of these are empty, the
-    completed reasoning. Other values of an unexpected type become None.
+    The text is the content, whole, in chunks or parsed by a gateway, and the arguments of called tools; if all of these
+    are empty, the completed reasoning. Other values of an unexpected type become None.
     """
     try:
         choice, model, usage = completion["choices"][0], completion.get("model"), completion.get("usage")
@@ -115,12 +116,17 @@ def read_completion(completion: Any) -> Reply | None:
         content, refusal, calls = (message.get(name) for name in ("content", "refusal", "tool_calls"))
     except (LookupError, TypeError, AttributeError):
         return None
+    if isinstance(content, dict):  # a gateway has parsed the text
+        content = json.dumps(content)
     if not message or not isinstance(content, str | list | None) or choice.get("error") or finish_reason == "error":
         return None
     if isinstance(content, list):
         chunks = [chunk.get("text") if isinstance(chunk, dict) else chunk for chunk in content]
+        chunks = [chunk.get("value") if isinstance(chunk, dict) else chunk for chunk in chunks]
         content = "".join(chunk for chunk in chunks if isinstance(chunk, str))
-    raw = "\n".join(filter(None, [content, *_arguments(calls)]))
+    called = [*(calls if isinstance(calls, list) else []), {"function": message.get("function_call")}]
+    parsed = {"function": {"arguments": message.get("parsed")}}  # by a gateway
+    raw = "\n".join(filter(None, [content, *_arguments([*called, parsed])]))
     if not raw.strip() and not refusal and finish_reason != "length":
         reasoning = (_text(message.get(name)) for name in ("reasoning_content", "reasoning", "thinking"))
         raw = next(filter(None, reasoning), "")
@@ -134,9 +140,9 @@ def read_completion(completion: Any) -> Reply | None:
     )
 
 
-def _arguments(calls: Any) -> list[str]:
+def _arguments(calls: list[Any]) -> list[str]:
     """Return the arguments of the tools that a message calls."""
-    functions = [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    functions = [call.get("function") for call in calls if isinstance(call, dict)]
     given = [function.get("arguments") for function in functions if isinstance(function, dict)]
     return [value if isinstance(value, str) else json.dumps(value) for value in given if value]
 
@@ -156,6 +162,8 @@ def read_answer(content: str, record_id: str, finish_reason: str | None = None) 
     One with another identifier counts only if no other has the lists; without an identifier it is the record's. Names
     outside the vocabulary are left out.
     """
+    with suppress(ValueError, RecursionError):  # a gateway may give the text as a JSON string
+        content = text if isinstance(text := json.loads(content), str) else content
     *reasoning, answer = _REASONING_END.split(content)
     if not reasoning and _REASONING.match(content):  # unfinished reasoning, which may contain draft answers
         answer = ""

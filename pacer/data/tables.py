@@ -62,7 +62,8 @@ class Table(NamedTuple):
     Attributes:
         columns: names and order as in the file.
         numbers: for each row, the line on which it begins; in Parquet, which has no lines, its number from 1.
-        rows: one value per column: text in CSV (None in an empty line), else of the type in the file.
+        rows: one value per column: text in CSV (None in a blank line), else of the type in the file.
+        of_32_bits: columns of decimal numbers of 32 bits.
     """
 
     path: Path
@@ -70,6 +71,7 @@ class Table(NamedTuple):
     columns: list[str]
     numbers: Sequence[int]
     rows: list[tuple[Any, ...]]
+    of_32_bits: Collection[str] = ()
 
     @property
     def places(self) -> list[str]:
@@ -105,8 +107,9 @@ class Table(NamedTuple):
         """
         texts = {}
         for name in columns:
+            exact_below = 2**24 if name in self.of_32_bits else LARGEST_EXACT
             texts[name] = [
-                _as_text(value, f"{self.path}, {place}, {name}", name in decimals)
+                _as_text(value, f"{self.path}, {place}, {name}", name in decimals, exact_below)
                 for place, value in zip(self.places, self.values(name), strict=True)
             ]
         frame = pl.DataFrame(texts, dict.fromkeys(columns, pl.String()))
@@ -139,7 +142,8 @@ def open_table(path: str | Path, form: CsvForm | None = None) -> Table:
         if path.name.lower().endswith(".parquet"):
             with open(path, "rb") as file:
                 frame = pl.read_parquet(file)
-            return Table(path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows())
+            of_32_bits = frame.select(pl.col(pl.Float32)).columns
+            return Table(path, "parquet", frame.columns, range(1, frame.height + 1), frame.rows(), of_32_bits)
         if not name.endswith(".jsonl"):
             raise DataError(
                 f"{path} must be a table: .csv, .tsv, .jsonl (also .gz) or .parquet; save a spreadsheet as CSV (UTF-8)"
@@ -207,10 +211,10 @@ def _escaped(path: Path, form: CsvForm) -> str:
     return f'; the file has quotes written \\": {way}'
 
 
-def other_separator(columns: Sequence[str], separator: str = "") -> str | None:
-    """Return the name of a separator, other than the file's, that is in the name of its only column, or None."""
-    others = SEPARATORS.items() if len(columns) == 1 else ()
-    return next((name for name, sign in others if name != separator and sign in columns[0]), None)
+def other_separator(columns: Sequence[str], own: str = "") -> str | None:
+    """Return the name of a separator, other than its ``own``, that is in the name of a file's only column, or None."""
+    names = [name for name, sign in SEPARATORS.items() if name != own and len(columns) == 1 and sign in columns[0]]
+    return names[0] if names else None
 
 
 def shown_columns(names: Sequence[str]) -> str:
@@ -218,7 +222,7 @@ def shown_columns(names: Sequence[str]) -> str:
     return ", ".join(quoted(name, 50, 2) for name in names) or "no columns"
 
 
-def _as_text(value: Any, place: str, decimal: bool) -> str | None:
+def _as_text(value: Any, place: str, decimal: bool, exact_below: int) -> str | None:
     if value is None or value != value:  # null or NaN
         return None
     if isinstance(value, str):
@@ -230,7 +234,7 @@ def _as_text(value: Any, place: str, decimal: bool) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | date | time):
         raise DataError(f"{place}: expected text or a number, got {shown(value)}")
     if isinstance(value, float) and value.is_integer():
-        if abs(value) >= LARGEST_EXACT:  # rounded: the exponent tells the checks of ids
+        if abs(value) >= exact_below:  # rounded: the exponent tells the checks of ids
             return f"{value:e}"
         return str(value if decimal else int(value))
     return str(value)

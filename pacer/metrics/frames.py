@@ -25,6 +25,8 @@ def columns_of(content: Any, name: str, ids: Collection[str]) -> Mapping[str, Se
     if isinstance(content, pl.LazyFrame):
         content = content.collect()
     if hasattr(content, "with_format"):  # a data set of Hugging Face; as arrow, which does not decode its images
+        if not hasattr(content, "__len__"):
+            raise DataError(f"{name}: a streamed data set has no order; give list(data_set)")
         content = content.with_format("arrow")[:]
     if hasattr(content, "column_names") and hasattr(content, "to_pydict"):  # a table of pyarrow
         content = pl.DataFrame(pl.from_arrow(content))
@@ -55,5 +57,9 @@ def with_index(
         return dict(columns) if is_numbering or named else {ID: index, **columns}
     if len(names) == 1 and index == columns.get(str(names[0])):
         return columns  # set_index(..., drop=False)
+    if taken := [level for level in map(str, names) if level in columns]:
+        raise DataError(
+            f"{name}: {taken[0]} is a column and a level of the index; drop one: frame.reset_index(drop=True)"
+        )
     levels = zip(*index, strict=True) if len(names) > 1 else [index]
     return {str(level): list(values) for level, values in zip(names, levels, strict=True)} | dict(columns)

@@ -12,7 +12,7 @@ from pacer.config import Strict
 from pacer.config.corpus import Cleaner
 from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import DataError
-from pacer.core.hygiene import is_absent
+from pacer.core.hygiene import ANY_RESIDUE, is_absent
 from pacer.data.cleaning import CLEANERS
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import anchor_columns
@@ -81,10 +81,15 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     given = offered.drop_nulls("text")
     _check_ids(expected, [offered, given], (name, str(hypotheses.path)), missing=protocol.missing == "empty")
     if protocol.reference_id is None and protocol.hypothesis_id is None:
+        _check_one_pairing(expected, offered, references, hypotheses)
         _check_second_ids(expected, offered, references, hypotheses)
     written = given.select("id", pl.col("text").alias("hypothesis"))
     cases = expected.join(written, on="id", how="left", maintain_order="left")
     counts: dict[str, Any] = {"missing_hypotheses": cases["hypothesis"].null_count()}
+    # counted before cleaning, which breaks it up; only files that have some get an entry
+    for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
+        if residue := int(cases[column].str.contains(ANY_RESIDUE).sum()):
+            counts[f"residue_{side}"] = residue
     generated = [_extracted(text, protocol) for text in cases["hypothesis"].fill_null("")]
     reports = list(map(without_prompt, generated))
     if cut := {key: report for key, text, report in zip(cases["id"], generated, reports) if text != report}:
@@ -134,6 +139,21 @@ def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[s
             check_pairs(expected["id"].to_list(), rows["id"].to_list(), *names, missing=missing)
     except DataError as error:
         raise DataError(f"{error}; {_REMEDY}") from None
+
+
+def _check_one_pairing(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
+    """Refuse to pair columns of different names if another column of ids would pair as well, and differently."""
+    sides = (references.columns.get("id", ""), hypotheses.columns.get("id", ""))
+    if sides[0].lower() == sides[1].lower():
+        return
+    for rows, others, file in ((expected, offered, references), (offered, expected, hypotheses)):
+        for name in (name for name in rows.columns if name.startswith(ALSO)):
+            if set(rows[name]) == set(others["id"]) and not rows[name].equals(rows["id"]):
+                raise DataError(
+                    f"{references.path} and {hypotheses.path} pair by {sides[0]} and {sides[1]}, but the column "
+                    f"{name.removeprefix(ALSO)} of {file.path} pairs as well, with other rows; name the right ones "
+                    "with --reference-id and --hypothesis-id"
+                )
 
 
 def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:

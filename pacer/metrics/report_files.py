@@ -3,7 +3,8 @@
 ========================  ==================================================================================
 CSV, TSV                  a header with an id and a text column; or only a text column: paired by position
 JSON (also ``.gz``)       ``{id: text}``, ``{id: [text]}`` (LLM-RG4, R2GenGPT), ``{id: {column: value}}`` (ReXrank), a
-                          list of objects or of texts, ``{column: {row: value}}`` (pandas), ``annotations`` (COCO)
+                          list of objects, ``{column: [value]}``, ``{column: {row: value}}`` (pandas), ``annotations``
+                          (COCO), or lists: the columns' names first, or only texts
 JSONL                     one object per line, like PACER's own predictions (name their column `report` explicitly)
 Parquet                   an id and a text column, like PACER's ``records.parquet``
 in Python                 ``{id: text}``, a sequence of texts (paired by position), or a frame or series
@@ -45,6 +46,8 @@ EXTRA_COLUMNS = (
 _SECOND_ID = re.compile(r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?")
 #: Prefix of these columns among the rows of :class:`Reports`.
 ALSO = "also "
+#: The rest of an id that was a decimal number.
+WAS_DECIMAL = r"(\d)\.0+$"
 #: Column name for a file that holds only texts.
 _ALONE = "the only column"
 #: Column names that messages may show; anything else could be report text.
@@ -99,9 +102,9 @@ def reports_of(
     if not ids and (id_column or len(table.columns) > 1):
         absent.append(_absent("ids", id_column, ID_COLUMNS, f"--{side}-id"))
     if absent and table.kind == "csv" and len(table.columns) == 1:
-        separator = "tab" if ".tsv" in path.name.lower() else "comma"
-        other = other_separator(table.columns, separator)
-        absent.append(f"separate cells by {separator}s, not by {other}" if other else "its first line must be a name")
+        own = "tab" if ".tsv" in path.name.lower() else "comma"
+        other = other_separator(table.columns, own)
+        absent.append(f"separate cells by {own}s, not by {other}" if other else "its first line must be a name")
     if absent:
         raise DataError(f"{path} has the columns {_shown(table.columns)}: {'; '.join(absent)}")
     columns = {"id": ids[0], "text": candidates[0]} if ids else {"text": candidates[0]}
@@ -134,7 +137,7 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
         values = cells[further[name]] if name in further else pl.Series([None] * len(keys), dtype=pl.String)
         content[name] = values.set(values.str.strip_chars() == "", None)
     for key, name in also.items():
-        content[f"{ALSO}{key}"] = cells[name].str.strip_chars().replace("", None)
+        content[f"{ALSO}{key}"] = cells[name].str.strip_chars().str.replace(WAS_DECIMAL, "$1").replace("", None)
     return pl.DataFrame(content)
 
 
@@ -180,7 +183,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _table_of(path: Path, content: Any) -> Table:
-    """Return the table of JSON or a Python object, in a form named above; of a list of one element, that element."""
+    """Return the table of JSON or a Python object, in a form named above; a list of one element stands for it."""
     columns = columns_of(content, str(path), ID_COLUMNS)
     if columns is not None:
         rows = list(zip(*columns.values(), strict=True))
@@ -191,12 +194,15 @@ def _table_of(path: Path, content: Any) -> Table:
         content = _objects(path, content)
     elif not isinstance(content, Sequence) or isinstance(content, str):
         content = [content]
+    elif content and all(isinstance(row, list) and len(row) == len(content[0]) for row in content):
+        header = [_ALONE] if len(content[0]) == 1 else list(map(str, content[0]))
+        content = [dict(zip(header, row, strict=True)) for row in content[len(header) > 1 :]]
     elif all(isinstance(_plain(text), str | None) for text in content):
         content = [{_ALONE: text} for text in content]
     if odd := [row for row in content if not isinstance(row, Mapping)]:
         raise DataError(
-            f"{path} must be an object of ids and texts, a list of objects, or a list of texts, got {shown(odd[0])}; "
-            "docs/evaluation.md lists the forms"
+            f"{path} must be an object of ids and texts, a list of objects, or lists of equal length, got "
+            f"{shown(odd[0])}; docs/evaluation.md lists the forms"
         )
     names = list(dict.fromkeys(name for row in content for name in row))
     rows = [tuple(_single(row.get(name)) for name in names) for row in content]
@@ -204,9 +210,11 @@ def _table_of(path: Path, content: Any) -> Table:
 
 
 def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of an object: of objects by id, of pandas' columns, or of texts by id."""
+    """Return the rows of an object: of objects by id, of columns, or of texts by id."""
     values = list(content.values())
     names = {str(key).lower() for key in content}
+    if any(hasattr(value, "with_format") for value in values):
+        raise DataError(f"{path}: it has several splits; give one of them, such as {_shown([*content])}")
     if isinstance(content.get("annotations"), list) and all(isinstance(row, Mapping) for row in content["annotations"]):
         # of COCO, whose "id" is the caption's
         return [{key: row[key] for key in ("image_id", "caption") if key in row} for row in content["annotations"]]
@@ -216,7 +224,12 @@ def _objects(path: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
             lists = {name: list(column.values()) for name, column in content.items()}
             columns = with_index(lists, inner, [None], str(path), ID_COLUMNS)
             return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return [{"id": id} | value for id, value in content.items()]
+        key = "key" if any("id" in value for value in values) else "id"
+        return [{key: id, **value} for id, value in content.items()]
+    if all(isinstance(value, list) for value in values) and names & {*ID_COLUMNS}:
+        if len(set(map(len, values))) > 1:
+            raise DataError(f"{path}: its lists are columns, and must have the same length")
+        return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
     return [{"id": id, "text": text} for id, text in content.items()]
 
 

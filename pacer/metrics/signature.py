@@ -228,6 +228,11 @@ _NOTES = {
     "it is cut off, and {only} of them hold nothing else and are scored as empty reports",
     "blank_hypotheses": "note: reports that are blank, or a word such as nan: {count}; scored as empty reports",
     "left_out_references": "note: {count} references without a text are left out, with their reports",
+    **{
+        f"residue_{side}": f"{{count}} of {{pairs}} {side} have residue of another format (&lt; _x000D_ <br/>, soft "
+        "hyphens, a written \\n), which is scored as words; take it out of the file"
+        for side in ("references", "hypotheses")
+    },
 }
 
 

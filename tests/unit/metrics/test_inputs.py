@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,8 @@ OBJECTS = {
     "lazy": pl.LazyFrame,
     "arrow": pa.table,
     "data set": Data,
+    "splits": lambda content: {"test": Data(content)},
+    "stream": lambda _: SimpleNamespace(with_format=None),
     "array": np.array,
     "polars series": pl.Series,
     "numbers": lambda texts: {np.int64(number): text for number, text in enumerate(texts)},
