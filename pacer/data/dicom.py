@@ -80,7 +80,11 @@ def read_dicom(file: BinaryIO) -> FileDataset:
             "allocated, BitsStored within them, HighBit equal to BitsStored - 1, and PixelRepresentation 0 or 1"
         )
     check_size(data.Columns, data.Rows)
-    if "TransferSyntaxUID" not in data.file_meta:  # no meta header: the default one
+    if "TransferSyntaxUID" not in data.file_meta:  # no meta header
+        if data.original_encoding != (True, True):
+            raise Refused(
+                "it does not name its transfer syntax, and is not in the default one (Implicit VR Little Endian)"
+            )
         data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian
     if not pydicom.pixels.get_decoder(data.file_meta.TransferSyntaxUID).is_available:
         raise RuntimeError

@@ -16,8 +16,8 @@ from pacer.data.greyscale import FAR_PIXELS, NOTES, Refused, check_size, deep_gr
 _DEEP = ("I", "F")
 #: Pillow's grey modes of at most 8 bits.
 _GREY = ("1", "L", "LA", "La")
-#: TIFF's PhotometricInterpretation (0: the smallest value is white).
-_TIFF_PHOTOMETRIC = 262
+#: TIFF's BitsPerSample, SampleFormat (2 is signed) and PhotometricInterpretation (0: the smallest value is white).
+_TIFF_BITS, _TIFF_FORMAT, _TIFF_PHOTOMETRIC = 258, 339, 262
 #: The last bytes of a whole file, by Pillow's names of formats.
 _LAST_BYTES = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82"}
 
@@ -117,9 +117,12 @@ def _check_header(image: Image.Image) -> None:
     # counting the frames would read all of them; MPO: a camera's JPG followed by a preview
     if getattr(image, "is_animated", False) and image.format != "MPO":
         raise Refused("it has several frames")
-    tiles = getattr(image, "tile", None)
-    if image.format == "PNG" and not image.mode.startswith(_DEEP) and tiles and str(tiles[0][3]).endswith("16B"):
-        raise Refused("it has several channels of more than 8 bits")
+    tiles, tags = getattr(image, "tile", None), getattr(image, "tag_v2", {})
+    deep_png = image.format == "PNG" and not image.mode.startswith(_DEEP) and tiles and str(tiles[0][3]).endswith("16B")
+    bits, kind = tags.get(_TIFF_BITS, (1,)), max(tags.get(_TIFF_FORMAT, (1,)))
+    deep_tiff = (len(bits) > 1 and max(bits) > 8) or (max(bits), kind) in ((8, 2), (32, 1))
+    if deep_png or deep_tiff:
+        raise Refused("its values are in several channels of more than 8 bits, or are signed 8-bit or unsigned 32-bit")
 
 
 def _orientation(image: Image.Image) -> int:

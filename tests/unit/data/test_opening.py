@@ -117,6 +117,27 @@ def test_deep_png_with_several_channels_is_refused(tmp_path: Path, read: Any, co
 
 
 @pytest.mark.parametrize("read", [open_image, image_header])
+def test_deep_tiff_that_pillow_would_wrap_or_cut_is_refused(tmp_path: Path, read: Any) -> None:
+    def tiff(kind: type, sample_format: int) -> Path:
+        """Pixels of a kind, under a header that says how they are to be read: 1 unsigned, 2 signed, 3 floating."""
+        path = tmp_path / f"{kind.__name__}-{sample_format}.tif"
+        Image.fromarray(np.array([[0, 1]], dtype=kind)).save(path, tiffinfo={339: sample_format})
+        entry, content = struct.pack("<HHI", 339, 3, 1), path.read_bytes()
+        place = content.index(entry) + len(entry)
+        path.write_bytes(content[:place] + struct.pack("<I", sample_format) + content[place + 4 :])
+        return path
+
+    for kind, sample_format in ((np.uint16, 1), (np.uint16, 2), (np.uint8, 1), (np.float32, 3)):
+        read(tiff(kind, sample_format))
+    for kind, sample_format in ((np.int32, 1), (np.uint8, 2)):
+        with pytest.raises(ImageError, match="signed 8-bit or unsigned 32-bit"):
+            read(tiff(kind, sample_format))
+    Image.fromarray(np.array([[0, np.nan]], dtype=np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(ImageError, match="not finite"):
+        open_image(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("read", [open_image, image_header])
 @pytest.mark.parametrize("suffix", ["tif", "gif"])
 def test_several_frames_are_refused(tmp_path: Path, read: Any, suffix: str) -> None:
     frames = [Image.new("L", (4, 3), level) for level in (0, 90, 200)]
@@ -366,11 +387,18 @@ def test_jpeg_inside_dicom(tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened(path), stretched(decoded, decoded.min(), decoded.max()))
 
 
-def test_a_file_without_meta_header_is_in_the_default_syntax(tmp_path: Path) -> None:
-    path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=ImplicitVRLittleEndian)
-    length = struct.unpack("<I", path.read_bytes()[140:144])[0]
-    path.write_bytes(path.read_bytes()[144 + length :])
-    np.testing.assert_array_equal(opened(path), stretched(RAMP, 0, 2047))
+@pytest.mark.parametrize("read", [open_image, image_header])
+def test_a_file_without_meta_header_is_in_the_default_syntax(tmp_path: Path, read: Any) -> None:
+    for syntax in (ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian):
+        path = write_dicom(tmp_path / "a.dcm", RAMP, syntax=syntax)
+        length = struct.unpack("<I", path.read_bytes()[140:144])[0]
+        path.write_bytes(path.read_bytes()[144 + length :])
+        if syntax == ImplicitVRLittleEndian:
+            read(path)
+            np.testing.assert_array_equal(opened(path), stretched(RAMP, 0, 2047))
+            continue
+        with pytest.raises(ImageError, match="does not name its transfer syntax, and is not in the default one"):
+            read(path)
 
 
 @cases(__file__, "flat")
