@@ -73,6 +73,14 @@ def test_a_table_with_the_models_of_the_profile_micro(tmp_path: Path) -> None:
     assert {model.provider for model in (params.backbones.vision, params.backbones.language)} == {"bundled"}
 
 
+def test_the_parameters_for_going_on_from_a_trained_model(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(code("Going on from a trained PACER", "yaml"))
+    parent = load_profile(tmp_path / "mine.yaml").parent
+    assert (
+        parent.start == "trained" and parent.learning_rate < load_profile("configs/phantom.yaml").parent.learning_rate
+    )
+
+
 @cases(__file__, "collections")
 def test_a_public_collection(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
     for name, content in case["files"].items():
