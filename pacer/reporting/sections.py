@@ -233,13 +233,7 @@ def commitments(results: Results) -> Section:
         "What the training targets commit to: for a sample of the training records by a labelling model's answer, for "
         "the others by rules."
     )
-    caption = "Commitment targets by finding and polarity, as a share of the records of each context"
-    parts = [
-        Text(text),
-        Figure("commitments", charts.polarity_chart(audit["polarities_by_context"], audit["origins"]), caption),
-        _audit(audit),
-    ]
-    return Section("commitments", "Commitment targets", parts)
+    return Section("commitments", "Commitment targets", [Text(text), _audit(audit)])
 
 
 def _with_resampling(table: Table, results: Results) -> Table:
