@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from pacer.commitments.anchor import ANCHOR_SCHEMA, FINDINGS, POLARITIES, Anchor
+from pacer.commitments.anchor import ANCHOR_SCHEMA, POLARITIES, Anchor
 from pacer.commitments.answers import STATUSES, Answer, read_answer, read_answers
 from pacer.commitments.rules import EXTRACTORS
 from pacer.commitments.sampling import COLUMNS, refuse_held_out
@@ -29,8 +29,7 @@ def build_anchors(records: Path, cache: Path, out: Path, rules: str = "careful")
         rules: ``anchors.rules``, the rule set of the records without an answer.
 
     Returns:
-        The audit: origins and polarities of the anchors by context, and its ``checks``: lines of which those not
-        marked good deserve attention.
+        The audit: its ``checks`` are lines, of which those not marked good deserve attention.
 
     Raises:
         DataError: the records are missing or malformed, or two have the same id; the cache is missing or malformed, or
@@ -73,27 +72,18 @@ def _audit(
 ) -> dict[str, Any]:
     """Summarise the anchors; a row has a record's context, origin and anchor; ``identical``: whether the rules agree
     with each answer."""
-    by_context = {context: [row[1:] for row in rows if row[0] == context] for context in CONTEXTS}
-    origins, polarities = dict[str, dict[str, int]](), dict[str, dict[str, dict[str, int]]]()
-    for context, targets in by_context.items():
-        if targets:
-            origins[context] = {name: sum(origin == name for origin, _ in targets) for name in ("llm", "rules")}
-            named = [(finding, name) for _, of in targets for name in POLARITIES for finding in getattr(of, name)]
-            states = Counter(named)
-            polarities[context] = {
-                finding: {name: states[finding, name] for name in POLARITIES} for finding in FINDINGS
-            }
     statuses = {name.replace("_", " "): sum(answer.status == name for answer in answers) for name in STATUSES}
-    labelled = (f"{context} {number(by['llm'])} of {number(sum(by.values()))}" for context, by in origins.items())
+    targets = Counter(context for context, _, _ in rows)
+    labelled = Counter(context for context, origin, _ in rows if origin == "llm")
+    shares = (f"{name} {number(labelled[name])} of {number(targets[name])}" for name in CONTEXTS if targets[name])
     answered = counted(statuses) or "none: all targets are by the rules"
     checks = [
         Check("Targets", number(len(rows))),
-        Check("Targets by a labelling model", ", ".join(labelled)),
+        Check("Targets by a labelling model", ", ".join(shares)),
         Check("Empty targets", number([anchor for _, _, anchor in rows].count(Anchor()))),
         Check("Labelling answers", answered, statuses["ok"] == len(answers)),
     ]
     if identical:
         agreeing = f"{percent(sum(identical), len(identical))} of {number(len(identical))} targets identical"
         checks.append(Check("Labels against rules", agreeing))
-    checks = [check._asdict() for check in checks]
-    return {"origins": origins, "polarities_by_context": polarities, "checks": checks}
+    return {"checks": [check._asdict() for check in checks]}

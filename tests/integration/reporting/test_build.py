@@ -93,7 +93,6 @@ def test_the_whole_page(whole: Page):
         "2: 2 × finding: neither findings nor impression",
         "raw text: no report found",
         "Targets by a labelling model sn 10 of 40",
-        "$0.01; 2 lost answers may have been paid too",
         "no previous report was given",  # the made-up wording of comparison, without a prior
     ):
         assert shown in whole.text, shown

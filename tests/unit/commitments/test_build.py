@@ -40,13 +40,11 @@ def test_answers_replace_rules_where_they_can_be_read(records: pl.DataFrame, tmp
     assert rows["sn-train1sn"]["positive"] == ["support devices"]
     assert rows["sn-train1sn"]["origin"] == "rules"
     assert rows["sn-test0sn"]["uncertain"] == ["pneumonia"]
-    assert audit["origins"] == {"mw": {"llm": 1, "rules": 11}, "sn": {"llm": 1, "rules": 47}}
     said = {line["name"]: (line["detail"], line["good"]) for line in audit["checks"]}
     assert said["Targets"] == ("60", True) and said["Empty targets"] == ("15", True)
     assert said["Targets by a labelling model"] == ("sn 1 of 48, mw 1 of 12", True)
     assert said["Labelling answers"] == ("2 ok, 1 unreadable", False)
     assert said["Labels against rules"] == ("50.0 % of 2 targets identical", True)
-    assert audit["polarities_by_context"]["mw"]["pneumonia"]["uncertain"] == 3
     json.dumps(audit, allow_nan=False)
 
 
