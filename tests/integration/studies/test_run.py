@@ -191,14 +191,13 @@ def test_commands_of_a_study_run_at_the_same_time_and_make_each_stage_once(tiny:
     before, *comments = (line.partition("  # ")[2] for line in lines)
     assert lines[0] == "pacer study run tiny --row 'no gate' --replicate 10" and len(lines) == 8
     assert not before and comments == [*["after 1"] * 5, "after 1, 5", "after 1, 5"]
-    processes = [tiny.start(*shlex.split(line, comments=True)[4:]) for line in [*lines, lines[0]]]
+    commands = [lines[0], lines[2], lines[0]]
+    processes = [tiny.start(*shlex.split(line, comments=True)[4:]) for line in commands]
     told = [process.communicate(timeout=300)[0] for process in processes]
     assert not any(process.returncode for process in processes), told
-    assert len(tiny.ran("source")) == 1 and len(tiny.ran("train")) == 4
-    assert len(tiny.ran("score")) == 6 and len(tiny.ran("simmlm")) == 2
+    assert [len(tiny.ran(stage)) for stage in ("source", "train", "score")] == [1, 1, 2]
     assert any("waits until another run has made it" in text for text in told)
-    assert tiny.call("study", "run", "tiny", "--print") == ""
-    assert cells(tiny)["gated"] == "0.815 ± 0.007" and working(tiny) == []
+    assert len(tiny.call("study", "run", "tiny", "--print").splitlines()) == 6 and working(tiny) == []
 
 
 def test_the_slot_of_a_stopped_row_is_for_that_row(tiny: TinyRepository) -> None:
