@@ -63,11 +63,7 @@ def use(
 
 
 def _check_unedited(name: str) -> None:
-    """Refuse to overwrite what was edited in params.yaml.
-
-    Raises:
-        ConfigError: params.yaml equals no profile, or does not load, as after a change of the keys.
-    """
+    """Refuse to overwrite a params.yaml that equals no profile, or does not load, as after a change of the keys."""
     try:
         if _profile_in_use(PARAMS) is not None:
             return

@@ -1,8 +1,9 @@
 """Mixers: how the depths of a patch are weighted. ``MIXERS`` in ``pacer/config/model.py`` lists them by name.
 
-A mixer is a class with two functions. ``parts`` makes its trained tensors and modules, which become attributes of the
-router. ``weights`` computes the depth weights of each patch from its aligned states: nonnegative, with sum one. At the
-start every depth must have a weight, or it could never get one: what it adds to the mixture is all that trains it.
+A mixer is a class with two functions. ``parts`` makes its trained tensors and modules for K depths of width d_r, which
+become attributes of the router. ``weights`` computes the depth weights [B, N, K] of each patch from its aligned states
+[B, N, K, d_r]: nonnegative, with sum one. At the start every depth must have a weight, or it could never get one: what
+it adds to the mixture is all that trains it.
 """
 
 from __future__ import annotations
@@ -13,21 +14,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Mixer:
-    """The base of all mixers."""
-
-    @staticmethod
-    def parts(num_depths: int, d_routing: int) -> dict[str, nn.Parameter | nn.Module]:
-        """Return what the mixer trains, by name, for K depths of width d_r."""
-        raise NotImplementedError
-
-    @staticmethod
-    def weights(router: Any, aligned: Tensor) -> Tensor:
-        """Return the depth weights [B, N, K] of states [B, N, K, d_r]; the parts are attributes of ``router``."""
-        raise NotImplementedError
-
-
-class Patchwise(Mixer):
+class Patchwise:
     """The paper's: ``softmax_k(w . u[b,k,n] + beta_k)``, with w and beta zero at the start."""
 
     @staticmethod
@@ -41,7 +28,7 @@ class Patchwise(Mixer):
         return (router.depth_bias + aligned @ router.route_vector).softmax(dim=-1)
 
 
-class Global(Mixer):
+class Global:
     """``softmax_k(beta_k)``, the same for all patches and samples."""
 
     @staticmethod

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pacer.config.model import MIXERS
-from pacer.model.mixers import Mixer
 
 
 class DepthRouter(nn.Module):
@@ -62,7 +62,7 @@ class DepthRouter(nn.Module):
             nn.init.zeros_(linear.bias)
         self.align = nn.ModuleList(align)
         module, _, name = MIXERS[variant].partition(":")
-        self.mixer: type[Mixer] = getattr(import_module(module), name)
+        self.mixer: Any = getattr(import_module(module), name)
         for part, values in self.mixer.parts(num_depths, d_routing).items():
             setattr(self, part, values)
         self.mix_norm = nn.LayerNorm(d_routing)
