@@ -89,7 +89,7 @@ def _model(role: str, params: Params) -> Finding:
         if directory is None:
             return _STANDINS[backbone.provider]
         if role == "language" and (family := read_config(directory).model_type) not in TRIED:
-            return f"{directory}; {family}, which was not tried"
+            return f"{directory}; {family}, which is untested"
         return str(directory)
 
     finding = _look(role, look)

@@ -112,7 +112,7 @@ def _token_limit(params: Params, records: Path) -> Check:
         return Check(name, "not known without the extra `pipeline`: make setup")
     folder = BACKBONES / "language"
     if provenance(folder).get("provider") != params.backbones.language.provider:
-        return Check(name, "not known before `dvc repro backbones` made the language model")
+        return Check(name, "unknown until `dvc repro backbones` has made the language model")
     tokenizer = read_tokenizer(resolve(folder))
     builder, cut = TrajectoryBuilder(tokenizer, limit), 0
     train = read_records(records, ["split", "report"]).filter(split="train")
@@ -137,7 +137,9 @@ def score(
     context: ContextNames = None,
     missing: Annotated[str, typer.Option(help="A reference without a report: error, or empty.")] = "error",
     missing_references: Annotated[str, typer.Option(help="An empty reference, or nan: error, or leave-out.")] = "error",
-    extract: Annotated[str, typer.Option(help="boxed: the last \\boxed{} of each report; none.")] = "none",
+    extract: Annotated[
+        str, typer.Option(help="boxed: the last \\boxed{} of each report; none: the report as it is.")
+    ] = "none",
     deduplicate: Annotated[bool, typer.Option("--deduplicate", help="Drop repeated sentences of a report.")] = False,
     clean_references: Annotated[
         str, typer.Option(help="Clean references: upstream (LLM-RG4), iu_xray (R2Gen), decimals (keeps 2.5 cm), none.")
@@ -149,7 +151,8 @@ def score(
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     columns: Annotated[Path | None, typer.Option(help="Your scores and groups, CSV or Parquet.")] = None,
     metric: Annotated[
-        list[str] | None, typer.Option(help="Further score, of a package that offers it as pacer.scores; repeat it.")
+        list[str] | None,
+        typer.Option(help="Score from a package's entry point pacer.scores; may be given more than once."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the scores of other reports in OUT.")] = False,
     without: Annotated[list[str] | None, typer.Option(help="Score to leave out, such as meteor; repeat it.")] = None,
@@ -276,7 +279,7 @@ def show(
         for name, equals, place in [text.partition("=")]
     ]
     if named[0][0] == named[1][0]:
-        raise ConfigError(f"--systems: both are called {named[0][0]}; give them names, as in A=PLACE B=PLACE")
+        raise ConfigError(f"--systems: both are called {named[0][0]}; give them names, as in A=FOLDER B=FOLDER")
     contexts = check_contexts(context)
     check_exists(*(place for _, place in named))
     from pacer.reporting.show import show_study

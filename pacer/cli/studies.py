@@ -19,7 +19,9 @@ STUDIES = Path("studies")
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Name = Annotated[str, typer.Argument(help="Study in studies/ (`pacer study list`).")]
 
-study = typer.Typer(no_args_is_help=True, help="Run many experiments into one table (docs/experiments.md).")
+study = typer.Typer(
+    no_args_is_help=True, help="Run many experiments and collect them in one table (docs/experiments.md)."
+)
 
 
 @study.command()
@@ -27,7 +29,7 @@ def run(
     name: Name,
     row: Annotated[list[str] | None, typer.Option(help="Run only this row; may be given more than once.")] = None,
     replicate: Annotated[list[str] | None, typer.Option(help="Run only this replicate, such as its seed.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of runs at the same time.")] = 1,
     devices: Annotated[
         str | None, typer.Option(envvar="CUDA_VISIBLE_DEVICES", help="GPUs to divide among them; default: all.")
     ] = None,

@@ -67,7 +67,7 @@ def label_sample(
     bought = [answer for answer in read_answers(path) if answer.provider == "openai"]
     paid = {answer.request_hash: answer for answer in bought if is_answer(answer)}
     if pages := len(bought) - len(paid):
-        what = f"{pages} lines of {path} are not answers of a model; their requests are sent again"
+        what = f"{pages} lines of {path} are not answers from a model; their requests are sent again"
         print(f"labelling: {what}", file=sys.stderr)
     reused, troubles = 0, Counter[str]()
     if config.provider == "recorded":
@@ -199,7 +199,7 @@ def _recorded(questions: Sequence[Question], path: Path, config: Labelling) -> l
     responses = {line.record_id: line.response for line in lines}
     if len(responses) < len(lines):
         twice = Counter(line.record_id for line in lines).most_common(1)[0][0]
-        raise DataError(f"{path}: record {twice} has two answers; leave one")
+        raise DataError(f"{path}: record {twice} has two answers; keep one")
     return [
         _stored(question, read_completion(responses[question.record_id]) or Reply(raw=""), config)
         for question in questions

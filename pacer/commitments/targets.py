@@ -76,7 +76,7 @@ def _audit(
     targets = Counter(context for context, _, _ in rows)
     labelled = Counter(context for context, origin, _ in rows if origin == "llm")
     shares = (f"{name} {number(labelled[name])} of {number(targets[name])}" for name in CONTEXTS if targets[name])
-    answered = counted(statuses) or "none: all targets are by the rules"
+    answered = counted(statuses) or "none: all targets come from the rules"
     checks = [
         Check("Targets", number(len(rows))),
         Check("Targets by a labelling model", ", ".join(shares)),

@@ -65,7 +65,7 @@ def read_dicom(file: BinaryIO) -> FileDataset:
         raise Refused(f"its DICOM header lacks {', '.join(missing)}")
     modality = str(data.get("Modality") or "").strip().upper()
     if modality and modality not in _MODALITIES:
-        raise Refused(f"its Modality is not one of a radiograph's: {', '.join(_MODALITIES)}")
+        raise Refused(f"its Modality is not that of a radiograph (expected {', '.join(_MODALITIES)})")
     high_bit = data.BitsStored - 1
     if not (
         data.get("PhotometricInterpretation") in ("MONOCHROME1", "MONOCHROME2")
@@ -170,7 +170,9 @@ def _grey(data: FileDataset) -> tuple[np.ndarray, list[str]]:
         notes += [f"PixelData: {FAR_PIXELS}"] * has_far
     if present.sum() > 1 and not np.ptp(grey[present]):
         by = voi if np.ptp(measured[present]) else modality
-        raise Refused(f"its pixels differ, but its {by} would show all in one grey (correct or remove the field)")
+        raise Refused(
+            f"its pixels differ, but its {by} maps every pixel to the same grey (correct or remove the field)"
+        )
     if data.PhotometricInterpretation == "MONOCHROME1":
         grey = 255 - grey
     grey[padding] = 0

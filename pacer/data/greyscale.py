@@ -25,7 +25,7 @@ WRONG_SIZE = (
     f"it has fewer than {MIN_SIDE} pixels on a side, more than {MAX_PIXELS:,} in all, or is more than "
     f"{MAX_RATIO} times as long as wide"
 )
-FAR_PIXELS = "a few pixels are far outside the rest and do not count for the range of grey"
+FAR_PIXELS = "a few pixels are far outside the rest and are ignored when the grey range is set"
 #: Key of ``Image.info`` for notes on what deserves a look: a DICOM field that contradicts another or the pixels, ...
 NOTES = "notes"
 

@@ -33,7 +33,9 @@ _SECTIONS = pl.concat_str(
 #: Upstream's previous report if both of its sections are marked as absent: the mark itself.
 _ABSENT_PRIOR = "s"
 _EMPTY_PRIOR = "a context with a previous report needs one that is not empty (corpus.keep_empty_priors)"
-_LOST_TEXT = "an error of a spreadsheet: the text was lost when the table was exported; export it again, cells as text"
+_LOST_TEXT = (
+    "a spreadsheet error value: the text was lost when the table was exported; export it again with the cells as text"
+)
 _ALL_COMPARES = "every sentence presupposes a previous report (corpus.unseen_comparisons: strip)"
 
 #: What every text has in which a cleaner can change a number.

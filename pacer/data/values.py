@@ -20,8 +20,8 @@ DATE_FORMS = (
     "which; a number that only orders a patient's studies is order in corpus.table.columns)"
 )
 TIME_FORMS = (
-    "expected HH:MM or HH:MM:SS[.f], also with AM or PM, or HHMMSS[.f], a time that exists "
-    "(830, 8.30 and 0.354167 could be several times)"
+    "expected HH:MM or HH:MM:SS[.f], also with AM or PM, or HHMMSS[.f], a valid time of day "
+    "(830, 8.30 and 0.354167 are ambiguous)"
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = "(January|February|March|April|May|June|July|August|September|October|November|December|[A-Za-z]{3}|Sept)"

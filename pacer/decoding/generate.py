@@ -102,8 +102,8 @@ class Generator:
                 )
             if reader is None:
                 raise ConfigError(
-                    "decode.commitment: read needs the stage findings of the model's parent, whose source tokens this "
-                    "model no longer has, or an export with it; set decode.commitment: generated"
+                    "decode.commitment: read needs the output of the stage findings for this model's parent, or an "
+                    "export with it; set decode.commitment: generated"
                 )
         if unknown and decode.engine == "beam":
             print(f"decode: the beam search does not know {unknown}; using decode.engine: generate")

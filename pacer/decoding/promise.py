@@ -155,7 +155,7 @@ def _refusal(context: str, tests: Mapping[str, Sequence[RiskTest]], passed: Mapp
         if passed[kind]:
             parts.append(f"{kind} holds at {', '.join(map(str, passed[kind]))}")
         elif best.enough is None:
-            parts.append(f"{kind} is above the share at every threshold, with any number of patients")
+            parts.append(f"{kind} exceeds the promised share at every threshold; more patients would not help")
         else:
             rate = f"{best.errors} of {best.findings} findings at threshold {best.threshold}"
             parts.append(

@@ -134,7 +134,7 @@ def _entries(path: Path) -> list[tuple[str, str]]:
         with safe_open(path, "pt") as file:
             entries = [(str(name), str(key)) for name, key in json.loads((file.metadata() or {})["entries"])]
             if any(file.get_slice(name).get_shape()[0] != len(entries) for name in file.keys()):  # noqa: SIM118
-                raise ValueError(f"it lists {len(entries)} rows, but its tensors have another number")
+                raise ValueError(f"it lists {len(entries)} rows, but its tensors have a different number")
             return entries
     except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
         print(f"features: {path} is damaged: {error}; what it held is encoded again", flush=True)

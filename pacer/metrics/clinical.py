@@ -91,7 +91,9 @@ def clinical_efficacy(
     truth, predicted = (present(as_labels(labels), rule) for labels in (references, hypotheses))
     if len(truth) != len(predicted) or (studies is not None and len(studies) != len(truth)):
         lengths = f"{len(truth)} reference rows, {len(predicted)} hypothesis rows"
-        raise DataError(f"{lengths}, {'no' if studies is None else len(studies)} studies; one per record each")
+        raise DataError(
+            f"{lengths}, {'no' if studies is None else len(studies)} studies; expected one of each per record"
+        )
     if studies is not None:
         kept = _counted(pl.DataFrame({"study_id": studies}, schema={"study_id": pl.String}), rule)
         truth, predicted = truth[kept], predicted[kept]

@@ -145,7 +145,8 @@ def _absent(what: str, given: str | None, known: Sequence[str], option: str) -> 
     """Say that the column ``given`` by ``option``, or any of the ``known`` ones, is not there."""
     if given is not None:
         return f"none is {given}; {option} must name one of them"
-    return f"none is known as that of {what}; expected one of {', '.join(known)}; rename it, or name it with {option}"
+    names = ", ".join(known)
+    return f"none is recognised as that of the {what}; expected one of {names}; rename it, or name it with {option}"
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -120,7 +120,7 @@ def _stated(key: str, end: str, needs: str, stated: pl.Expr | None = None) -> Sc
 
     sums = Sums(lambda cases, _: stated_rows(cases, kind, lists), lambda sums, _: averaged(sums, kind.ratio))
     column = Column(needs, pl.List(pl.String), lambda cases: affirmed(cases, needs))
-    measure = "F1" if kind.ratio == "f1" else "share stated, with the source and without,"
+    measure = "F1" if kind.ratio == "f1" else "share that reports state, with the source and without it,"
     title, meaning = f"{kind.name}, {REPORTS[end]}", f"{measure} of affirmed findings {kind.meaning}"
     return Score(key + end, title, of, meaning, better=kind.better, sums=sums, needs=needs, case_column=column)
 
@@ -150,10 +150,10 @@ def _beside_references(
     column: Callable[[str], Column] | None = None,
     better: Direction | None = None,
 ) -> Iterator[Score]:
-    """Yield the mean over reports of a value of one ``side``, and the same of the references."""
+    """Yield the mean over reports of a value of one ``side``, and the value for the references."""
     sides = (
         ("hypothesis", key, meaning, better),
-        ("reference", f"reference_{key}", "the same of the references", None),
+        ("reference", f"reference_{key}", "the value for the references", None),
     )
     for title, (side, name, words, direction) in zip(titles, sides, strict=True):
         yield by_case(name, title, value(side), words, direction, case_column=column and column(side))
@@ -181,11 +181,13 @@ _OF_REPORT = "findings that the rules read in the report, against the reference 
 _OF_ANCHOR = "generated commitment against the reference commitment, over records with a generated one"
 _FOLLOWS = "the report has the polarity that its own commitment states, over the stated findings"
 _COVERED = "the commitment has the polarity that its report states, over the findings stated there"
-_ATTRIBUTES = "share that agrees, where the reference names it, of findings that report and reference both affirm"
+_ATTRIBUTES = "of findings that both texts affirm and whose attribute the reference names, the share that agrees"
 _READ = "probabilities of present findings (`findings`), against the reference commitment"
 _COMPARES = "reports that compare with an earlier examination (rules of `pacer/data/wording.yaml`)"
 _UNFOUNDED = "the same in contexts whose input has no previous report"
-_REPEATS = "words in an immediate repeat of one to eight words, or in a sentence that stood before; mean of the rows"
+_REPEATS = (
+    "words in an immediate repeat of one to eight words, or in a sentence that occurred earlier; mean of the rows"
+)
 _COPIED = "reports copied word for word from the train split, where that is known"
 
 _LANGUAGE_SCORES = (

@@ -47,7 +47,7 @@ KINDS = {
     "lateral_only_stated": Kind(
         "only on the lateral view",
         _REFERENCE.list.set_difference(_FRONTAL),
-        "of the reference, not of that of the same study without the lateral view (none if a study has one target)",
+        "in the reference, but not in that of the same study without the lateral view (none if a study has one target)",
     ),
     "prior_f1": Kind(
         "F1 of all findings",

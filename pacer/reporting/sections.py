@@ -107,7 +107,7 @@ def sources(results: Results) -> Section:
             results,
             "variety",
             "Shares of the most frequent report, of words that repeat, and of reports copied from the training split, "
-            "each beside the same of the references.",
+            "each next to the value for the references.",
         ),
     ]
     return Section("sources", "Use of the sources", parts)
@@ -202,7 +202,7 @@ def _audit(*audits: Mapping[str, Any]) -> Checks:
     """Return the lines of audits; the title counts those that deserve attention."""
     checks = [Check(**line) for audit in audits for line in audit["checks"]]
     looks = sum(not check.good for check in checks)
-    return Checks(f"Audit: {looks} of {len(checks)} lines to look at", checks)
+    return Checks(f"Audit: {looks} of {len(checks)} lines need attention", checks)
 
 
 def signature(results: Results) -> Section:

@@ -202,7 +202,7 @@ def notes_of(results: Collection[Result]) -> list[str]:
     notes = [note for result in results for note in result.notes]
     for result in results:
         if result.given and (unsaid := result.departures()):
-            notes.append(f"{result.context.upper()}: the report does not say what is listed of {', '.join(unsaid)}")
+            notes.append(f"{result.context.upper()}: the report departs from the commitment on: {', '.join(unsaid)}")
         if not result.report:
             notes.append(f"{result.context.upper()}: the report is empty: every sentence affirms what is not listed")
         if result.fallback:

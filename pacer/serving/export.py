@@ -77,7 +77,7 @@ def export_model(
     reader = None if findings is None else read_reader(findings, model)
     if decode.risk.promised:
         raise DataError(
-            "decode.risk is a promise on patients like those of val, whose thresholds an exported model does not hold; "
+            "decode.risk holds for patients like those of val only, and an export does not store its thresholds; "
             "set its shares to null, and decode.threshold to the one wanted"
         )
     if decode.commitment == "read" and reader is None:

@@ -60,7 +60,7 @@ def collect(study: Study, repository: Repository, state: Path) -> list[ScoredRun
     if len(contexts) > 1:
         scored = "; ".join(f"{name} in {', '.join(names)}" for names, name in contexts.items())
         raise DataError(
-            f"study {study.name}: a table needs the same contexts, but rows were scored in several: {scored}"
+            f"study {study.name}: all rows must be scored in the same contexts, but they were not: {scored}"
         )
     return runs
 
@@ -218,7 +218,7 @@ def _published_notes(published: PublishedTable | None, beside: Sequence[bool]) -
         return [f"Published rows are not shown: they are of {measured}, and these runs are not."]
     printed_as = f"The published rows are as printed in {published.where} of the paper ({published.title})."
     origins = "; ".join(f"{system}, {text}" for system, text in published.provenance.items())
-    notes = [f"{printed_as} {published.protocol}", f"Where the published rows are from: {origins}."]
+    notes = [f"{printed_as} {published.protocol}", f"Sources of the published rows: {origins}."]
     if not all(beside):
         notes.append(f"Not all of our rows can be compared with them, which are of {measured}.")
     return notes

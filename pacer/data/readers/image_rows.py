@@ -63,10 +63,7 @@ _FAULTS = {
     "bad order": ("order", "expected a whole number of at most nine digits", "order"),
     "two times": ("time", "the date of a row has another time of day", "time"),
     "bad split": ("split", "expected train, val (valid, validate, validation, dev) or test", "split"),
-    **{
-        f"several {name}": (name, "the study has different values of it; its rows must agree", name)
-        for name in _COMPARED
-    },
+    **{f"several {name}": (name, "the rows of the study disagree on it", name) for name in _COMPARED},
 }
 
 

@@ -110,7 +110,7 @@ def _columns(path: Path, have: list[str], mapping: dict[str, str]) -> dict[str, 
         problems.append(f"order and {names['date']} both order the studies: take one out of the table or the mapping")
     if (separator := other_separator(have)) is not None:
         raise DataError(
-            f"{path}: its only column has a name with a {separator}; if its cells are separated so, "
+            f"{path}: its only column has a name with a {separator}; if that character separates the cells, "
             f"set corpus.table.delimiter: {separator}"
         )
     if problems:

@@ -50,7 +50,7 @@ def known_labels(path: str | Path, records: pl.DataFrame, chexbert_dir: str | Pa
     """
     table, about = read_table(path, LABEL_SCHEMA), read_about(path)
     if about.get("labeller") != fingerprint(chexbert_dir):
-        raise DataError(f"{path} was made by another labeller than {chexbert_dir}; {_REMEDY}")
+        raise DataError(f"{path} was made by a labeller other than {chexbert_dir}; {_REMEDY}")
     by_text = dict(table.select("text", "labels").iter_rows())
     texts = list(map(_hash, records["report"]))
     lacking = [record for record, text in zip(records["record_id"], texts, strict=True) if text not in by_text]

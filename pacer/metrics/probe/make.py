@@ -41,7 +41,7 @@ TITLES = {
     "another_frontal": "another patient's frontal view",
     SAME_FINDING: "another patient's radiographs with the same finding",
     COVERED: "finding covered where it is",
-    ELSEWHERE: "as much covered elsewhere",
+    ELSEWHERE: "an equal area covered elsewhere",
     "mean_radiograph": "the mean radiograph",
     "no_lateral": "no lateral view",
     "another_lateral": "another patient's lateral view",

@@ -30,7 +30,7 @@ _NEEDED = (
 )
 
 
-_LABELS_CHANGE = "it can change labels of CheXbert that are nearly tied"
+_LABELS_CHANGE = "it can change CheXbert labels that are nearly tied"
 #: What another version can change.
 _CHANGES = {
     "rules": "it can change every score of findings that the rules read",
@@ -70,7 +70,7 @@ class Comparison(Displayed):
                 p = "< 0.001" if tested.p is not None and tested.p < 0.001 else three_decimals(tested.p)
                 rows.append((context, score_of(key).heading, *cells, p))
         notes = [
-            f"{self.records:,} records, resampled by {self.unit} ({self.units:,}); p is not corrected for many rows"
+            f"{self.records:,} records, resampled by {self.unit} ({self.units:,}); p not corrected for multiple tests"
         ]
         notes += [f"{name}: only one of the two has this score" for name in self.left_out]
         notes += [f"{name}: {' and '.join(both)}; {changed}" for name, both, changed in self.versions]

@@ -52,4 +52,4 @@ def test_a_study_by_two_runs_beside_radiograph_and_previous_report(pacer, run: R
 def test_two_systems_of_one_name_are_told_in_one_line(pacer, run: Run) -> None:
     outcome = pacer("show", "s", "--systems", "metrics", "metrics")
     assert outcome.code == 1 and outcome.error.count("\n") == 1
-    assert "--systems: both are called metrics; give them names, as in A=PLACE B=PLACE" in outcome.error
+    assert "--systems: both are called metrics; give them names, as in A=FOLDER B=FOLDER" in outcome.error

@@ -72,7 +72,7 @@ CHOSEN = [  # promises, wrong share by threshold, threshold or the refusal, pati
     (Risk(false_present=0.2, missed=0.2), {0.9: 0.0, 0.8: 0.1}, 0.8, 200),
     (Risk(missed=0.2), {}, 0.9, 200),
     (Risk(false_present=0.2), {0.9: 0.1}, "20 patients, 2 of 22 .* about 50 patients would do", 20),
-    (Risk(false_present=0.2), {}, "above the share at every threshold", 200),
+    (Risk(false_present=0.2), {}, "exceeds the promised share at every threshold", 200),
 ]
 
 
