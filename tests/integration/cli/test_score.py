@@ -24,6 +24,10 @@ REFERENCES = ["No effusion or pneumothorax.", "Small left effusion.", "Mild edem
 REPORTS = ["No effusion.", "Small left pleural effusion.", "No edema. No effusion.", "Heart is normal."]
 
 
+#: The files that README.md scores.
+FILES = ("docs/examples/references.csv", "docs/examples/pacer.csv")
+
+
 def stated() -> list[str]:
     """Arguments of the first `pacer score` of README.md."""
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -34,8 +38,9 @@ def stated() -> list[str]:
 
 @pytest.fixture
 def files(repository: Path) -> Path:
-    for name, texts in (("references", REFERENCES), ("reports", REPORTS)):
-        pl.DataFrame({"id": ["a", "b", "c", "d"], "report": texts}).write_csv(repository / f"{name}.csv")
+    (repository / FILES[0]).parent.mkdir(parents=True, exist_ok=True)
+    for name, texts in zip(FILES, (REFERENCES, REPORTS), strict=True):
+        pl.DataFrame({"id": ["a", "b", "c", "d"], "report": texts}).write_csv(repository / name)
     return repository
 
 
@@ -55,8 +60,8 @@ def test_two_files_are_scored_without_a_labeller(pacer: Callable[..., Outcome], 
 def test_files_are_scored_outside_the_repository(
     pacer: Callable[..., Outcome], files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("references.csv", "reports.csv"):
-        (tmp_path / "elsewhere" / name).parent.mkdir(exist_ok=True)
+    for name in FILES:
+        (tmp_path / "elsewhere" / name).parent.mkdir(parents=True, exist_ok=True)
         (files / name).rename(tmp_path / "elsewhere" / name)
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert pacer(*stated()).code == 0 and read_json("scores/signature.json")["clinical"] is None
@@ -96,8 +101,8 @@ def test_f1_by_group_needs_a_labeller(
 
 def test_runs_without_labels_are_compared_without_f1(pacer: Callable[..., Outcome], files: Path) -> None:
     assert pacer(*stated()).code == 0
-    pl.read_csv("references.csv").with_columns(report=pl.lit("No edema.")).write_csv("others.csv")
-    second = ["others.csv" if word == "reports.csv" else word for word in stated()]
+    pl.read_csv(FILES[0]).with_columns(report=pl.lit("No edema.")).write_csv("others.csv")
+    second = ["others.csv" if word == FILES[1] else word for word in stated()]
     assert pacer(*[*second[:-1], "others"]).code == 0
     outcome = pacer("compare", "scores", "others")
     assert outcome.code == 0, outcome.error
@@ -139,22 +144,22 @@ def test_without_meteor_everything_else_is_written(
 
 def test_scores_of_other_reports_are_replaced_by_force_alone(pacer: Callable[..., Outcome], files: Path) -> None:
     assert pacer(*stated()).code == 0 and pacer(*stated()).code == 0
-    other = [argument.replace("reports.csv", "other.csv") for argument in stated()]
+    other = [argument.replace(FILES[1], "other.csv") for argument in stated()]
     pl.DataFrame({"id": ["a", "b", "c", "d"], "report": REFERENCES}).write_csv("other.csv")
     refused = pacer(*other)
     assert refused.code == 1
     assert refused.error == (
-        "error: scores holds the scores of reports.csv; give another --out, or replace them with --force\n"
+        "error: scores holds the scores of pacer.csv; give another --out, or replace them with --force\n"
     )
     with pytest.raises(ConfigError, match="scores holds the scores of"):
-        score("references.csv", "other.csv", out="scores")
+        score(FILES[0], "other.csv", out="scores")
     assert pacer(*other, "--force").code == 0 and read_json("scores/scores.json")["all"]["bleu1"] > 0.9
 
 
 def test_identical_reports_are_said(pacer: Callable[..., Outcome], files: Path) -> None:
     many = {"id": list(map(str, range(20))), "report": [f"effusion of {number} cm ." for number in range(20)]}
-    pl.DataFrame(many).write_csv("references.csv")
-    pl.DataFrame(many | {"report": ["no edema ."] * 20}).write_csv("reports.csv")
+    pl.DataFrame(many).write_csv(FILES[0])
+    pl.DataFrame(many | {"report": ["no edema ."] * 20}).write_csv(FILES[1])
     assert "Many reports are identical: ALL 100% (references 5%)." in pacer(*stated(), "--force").out
 
 

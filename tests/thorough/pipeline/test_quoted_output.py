@@ -22,7 +22,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_quoted_output(clone: Path) -> None:
-    assert len(QUOTED) == 3
+    assert len(QUOTED) == 2
     for commands, quoted in QUOTED:
         run = ["bash", "-euo", "pipefail", "-c", commands]
         done = subprocess.run(run, cwd=clone, capture_output=True, text=True, check=True)

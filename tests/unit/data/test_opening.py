@@ -405,7 +405,9 @@ def test_a_file_without_meta_header_is_in_the_default_syntax(tmp_path: Path, rea
 def test_a_transform_that_flattens_pixels_is_named(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
     for stored in (RAMP, np.vstack([RAMP, [9, 9, 9]])):  # with and without padding
         path = write_dicom(tmp_path / "a.dcm", stored, PixelPaddingValue=9, **fields_of(case))
-        with pytest.raises(ImageError, match=f"its pixels differ, but its {case['name']} maps every pixel to the same grey"):
+        with pytest.raises(
+            ImageError, match=f"its pixels differ, but its {case['name']} maps every pixel to the same grey"
+        ):
             open_image(path)
 
 

@@ -33,6 +33,12 @@ def unknown_figures(text: str, scores: dict[str, Any]) -> list[str]:
     ]
 
 
+def test_the_difference_that_readme_quotes_is_from_the_committed_scores() -> None:
+    mean = read_json(ROOT / "metrics" / "scores.json")["mean"]
+    quoted = re.findall(r"scores\.json  mean\.(\w+) +([\d.]+)", PAGES["README.md"])
+    assert len(quoted) == 3 and {key: f"{mean[key]:.5f}" for key, _ in quoted} == dict(quoted)
+
+
 def test_figures_of_the_committed_run_are_those_of_its_scores() -> None:
     scores = read_json(ROOT / "metrics" / "scores.json")
     assert any(NAMED.search(text) for text in PAGES.values())
