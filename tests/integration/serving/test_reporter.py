@@ -66,7 +66,7 @@ def test_a_report_is_written_for_a_persons_list(
     unsaid = [
         finding for field in expected.as_dict().values() for finding in field if finding in results[1].departures()
     ]
-    assert any(f"does not say what is listed of {', '.join(unsaid)}" in n for n in notes_of(results)) == bool(unsaid)
+    assert any(f"departs from the commitment on: {', '.join(unsaid)}" in n for n in notes_of(results)) == bool(unsaid)
 
 
 CHOICES = [{"select": "agreement"}, {"commitment": "read"}, {"commitment": "read", "select": "agreement"}]
