@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,9 +25,10 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_quoted_output(clone: Path) -> None:
     assert len(QUOTED) == 2
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for commands, quoted in QUOTED:
         run = ["bash", "-euo", "pipefail", "-c", commands]
-        done = subprocess.run(run, cwd=clone, capture_output=True, text=True, check=True)
+        done = subprocess.run(run, cwd=clone, env=environment, capture_output=True, text=True, check=True)
         printed = iter([line.rstrip() for line in done.stdout.splitlines()])
         for line in quoted.splitlines():
             assert line.rstrip() in printed, (commands, line)
