@@ -150,10 +150,7 @@ def score(
     hypothesis_id: Annotated[str | None, typer.Option(help="Column of the ids of the reports.")] = None,
     hypothesis_text: Annotated[str | None, typer.Option(help="Column of their texts.")] = None,
     columns: Annotated[Path | None, typer.Option(help="Your scores and groups, CSV or Parquet.")] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(help="Score from a package's entry point pacer.scores; may be given more than once."),
-    ] = None,
+    metric: Annotated[list[str] | None, typer.Option(help="A package's pacer.scores entry; repeatable.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the scores of other reports in OUT.")] = False,
     without: Annotated[list[str] | None, typer.Option(help="Score to leave out, such as meteor; repeat it.")] = None,
     params: Annotated[Path | None, typer.Option(help="Settings; default: params.yaml with --records.")] = None,
@@ -166,8 +163,8 @@ def score(
     if params is None and records and PARAMS.exists():
         params = PARAMS
     settings = DEFAULTS if params is None else load_profile(params).score
-    if metric:
-        settings = settings.model_copy(update={"metrics": metric})
+    asked = {"metrics": metric, "columns": None if columns is None else str(columns)}
+    settings = settings.model_copy(update={name: value for name, value in asked.items() if value})
     chosen = check_contexts(context)
     options = {name: ctx.params[name] for name in Protocol.model_fields}
     protocol = validated(options | {"context": chosen[0] if chosen else None}, "pacer score", Protocol)
@@ -178,16 +175,13 @@ def score(
         check_exists(references, hypotheses)
         from pacer.metrics.calls import score as score_files
 
-        given: dict[str, Any] = {"out": out, "chexbert": chexbert, "labels": labels, "columns": columns, "force": force}
+        given: dict[str, Any] = {"out": out, "chexbert": chexbert, "labels": labels, "force": force}
         given |= {"settings": settings, "without": without or ()} | protocol.model_dump()
         scored = score_files(references, hypotheses, **given)
         result = Result(scored.scores, scored.cases, scored.signature)
     elif records and predictions and not (references or hypotheses):
         if protocol != Protocol(split=split, context=protocol.context):
-            raise ConfigError(
-                "--missing, --extract, --deduplicate, --clean-* and the names of columns go with "
-                "--references and --hypotheses"
-            )
+            raise ConfigError("options on texts, ids and missing reports go with --references and --hypotheses")
         check_exists(records, predictions, remedy=FROM_STAGE)
         from pacer.metrics.calls import check_replaced
         from pacer.metrics.score import score_decoded
@@ -195,8 +189,6 @@ def score(
 
         if not force:
             check_replaced(out, sorted(predictions.glob("*.jsonl")))
-        if columns is not None:
-            settings = settings.model_copy(update={"columns": str(columns)})
         inputs = ScoreInputs(chexbert or BACKBONES / "chexbert", labels)
         chosen_scores: dict[str, Any] = {"split": split, "contexts": chosen, "without": without or ()}
         result = score_decoded(records, predictions, out, inputs, settings, say=say, **chosen_scores)
