@@ -91,7 +91,7 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
                     if (first := context_mean(one.scores, metric)) is not None
                     and (second := context_mean(two.scores, metric)) is not None
                 ]
-                difference = _student(apart) if len(apart) == len(pairs) else None
+                difference = student(apart) if len(apart) == len(pairs) else None
             if difference is not None:
                 lines.append(RowDifference(f"{row} − {against}", metric, difference))
         notes[PATIENTS_NOTE if over_patients else REPLICATES_NOTE] = None
@@ -100,7 +100,7 @@ def compare_rows(study: Study, runs: Sequence[ScoredRun], compare: Compare) -> t
     return lines, list(notes)
 
 
-def _student(apart: Sequence[float]) -> Difference:
+def student(apart: Sequence[float]) -> Difference:
     """Return the mean difference, with Student's interval and p if the differences suffice and are not all equal."""
     low = high = p = None
     if len(apart) >= ENOUGH and max(apart) - min(apart) > 1e-9:

@@ -1,0 +1,190 @@
+"""The studies' tables in docs/evidence.md and docs/results.md.
+
+    pacer study run worlds; python bench/evidence.py worlds    writes bench/results/studies/worlds.json
+    python bench/evidence.py                                   writes the tables of both pages from these files
+
+A page has a table between ``<!-- table: NAME KIND -->`` and ``<!-- end -->``. NAME is a study, KIND one of:
+
+    rows           mean of each row over its replicates, ± standard deviation
+    differences    planned differences with 95 % intervals and Holm's p; ✓ better, ✗ not, ? not shown
+    contexts       F1 and unfounded comparisons of each row by context
+    previous       what the previous report contributes, by context
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from measuring import table
+
+from pacer.core.io import read_json, write_json
+from pacer.metrics.cases import MEAN
+from pacer.metrics.scores import score_of
+from pacer.metrics.statistics.bootstrap import holm
+from pacer.metrics.statistics.comparison import compare_repeats
+from pacer.reporting.score_tables import context_mean, contexts_in
+from pacer.studies.paired import compare_rows, student
+from pacer.studies.run import finished, results_folder
+from pacer.studies.study import load_study
+from pacer.studies.table import collect
+from pacer.studies.worktree import Repository, git
+
+RESULTS = Path("bench/results/studies")
+PAGES = (Path("docs/evidence.md"), Path("docs/results.md"))
+BLOCK = re.compile(r"(<!-- table: (\w+) (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+#: F1 that differs by no more than this is said not to differ (docs/evidence.md).
+SMALL = 0.01
+#: Columns of the tables; a study without one of them leaves it out.
+ROWS = ("precision", "recall", "f1", "report_positive_f1", "bleu4", "rougeL", "contradiction_rate")
+DIFFERENCES = ("f1", "report_positive_f1", "bleu4", "contradiction_rate")
+#: F1 of affirmed findings with the previous report, and what it is compared with.
+PREVIOUS = {"without it": "prior_f1_without", "the previous report itself": "prior_f1_itself"}
+PREVIOUS |= {"united with it": "prior_f1_united"}
+UNFOUNDED = "unfounded_prior_wording_rate"
+#: Scores that are stored beside the study's own.
+BY_CONTEXT = ("f1", "prior_f1", *PREVIOUS.values(), UNFOUNDED)
+
+Stored = Mapping[str, Any]
+#: Value of each replicate.
+Values = Mapping[str, float]
+
+
+def stored(name: str) -> dict[str, Any]:
+    """Return what a study's finished runs measured, and the commits that they are of."""
+    root = Path.cwd()
+    study, repository, state = load_study(Path("studies"), name), Repository(root), results_folder(root)
+    runs = collect(study, repository, state)
+    references = [reference for _, _, reference, _ in finished(study, repository, state)]
+    scores: dict[str, Any] = {}
+    for run in runs:
+        of_row = scores.setdefault(study.rows[run.row].name, {})
+        for context in (MEAN, *contexts_in(run.scores)):
+            for key in dict.fromkeys((*study.metrics, *BY_CONTEXT)):
+                if (value := context_mean(run.scores, key, context)) is not None:
+                    of_row.setdefault(context, {}).setdefault(key, {})[run.replicate or ""] = round(value, 6)
+    tested, _ = compare_rows(study, runs, compare_repeats)
+    differences = [
+        {"label": one.label, "metric": one.metric, "difference": one.difference.difference}
+        | {"low": one.difference.low, "high": one.difference.high, "p": one.difference.p}
+        for one in tested
+    ]
+    commits = sorted({git(root, "rev-parse", "--short=8", f"{reference}^").strip() for reference in references})
+    return {"study": name, "title": study.title, "commits": commits, "rows": scores, "differences": differences}
+
+
+def short(value: float, decimals: int = 3, sign: str = "") -> str:
+    """Format a figure without the zero before its point."""
+    return f"{value:{sign}.{decimals}f}".replace("0.", ".", 1).replace("-", "−")
+
+
+def cell(values: Values | None) -> str:
+    known = list((values or {}).values())
+    spread = f" ± {short(stdev(known))}" if len(known) > 1 else ""
+    return f"{short(fmean(known))}{spread}" if known else ""
+
+
+def present(result: Stored, keys: Sequence[str], context: str = MEAN) -> list[str]:
+    """Return those of the scores that a row has."""
+    return [key for key in keys if any(key in row.get(context, {}) for row in result["rows"].values())]
+
+
+def rows(result: Stored) -> list[str]:
+    keys = present(result, ROWS)
+    lines = [[name, *(cell(row[MEAN].get(key)) for key in keys)] for name, row in result["rows"].items()]
+    return table(["Row", *(score_of(key).column for key in keys)], lines)
+
+
+def mark(result: Stored, one: Mapping[str, Any]) -> str:
+    """Say whether the first row of a difference is better, worse or neither (docs/evidence.md)."""
+    low, high = one["low"], one["high"]
+    if low is None:
+        return ""
+    by_replicate = apart(result, one["label"], one["metric"])
+    if score_of(one["metric"]).better == "lower":
+        low, high, by_replicate = -high, -low, [-value for value in by_replicate]
+    if low > 0:
+        return "✓" if min(by_replicate, default=1.0) > 0 else "?"
+    return "✗" if high < 0 or (score_of(one["metric"]).key == "f1" and max(-low, high) <= SMALL) else "?"
+
+
+def apart(result: Stored, label: str, metric: str) -> list[float]:
+    """Return a difference by replicate."""
+    first, second = (result["rows"][name][MEAN].get(metric, {}) for name in label.split(" − "))
+    return [value - second[key] for key, value in first.items() if key in second]
+
+
+def differences(result: Stored) -> list[str]:
+    keys = [key for key in DIFFERENCES if any(one["metric"] == key for one in result["differences"])]
+    lines: dict[str, list[str]] = {}
+    for key in keys:
+        of_key = [one for one in result["differences"] if one["metric"] == key]
+        for one, p in zip(of_key, holm([one["p"] for one in of_key]), strict=True):
+            text = short(one["difference"], sign="+")
+            if one["low"] is not None:
+                text += f" ({short(one['low'], sign='+')} to {short(one['high'], sign='+')}) {mark(result, one)}"
+            lines.setdefault(one["label"], []).append(f"{text} {short(p) if p is not None else ''}".strip())
+    heads = [f"{score_of(key).column} (95 %), Holm's p" for key in keys]
+    return table(["Difference", *heads], [[label, *cells] for label, cells in lines.items()])
+
+
+def contexts(result: Stored) -> list[str]:
+    names = [name for name in next(iter(result["rows"].values())) if name != MEAN]
+    bare = [name for name in names if present(result, [UNFOUNDED], name)]
+    heads = [f"F1 {name}" for name in names] + [f"unfounded {name}" for name in bare]
+    lines = [
+        [label, *(cell(row[name].get("f1")) for name in names), *(cell(row[name].get(UNFOUNDED)) for name in bare)]
+        for label, row in result["rows"].items()
+    ]
+    return table(["Row", *heads], lines)
+
+
+def previous(result: Stored) -> list[str]:
+    lines = []
+    for label, row in result["rows"].items():
+        for name, scores in row.items():
+            given = scores.get("prior_f1", {})
+            if not given or any(other not in scores for other in PREVIOUS.values()):
+                continue
+            cells = [f"{label}, {name}", cell(given)]
+            for other in PREVIOUS.values():
+                one = student([given[key] - scores[other][key] for key in given])
+                interval = (
+                    f" ({short(one.low, sign='+')} to {short(one.high, sign='+')})" if one.low is not None else ""
+                )
+                cells += [cell(scores[other]), short(one.difference, sign="+") + interval]
+            lines.append(cells)
+    heads = [head for name in PREVIOUS for head in (name, "difference (95 %)")]
+    return table(["Row, context", "F1 with the previous report", *heads], lines)
+
+
+KINDS = {"rows": rows, "differences": differences, "contexts": contexts, "previous": previous}
+
+
+def with_tables(page: str) -> str:
+    """Return a page with all its tables as the committed files give them."""
+
+    def written(block: re.Match[str]) -> str:
+        result = read_json(RESULTS / f"{block[2]}.json")
+        return block[1] + "\n".join(KINDS[block[3]](result)) + block[4]
+
+    return BLOCK.sub(written, page)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="*")
+    for name in parser.parse_args().studies:
+        result = stored(name)
+        write_json(RESULTS / f"{name}.json", result)
+        print(f"{name}: commit {', '.join(result['commits'])}", *rows(result), *differences(result), sep="\n")
+    for page in PAGES:
+        page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
