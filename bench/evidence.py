@@ -71,6 +71,7 @@ def stored(name: str) -> dict[str, Any]:
     differences = [
         {"label": one.label, "metric": one.metric, "difference": one.difference.difference}
         | {"low": one.difference.low, "high": one.difference.high, "p": one.difference.p}
+        | {"over": "replicates" if one.difference.first is None else "patients"}
         for one in tested
     ]
     commits = sorted({git(root, "rev-parse", "--short=8", f"{reference}^").strip() for reference in references})
@@ -100,7 +101,8 @@ def rows(result: Stored) -> list[str]:
 
 
 def mark(result: Stored, one: Mapping[str, Any]) -> str:
-    """Say whether the first row of a difference is better, worse or neither (docs/evidence.md)."""
+    """Say whether the first row of a difference is better, worse or neither (docs/evidence.md). Over patients, better
+    is one sign in all replicates, too."""
     low, high = one["low"], one["high"]
     if low is None:
         return ""
@@ -108,7 +110,7 @@ def mark(result: Stored, one: Mapping[str, Any]) -> str:
     if score_of(one["metric"]).better == "lower":
         low, high, by_replicate = -high, -low, [-value for value in by_replicate]
     if low > 0:
-        return "✓" if min(by_replicate, default=1.0) > 0 else "?"
+        return "?" if one["over"] == "patients" and min(by_replicate) <= 0 else "✓"
     return "✗" if high < 0 or (score_of(one["metric"]).key == "f1" and max(-low, high) <= SMALL) else "?"
 
 

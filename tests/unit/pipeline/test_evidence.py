@@ -23,7 +23,7 @@ def result(*apart: float, metric: str = "f1", interval: tuple[float, float] = (0
     base = {str(place): 0.5 for place in range(len(apart))}
     scores = {str(place): 0.5 + value for place, value in enumerate(apart)}
     rows = {"Base": {"mean": {metric: base}}, "PACER": {"mean": {metric: scores}}}
-    difference = {"label": "PACER − Base", "metric": metric, "difference": 0.03, "p": 0.004}
+    difference = {"label": "PACER − Base", "metric": metric, "difference": 0.03, "p": 0.004, "over": "patients"}
     return {"rows": rows, "differences": [difference | dict(zip(("low", "high"), interval, strict=True))]}
 
 
