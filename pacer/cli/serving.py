@@ -49,15 +49,14 @@ def export(
     decode = load_profile(PARAMS).decode
     from pacer.serving.export import export_model
 
-    metrics, findings = Path("metrics"), Path("models/findings")
-    scored = export_model(
+    findings = Path("models/findings")
+    export_model(
         out,
         decode,
         model=model,
         backbones=BACKBONES,
         features=Path("data/features"),
         records=Path("data/corpus/records.parquet"),
-        metrics=metrics,
         findings=findings if findings.is_dir() else None,
         with_backbones=with_backbones,
     )
@@ -66,11 +65,6 @@ def export(
         frozen = "the frozen models are in it"
     say(f"model written to {out}; {frozen}")
     say(f"to share it: `hf upload ORG/NAME {out} --private`; others name it ORG/NAME@REVISION")
-    if not scored:
-        say(
-            f"note: {metrics} has no scores of this model with these decoding settings, so the model card has none",
-            "yellow",
-        )
 
 
 def generate(

@@ -3,7 +3,6 @@ the images and sends them with each request."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import select
@@ -17,14 +16,11 @@ from socketserver import ThreadingTCPServer
 from threading import Lock
 from typing import Any
 
-from PIL import Image
-
 from pacer.commitments.anchor import Anchor, read_list
 from pacer.core.contexts import availability
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.serving import view
 from pacer.serving.case import NOTICE, Case
-from pacer.serving.examples import example_cases
 from pacer.serving.reporter import Reporter
 from pacer.serving.sources import MAX_BYTES, MAX_CHARACTERS, load_image
 
@@ -71,17 +67,12 @@ class Page(ThreadingTCPServer):
                 f"port {port} cannot be used ({os.strerror(error.errno or 0)}); choose another with --port"
             ) from error
         self.reporter, self.log, self.writing = reporter, log, Lock()
-        examples = example_cases()
-        self.files: dict[str, tuple[bytes, str]] = {
-            "/": (_page(reporter, examples).encode(), _HTML),
+        laterals, priors = (any(availability(context)[place] for context in reporter.contexts) for place in (0, 1))
+        page = view.render("page.html", notice=NOTICE, notes=reporter.notes, laterals=laterals, priors=priors)
+        self.files = {
+            "/": (page.encode(), _HTML),
             "/page.js": (Path(view.TEMPLATES, "page.js").read_bytes(), "text/javascript"),
         }
-        for number, example in enumerate(examples):
-            for place, image in example.images().items():
-                assert isinstance(image, Image.Image)
-                content = io.BytesIO()
-                image.save(content, "PNG")
-                self.files[f"/example/{number}/{place}"] = content.getvalue(), "image/png"
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log only the type and location of an unexpected error, because its message may quote the case."""
@@ -193,24 +184,3 @@ def read_case(body: bytes) -> tuple[Case, Anchor | None]:
             "the request did not come from the page; expected a line of JSON, then one or two images"
         ) from None
     return Case(frontal, lateral if len(sizes) > 1 else None, **texts, name="this case", commitment=given), model
-
-
-def _page(reporter: Reporter, cases: list[Case]) -> str:
-    """Return the HTML of the page, which asks only for sources that the model was trained on."""
-    laterals, priors = (any(availability(context)[place] for context in reporter.contexts) for place in (0, 1))
-    examples = [
-        {
-            "name": case.name,
-            "fields": {
-                "images": ["frontal", "lateral"] if laterals else ["frontal"],
-                "prior": case.prior if priors else "",
-                "indication": case.indication,
-                "history": case.history,
-                "view": case.view,
-            },
-        }
-        for case in cases
-    ]
-    return view.render(
-        "page.html", notice=NOTICE, notes=reporter.notes, examples=examples, laterals=laterals, priors=priors
-    )

@@ -43,7 +43,7 @@ class Reporter:
     Attributes:
         settings: of the export. contexts: those of the model's training. commit: whether it states findings first.
         depths: encoder blocks that it uses, counted from 1. notes: sentences that apply to each of its reports.
-        fingerprint: SHA-256 of the manifest, and so of all files of the export.
+        fingerprint: SHA-256 of the manifest, and so of all files that reports depend on.
 
     Raises:
         CheckpointError: the directory is not an exported model or not complete, or the frozen models do not belong to

@@ -115,16 +115,6 @@ async function write(kind, changed = {}) {
   if (top < 0 || top > innerHeight / 2) $("#results").scrollIntoView();
 }
 
-async function example(button) {
-  const fields = JSON.parse(button.dataset.fields);
-  for (const place of Object.keys(looks)) if ($(`#drop-${place}`)) empty(place);
-  for (const name of ["prior", "indication", "history", "view"]) if ($(`#${name}`)) $(`#${name}`).value = fields[name];
-  $("#sections").value = "";
-  for (const name of ["lateral", "prior"]) if ($(`#with-${name}`)) $(`#with-${name}`).checked = true;
-  edited();
-  await Promise.all(fields.images.map(async (place) => take(place, await (await fetch(`${button.id.replace("-", "/")}/${place}`)).blob())));
-}
-
 for (const place of Object.keys(looks)) {
   const input = $(`#drop-${place}`);
   if (!input) continue;
@@ -143,7 +133,6 @@ $("#case").addEventListener("input", (event) => event.target.type !== "file" && 
 $("#case").addEventListener("submit", (event) => { event.preventDefault(); write("own"); });
 $("#compare").addEventListener("click", () => write("contexts"));
 $("#cancel").addEventListener("click", () => { running?.abort(); running = null; busy(); tell("Cancelled."); $("#write").focus(); });
-for (const button of document.querySelectorAll("[id^=example-]")) button.addEventListener("click", () => example(button));
 for (const kind of Object.keys(PANELS)) {
   $(`#tab-${kind}`).addEventListener("click", () => open(kind));
   $(`#tab-${kind}`).addEventListener("keydown", (event) => {
