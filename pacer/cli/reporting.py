@@ -42,20 +42,16 @@ def audit(
 ) -> None:
     """Read a corpus, and print what is in it and what is wrong."""
     from pacer.core.audits import Check
-    from pacer.data.account import PROBLEM_SCHEMA
     from pacer.data.build_corpus import OUTPUTS, build_corpus
     from pacer.data.source import point_to_files
     from pacer.reporting.audits import corpus_table
 
     config = load_profile(params)
     corpus = config.corpus
-    problems = Path("problems.csv") if out is None else None
+    # a refused corpus leaves its problems here, and a later audit removes them
+    problems = Path("audit.problems.csv") if out is None else None
     if out is not None:
         check_replaceable(out, OUTPUTS)
-    # a refused corpus leaves its problems here, and a later audit removes them; never overwrite a user's own file
-    header = ",".join(PROBLEM_SCHEMA).encode()
-    if problems is not None and problems.exists() and not problems.read_bytes().startswith(header):
-        raise ConfigError(f"{problems} exists and is not from an earlier audit; move it, or give --out")
     with tempfile.TemporaryDirectory() as scratch:
         source = Path("data/source")
         if corpus.source == "files":
@@ -270,8 +266,6 @@ def show(
         for text in systems
         for name, equals, place in [text.partition("=")]
     ]
-    if named[0][0] == named[1][0]:
-        raise ConfigError(f"--systems: both are called {named[0][0]}; give them names, as in A=FOLDER B=FOLDER")
     contexts = check_contexts(context)
     check_exists(*(place for _, place in named))
     from pacer.reporting.show import show_study

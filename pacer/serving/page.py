@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
-import socket
 import sys
 import traceback
 from collections.abc import Callable
@@ -35,9 +33,6 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
@@ -108,29 +103,20 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception:
             self._send(500, b"The server could not answer; see its terminal.")
             raise
-        if html is not None:
-            self._send(status, html.encode(), _HTML)
+        self._send(status, html.encode(), _HTML)
 
-    def _answer(self, body: bytes) -> str | None:
-        """Return the HTML of an image's preview or of a case's reports; None if the browser no longer waits for it."""
+    def _answer(self, body: bytes) -> str:
+        """Return the HTML of an image's preview or of a case's reports."""
         what, reporter = self.path.rpartition("/")[2], self.server.reporter
         if self.path.startswith("/look/"):
             image, seen = load_image(body, f"given as {what}")
             direction = f", {seen.view}" if seen and seen.view != "other" else ""
             return view.preview(image, what, f"{image.width:,} × {image.height:,}{direction}")
+        case, listed = read_case(body)
         with self.server.writing:
-            if self._is_disconnected():
-                return None
-            case, listed = read_case(body)
-            prepared = reporter.prepare(case)
             if what == "contexts":
-                return view.contexts_page(reporter.in_all_contexts(prepared))
-            return view.result_page(*reporter.generate([prepared]), listed, reporter.commit)
-
-    def _is_disconnected(self) -> bool:
-        """Return whether the browser has closed the connection, as it does when a case is edited."""
-        readable, _, _ = select.select([self.connection], [], [], 0)
-        return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
+                return view.contexts_page(reporter.in_all_contexts(case))
+            return view.result_page(*reporter.generate([case]), listed, reporter.commit)
 
     def _refusal(self) -> tuple[int, bytes] | None:
         """Return a status and a sentence for a request that the page would not send, else None."""

@@ -134,9 +134,9 @@ class Reporter:
             )
         return prepared
 
-    def in_all_contexts(self, case: Case | Prepared) -> dict[Context, Result]:
+    def in_all_contexts(self, case: Case) -> dict[Context, Result]:
         """Generate reports in each context that the case's sources and the model allow, in the order SN, SW, MN, MW."""
-        prepared = self._prepared(case)
+        prepared = self.prepare(case)
         allowed = contexts_within(*availability(prepared.context))
         contexts = [context for context in allowed if context in self.contexts]
         results = self.generate([prepared.in_context(context) for context in contexts])

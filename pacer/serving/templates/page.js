@@ -30,6 +30,7 @@ function busy() {
   const looking = Object.keys(looks).some((place) => $(`#shown-${place}`)?.dataset.looking);
   $("#write").disabled = $("#compare").disabled = Boolean(running) || looking;
   $("#cancel").hidden = !running;
+  $("#report").inert = Boolean(running); // one change of the list at a time: the server finishes what it has begun
 }
 
 function empty(place, shown = "") {
@@ -142,9 +143,8 @@ for (const kind of Object.keys(PANELS)) {
   });
 }
 $("#results").addEventListener("change", ({ target }) => { // a finding of the list was given another state
-  if (!target.classList.contains("state")) return;
-  running?.abort();
-  write("own", { commitment: list((choice) => choice.value), model: list((choice) => choice.dataset.model) });
+  if (target.classList.contains("state"))
+    write("own", { commitment: list((choice) => choice.value), model: list((choice) => choice.dataset.model) });
 });
 $("#results").addEventListener("input", ({ target }) => { // the sliders of a map
   const films = target.closest(".films");

@@ -164,31 +164,6 @@ def test_one_report_is_written_at_a_time(site: Site, reporter: Reporter, monkeyp
     assert most == 1
 
 
-def test_nothing_is_written_for_who_has_left(site: Site, reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
-    going, asked, generate = threading.Event(), [], reporter.generate
-
-    def slow(cases: list) -> list:
-        asked.append(cases)
-        going.wait(20)
-        return generate(cases)
-
-    monkeypatch.setattr(reporter, "generate", slow)
-    body = case()
-    head = f"POST /report/own HTTP/1.1\r\nHost: {site.host}\r\nOrigin: {site.address}\r\n"
-    host, port = site.host.split(":")
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(ask, site, "/report/own", body)
-        while not asked:
-            time.sleep(0.01)
-        with socket.create_connection((host, int(port))) as left:
-            left.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            time.sleep(0.5)
-        last = pool.submit(ask, site, "/report/own", body)
-        going.set()
-        assert first.result()[0] == last.result()[0] == 200
-    assert len(asked) == 2
-
-
 def test_an_error_that_nobody_foresaw(site: Site, reporter: Reporter, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line in the log, without what it says: it may quote the case."""
     monkeypatch.setattr(reporter, "prepare", lambda case: 1 / 0)

@@ -80,4 +80,3 @@ def test_what_is_missing_is_said(result: Result) -> None:
     assert "Commitment</h3>" not in bare and "Gate</h3>" not in bare and "not committed" not in bare
     one = replace(result.frontal, weights=np.ones((4, 4, 1), np.float32), depths=(3,))
     assert "only the last depth" in view.result_page(replace(result, frontal=one))
-

@@ -1,4 +1,4 @@
-"""The Makefile works with any make, and setting up says first what stands against it."""
+"""The Makefile works with any make, and setting up says first what prevents it."""
 
 from __future__ import annotations
 
@@ -62,13 +62,3 @@ def test_each_obstacle_is_one_sentence(
     assert told in obstacle() and "\n" not in obstacle()
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert changes or obstacle().startswith("git is not on the PATH")
-
-
-@needs_make
-def test_setting_up_a_folder_without_git_ends_before_anything_is_made(tmp_path: Path) -> None:
-    for name in ("Makefile", "check_setup.py", "pyproject.toml", "constraints.txt"):
-        shutil.copy(REPOSITORY / name, tmp_path)
-    command = ["make", "repro", f"PYTHON={sys.executable}"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode and f"error: {tmp_path} is not a git repository" in done.stderr
-    assert not (tmp_path / ".venv").exists()
