@@ -114,8 +114,8 @@ def _token_limit(params: Params, records: Path) -> Check:
     train = read_records(records, ["split", "report"]).filter(split="train")
     for part in train.iter_slices(16_384):  # all ids at once would take gigabytes
         cut += sum(map(builder.is_cut, tokenizer(part["report"].to_list(), add_special_tokens=False)["input_ids"]))
-    found = f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): cut there, without an end"
-    return Check(name, found, cut <= LEFT_OUT_LIMIT * len(train))
+    detail = f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): cut there, without an end"
+    return Check(name, detail, cut <= LEFT_OUT_LIMIT * len(train))
 
 
 def score(

@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def read_case(body: bytes) -> tuple[Case, Anchor | None]:
     """Read the case from a request for reports: a line of JSON with texts and ``sizes``, then the bytes of the images.
-    With a list that a person has changed (``commitment``), return the ``model``'s own, too.
+    If a person has changed the list (``commitment``), also return the list of the ``model``.
 
     Raises:
         DataError: the request has no image, or the page would not send it.

@@ -112,15 +112,6 @@ def test_a_context_that_an_exported_model_does_not_know_is_named(pacer, audited:
     assert "was made with corpus.cleaner: upstream, the model's texts with iu_xray" in made.out
 
 
-def test_an_exported_model_holds_no_labeller(pacer, audited: Path):
-    _, decode, score = stated()
-    assert pacer(*decode, "--limit", "1").code == 0
-    shutil.rmtree("models/backbones")
-    refused = pacer(*score)
-    assert refused.code == 1 and refused.error.count("\n") == 1
-    assert "models/backbones/chexbert, and an exported model holds none; the stage" in refused.error
-
-
 def test_the_pipeline_itself_refuses_such_a_table_before_it_computes_features(pacer, table: Path):
     assert pacer("use", "mine.yaml").code == 0
     source, main = (runpy.run_path(str(REPOSITORY / "stages" / f"{name}.py"))["main"] for name in ("source", "corpus"))

@@ -86,20 +86,15 @@ def test_a_table_of_cases(world: World, generate, tmp_path: Path) -> None:
 
 
 def test_a_model_of_a_generated_corpus_says_so_with_every_report(world: World, pacer, tmp_path: Path) -> None:
-    """The corpus says that it was generated, the export carries that, and every way to a report shows it."""
+    """The corpus says that it was generated, the export keeps that, and all commands show it."""
     table = pq.read_table(world.inputs["records"])
     about = json.dumps(read_about(world.inputs["records"]) | {"generated": True})
     pq.write_table(table.replace_schema_metadata({ABOUT: about}), tmp_path / "records.parquet")
     export_model(tmp_path / "model", world.decode, **world.inputs | {"records": tmp_path / "records.parquet"})
-    arguments = arguments_of(world, "mw-50000002")
     command = ("generate", "--model", tmp_path / "model")
-    for more in ([], ["--all-contexts"]):
-        shown = pacer(*command, *arguments, *more).out
-        assert GENERATED_NOTE in " ".join(shown.split())
-    (tmp_path / "cases.csv").write_text("case,frontal\na,frontal.jpg\n")
-    (tmp_path / "frontal.jpg").write_bytes(Path(arguments[1]).read_bytes())
-    done = pacer(*command, "--cases", tmp_path / "cases.csv", "--out", tmp_path / "out.jsonl")
-    assert GENERATED_NOTE in " ".join(done.out.split())
+    one, table = arguments_of(world, "sw-50000002"), table_of(world, tmp_path, "sn-50000002")
+    for arguments in (one, [*one, "--all-contexts"], ["--cases", table, "--out", tmp_path / "out.jsonl"]):
+        assert GENERATED_NOTE in words_of(pacer(*command, *arguments).out)
     assert GENERATED_NOTE in read_jsonl(tmp_path / "out.jsonl")[0]["notes"]
 
 

@@ -125,38 +125,28 @@ def test_a_model_without_calibrate(world: World, tmp_path: Path, phase: str) -> 
 
 
 def test_inputs_that_do_not_belong_together_are_refused(world: World, other_backbones: Path, tmp_path: Path) -> None:
-    record = read_json(world.root / "parent" / "config.json")
-    warmup = tmp_path / "warmup"
-    shutil.copytree(world.root / "parent", warmup)
-    write_json(warmup / "config.json", record | {"phase": "warmup"})
-    other = tmp_path / "features"
+    warmup = Path(shutil.copytree(world.root / "parent", tmp_path / "warmup"))
+    write_json(warmup / "config.json", read_json(warmup / "config.json") | {"phase": "warmup"})
     no_images = pl.DataFrame(schema={"image_id": pl.String, "path": pl.String})
-    build_store(FEATURES.model_copy(update={"depths": [2, 3]}), no_images, [], world.backbones, other)
+    depths, encoders, older = (tmp_path / name for name in ("depths", "encoders", "older"))
+    build_store(FEATURES.model_copy(update={"depths": [2, 3]}), no_images, [], world.backbones, depths)
     with open(other_backbones / "text" / "config.json", "a") as file:
         file.write(" ")
-    encoded = tmp_path / "encoded"
-    build_store(FEATURES, no_images, [], other_backbones, encoded)
-    older = {}
-    for name, change in (
-        ("preparation", lambda manifest: manifest["recipes"]["images"].update(preparation=1)),
-        ("rounding", lambda manifest: manifest["encoding"].update(rounding=0)),
-    ):
-        older[name] = tmp_path / f"older-{name}"
-        shutil.copytree(world.root / "features", older[name])
-        manifest = read_json(older[name] / MANIFEST)
-        change(manifest)
-        write_json(older[name] / MANIFEST, manifest)
+    build_store(FEATURES, no_images, [], other_backbones, encoders)
+    shutil.copytree(world.root / "features", older)
+    manifest = read_json(older / MANIFEST)
+    manifest["recipes"]["images"]["preparation"] = 1
+    write_json(older / MANIFEST, manifest)
     untold = tmp_path / "records.parquet"
     world.records().write_parquet(untold)
     empty = tmp_path / "empty.parquet"
     pl.DataFrame(schema=RECORD_SCHEMA).write_parquet(empty)
     for changes, kind, sentence in (
         ({"model": warmup}, CheckpointError, "is a warm-up, which cannot write reports"),
-        ({"model": tmp_path / "none"}, CheckpointError, "is not a PACER checkpoint"),
         ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
-        *(({"features": store}, DataError, "was made with encoders or depths") for store in (other, encoded)),
+        *(({"features": store}, DataError, "was made with encoders or depths") for store in (depths, encoders)),
         ({"features": tmp_path}, DataError, "it has no manifest.json"),
-        *(({"features": store}, DataError, "or by another version of this software") for store in older.values()),
+        ({"features": older}, DataError, "or by another version of this software"),
         ({"records": untold}, DataError, "does not say how its texts were cleaned"),
         ({"records": empty}, DataError, "has no train record"),
         ({"records": tmp_path / "none"}, DataError, "does not exist"),

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -69,9 +68,9 @@ def site(reporter: Reporter) -> Iterator[Site]:
         yield found
 
 
-def film(kind: str) -> bytes:
+def film() -> bytes:
     buffer = io.BytesIO()
-    Image.fromarray(np.random.default_rng(1).integers(0, 255, (90, 80), dtype=np.uint8)).save(buffer, kind)
+    Image.linear_gradient("L").save(buffer, "PNG")
     return buffer.getvalue()
 
 
@@ -88,7 +87,7 @@ def ask(site: Site, path: str, body: bytes | None = None, **headers: str) -> tup
 
 def case(**fields: object) -> bytes:
     """The body of a request for the report of a frontal image."""
-    image = film("PNG")
+    image = film()
     texts = dict.fromkeys(("prior", "indication", "history", "view", "sections"), "")
     return json.dumps({"sizes": [len(image)], **texts, **fields}).encode() + b"\n" + image
 
@@ -98,11 +97,8 @@ def test_nothing_but_the_page_is_answered(site: Site, path: str) -> None:
     assert ask(site, path)[0] in (404, 405)
 
 
-@pytest.mark.parametrize(
-    "content", [b'{"path": "http://127.0.0.1:1/x.png"}', b"http://127.0.0.1:1/x.png", b"/etc/passwd"]
-)
-def test_nothing_is_fetched_that_a_request_names(site: Site, content: bytes) -> None:
-    status, body = ask(site, "/look/frontal", content)
+def test_nothing_is_read_that_a_request_names(site: Site) -> None:
+    status, body = ask(site, "/look/frontal", b"/etc/passwd")
     assert status == 422 and b"not an image" in body
     assert ask(site, "/report/other", case())[0] == ask(site, "/look/back", b"x")[0] == 404
 
@@ -128,7 +124,7 @@ def test_hosts_and_origins(site: Site) -> None:
     assert ask(site, "/", Host=f"localhost:{site.host.rpartition(':')[2]}")[0] == 200
     assert ask(site, "/", Host="192.168.0.7")[0] == 421 and ask(site, "/", Host="[")[0] == 421
     for origin in ("http://evil.example", "http://127.0.0.1:1", "null", "", "http://["):
-        assert ask(site, "/look/frontal", film("PNG"), Origin=origin)[0] == 403
+        assert ask(site, "/look/frontal", film(), Origin=origin)[0] == 403
     with urllib.request.urlopen(site.address) as answer:
         assert "access-control-allow-origin" not in answer.headers
         assert "script-src 'self';" in answer.headers["content-security-policy"]
