@@ -13,6 +13,7 @@ import polars as pl
 from PIL import Image
 
 from pacer.config import Corpus, Decode
+from pacer.core.contexts import CONTEXTS
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
 from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import read_images, read_records
@@ -30,7 +31,6 @@ from tests.support.searches import settings
 ROOT = Path(__file__).resolve().parents[2]
 DECODE = settings(max_new_tokens=24, min_new_tokens=4, batch_size=3, examples=1)
 FEATURES = CONFIG.model_copy(update={"depths": [1, 2, 3], "batch_size": 5, "shard_size": 7})
-CONTEXTS = ("sn", "sw", "mn", "mw")
 
 
 @dataclass

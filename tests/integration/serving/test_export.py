@@ -144,6 +144,7 @@ def test_inputs_that_do_not_belong_together_are_refused(world: World, other_back
     for changes, kind, sentence in (
         ({"model": warmup}, CheckpointError, "is a warm-up, which cannot write reports"),
         ({"model": tmp_path}, CheckpointError, "is not a PACER checkpoint"),
+        ({"backbones": other_backbones}, CheckpointError, "was trained on another text backbone"),
         *(({"features": store}, DataError, "was made with encoders or depths") for store in (depths, encoders)),
         ({"features": tmp_path}, DataError, "it has no manifest.json"),
         ({"features": older}, DataError, "or by another version of this software"),

@@ -124,6 +124,12 @@ def test_what_is_no_name_of_a_profile_is_refused(repository: Path, name: str):
         overlaid(repository, f"extends: {name}\n")
 
 
+def test_files_that_extend_each_other(repository: Path):
+    (repository / "other.yaml").write_text("extends: mine.yaml\n")
+    with pytest.raises(ConfigError, match=r"other.yaml extends mine, which extends this file"):
+        overlaid(repository, "extends: other\n")
+
+
 @pytest.mark.parametrize(("extended", "text", "message"), listed_cases(__file__, "refused"))
 def test_what_cannot_work_is_refused_by_name(repository: Path, extended: str, text: str, message: str):
     with pytest.raises(ConfigError, match=re.escape(message)):
