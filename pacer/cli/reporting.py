@@ -261,11 +261,7 @@ def show(
 ) -> None:
     """Write a page with one study by two systems. It marks what the reference supports, what it does not or denies, and
     what compares with an earlier study, in every context that both systems have, or in those of --context."""
-    named = [
-        (name, Path(place)) if equals and name else (text, Path(text))
-        for text in systems
-        for name, equals, place in [text.partition("=")]
-    ]
+    named = [(name, Path(place or name)) for name, _, place in (system.partition("=") for system in systems)]
     contexts = check_contexts(context)
     check_exists(*(place for _, place in named))
     from pacer.reporting.show import show_study

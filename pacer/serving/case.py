@@ -202,7 +202,9 @@ def notes_of(results: Collection[Result]) -> list[str]:
     notes = [note for result in results for note in result.notes]
     for result in results:
         if result.given and (departures := result.departures()):
-            notes.append(f"{result.context.upper()}: the report departs from the commitment on: {', '.join(departures)}")
+            notes.append(
+                f"{result.context.upper()}: the report departs from the commitment on: {', '.join(departures)}"
+            )
         if not result.report:
             notes.append(f"{result.context.upper()}: the report is empty: every sentence affirms what is not listed")
         if result.fallback:

@@ -16,7 +16,7 @@ from pacer.features import prepare
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore
 from pacer.metrics.signature import version_of
-from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
+from pacer.model.assemble import FROZEN, frozen_fingerprints
 from pacer.model.checkpoint import (
     CheckpointRecord,
     check_frozen,
@@ -62,7 +62,6 @@ def export_model(
         )
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)
-    load_tokenizer(backbones)  # checks that it has BOS and EOS
     settings = _settings(records, features, record, decode)
     reader = None if findings is None else read_reader(findings, model)
     if decode.risk.promised:

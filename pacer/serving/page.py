@@ -43,9 +43,6 @@ class Page(ThreadingTCPServer):
     Args:
         log: receives one line for each unexpected error.
 
-    Attributes:
-        files: content and MIME type of each file that a browser may fetch, by path.
-
     Raises:
         ConfigError: the port cannot be used.
     """
@@ -64,7 +61,7 @@ class Page(ThreadingTCPServer):
         self.reporter, self.log, self.writing = reporter, log, Lock()
         laterals, priors = (any(availability(context)[place] for context in reporter.contexts) for place in (0, 1))
         page = view.render("page.html", notice=NOTICE, notes=reporter.notes, laterals=laterals, priors=priors)
-        self.files = {
+        self.files = {  # content and MIME type by path
             "/": (page.encode(), _HTML),
             "/page.js": (Path(view.TEMPLATES, "page.js").read_bytes(), "text/javascript"),
         }
