@@ -47,9 +47,7 @@ def use(
     """Select a profile: write it to params.yaml."""
     names = names_in(CONFIGS, "profiles")
     if name is None:
-        current = _profile_in_use(PARAMS) if PARAMS.exists() else None
-        for known in names:
-            console.print(f"{'*' if known == current else ' '} {known}")
+        console.print("\n".join(names))
         return
     is_path = name.endswith(".yaml")
     if not is_path and name not in names:

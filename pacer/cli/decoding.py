@@ -23,7 +23,6 @@ from pacer.cli.terminal import (
 )
 from pacer.config import Decode, Features, validated
 from pacer.config.profiles import load_profile
-from pacer.core.contexts import CONTEXTS
 from pacer.core.errors import DataError
 from pacer.core.io import check_replaceable
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 #: The pipeline's own feature store, which `dvc repro` fills.
 STORE = Path("data/features")
-TRAINED = Path("models/calibrate")
 
 
 def decode(
@@ -66,8 +64,6 @@ def decode(
     check_replaceable(out, OUTPUTS)
     is_own = records.resolve() == CORPUS.resolve()
     store = STORE if is_own else out.with_name(f"{out.name}.features")
-    if not is_own:
-        _check_store(store)
     package = read_settings(model) if (model / SETTINGS).is_file() else None
     if package is not None:
         decoding = package.decoding.model_copy(update=decoding.model_dump(include=set(NOT_EXPORTED)))
@@ -96,24 +92,14 @@ def _check_known(package: PackageSettings, contexts: set[str], records: Path) ->
     from pacer.data.schemas import read_about
 
     if unknown := contexts - set(package.contexts):
-        known = [name for name in package.contexts if name in contexts]
-        remedy = f"add {' '.join(f'--context {name}' for name in known)}" if known else "none of them can be decoded"
-        names = ", ".join(name for name in CONTEXTS if name in unknown)
         raise DataError(
-            f"{records} has records of {names}, but the model was trained on {', '.join(package.contexts)}; {remedy}"
+            f"{records} has records of {', '.join(sorted(unknown))}, but the model was trained on "
+            f"{', '.join(package.contexts)}; choose among these with --context"
         )
     about = read_about(records)
     for key, value in package.texts.model_dump().items():
         if about.get(key, value) != value:
             say(f"note: {records} was made with corpus.{key}: {about[key]}, the model's texts with {value}", "yellow")
-
-
-def _check_store(store: Path) -> None:
-    """Refuse to replace a folder that holds anything but features."""
-    from pacer.features.store import IMAGES, MANIFEST, PRIORS
-
-    shards = (shard.name for shard in store.glob("*.safetensors"))
-    check_replaceable(store, (MANIFEST, IMAGES, PRIORS, *shards) if (store / MANIFEST).is_file() else ())
 
 
 def _encode(

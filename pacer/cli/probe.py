@@ -50,11 +50,11 @@ def make(
         places = read_boxes(boxes, {*table["frontal"], *table["lateral"].drop_nulls()})
     manifest = make_probe(table, paths, out, seed, limit, places, states)
     for twin, count in manifest["reports"].items():
-        left = f"; {count['without']:,} have no such twin" if count["without"] else ""
-        say(f"{twin}: {count['reports']:,}{left}")
+        without = f"; {count['without']:,} have no such twin" if count["without"] else ""
+        say(f"{twin}: {count['reports']:,}{without}")
     if manifest["reports"][COVERED]["reports"]:
-        left = ", ".join(f"{finding} {count:,}" for finding, count in manifest["not_covered"].items())
-        say(f"affirmed, but without a region, or a control region to cover: {left or 'none'}")
+        findings = ", ".join(f"{finding} {count:,}" for finding, count in manifest["not_covered"].items())
+        say(f"affirmed, but without a region, or a control region to cover: {findings or 'none'}")
     else:
         say("nothing is covered: this corpus has no boxes of findings; name a table with --boxes")
     say(f"inputs in {out / INPUTS}; keep {KEY}, which holds the references, from the system")

@@ -42,20 +42,16 @@ def audit(
 ) -> None:
     """Read a corpus, and print what is in it and what is wrong."""
     from pacer.core.audits import Check
-    from pacer.data.account import PROBLEM_SCHEMA
     from pacer.data.build_corpus import OUTPUTS, build_corpus
     from pacer.data.source import point_to_files
     from pacer.reporting.audits import corpus_table
 
     config = load_profile(params)
     corpus = config.corpus
-    problems = Path("problems.csv") if out is None else None
+    # a refused corpus leaves its problems here, and a later audit removes them
+    problems = Path("audit.problems.csv") if out is None else None
     if out is not None:
         check_replaceable(out, OUTPUTS)
-    # a refused corpus leaves its problems here, and a later audit removes them; never overwrite a user's own file
-    header = ",".join(PROBLEM_SCHEMA).encode()
-    if problems is not None and problems.exists() and not problems.read_bytes().startswith(header):
-        raise ConfigError(f"{problems} exists and is not from an earlier audit; move it, or give --out")
     with tempfile.TemporaryDirectory() as scratch:
         source = Path("data/source")
         if corpus.source == "files":
@@ -118,8 +114,8 @@ def _token_limit(params: Params, records: Path) -> Check:
     train = read_records(records, ["split", "report"]).filter(split="train")
     for part in train.iter_slices(16_384):  # all ids at once would take gigabytes
         cut += sum(map(builder.is_cut, tokenizer(part["report"].to_list(), add_special_tokens=False)["input_ids"]))
-    found = f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): cut there, without an end"
-    return Check(name, found, cut <= LEFT_OUT_LIMIT * len(train))
+    detail = f"{number(cut)} of {number(len(train))} ({percent(cut, len(train))}): cut there, without an end"
+    return Check(name, detail, cut <= LEFT_OUT_LIMIT * len(train))
 
 
 def score(
@@ -265,13 +261,7 @@ def show(
 ) -> None:
     """Write a page with one study by two systems. It marks what the reference supports, what it does not or denies, and
     what compares with an earlier study, in every context that both systems have, or in those of --context."""
-    named = [
-        (name, Path(place)) if equals and name else (text, Path(text))
-        for text in systems
-        for name, equals, place in [text.partition("=")]
-    ]
-    if named[0][0] == named[1][0]:
-        raise ConfigError(f"--systems: both are called {named[0][0]}; give them names, as in A=FOLDER B=FOLDER")
+    named = [(name, Path(place or name)) for name, _, place in (system.partition("=") for system in systems)]
     contexts = check_contexts(context)
     check_exists(*(place for _, place in named))
     from pacer.reporting.show import show_study

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +19,6 @@ from pacer.commitments.anchor import read_list
 from pacer.config.profiles import load_profile
 from pacer.core.contexts import SOURCES, Context
 from pacer.core.errors import CheckpointError, ConfigError, DataError
-from pacer.core.io import check_replaceable
 from pacer.data.findings import FINDINGS
 
 if TYPE_CHECKING:
@@ -42,35 +41,25 @@ def export(
 ) -> None:
     """Write a trained model of this pipeline to a folder that works without the pipeline: for `pacer generate`,
     `pacer serve` and Python."""
-
-    check_replaceable(out)
     if not model.exists():
         raise CheckpointError(f"{model} does not exist; train a model with `dvc repro`, or name one with --model")
     decode = load_profile(PARAMS).decode
     from pacer.serving.export import export_model
 
-    metrics, findings = Path("metrics"), Path("models/findings")
-    scored = export_model(
+    findings = Path("models/findings")
+    export_model(
         out,
         decode,
         model=model,
         backbones=BACKBONES,
         features=Path("data/features"),
         records=Path("data/corpus/records.parquet"),
-        metrics=metrics,
         findings=findings if findings.is_dir() else None,
         with_backbones=with_backbones,
     )
-    frozen = f"the frozen models stay in {BACKBONES} or where that points; --with-backbones copies them"
-    if with_backbones:
-        frozen = "the frozen models are in it"
-    say(f"model written to {out}; {frozen}")
+    elsewhere = f"the frozen models stay in {BACKBONES} or where that points; --with-backbones copies them"
+    say(f"model written to {out}; {'the frozen models are in it' if with_backbones else elsewhere}")
     say(f"to share it: `hf upload ORG/NAME {out} --private`; others name it ORG/NAME@REVISION")
-    if not scored:
-        say(
-            f"note: {metrics} has no scores of this model with these decoding settings, so the model card has none",
-            "yellow",
-        )
 
 
 def generate(
@@ -142,11 +131,17 @@ def _generate_many(model: Path, table: Path, out: Path, batch_size: int | None, 
         raise DataError(f"{out} exists; name another file for the results, or remove it")
     cases = read_cases(table)
     reporter = _load(model, backbones, batch_size)
-    show_summary(len(cases), report_cases(reporter, cases, out), out, reporter.notes)
+    truncated = report_cases(reporter, cases, out)
+    say(f"{len(cases):,} reports written to {out}")
+    if truncated:
+        say(f"note: {truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")
+    _show_notes(reporter.notes)
 
 
 def _show_result(result: Result) -> None:
-    """Print one report with its commitment and the model's internals: depths, gate, tokens."""
+    """Print one report with its commitment, probabilities and gate."""
+    from pacer.serving.case import notes_of
+
     console.print(Text(f"{result.context.upper()}: {SOURCES[result.context]}; view {result.view}"))
     if result.commitment is not None:
         say(Text("\nCommitment  ").append_text(chips(result.commitment)))
@@ -154,14 +149,15 @@ def _show_result(result: Result) -> None:
     if result.probabilities is not None:
         present = sorted(zip(result.probabilities.positive, FINDINGS, strict=True), reverse=True)
         console.print(Text(f"Present with {', '.join(f'{chance:.2f} {finding}' for chance, finding in present)}"))
-    means = ", ".join(f"{mean:.2f} of block {depth}" for depth, mean in result.frontal.means().items())
     gate = "" if result.gate is None else f"gate {result.gate:.3f}; "
-    console.print(Text(f"{gate}frontal depths {means}; {result.tokens} tokens"))
-    _show_notes([result])
+    console.print(Text(f"{gate}{result.tokens} tokens"))
+    _show_notes(notes_of([result]))
 
 
 def _show_contexts(results: Mapping[Context, Result]) -> None:
     """Print the same case in several contexts side by side."""
+    from pacer.serving.case import notes_of
+
     table = Table(box=SIMPLE_HEAD, show_lines=True, pad_edge=False)
     table.add_column("")
     for context in results:
@@ -170,23 +166,14 @@ def _show_contexts(results: Mapping[Context, Result]) -> None:
     table.add_row("gate", *("" if r.gate is None else f"{r.gate:.3f}" for r in results.values()))
     table.add_row("commitment", *(chips(r.commitment, "\n") for r in results.values()))
     table.add_row("report", *(Text(r.report) for r in results.values()))
-    table.add_row("tokens", *(str(r.tokens) for r in results.values()))
     console.print(table)
-    _show_notes(results.values())
+    _show_notes(notes_of(results.values()))
 
 
-def show_summary(reports: int, truncated: int, out: Path, notes: Sequence[str]) -> None:
-    """Summarise the results of many cases; ``notes``: apply to every report."""
-    say(f"{reports:,} reports written to {out}")
-    if truncated:
-        say(f"note: {truncated:,} reports stopped at the token limit; their ends may be missing", "yellow")
-    _show_notes([], notes)
+def _show_notes(notes: Iterable[str]) -> None:
+    from pacer.serving.case import NOTICE
 
-
-def _show_notes(results: Collection[Result], notes: Sequence[str] = ()) -> None:
-    from pacer.serving.case import NOTICE, notes_of
-
-    for note in (*notes, *notes_of(results)):
+    for note in notes:
         say(f"note: {note}", "yellow")
     say(NOTICE, "bold")
 

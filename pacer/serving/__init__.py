@@ -1,4 +1,4 @@
 """Use of a trained model: export, reports of one or many cases, and the web page.
 
-Uses reporting, decoding, phantom and what lies below them.
+Uses reporting, decoding and what lies below them.
 """

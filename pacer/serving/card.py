@@ -1,4 +1,4 @@
-"""The model card: what an exported model is, its training data and scores, and what it must not be used for."""
+"""The model card: what an exported model is, its training data, and what it must not be used for."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import polars as pl
 from pacer.core.contexts import CONTEXTS, SOURCES
 from pacer.core.pointers import is_standin
 from pacer.data.schemas import read_about, read_records
-from pacer.metrics.signature import Signature
 from pacer.model.checkpoint import CheckpointRecord
 from pacer.reporting.html import render
-from pacer.reporting.score_tables import score_table
-from pacer.reporting.signature import caution, signature_line
 from pacer.serving.package import PackageSettings
 
 
@@ -24,15 +21,13 @@ def model_card(
     settings: PackageSettings,
     records: Path,
     origins: Mapping[str, Mapping[str, Any]],
-    scores: Mapping[str, Any],
     *,
     with_backbones: bool,
 ) -> str:
     """Return the card in Markdown, from ``templates/card.md``.
 
     Args:
-        records: ``records.parquet``. origins: provenance of each frozen model. scores: ``scores`` and ``signature`` of
-            the run, or empty.
+        records: ``records.parquet``. origins: provenance of each frozen model.
     """
     counts = {
         (split, context): count
@@ -50,7 +45,6 @@ def model_card(
         about=read_about(records),
         contexts=[context for context in CONTEXTS if any(context == known for _, known in counts)],
         counts=counts,
-        scores=_scored(**scores) if scores else "",
     )
     return f"{card}\n"
 
@@ -62,9 +56,3 @@ def _origin(origin: dict[str, Any]) -> str:
     if origin.get("provider") == "hub":
         return f"{origin.get('id')}, revision {origin.get('commit') or origin.get('revision')}"
     return f"provider {origin.get('provider', 'unknown')}"
-
-
-def _scored(scores: Mapping[str, Any], signature: Mapping[str, Any]) -> str:
-    signed = Signature.of(signature)
-    parts = [score_table(scores).markdown(), f"`{signature_line(signed)}`\n", caution(signed)]
-    return "\n".join(filter(None, parts)).rstrip("\n")

@@ -201,8 +201,10 @@ def notes_of(results: Collection[Result]) -> list[str]:
     """Return the results' notes without repeats, then warnings about single reports, which begin with the context."""
     notes = [note for result in results for note in result.notes]
     for result in results:
-        if result.given and (unsaid := result.departures()):
-            notes.append(f"{result.context.upper()}: the report departs from the commitment on: {', '.join(unsaid)}")
+        if result.given and (departures := result.departures()):
+            notes.append(
+                f"{result.context.upper()}: the report departs from the commitment on: {', '.join(departures)}"
+            )
         if not result.report:
             notes.append(f"{result.context.upper()}: the report is empty: every sentence affirms what is not listed")
         if result.fallback:

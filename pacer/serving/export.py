@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 from pacer.config import Decode
 from pacer.core.contexts import CONTEXTS
@@ -16,9 +15,8 @@ from pacer.decoding.reader import read_reader
 from pacer.features import prepare
 from pacer.features.store import MANIFEST as STORE
 from pacer.features.store import ROUNDING_VERSION, FeatureStore
-from pacer.metrics.result import SCORES, SIGNATURE, read_scores
 from pacer.metrics.signature import version_of
-from pacer.model.assemble import FROZEN, frozen_fingerprints, load_tokenizer
+from pacer.model.assemble import FROZEN, frozen_fingerprints
 from pacer.model.checkpoint import (
     CheckpointRecord,
     check_frozen,
@@ -27,14 +25,10 @@ from pacer.model.checkpoint import (
     package_versions,
     read_record,
     save_checkpoint,
-    weights_hash,
 )
 from pacer.serving.card import model_card
 from pacer.serving.layout import BACKBONES, CARD, FINDINGS, SETTINGS
-from pacer.serving.package import GENERATED, NOT_EXPORTED, VERSION, PackageSettings, States, Texts, write_manifest
-
-#: Decoding settings that affect the text of a report.
-_DECIDING = Decode.model_fields.keys() - NOT_EXPORTED - {"engine", "batch_size"}
+from pacer.serving.package import GENERATED, VERSION, PackageSettings, States, Texts, write_manifest
 
 
 def export_model(
@@ -45,19 +39,15 @@ def export_model(
     backbones: Path,
     features: Path,
     records: Path,
-    metrics: Path | None = None,
     findings: Path | None = None,
     with_backbones: bool = False,
-) -> bool:
+) -> None:
     """Write a self-contained model directory, completely or not at all.
-
-    Returns:
-        Whether the model card has scores: only if those in ``metrics`` belong to this model and these settings.
 
     Args:
         out: absent or empty. decode: the decoding settings.
         model, backbones, features, records: outputs of the stages ``calibrate`` (or ``parent``), ``backbones``,
-            ``features`` and ``corpus``. metrics: output of ``score``, whose scores go into the model card.
+            ``features`` and ``corpus``.
         findings: output of ``findings``; None: the exported model reads no findings.
         with_backbones: copy the frozen models; else the directory refers to them, with hashes.
 
@@ -72,7 +62,6 @@ def export_model(
         )
     record, weights = load_weights(model)
     check_frozen(record, frozen_fingerprints(backbones), model)
-    load_tokenizer(backbones)  # checks that it has BOS and EOS
     settings = _settings(records, features, record, decode)
     reader = None if findings is None else read_reader(findings, model)
     if decode.risk.promised:
@@ -82,9 +71,8 @@ def export_model(
         )
     if decode.commitment == "read" and reader is None:
         raise DataError("decode.commitment: read needs the output of the stage findings; run `dvc repro findings`")
-    scores = _scores(metrics, model, decode)
     origins = {name: provenance(backbones / name) for name in FROZEN}
-    card = model_card(record, settings, records, origins, scores, with_backbones=with_backbones)
+    card = model_card(record, settings, records, origins, with_backbones=with_backbones)
     about = {
         "software": {"pacer": version_of("pacer"), **package_versions()},
         GENERATED: bool(read_about(records).get("generated")),
@@ -96,11 +84,8 @@ def export_model(
         write_json(directory / SETTINGS, settings.written())
         for name in FROZEN:
             _bring(backbones / name, directory / BACKBONES / name, copy=with_backbones)
-        for name, content in scores.items():
-            write_json(directory / f"{name}.json", content)
-        write_text(directory / CARD, card)
         write_manifest(directory, about)
-    return bool(scores)
+        write_text(directory / CARD, card)  # not in the manifest: a person may add to it
 
 
 def _settings(records: Path, features: Path, record: CheckpointRecord, decode: Decode) -> PackageSettings:
@@ -135,18 +120,6 @@ def _states(features: Path, record: CheckpointRecord) -> States:
         preparation=recipes["images"]["preparation"],
         rounding=encoding.rounding,
     )
-
-
-def _scores(metrics: Path | None, model: Path, decode: Decode) -> dict[str, Any]:
-    """Return ``scores`` and ``signature`` of a run, if its predictions come from these weights and settings."""
-    if metrics is None or not all((metrics / name).is_file() for name in (SCORES, SIGNATURE)):
-        return {}
-    scores, signature = read_scores(metrics)
-    decoded = {name: value for name, value in signature.decoding.items() if name in _DECIDING}
-    same = (signature.predictions or {}).get("weights") == weights_hash(model)
-    if not same or decoded != decode.model_dump(include=_DECIDING):
-        return {}
-    return {"scores": scores, "signature": signature.content()}
 
 
 def _bring(source: Path, out: Path, *, copy: bool) -> None:

@@ -102,7 +102,7 @@ def read_settings(directory: Path) -> PackageSettings:
 
 
 def write_manifest(directory: Path, about: dict[str, Any]) -> None:
-    """Write the hashes of all files below an exported model's directory, and the entries of ``about``."""
+    """Write the hashes of all files that are in an exported model's directory, and the entries of ``about``."""
     files = {
         str(PurePosixPath(path.relative_to(directory))): hash_file(path)
         for path in sorted(directory.rglob("*"))

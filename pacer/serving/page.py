@@ -3,11 +3,8 @@ the images and sends them with each request."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import select
-import socket
 import sys
 import traceback
 from collections.abc import Callable
@@ -17,14 +14,11 @@ from socketserver import ThreadingTCPServer
 from threading import Lock
 from typing import Any
 
-from PIL import Image
-
 from pacer.commitments.anchor import Anchor, read_list
 from pacer.core.contexts import availability
 from pacer.core.errors import ConfigError, DataError, PacerError
 from pacer.serving import view
 from pacer.serving.case import NOTICE, Case
-from pacer.serving.examples import example_cases
 from pacer.serving.reporter import Reporter
 from pacer.serving.sources import MAX_BYTES, MAX_CHARACTERS, load_image
 
@@ -39,9 +33,6 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
@@ -51,9 +42,6 @@ class Page(ThreadingTCPServer):
 
     Args:
         log: receives one line for each unexpected error.
-
-    Attributes:
-        files: content and MIME type of each file that a browser may fetch, by path.
 
     Raises:
         ConfigError: the port cannot be used.
@@ -71,17 +59,12 @@ class Page(ThreadingTCPServer):
                 f"port {port} cannot be used ({os.strerror(error.errno or 0)}); choose another with --port"
             ) from error
         self.reporter, self.log, self.writing = reporter, log, Lock()
-        examples = example_cases()
-        self.files: dict[str, tuple[bytes, str]] = {
-            "/": (_page(reporter, examples).encode(), _HTML),
+        laterals, priors = (any(availability(context)[place] for context in reporter.contexts) for place in (0, 1))
+        page = view.render("page.html", notice=NOTICE, notes=reporter.notes, laterals=laterals, priors=priors)
+        self.files = {  # content and MIME type by path
+            "/": (page.encode(), _HTML),
             "/page.js": (Path(view.TEMPLATES, "page.js").read_bytes(), "text/javascript"),
         }
-        for number, example in enumerate(examples):
-            for place, image in example.images().items():
-                assert isinstance(image, Image.Image)
-                content = io.BytesIO()
-                image.save(content, "PNG")
-                self.files[f"/example/{number}/{place}"] = content.getvalue(), "image/png"
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log only the type and location of an unexpected error, because its message may quote the case."""
@@ -117,29 +100,20 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception:
             self._send(500, b"The server could not answer; see its terminal.")
             raise
-        if html is not None:
-            self._send(status, html.encode(), _HTML)
+        self._send(status, html.encode(), _HTML)
 
-    def _answer(self, body: bytes) -> str | None:
-        """Return the HTML of an image's preview or of a case's reports; None if the browser no longer waits for it."""
+    def _answer(self, body: bytes) -> str:
+        """Return the HTML of an image's preview or of a case's reports."""
         what, reporter = self.path.rpartition("/")[2], self.server.reporter
         if self.path.startswith("/look/"):
             image, seen = load_image(body, f"given as {what}")
             direction = f", {seen.view}" if seen and seen.view != "other" else ""
             return view.preview(image, what, f"{image.width:,} × {image.height:,}{direction}")
+        case, listed = read_case(body)
         with self.server.writing:
-            if self._is_disconnected():
-                return None
-            case, listed = read_case(body)
-            prepared = reporter.prepare(case)
             if what == "contexts":
-                return view.contexts_page(reporter.in_all_contexts(prepared))
-            return view.result_page(*reporter.generate([prepared]), listed, reporter.commit)
-
-    def _is_disconnected(self) -> bool:
-        """Return whether the browser has closed the connection, as it does when a case is edited."""
-        readable, _, _ = select.select([self.connection], [], [], 0)
-        return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
+                return view.contexts_page(reporter.in_all_contexts(case))
+            return view.result_page(*reporter.generate([case]), listed, reporter.commit)
 
     def _refusal(self) -> tuple[int, bytes] | None:
         """Return a status and a sentence for a request that the page would not send, else None."""
@@ -172,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def read_case(body: bytes) -> tuple[Case, Anchor | None]:
     """Read the case from a request for reports: a line of JSON with texts and ``sizes``, then the bytes of the images.
-    With a list that a person has changed (``commitment``), return the ``model``'s own, too.
+    If a person has changed the list (``commitment``), also return the list of the ``model``.
 
     Raises:
         DataError: the request has no image, or the page would not send it.
@@ -193,24 +167,3 @@ def read_case(body: bytes) -> tuple[Case, Anchor | None]:
             "the request did not come from the page; expected a line of JSON, then one or two images"
         ) from None
     return Case(frontal, lateral if len(sizes) > 1 else None, **texts, name="this case", commitment=given), model
-
-
-def _page(reporter: Reporter, cases: list[Case]) -> str:
-    """Return the HTML of the page, which asks only for sources that the model was trained on."""
-    laterals, priors = (any(availability(context)[place] for context in reporter.contexts) for place in (0, 1))
-    examples = [
-        {
-            "name": case.name,
-            "fields": {
-                "images": ["frontal", "lateral"] if laterals else ["frontal"],
-                "prior": case.prior if priors else "",
-                "indication": case.indication,
-                "history": case.history,
-                "view": case.view,
-            },
-        }
-        for case in cases
-    ]
-    return view.render(
-        "page.html", notice=NOTICE, notes=reporter.notes, examples=examples, laterals=laterals, priors=priors
-    )

@@ -43,7 +43,7 @@ class Reporter:
     Attributes:
         settings: of the export. contexts: those of the model's training. commit: whether it states findings first.
         depths: encoder blocks that it uses, counted from 1. notes: sentences that apply to each of its reports.
-        fingerprint: SHA-256 of the manifest, and so of all files of the export.
+        fingerprint: SHA-256 of the manifest, and so of all files that reports depend on.
 
     Raises:
         CheckpointError: the directory is not an exported model or not complete, or the frozen models do not belong to
@@ -134,9 +134,9 @@ class Reporter:
             )
         return prepared
 
-    def in_all_contexts(self, case: Case | Prepared) -> dict[Context, Result]:
+    def in_all_contexts(self, case: Case) -> dict[Context, Result]:
         """Generate reports in each context that the case's sources and the model allow, in the order SN, SW, MN, MW."""
-        prepared = self._prepared(case)
+        prepared = self.prepare(case)
         allowed = contexts_within(*availability(prepared.context))
         contexts = [context for context in allowed if context in self.contexts]
         results = self.generate([prepared.in_context(context) for context in contexts])

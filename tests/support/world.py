@@ -13,6 +13,7 @@ import polars as pl
 from PIL import Image
 
 from pacer.config import Corpus, Decode
+from pacer.core.contexts import CONTEXTS
 from pacer.core.io import hash_file, read_json, read_jsonl, write_json
 from pacer.data.build_corpus import build_corpus
 from pacer.data.schemas import read_images, read_records
@@ -28,11 +29,8 @@ from tests.support.profiles import profile
 from tests.support.searches import settings
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Real radiographs, where they lie beside the repository.
-DATA = ROOT.parent / "shared" / "data"
 DECODE = settings(max_new_tokens=24, min_new_tokens=4, batch_size=3, examples=1)
 FEATURES = CONFIG.model_copy(update={"depths": [1, 2, 3], "batch_size": 5, "shard_size": 7})
-CONTEXTS = ("sn", "sw", "mn", "mw")
 
 
 @dataclass
@@ -57,47 +55,32 @@ class World:
     def predictions(self, context: str) -> list[dict[str, Any]]:
         return read_jsonl(self.root / "predictions" / f"{context}.jsonl")
 
-    def raw(self, context: str) -> dict[str, dict[str, Any]]:
-        """Records of the annotation file by record id, as the file has them."""
-        rows = json.loads((self.root / f"{context}.json").read_text())["test"]
-        return {f"{context}-{row['id']}": row for row in rows}
-
     def case(self, record_id: str) -> Case:
-        """The case of a test record, from the annotation file alone: nothing is cleaned or prepared."""
-        row = self.raw(record_id[:2])[record_id]
-        return case_of(row, self.root / "files", record_id)
+        """The case of a test record, only from the annotation file: nothing is cleaned or prepared."""
+        context, _, number = record_id.partition("-")
+        [row] = (row for row in read_json(self.root / f"{context}.json")["test"] if row["id"] == number)
+        images = self.root / "files"
+        prior = " ".join(row[key] for key in ("last_finding", "last_impression") if row.get(key, "s") != "s")
+        sections = {"findings": row["finding"], "impression": row["impression"]}
+        lateral = row.get("lateral_imagepath")
+        return Case(
+            frontal=images / row["APPA_imagepath"],
+            lateral=None if lateral is None else images / lateral,
+            prior=prior or None,
+            indication=row["indication"] or None,
+            history=row["history"] or None,
+            view=row["APPA_flag"] if row["APPA_flag"] in ("AP", "PA") else "other",
+            sections="+".join(name for name, text in sections.items() if text != "s"),
+            name=record_id,
+        )
 
     def records(self) -> pl.DataFrame:
         return read_records(self.root / "corpus" / "records.parquet")
 
 
-def case_of(row: dict[str, Any], images: Path, name: str) -> Case:
-    """A record of an annotation file as a person would hand it in."""
-    prior = " ".join(row[key] for key in ("last_finding", "last_impression") if row.get(key, "s") != "s")
-    sections = "+".join(
-        section for section, key in (("findings", "finding"), ("impression", "impression")) if row[key] != "s"
-    )
-    lateral = row.get("lateral_imagepath")
-    return Case(
-        frontal=images / row["APPA_imagepath"],
-        lateral=None if lateral is None else images / lateral,
-        prior=prior or None,
-        indication=row["indication"] or None,
-        history=row["history"] or None,
-        view=row["APPA_flag"] if row["APPA_flag"] in ("AP", "PA") else "other",
-        sections=sections,
-        name=name,
-    )
-
-
-def manifest_of(directory: Path) -> dict[str, Any]:
-    """What the manifest of an exported model says."""
-    return read_json(directory / MANIFEST)
-
-
 def rehashed(directory: Path) -> None:
     """The manifest as it would be had the files been so from the start."""
-    manifest = manifest_of(directory)
+    manifest = read_json(directory / MANIFEST)
     there = [name for name in manifest["files"] if (directory / name).is_file()]
     manifest["files"] = {name: hash_file(directory / name) for name in there}
     write_json(directory / MANIFEST, manifest)

@@ -30,6 +30,7 @@ function busy() {
   const looking = Object.keys(looks).some((place) => $(`#shown-${place}`)?.dataset.looking);
   $("#write").disabled = $("#compare").disabled = Boolean(running) || looking;
   $("#cancel").hidden = !running;
+  $("#report").inert = Boolean(running); // one change of the list at a time: the server finishes what it has begun
 }
 
 function empty(place, shown = "") {
@@ -115,16 +116,6 @@ async function write(kind, changed = {}) {
   if (top < 0 || top > innerHeight / 2) $("#results").scrollIntoView();
 }
 
-async function example(button) {
-  const fields = JSON.parse(button.dataset.fields);
-  for (const place of Object.keys(looks)) if ($(`#drop-${place}`)) empty(place);
-  for (const name of ["prior", "indication", "history", "view"]) if ($(`#${name}`)) $(`#${name}`).value = fields[name];
-  $("#sections").value = "";
-  for (const name of ["lateral", "prior"]) if ($(`#with-${name}`)) $(`#with-${name}`).checked = true;
-  edited();
-  await Promise.all(fields.images.map(async (place) => take(place, await (await fetch(`${button.id.replace("-", "/")}/${place}`)).blob())));
-}
-
 for (const place of Object.keys(looks)) {
   const input = $(`#drop-${place}`);
   if (!input) continue;
@@ -143,7 +134,6 @@ $("#case").addEventListener("input", (event) => event.target.type !== "file" && 
 $("#case").addEventListener("submit", (event) => { event.preventDefault(); write("own"); });
 $("#compare").addEventListener("click", () => write("contexts"));
 $("#cancel").addEventListener("click", () => { running?.abort(); running = null; busy(); tell("Cancelled."); $("#write").focus(); });
-for (const button of document.querySelectorAll("[id^=example-]")) button.addEventListener("click", () => example(button));
 for (const kind of Object.keys(PANELS)) {
   $(`#tab-${kind}`).addEventListener("click", () => open(kind));
   $(`#tab-${kind}`).addEventListener("keydown", (event) => {
@@ -153,9 +143,8 @@ for (const kind of Object.keys(PANELS)) {
   });
 }
 $("#results").addEventListener("change", ({ target }) => { // a finding of the list was given another state
-  if (!target.classList.contains("state")) return;
-  running?.abort();
-  write("own", { commitment: list((choice) => choice.value), model: list((choice) => choice.dataset.model) });
+  if (target.classList.contains("state"))
+    write("own", { commitment: list((choice) => choice.value), model: list((choice) => choice.dataset.model) });
 });
 $("#results").addEventListener("input", ({ target }) => { // the sliders of a map
   const films = target.closest(".films");

@@ -96,19 +96,19 @@ def test_a_refused_corpus_leaves_the_table_of_problems_here(pacer, corpus):
     write(Path("mine"), corpus)
     outcome = pacer("audit", "--params", "mine.yaml")
     assert outcome.code == 1 and outcome.out == ""
-    assert "all are in problems.csv" in outcome.error and "Traceback" not in outcome.error
-    with open("problems.csv", newline="") as file:
+    assert "all are in audit.problems.csv" in outcome.error and "Traceback" not in outcome.error
+    with open("audit.problems.csv", newline="") as file:
         problems = list(csv.DictReader(file))
     assert [(row["kind"], row["row"], row["id"]) for row in problems] == [
         ("bad", "train[0]", "train0"),
         ("bad", "train[1]", "train1"),
     ]
-    assert "zephyrine" not in outcome.error + Path("problems.csv").read_text()
+    assert "zephyrine" not in outcome.error + Path("audit.problems.csv").read_text()
     for row in corpus["train"]:
         row["APPA_imagepath"] = "f.png"
     write(Path("mine"), corpus)
     assert pacer("audit", "--params", "mine.yaml").code == 0
-    assert not Path("problems.csv").exists()  # nothing is wrong any more
+    assert not Path("audit.problems.csv").exists()  # nothing is wrong any more
 
 
 def test_a_refused_corpus_leaves_the_earlier_one_and_says_so(pacer, corpus, repository: Path):
@@ -120,11 +120,4 @@ def test_a_refused_corpus_leaves_the_earlier_one_and_says_so(pacer, corpus, repo
     assert outcome.code == 1 and "read is unchanged: it holds an earlier corpus" in outcome.error
     assert (repository / "read" / "records.parquet").read_bytes() == before
     assert "read.problems.csv" in outcome.error and (repository / "read.problems.csv").exists()
-    assert not (repository / "problems.csv").exists() and not (repository / "read.scratch").exists()
-
-
-def test_a_table_of_the_users_own_is_never_removed(pacer, corpus):
-    Path("problems.csv").write_text("what,who\nheating,landlord\n")
-    outcome = pacer("audit", "--params", "mine.yaml")
-    assert outcome.code == 1 and "is not from an earlier audit" in outcome.error
-    assert "landlord" in Path("problems.csv").read_text()
+    assert not (repository / "audit.problems.csv").exists() and not (repository / "read.scratch").exists()

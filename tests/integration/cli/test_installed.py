@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -38,19 +36,14 @@ TEXTS = {"a": "no effusion .", "b": "the heart is large .", "c": "a tube ."}
 RUN = "import sys; from pacer.cli import main; sys.argv[0] = 'pacer'; main()"
 
 
-def clone(folder: Path) -> None:
-    """Copy what an installation reads."""
-    for name in ("pyproject.toml", "README.md", "LICENSE", "constraints.txt"):
-        shutil.copy(ROOT / name, folder)
-    for name in ("pacer", "configs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-
-
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> dict[str, str]:
     """The wheel, built and installed into a folder, in front of everything else."""
     folder = tmp_path_factory.mktemp("installed")
-    clone(folder)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("pacer", "configs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
     options = ["--no-build-isolation", "--no-deps", "--ignore-installed", "--prefix", str(folder / "site")]
     subprocess.run([*pip, *options, str(folder)], check=True, capture_output=True)
@@ -64,19 +57,15 @@ def ran(environment: dict[str, str], folder: Path, code: str, *arguments: str) -
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def score_and_compare(pacer: Callable[..., subprocess.CompletedProcess[str]], folder: Path) -> None:
-    """Two systems by the command, whose paths start at the folder."""
+def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> None:
     for name, changed in (("r", {}), ("one", {"b": "the heart is normal ."}), ("two", {})):
-        (folder / f"{name}.json").write_text(json.dumps(TEXTS | changed))
+        (tmp_path / f"{name}.json").write_text(json.dumps(TEXTS | changed))
+    pacer = partial(ran, environment, tmp_path, RUN)
     for name in ("one", "two"):
         found = pacer("score", "--references", "r.json", "--hypotheses", f"{name}.json", "--out", name)
         assert found.returncode == 0, found.stderr
     found = pacer("compare", "one", "two")
     assert found.returncode == 0 and "BLEU-4" in found.stdout, found.stderr
-
-
-def test_two_systems_are_scored_and_compared(environment, tmp_path: Path) -> None:
-    score_and_compare(partial(ran, environment, tmp_path, RUN), tmp_path)
     code = (
         f"import pacer; t = {TEXTS}; s = pacer.score(t, t); pacer.compare(s, 'one'); "
         "print(pacer.__file__, pacer.label(t.values()))"
@@ -122,8 +111,3 @@ def test_every_base_module_is_imported_without_the_extra(environment, tmp_path: 
     code = f"import importlib\nfor name in {names}: importlib.import_module(name)"
     found = ran(environment, tmp_path, code)
     assert found.returncode == 0, found.stderr
-
-
-def test_the_project_states_ranges() -> None:
-    assert PROJECT["name"] == "pacer-cxr" and not any("==" in line for line in PROJECT["dependencies"])
-    assert importlib.util.find_spec("torch")

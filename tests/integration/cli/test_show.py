@@ -47,9 +47,3 @@ def test_a_study_by_two_runs_beside_radiograph_and_previous_report(pacer, run: R
     Path("data/corpus/images.parquet").unlink()
     assert pacer(*command).code == 0
     assert "No radiograph" in page.read_text() and "<h3>SW " in page.read_text()
-
-
-def test_two_systems_of_one_name_are_told_in_one_line(pacer, run: Run) -> None:
-    outcome = pacer("show", "s", "--systems", "metrics", "metrics")
-    assert outcome.code == 1 and outcome.error.count("\n") == 1
-    assert "--systems: both are called metrics; give them names, as in A=FOLDER B=FOLDER" in outcome.error

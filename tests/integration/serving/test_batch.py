@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,37 +105,23 @@ def test_a_stopped_run_continues(
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("out")] == ["out.jsonl"]
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Callable[[str], Path]:
-    def write(text: str, name: str = "cases.csv") -> Path:
-        path = tmp_path / name
-        path.write_text(text)
-        return path
-
-    return write
+def read(folder: Path, text: str, name: str = "cases.csv") -> list[Case]:
+    (folder / name).write_text(text)
+    return read_cases(folder / name)
 
 
-def test_a_table_of_cases(table, tmp_path: Path) -> None:
-    expected = [
+def test_a_table_of_cases(tmp_path: Path) -> None:
+    rows = "a,f/1.png,f/2.png,Edema.,Cough,PA\n\nb,/x/3.dcm,,No effusion. Clear.,,\n"
+    assert read(tmp_path, f"Case,frontal,lateral,prior,indication,VIEW\n{rows}") == [
         Case(tmp_path / "f/1.png", tmp_path / "f/2.png", "Edema.", "Cough", None, "PA", name="a"),
         Case(Path("/x/3.dcm"), prior="No effusion. Clear.", name="b"),
     ]
-    path = table(
-        "Case,frontal,lateral,prior,indication,VIEW\n"
-        "a,f/1.png,f/2.png,Edema.,Cough,PA\n\nb,/x/3.dcm,,No effusion. Clear.,,\n"
-    )
-    assert read_cases(path) == expected
-    path = table(
-        '{"case": "a", "frontal": "f/1.png", "lateral": "f/2.png", "prior": "Edema.", "indication": "Cough",'
-        ' "view": "PA"}\n{"case": "b", "frontal": "/x/3.dcm", "prior": "No effusion. Clear.", "view": null}\n',
-        "cases.jsonl",
-    )
-    assert read_cases(path) == expected
-    assert read_cases(table("frontal\tprior\n1.png\tNo, never.\n", "c.tsv"))[0].name == "1.png"
-    assert read_cases(table("probe_id,frontal\nsn-1:mean,1.png\n"))[0].name == "sn-1:mean"
+    line = '{"frontal": "/1.png", "prior": "No, never.", "view": null}\n'
+    assert read(tmp_path, line, "cases.jsonl") == [Case(Path("/1.png"), prior="No, never.", name="/1.png")]
+    assert read(tmp_path, "probe_id,frontal\nsn-1:mean,1.png\n")[0].name == "sn-1:mean"
 
 
 @pytest.mark.parametrize(("text", "sentence"), table_of.listed_cases(__file__, "refused"))
-def test_tables_that_are_refused(table, text: str, sentence: str) -> None:
+def test_tables_that_are_refused(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
-        read_cases(table(text))
+        read(tmp_path, text)

@@ -46,7 +46,7 @@ def ran(folder: Path, endpoint: str, code: str, *arguments: str, **more: str) ->
 def changed(exported: Path, tmp_path: Path) -> Path:
     """An exported model with another file than its manifest says."""
     folder = Path(shutil.copytree(exported, tmp_path / "changed"))
-    with open(folder / "README.md", "a") as file:
+    with open(folder / "config.json", "a") as file:
         file.write("\n")
     return folder
 
@@ -67,7 +67,7 @@ def test_a_model_on_the_hub_is_used_by_name_and_revision(
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
     assert said.pop("lab/pacer@v1") == line["generated"]
-    assert "README.md has changed since it was exported" in said.pop("lab/pacer@changed")
+    assert "config.json has changed since it was exported" in said.pop("lab/pacer@changed")
     for model, message in said.items():
         assert f"{model} is not in the Hugging Face cache and cannot be downloaded (" in message
         assert "NotFoundError); check name and revision" in message

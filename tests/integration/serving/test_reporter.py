@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -150,18 +149,6 @@ def test_every_kind_of_source_gives_the_same_report(world: World, reporter: Repo
         result = reporter(form, indication=case.indication, view="PA")
         assert (result.generated, result.gate) == (expected.generated, expected.gate)
         np.testing.assert_array_equal(result.frontal.weights, expected.frontal.weights)
-
-
-def test_a_stream_that_is_left_half_way_disturbs_no_other(world: World, reporter: Reporter) -> None:
-    ids = [line["record_id"] for context in CONTEXTS for line in world.predictions(context)]
-    expected = {line["record_id"]: line["generated"] for c in CONTEXTS for line in world.predictions(c)}
-    reporter = copy(reporter)
-    reporter.batch_size = 2
-    left = reporter.stream([world.case(record_id) for record_id in ids])
-    next(left)
-    assert [result.generated for result in reporter.generate([world.case(ids[-1])])] == [expected[ids[-1]]]
-    others = [(ids[number], result.name, result.generated) for number, result in left]
-    assert others and all(key == name and text == expected[key] for key, name, text in others)
 
 
 def test_all_contexts_are_the_case_with_sources_left_out(world: World, reporter: Reporter) -> None:

@@ -14,7 +14,6 @@ from pacer.commitments.rules.extract import extract_anchor
 from pacer.metrics import commitments as metrics
 from pacer.serving import view
 from pacer.serving.case import Result
-from pacer.serving.examples import example_cases
 from pacer.serving.reporter import Reporter
 from tests.support.cases import listed_cases
 
@@ -81,13 +80,3 @@ def test_what_is_missing_is_said(result: Result) -> None:
     assert "Commitment</h3>" not in bare and "Gate</h3>" not in bare and "not committed" not in bare
     one = replace(result.frontal, weights=np.ones((4, 4, 1), np.float32), depths=(3,))
     assert "only the last depth" in view.result_page(replace(result, frontal=one))
-
-
-def test_examples_are_cases_that_a_reporter_takes(reporter: Reporter) -> None:
-    examples = example_cases()
-    assert len({example.name for example in examples}) == 4
-    for example in examples:
-        prepared = reporter.prepare(example)
-        assert prepared.context == "mw" and len(extract_anchor(str(example.prior)).as_dict()) == 3
-    again = example_cases()
-    assert all(one.frontal == other.frontal for one, other in zip(examples, again, strict=True))

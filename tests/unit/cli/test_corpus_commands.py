@@ -18,8 +18,6 @@ def test_weights_that_are_not_llm_rg4s_are_one_clear_line(pacer, repository: Pat
     outcome = pacer("import-llm-rg4", "page.pth", "--out", "llm")
     assert outcome.code == 1 and "page.pth is not a complete PyTorch file" in outcome.error
     assert not (repository / "llm").exists()
-    outcome = pacer("import-llm-rg4", "page.pth", "--out", "configs")
-    assert outcome.code == 1 and "which would be lost" in outcome.error
 
 
 def test_scored_records_are_those_that_were_decoded(tmp_path: Path):

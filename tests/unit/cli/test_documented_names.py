@@ -110,19 +110,6 @@ def test_files_exist(words: set[str]) -> None:
     assert lost == []
 
 
-def test_definitions_exist() -> None:
-    """``model/refine.py: DepthRouter, Other.method`` names classes, functions or constants of a file of pacer/."""
-    found = [(page, *match.groups()) for page, _, name in NAMES if (match := re.fullmatch(r"([\w/]+\.py): (.+)", name))]
-    lost = []
-    for page, path, names in found:
-        file = REPOSITORY / "pacer" / path
-        text = file.read_text(encoding="utf-8") if file.is_file() else ""
-        for name in re.findall(r"\w+", names):
-            if not re.search(rf"^\s*(?:(?:class|def) {name}\b|{name}(?:: [^=\n]+)?(?: =|$))", text, re.MULTILINE):
-                lost.append((page, path, name))
-    assert found and lost == []
-
-
 def test_parameters_exist() -> None:
     read = YAML(typ="safe").load
     profiles = ("params.yaml", "baselines/params.yaml", *(name for name in TRACKED if name.startswith("configs/")))
