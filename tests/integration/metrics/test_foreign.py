@@ -31,18 +31,13 @@ def files(tmp_path, quick_meteor):
 
 def test_what_was_read_and_is_not_clean_is_told(files):
     """Capitals and the like with the option for them."""
-
-    def notes(name: str, text: str = "", **protocol) -> list[str]:
-        if text:
-            (files / name).write_text(text)
-        return reading_notes(score(files / "refs.csv", files / name, **protocol).signature)
-
-    raw = "id,report\ns1,Heart is normal.\ns2,no effusion .\ns3,1.2 cm nodule .\n"
-    told = " ".join(notes("raw.csv", raw))
-    assert "1 of 3 hypotheses have capitals or periods without a space" in told
-    assert told.endswith("--clean-hypotheses upstream") and "--clean-references" not in told
-    assert "capitals" not in " ".join(notes("raw.csv", clean_hypotheses="upstream"))
-    assert notes("raw.csv", clean_references="iu_xray")[-1].endswith("--clean-hypotheses iu_xray")
+    (files / "raw.csv").write_text("id,report\ns1,Heart is normal.\ns2,no effusion .\ns3,1.2 cm nodule .\n")
+    raw, clean = (
+        " ".join(reading_notes(score(files / "refs.csv", files / "raw.csv", **protocol).signature))
+        for protocol in ({}, {"clean_hypotheses": "upstream"})
+    )
+    assert "1 of 3 hypotheses have capitals or periods without a space" in raw
+    assert "--clean-hypotheses upstream" in raw and "--clean-references" not in raw and "capitals" not in clean
 
 
 def test_equal_scores_by_both_routes_with_line_breaks(tmp_path, chexbert_directory, quick_meteor):

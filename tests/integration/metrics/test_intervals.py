@@ -14,7 +14,7 @@ from pacer.metrics.chexbert.observations import OBSERVATIONS
 from pacer.metrics.commitments import polarity_f1, states
 from pacer.metrics.nlg import language_scores
 from pacer.metrics.score_kinds import mean, mean_rows
-from pacer.metrics.statistics.bootstrap import Summed, by_unit, differences, intervals
+from pacer.metrics.statistics.bootstrap import Summed, intervals
 from pacer.metrics.statistics.intervals import label_intervals, resampled_units, score_intervals
 from tests.support.metrics import made_cases
 
@@ -22,15 +22,6 @@ from tests.support.metrics import made_cases
 @pytest.fixture
 def cases(quick_meteor) -> pl.DataFrame:
     return made_cases(3, 0.5)
-
-
-def test_the_first_row_of_a_study_counts_in_each_context(cases: pl.DataFrame):
-    """Convention nicolson; the fixture's studies stand in both contexts, here each with a second, other row."""
-    second = cases.with_columns(record_id=pl.col("record_id") + "-2", hypothesis_labels=pl.lit([1] * 14))
-    for context in ("sn", "mw"):
-        both = pl.concat([cases, second]).filter(context=context)
-        found, alone = (label_intervals(table, "nicolson", 2) for table in (both, cases.filter(context=context)))
-        assert [one.f1 for one in found] == [one.f1 for one in alone]
 
 
 def micro(cases: pl.DataFrame, columns: slice) -> tuple[float, float, float]:
@@ -87,20 +78,3 @@ def test_the_unit_is_the_coarsest_that_is_known(cases: pl.DataFrame):
     assert resampled_units(cases)[0] == "subject"
     assert resampled_units(cases.drop("subject_id"))[0] == "study"
     assert resampled_units(cases.with_columns(subject_id=pl.lit(None), study_id=pl.lit(" ")))[0] == "record"
-
-
-def test_the_bootstrap_covers_the_truth():
-    """Samples of 80 patients with 3 alike examinations each: 95 % intervals hold the true difference about 95 times in
-    100 when patients are resampled, and clearly less often when examinations are."""
-    draw = np.random.default_rng(0)
-    truth, covered = 0.3, {"patients": 0, "examinations": 0}
-    patients = np.repeat(np.arange(80), 3)
-    for sample in range(200):
-        gaps = truth + draw.standard_normal(80)[patients] + 0.2 * draw.standard_normal(240)
-        for unit, codes in (("patients", patients), ("examinations", np.arange(240))):
-            rows = (by_unit(mean_rows(values), codes, int(codes.max()) + 1) for values in (np.zeros(240), gaps))
-            sides = ({("sn", "s"): Summed(summed, mean)} for summed in rows)
-            found = differences(*sides, 300, sample)["sn"]["s"]
-            covered[unit] += found.low <= truth <= found.high
-    assert 180 <= covered["patients"] <= 198
-    assert covered["examinations"] < 165

@@ -184,8 +184,6 @@ def test_inputs_that_lack_a_record_are_refused(case):
         case.score()
     with pytest.raises(DataError, match="no records"):
         case.score(records=case.records[:0])
-    with pytest.raises(DataError, match="more than once in the records: sn-test0"):
-        case.score(records=pl.concat([case.records, case.records[:1]]))
 
 
 def test_columns_reach_scores_cases_and_intervals(case) -> None:

@@ -44,7 +44,7 @@ def run(
 def test_its_file_is_one_of_columns(recorded, tmp_path: Path) -> None:
     done = run(tmp_path, *RECORDED)
     assert done.returncode == 0 and done.stdout.startswith("RadEval 2.2.1: 2 records written"), done.stderr
-    found = read_score_columns(tmp_path / "radeval.parquet", ["b", "a"], ["rougeL"])
+    found = read_score_columns(tmp_path / "radeval.parquet", ["b", "a"])
     assert found.columns == [f"radeval_{name}" for values in RECORDED.values() for name in values]
     assert found["radeval_rouge2"].to_list() == [1.0, 0.25] and found["radeval_crimson"].to_list() == [1.0, -0.5]
     assert found["radeval_semb"].to_list() == [0.0, 1.0]
