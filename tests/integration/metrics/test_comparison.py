@@ -11,6 +11,7 @@ from pacer.core.errors import ConfigError, DataError
 from pacer.metrics.statistics.comparison import compare, compare_repeats
 from pacer.metrics.statistics.intervals import score_intervals
 from pacer.reporting.score_tables import comparison_notes, comparison_table
+from tests.support.cases import listed_cases
 from tests.support.metrics import made_cases
 
 
@@ -86,23 +87,10 @@ def test_columns_are_compared_over_the_records_that_both_have(runs):
     assert "single is left out: only one run has this column" in comparison_notes(found)
 
 
-@pytest.mark.parametrize(
-    "change, problem",
-    [
-        (lambda cases: cases[1:], "missing in"),
-        (lambda cases: pl.concat([cases, cases[:1]]), "more than once in"),
-        (lambda cases: cases.with_columns(reference=pl.lit("x")), r"differ in the reference of 48 records, such as"),
-        (lambda cases: cases.with_columns(context=pl.lit("sn")), "differ in the context of"),
-        (
-            lambda cases: cases.with_columns(reference_labels=pl.lit([0] * 14, dtype=pl.List(pl.Int64))),
-            "differ in the reference_labels of",
-        ),
-        (lambda cases: cases.drop("meteor_statistics"), "lacks meteor_statistics; score the run again"),
-    ],
-)
+@pytest.mark.parametrize(("change", "problem"), listed_cases(__file__, "other_records"))
 def test_runs_of_other_records_are_refused(runs, change, problem):
     path = runs[1] / "metrics/cases.parquet"
-    change(pl.read_parquet(path)).write_parquet(path)
+    eval(change, {"cases": pl.read_parquet(path), "pl": pl}).write_parquet(path)
     with pytest.raises(DataError, match=problem):
         compare(*runs, resamples=10)
 
