@@ -15,6 +15,7 @@ import polars as pl
 
 from pacer.commitments import rules
 from pacer.config.decode import Score
+from pacer.core.errors import ConfigError
 from pacer.core.io import hash_file, hash_json, read_json
 from pacer.core.pointers import is_standin, provenance, resolve
 from pacer.metrics.cases import by_context
@@ -42,6 +43,11 @@ class ScoreInputs:
     labels: Path | None = None
     anchors: Path | None = None
     truth: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Raise a :class:`ConfigError` if labels or truth are given without a labeller."""
+        if self.chexbert is None and (self.labels or self.truth):
+            raise ConfigError("labels of the references and scores against the truth need a labeller: give --chexbert")
 
 
 @dataclass(frozen=True)
