@@ -12,12 +12,12 @@ from pacer.config import Strict
 from pacer.config.corpus import Cleaner
 from pacer.core.contexts import CONTEXTS, Context
 from pacer.core.errors import DataError
-from pacer.core.hygiene import is_absent
+from pacer.core.hygiene import ANY_RESIDUE, is_absent
 from pacer.data.cleaning import CLEANERS
 from pacer.metrics.cases import UNKNOWN
 from pacer.metrics.commitments import anchor_columns
 from pacer.metrics.predictions import PREDICTIONS, check_pairs, named
-from pacer.metrics.report_files import Reports
+from pacer.metrics.report_files import ALSO, Reports
 
 #: Signs of uncleaned text that change language scores: capitals, and a period without a space before it.
 _UNCLEAN = r"[A-Z]|[^\s.]\.(\s|$)"
@@ -79,17 +79,17 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
     if expected.is_empty():
         raise DataError(f"{name}: there is no reference with a text")
     given = offered.drop_nulls("text")
-    try:
-        for rows in (offered, given):  # an id without a text must also pair
-            ids = expected["id"].to_list(), rows["id"].to_list()
-            check_pairs(*ids, name, str(hypotheses.path), missing=protocol.missing == "empty")
-    except DataError as error:
-        raise DataError(f"{error}; {_REMEDY}") from None
+    _check_ids(expected, [offered, given], (name, str(hypotheses.path)), missing=protocol.missing == "empty")
     if protocol.reference_id is None and protocol.hypothesis_id is None:
+        _check_one_pairing(expected, offered, references, hypotheses)
         _check_second_ids(expected, offered, references, hypotheses)
     written = given.select("id", pl.col("text").alias("hypothesis"))
     cases = expected.join(written, on="id", how="left", maintain_order="left")
     counts: dict[str, Any] = {"missing_hypotheses": cases["hypothesis"].null_count()}
+    # counted before cleaning, which breaks it up; only files that have some get an entry
+    for side, column in (("references", "text"), ("hypotheses", "hypothesis")):
+        if residue := int(cases[column].str.contains(ANY_RESIDUE).sum()):
+            counts[f"residue_{side}"] = residue
     generated = [_extracted(text, protocol) for text in cases["hypothesis"].fill_null("")]
     reports = list(map(without_prompt, generated))
     if cut := {key: report for key, text, report in zip(cases["id"], generated, reports) if text != report}:
@@ -110,6 +110,8 @@ def pair_reports(references: Reports, hypotheses: Reports, protocol: Protocol) -
         counts["blank_hypotheses"] = f"{len(blank)} ({named(blank)})"
     if unwritten:
         counts["left_out_references"] = len(unwritten)
+    if 2 * (equal := int((cases["report"] == cases["hypothesis"]).sum())) > len(cases):
+        counts["equal_hypotheses"] = equal
     for side, column in (("references", "report"), ("hypotheses", "hypothesis")):
         counts[f"unclean_{side}"] = int(cases[column].str.contains(_UNCLEAN).sum())
     return cases.with_columns(anchor_columns(cases["report_raw"], "reference")), counts
@@ -130,19 +132,42 @@ def _select(file: Reports, protocol: Protocol) -> tuple[pl.DataFrame, str]:
     return rows, name
 
 
+def _check_ids(expected: pl.DataFrame, sides: list[pl.DataFrame], names: tuple[str, str], missing: bool) -> None:
+    """Check that the ids pair; ``sides``: the rows of the hypotheses, and those with a text."""
+    try:
+        for rows in sides:  # an id without a text must also pair
+            check_pairs(expected["id"].to_list(), rows["id"].to_list(), *names, missing=missing)
+    except DataError as error:
+        raise DataError(f"{error}; {_REMEDY}") from None
+
+
+def _check_one_pairing(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
+    """Refuse to pair columns of different names if another column of ids would pair as well, and differently."""
+    sides = (references.columns.get("id", ""), hypotheses.columns.get("id", ""))
+    if sides[0].lower() == sides[1].lower():
+        return
+    for rows, others, file in ((expected, offered, references), (offered, expected, hypotheses)):
+        for name in (name for name in rows.columns if name.startswith(ALSO)):
+            if set(rows[name]) == set(others["id"]) and not rows[name].equals(rows["id"]):
+                raise DataError(
+                    f"{references.path} and {hypotheses.path} pair by {sides[0]} and {sides[1]}, but the column "
+                    f"{name.removeprefix(ALSO)} of {file.path} pairs as well, with other rows; name the right ones "
+                    "with --reference-id and --hypothesis-id"
+                )
+
+
 def _check_second_ids(expected: pl.DataFrame, offered: pl.DataFrame, references: Reports, hypotheses: Reports) -> None:
-    """Refuse pairs of rows that are of different studies or patients, by columns that both files have."""
-    names = ("study_id", "subject_id")
-    whole = [pl.col(name).str.strip_chars().str.replace(r"(\d)\.0+$", "$1") for name in names]  # gaps make decimals
-    pairs = expected.select("id", *whole).join(offered.select("id", *whole), on="id", suffix=" given")
-    by = references.columns.get("id", "position")
-    for name in names:
+    """Refuse pairs of rows that another column of ids, which both files have, says are of different cases."""
+    also = [name for name in expected.columns if name.startswith(ALSO) and name in offered.columns]
+    pairs = expected.select("id", *also).join(offered.select("id", *also), on="id", suffix=" given")
+    for name in also:
         wrong = pairs.filter(pl.col(name) != pl.col(f"{name} given"))["id"]
         if len(wrong):
+            column = name.removeprefix(ALSO)
             raise DataError(
-                f"{references.path} and {hypotheses.path} pair by {by}, but their column {name} disagrees in "
-                f"{len(wrong)} of {len(pairs)} pairs, first for {wrong[0]}; name the right columns, as in "
-                f"--reference-id {name} --hypothesis-id {name}"
+                f"{references.path} and {hypotheses.path} pair by {references.columns['id']}, but their column "
+                f"{column} disagrees in {len(wrong)} of {len(pairs)} pairs, first for {wrong[0]}; name the right "
+                f"columns, as in --reference-id {column} --hypothesis-id {column}"
             )
 
 

@@ -4,7 +4,7 @@
 CSV, TSV                  a header with an id and a text column; or only a text column: paired by position
 JSON (also ``.gz``)       ``{id: text}``, ``{id: [text]}`` (LLM-RG4, R2GenGPT), ``{id: {column: value}}`` (ReXrank), a
                           list of objects, ``{column: [value]}``, ``{column: {row: value}}`` (pandas), ``annotations``
-                          (COCO), or a list of texts
+                          (COCO), or lists: the columns' names first, or only texts
 JSONL                     one object per line, like PACER's own predictions (name their column `report` explicitly)
 Parquet                   an id and a text column, like PACER's ``records.parquet``
 in Python                 ``{id: text}``, a sequence of texts (paired by position), or a frame or series
@@ -42,6 +42,12 @@ EXTRA_COLUMNS = (
     *("context", "split", "report_raw", "study_id", "subject_id"),
     *("findings_original", "view", "prior_report"),
 )
+#: Columns that name what a row belongs to: where both files have one, it must agree within a pair.
+_SECOND_ID = re.compile(r"(.*[_ -])?u?id|ids|(study|image|subject|patient|dicom|series|record)(uid|id)?")
+#: Prefix of these columns among the rows of :class:`Reports`.
+ALSO = "also "
+#: The rest of an id that was a decimal number.
+WAS_DECIMAL = r"(\d)\.0+$"
 #: Column name for a file that holds only texts.
 _ALONE = "the only column"
 #: Column names that messages may show; anything else could be report text.
@@ -52,8 +58,8 @@ Source = str | Path | Mapping[str, Any] | Sequence[Any] | pl.DataFrame | Any
 
 class Reports(NamedTuple):
     """The rows of a file in file order: ``id`` (the row number from 1 if the file has no ids), ``text`` (null: missing)
-    and :data:`EXTRA_COLUMNS` as text (null: empty, or the file has no such column). ``columns``: the file's columns of
-    ids and texts; it lacks ``id`` if the file has no ids."""
+    and :data:`EXTRA_COLUMNS` as text (null: blank, or the file has no such column); ``also NAME``: further columns of
+    ids. ``columns``: the file's columns that were used; it lacks ``id`` if the file has no ids."""
 
     path: Path
     rows: pl.DataFrame
@@ -123,12 +129,15 @@ def _rows(table: Table, columns: Mapping[str, str], names: Sequence[str]) -> pl.
     further = {name: known[name] for name in EXTRA_COLUMNS if name in known}
     owners = [further[name] for name in ("study_id", "subject_id") if name in further]
     table.check_ids([id_name, *owners] if id_name else owners)
-    cells = table.frame(list({text_name, *further.values()}))
+    also = {key: name for key, name in known.items() if _SECOND_ID.fullmatch(key) and name not in columns.values()}
+    cells = table.frame(list({text_name, *further.values(), *also.values()}))
     text = cells[text_name].fill_null("") if table.kind == "csv" else cells[text_name]
     content = {"id": pl.Series(map(str, keys), dtype=pl.String), "text": text}
     for name in EXTRA_COLUMNS:
         values = cells[further[name]] if name in further else pl.Series([None] * len(keys), dtype=pl.String)
         content[name] = values.set(values.str.strip_chars() == "", None)
+    for key, name in also.items():
+        content[f"{ALSO}{key}"] = cells[name].str.strip_chars().str.replace(WAS_DECIMAL, "$1").replace("", None)
     return pl.DataFrame(content)
 
 
@@ -186,12 +195,15 @@ def _table_of(path: Path, content: Any) -> Table:
         content = _objects(path, content)
     elif not isinstance(content, Sequence) or isinstance(content, str):
         content = [content]
-    elif all(isinstance(_plain(_single(text)), str | None) for text in content):
+    elif content and all(isinstance(row, list) and len(row) == len(content[0]) for row in content):
+        header = [_ALONE] if len(content[0]) == 1 else list(map(str, content[0]))
+        content = [dict(zip(header, row, strict=True)) for row in content[len(header) > 1 :]]
+    elif all(isinstance(_plain(text), str | None) for text in content):
         content = [{_ALONE: text} for text in content]
     if odd := [row for row in content if not isinstance(row, Mapping)]:
         raise DataError(
-            f"{path} must be an object of ids and texts, a list of objects or a list of texts, got {shown(odd[0])}; "
-            "docs/evaluation.md lists the forms"
+            f"{path} must be an object of ids and texts, a list of objects, or lists of equal length, got "
+            f"{shown(odd[0])}; docs/evaluation.md lists the forms"
         )
     names = list(dict.fromkeys(name for row in content for name in row))
     rows = [tuple(_single(row.get(name)) for name in names) for row in content]

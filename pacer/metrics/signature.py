@@ -212,9 +212,15 @@ def _original(counts: Mapping[str, Mapping[str, Any]], foreign: bool, form: str)
 
 #: What is said of a count in the protocol, if there is one.
 _NOTES = {
+    "equal_hypotheses": "warning: {count} of {pairs} reports equal their reference; is their column the right one?",
     "prompt_hypotheses": "warning: reports that repeat their prompt (a task, an indication, [INST], <think>): {count}; "
     "it is cut off, and {only} of them hold nothing else and are scored as empty reports",
     "blank_hypotheses": "note: reports that are blank, or a word such as nan: {count}; scored as empty reports",
+    **{
+        f"residue_{side}": f"{{count}} of {{pairs}} {side} have residue of another format (&lt; _x000D_ <br/>, soft "
+        "hyphens, a written \\n), which is scored as words; take it out of the file"
+        for side in ("references", "hypotheses")
+    },
     **{
         f"unclean_{side}": f"{{count}} of {{pairs}} {side} have capitals or periods without a space before them, which "
         f"move BLEU, ROUGE-L and CIDEr; to score cleaned text: --clean-{side} upstream (one cleaner for both files)"
